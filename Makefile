@@ -1,0 +1,39 @@
+# `make demo` and `make test` each set up everything they need in .venv, then do their job.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test slow lint format docs bench setup clean
+
+demo: setup
+	$(BIN)/xmtc demo
+
+test: setup lint docs
+	$(BIN)/python -m pytest
+
+slow: setup
+	$(BIN)/python -m pytest tests/slow -s
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: setup
+	$(BIN)/python benchmarks/tfidf.py
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch .venv/ready
+
+clean:
+	rm -rf .venv site dist

@@ -1,0 +1,52 @@
+"""Tf-idf beside scikit-learn's, in one run, interleaved: fit + transform of one corpus, seconds and their ratio.
+
+python benchmarks/tfidf.py ../shared/data/eurlex57k/train.jsonl.gz
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from functools import partial
+from importlib.metadata import version
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from xmtc.data.corpus import open_corpus
+from xmtc.run import Run
+from xmtc.text.tfidf import Tfidf
+
+REPEATS = 3
+
+
+def seconds(work) -> tuple[float, object]:
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def main(path: str) -> None:
+    texts = [document.text for document in open_corpus(path)]
+    Tfidf().fit_transform(texts[:100])  # compiles
+    threads = len(os.sched_getaffinity(0))
+    ours, theirs = [], []
+    for _ in range(REPEATS):
+        s, (vectorizer, X) = seconds(lambda: Tfidf().fit_transform(texts, Run(threads)))
+        ours.append(s)
+        reference = TfidfVectorizer(sublinear_tf=True, min_df=2)
+        s, expected = seconds(partial(reference.fit_transform, texts))
+        theirs.append(s)
+    columns = [reference.vocabulary_.get(word, -1) for word in vectorizer.vocabulary.words()]
+    difference = abs(X - expected[:, columns]).max() if -1 not in columns else np.nan
+    print(f"{path}: {len(texts):,} documents, {X.shape[1]:,} features, {threads} threads, {platform.processor()}")
+    print(f"python {platform.python_version()}, scikit-learn {version('scikit-learn')}, numba {version('numba')}")
+    print(f"xmtc          {min(ours):6.2f} s  (of {', '.join(f'{s:.2f}' for s in ours)})")
+    print(f"scikit-learn  {min(theirs):6.2f} s  (of {', '.join(f'{s:.2f}' for s in theirs)})")
+    print(f"ratio         {min(theirs) / min(ours):6.2f}   largest difference {difference:.1e}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "../shared/data/eurlex57k/train.jsonl.gz")

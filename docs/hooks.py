@@ -1,0 +1,41 @@
+"""Pages that write themselves: every method's page from its dataclass, the start page from the README, the changes
+from the CHANGELOG. One file and one line in METHODS are all a new method's documentation needs."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+from xmtc.methods import METHODS, method_class
+from xmtc.params import expected
+from xmtc.text.tfidf import Tfidf
+
+ROOT = Path(__file__).parent.parent
+
+
+def on_files(files, config):
+    pages = {
+        "index.md": (ROOT / "README.md").read_text().replace("](docs/", "]("),
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
+        "methods.md": methods_page(),
+    }
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def methods_page() -> str:
+    parts = ["# Methods", "Each is a line of `xmtc methods`; parameters are set with `-p name=value` or as keywords."]
+    for name in METHODS:
+        method = method_class(name)
+        parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", table(method)]
+    return "\n\n".join([*parts, "## Text features", inspect.getdoc(Tfidf) or "", table(Tfidf)])
+
+
+def table(recipe) -> str:
+    rows = [f"| `{f.name}` | `{f.default!r}` | {f.metadata['help']} | {expected(f)} |" for f in fields(recipe)]
+    return "\n".join(["| parameter | default | what it does | takes |", "|---|---|---|---|", *rows])

@@ -1,0 +1,143 @@
+"""The Classifier as scikit-learn knows estimators, and as people use it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from planted import planted
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+
+from xmtc import Classifier, Tagger, XmtcError
+
+TEXTS, TAGS = planted(200, seed=0)
+
+
+NAMES = "predict gives lists of label names of different lengths, and the check compares arrays of numbers"
+CANNOT_APPLY = {
+    "check_no_attributes_set_in_init": "the parameters of every method are accepted as keywords",
+    "check_do_not_raise_errors_in_init_or_set_params": "a method that does not exist is refused at once, not at fit",
+    "check_estimator_sparse_array": NAMES,
+    "check_estimator_sparse_matrix": NAMES,
+    "check_estimators_pickle": NAMES,
+    "check_methods_sample_order_invariance": NAMES,
+    "check_methods_subset_invariance": NAMES,
+    "check_fit_idempotent": NAMES,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks():
+    results = check_estimator(Classifier(), expected_failed_checks=CANNOT_APPLY, on_fail=None, on_skip=None)
+    assert {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"} == {}
+    assert sum(result["status"] == "passed" for result in results) >= 30
+
+
+def test_what_those_checks_meant_holds_for_names():
+    """Pickled, refitted, reordered and one by one: the same names."""
+    classifier = Classifier(max_leaf=10).fit(TEXTS, TAGS)
+    answer = classifier.predict(TEXTS[:30])
+    assert pickle.loads(pickle.dumps(classifier)).predict(TEXTS[:30]) == answer
+    assert classifier.fit(TEXTS, TAGS).predict(TEXTS[:30]) == answer
+    assert classifier.predict(TEXTS[29::-1]) == answer[::-1]
+    assert [classifier.predict([text])[0] for text in TEXTS[:30]] == answer
+
+
+def test_parameters_travel_through_clone():
+    classifier = Classifier("parabel", n_trees=2, ngrams=2)
+    copy = clone(classifier)
+    assert copy.get_params() == classifier.get_params()
+    assert copy.get_params()["n_trees"] == 2
+    assert copy.get_params()["beam"] == 10  # a default is there without being named
+
+
+def test_grid_search_and_cross_validation():
+    search = GridSearchCV(Classifier(n_trees=1, max_leaf=10), {"C": [1e-6, 1.0], "min_df": [1, 2]}, cv=KFold(3))
+    search.fit(TEXTS, TAGS)
+    assert search.best_params_["C"] == 1.0
+    assert search.best_score_ > 0.8
+    assert search.predict(TEXTS[:1]) == search.best_estimator_.predict(TEXTS[:1])
+    assert cross_val_score(Classifier(n_trees=1), TEXTS, TAGS, cv=KFold(2)).shape == (2,)
+
+
+def test_it_ends_a_pipeline():
+    pipeline = Pipeline(
+        [("strip", FunctionTransformer(lambda texts: [t.strip() for t in texts])), ("tag", Classifier())]
+    )
+    assert len(pipeline.fit(TEXTS, TAGS).predict(TEXTS[:2])) == 2
+
+
+def test_arrays_and_series_of_texts_are_texts():
+    from_list = Classifier().fit(TEXTS, TAGS).predict(TEXTS[:3])
+    assert Classifier().fit(np.array(TEXTS, object), TAGS).predict(np.array(TEXTS[:3])) == from_list
+
+
+def test_features_instead_of_text():
+    X = csr_array(np.eye(6, dtype=np.float64).repeat(3, axis=0) * 7)
+    tags = [[f"l{i // 3}"] for i in range(18)]
+    classifier = Classifier().fit(X, tags)
+    assert classifier.predict(X, k=1) == tags
+    assert classifier.predict(X.toarray(), k=1) == tags
+    indicator = np.eye(6, dtype=int).repeat(3, axis=0)
+    assert Classifier().fit(X, indicator).predict(X[:4], k=1) == [["0"], ["0"], ["0"], ["1"]]
+    assert Classifier().fit(X, csr_array(indicator)).predict(X[:4], k=1) == [["0"], ["0"], ["0"], ["1"]]
+    with pytest.raises(XmtcError, match="X has 5 features, but Classifier is expecting 6 features as input"):
+        classifier.predict(X[:, :5])
+    with pytest.raises(XmtcError, match="holds text, but this model reads features"):
+        classifier.predict(["text"])
+    with pytest.raises(XmtcError, match="features without words"):
+        classifier.explain("text", "l1")
+
+
+def test_threshold_and_scores():
+    classifier = Classifier().fit(TEXTS, TAGS)
+    tags = classifier.tags(TEXTS[:20], k=10, threshold=0.3)
+    assert all(tag.score >= 0.3 for row in tags for tag in row)
+    assert any(len(row) < 10 for row in tags)
+    assert classifier.predict(TEXTS[:20], k=10, threshold=0.3) == [[tag.label for tag in row] for row in tags]
+
+
+def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
+    Classifier(n_trees=2, min_df=1).fit(TEXTS, TAGS).save(tmp_path / "model")
+    assert Classifier.load(tmp_path / "model").get_params()["n_trees"] == 2
+    assert len(Tagger.load(tmp_path / "model").tags(["noise1"], k=3)[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("action", "sentence"),
+    [
+        (lambda: Classifier("parable"), "There is no method 'parable'. Did you mean parabel?"),
+        (lambda: Classifier(n_tree=3), "parabel has no parameter 'n_tree'; did you mean n_trees?"),
+        (lambda: Classifier().set_params(quux=1), "parabel has no parameter 'quux'; it has n_trees, max_leaf"),
+        (
+            lambda: Classifier(n_trees=0).fit(TEXTS, TAGS),
+            "n_trees=0 does not fit; expected a whole number of at least 1",
+        ),
+        (lambda: Classifier(C="much").fit(TEXTS, TAGS), "C='much' does not fit; expected a number of at least 1e-06"),
+        (lambda: Classifier().fit("text", [["a"]]), "Found one text where a list of texts was expected"),
+        (lambda: Classifier().fit(["a", "b"], [["x"]]), "Found 2 documents and 1 lists of labels"),
+        (lambda: Classifier().fit([1, 2], [["x"], ["y"]]), "Document 0 is a int; expected a text"),
+        (lambda: Classifier().fit(["a b", "a b"], ["x", "y"]), "The labels of document 0 are 'x'; expected a list"),
+        (lambda: Classifier().fit([], []), "The training corpus holds no documents"),
+        (lambda: Classifier().fit(["a text", "a text"], [[], []]), "None of the 2 training documents has a label"),
+        (lambda: Classifier().fit(TEXTS, TAGS).rank(TEXTS, k=0), "k=0 asks for no labels"),
+        (lambda: Classifier().fit(TEXTS, TAGS).explain("text", "nope"), "The model has no label 'nope'"),
+        (lambda: Classifier().fit(TEXTS, TAGS).evaluate(TEXTS, TAGS, ["P@x"]), "P@x"),
+    ],
+)
+def test_mistakes_are_named(action, sentence):
+    with pytest.raises(XmtcError) as raised:
+        action()
+    assert sentence in str(raised.value)
+
+
+def test_untrained_says_so():
+    with pytest.raises(NotFittedError, match="not trained yet"):
+        Classifier().predict(["text"])

@@ -1,0 +1,299 @@
+"""Every corpus format: written and read back, read from samples made by hand, told apart, and streamed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow.parquet import write_table
+from scipy import sparse
+
+from xmtc.data.corpus import Corpus, open_corpus, writing_corpus
+from xmtc.data.detect import detect
+from xmtc.data.document import Document
+from xmtc.data.records import Fields
+from xmtc.data.source import Source
+from xmtc.errors import XmtcError
+
+DOCUMENTS = [
+    Document("a", 'Überwachung von Luft, "Wasser" und 日本語 🐟', ["Umwelt", "ympäristö", "水"]),
+    Document("b", "two\nlines, one\ttab, a CR\r, a NUL\0, and a \\ backslash", ["with space", "pipe|d", "[bracket]"]),
+    Document("c", "", ["label of an empty text"]),
+    Document("d", "no labels", []),
+    Document("e", "", []),
+]
+SPARSE = b"4 6 5\n0,2 1:1 5:0.25\n 0:2\n3\n\n"  # the second has no labels, the third no features, the fourth neither
+
+
+def save(path: Path, documents: list[Document], format: str | None = None) -> Path:
+    with writing_corpus(path, format) as add:
+        for document in documents:
+            add(document)
+    return path
+
+
+def read_bytes(tmp_path: Path, name: str, content: bytes, **options: Any) -> list[Document]:
+    (tmp_path / name).write_bytes(content)
+    return list(open_corpus(tmp_path / name, **options))
+
+
+def plain(document: Document) -> tuple:
+    """A document that == can compare."""
+    features = document.features and [list(map(float, part)) for part in document.features]
+    return document.id, document.text, document.labels, features
+
+
+@pytest.mark.parametrize("compression", ["", ".gz", ".bz2", ".zst"])
+@pytest.mark.parametrize("format", ["jsonl", "csv", "tsv", "parquet"])
+def test_round_trip(format: str, compression: str, tmp_path: Path) -> None:
+    path = save(tmp_path / f"c.{format}{compression}", DOCUMENTS)
+    corpus = open_corpus(path)
+    assert corpus.format == format
+    assert list(corpus) == DOCUMENTS
+    assert list(corpus) == DOCUMENTS  # as often as asked
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+characters = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+any_document = st.builds(
+    Document, characters, characters, st.lists(characters.filter(bool), unique=True, max_size=4), st.none()
+)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "tsv", "parquet"])
+@given(documents=st.lists(any_document, min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_round_trip_of_anything(format: str, documents: list[Document]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        assert list(open_corpus(save(Path(folder, "corpus"), documents, format), format)) == documents
+
+
+def test_fasttext(tmp_path: Path) -> None:
+    content = "__label__a __label__é one  two\nno labels\n\n\t__label__x mid __label__y\xa0z end __label__x\n".encode()
+    documents = read_bytes(tmp_path, "c.txt", content)
+    assert documents == [
+        Document("1", "one  two", ["a", "é"]),
+        Document("2", "no labels", []),
+        Document("4", "mid end", ["x", "y\xa0z"]),
+    ]
+    again = list(open_corpus(save(tmp_path / "again.ft.zst", documents)))
+    assert [document[1:] for document in again] == [document[1:] for document in documents]
+
+
+def test_sparse(tmp_path: Path) -> None:
+    documents = [
+        ("2", "", ["0", "2"], [[1.0, 5.0], [1.0, 0.25]]),
+        ("3", "", [], [[0.0], [2.0]]),
+        ("4", "", ["3"], [[], []]),
+        ("5", "", [], [[], []]),
+    ]
+    (tmp_path / "c.txt").write_bytes(SPARSE + b"\n \n")  # blank lines after the last document are nothing
+    corpus = open_corpus(tmp_path / "c.txt")
+    assert (corpus.format, corpus.holds_features, corpus.n_features, corpus.n_labels) == ("sparse", True, 6, 5)
+    assert list(map(plain, corpus)) == documents
+    assert next(iter(corpus)).features[0].dtype == np.int32
+    assert next(iter(corpus)).features[1].dtype == np.float32
+    with writing_corpus(tmp_path / "again.txt.gz", like=corpus) as add:
+        for document in corpus:
+            add(document)
+    assert gzip.decompress((tmp_path / "again.txt.gz").read_bytes()) == SPARSE
+
+
+def test_sparse_keeps_every_digit(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random(50, dtype=np.float32)
+    document = Document("2", "", ["0"], (np.arange(50, dtype=np.int32), values))
+    again = next(iter(open_corpus(save(tmp_path / "c.txt", [document], "sparse"))))
+    assert (again.features[1] == values).all()
+
+
+def test_svmlight(tmp_path: Path) -> None:
+    content = b"# a comment\n1,-2 3:1 1:0.5 # another\n\n+1 qid:7 2:1e-1\n1.0\n 2:1\n2:1\n"
+    assert list(map(plain, read_bytes(tmp_path, "c.svm", content, format="svmlight"))) == [
+        ("2", "", ["1", "-2"], [[1.0, 3.0], [0.5, 1.0]]),
+        ("4", "", ["1"], [[2.0], [pytest.approx(0.1)]]),
+        ("5", "", ["1"], [[], []]),
+        ("6", "", [], [[2.0], [1.0]]),
+        ("7", "", [], [[2.0], [1.0]]),
+    ]
+    assert open_corpus(tmp_path / "c.svm", "svmlight").n_features is None
+
+
+@pytest.mark.parametrize(
+    "names", ["X.npz Y.npz", "X.trn.npz Y.trn.npz", "features.npz labels.npz", "tr_x.npz tr_y.npz"]
+)
+def test_npz(names: str, tmp_path: Path) -> None:
+    features, labels = (tmp_path / name for name in names.split())
+    sparse.save_npz(features, sparse.csc_matrix([[0.0, 2.0], [0.0, 0.0], [1.0, 0.5]]))
+    sparse.save_npz(labels, sparse.csr_array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
+    corpus = open_corpus(features)
+    assert (corpus.format, corpus.n_features, corpus.n_labels) == ("npz", 2, 3)
+    assert list(map(plain, corpus)) == [
+        ("1", "", ["0", "2"], [[1.0], [2.0]]),
+        ("2", "", ["1"], [[], []]),
+        ("3", "", [], [[0.0, 1.0], [1.0, 0.5]]),
+    ]
+    assert [document.labels for document in open_corpus(f"{features},{labels}")] == [["0", "2"], ["1"], []]
+    labels.unlink()
+    assert [document.labels for document in open_corpus(features, labels_required=False)] == [[], [], []]
+
+
+def test_annif_tsv(tmp_path: Path) -> None:
+    content = b"a fish\t<http://x/1> <http://x/2> <http://x/1>\r\nno subject\t\nbare\thttp://x/3\n"
+    assert read_bytes(tmp_path, "c.tsv.gz", gzip.compress(content)) == [
+        Document("1", "a fish", ["http://x/1", "http://x/2"]),
+        Document("2", "no subject", []),
+        Document("3", "bare", ["http://x/3"]),
+    ]
+
+
+def test_annif_folder(tmp_path: Path) -> None:
+    files = {"b.txt": "two\nlines", "b.key": "fish\n\nwater\n", "a.txt": "\ufeffone", "a.tsv": "<http://x/1>\tfish\n"}
+    for name, content in {**files, "a.key": "not read: a.tsv is there", "c.txt": "no labels"}.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    corpus = open_corpus(tmp_path, labels_required=False)
+    assert corpus.format == "annif"
+    assert list(corpus) == [
+        Document("a", "one", ["http://x/1"]),
+        Document("b", "two\nlines", ["fish", "water"]),
+        Document("c", "no labels", []),
+    ]
+
+
+def test_libmultilabel(tmp_path: Path) -> None:
+    assert read_bytes(tmp_path, "c.tsv", b"x y x\tsome words\n\tno labels\n") == [
+        Document("1", "some words", ["x", "y"]),
+        Document("2", "no labels", []),
+    ]
+    assert read_bytes(tmp_path, "d.tsv", b'7\tx\t"some words\n8\t\t\n') == [
+        Document("7", '"some words', ["x"]),
+        Document("8", "", []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format"),
+    [
+        ("c.ndjson.gz", b"{}", "jsonl"),
+        ("c", b'\xef\xbb\xbf\n  {"text": ""}', "jsonl"),
+        ("c", b"__label__a b", "fasttext"),
+        ("c.txt", b"some text __label__b", "fasttext"),
+        ("c.txt", b"10 20 30\n", "sparse"),
+        ("c.svm", b"10 20 30\n", "sparse"),
+        ("c.txt", b"1,2 3:1 4:-1e-3 # x\n", "svmlight"),
+        ("c.txt", b" 3:1\n", "svmlight"),
+        ("c.tsv", b"id\ttext\tlabels\n", "tsv"),
+        ("c.tsv", b"title\tsubjects\n", "tsv"),
+        ("c", b"a text\t<http://x/1> <http://x/2>\n", "annif"),
+        ("c.tsv", b"a text\t\n", "annif"),
+        ("c.tsv", b"x y\ta text\n", "libmultilabel"),
+        ("c.txt", b"7\tx y\ta text\n", "libmultilabel"),
+        ("c", b'"id","text","labels"\n', "csv"),
+        ("c", b"PAR1...", "parquet"),
+        ("c", b"PK\x03\x04...", "npz"),
+    ],
+)
+def test_detection(name: str, content: bytes, format: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert detect(Source(str(tmp_path / name))) == format
+
+
+def test_line_endings_blank_lines_and_byte_order_mark(tmp_path: Path) -> None:
+    content = b'\xef\xbb\xbf{"text": "a", "labels": []}\r\n \r\n\r\n{"text": "b", "labels": []}\n\n'
+    assert [document[:2] for document in read_bytes(tmp_path, "c.jsonl.gz", content)] == [("1", "a"), ("4", "b")]
+    table = b"\xef\xbb\xbftext,labels\r\n\r\na,x|y\r\n  \r\nb,\r\n"
+    assert read_bytes(tmp_path, "c.csv", table) == [Document("3", "a", ["x", "y"]), Document("5", "b", [])]
+
+
+def test_a_row_of_several_lines_has_the_number_of_its_first(tmp_path: Path) -> None:
+    documents = read_bytes(tmp_path, "c.csv", b'text,labels\n"a\n\nb",x\nc,y\n')
+    assert documents == [Document("2", "a\n\nb", ["x"]), Document("5", "c", ["y"])]
+
+
+FIELDS = Fields(text="title, abstract", labels="subjects", id="n", separator=";")
+
+
+def test_field_names(tmp_path: Path) -> None:
+    content = b'{"n": 7, "title": "A", "abstract": null, "subjects": [1, "x", 1]}\n' * 2
+    assert read_bytes(tmp_path, "c.jsonl", content, fields=FIELDS)[1] == Document("7", "A", ["1", "x"])
+    table = b'n;title,n,abstract,title,subjects\nz,7,B,A,x; y ;;x\nz,8,,A,"[""p;q"", 3]"\n'
+    assert read_bytes(tmp_path, "c.csv", table, fields=FIELDS) == [
+        Document("7", "A B", ["x", "y"]),
+        Document("8", "A", ["p;q", "3"]),
+    ]
+
+
+def test_parquet_columns_of_other_types(tmp_path: Path) -> None:
+    table = pyarrow.table({"text": ["a", "b"], "labels": ["x|y", ""], "id": [1, None], "more": [{"k": 1}, None]})
+    write_table(table, tmp_path / "c.pq")
+    assert list(open_corpus(tmp_path / "c.pq")) == [Document("1", "a", ["x", "y"]), Document("2", "b", [])]
+    write_table(pyarrow.table({"text": ["a"], "labels": [[1, 2]]}), tmp_path / "d.pq")
+    assert list(open_corpus(tmp_path / "d.pq")) == [Document("1", "a", ["1", "2"])]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("c.jsonl", b'{"text": "a"}'), ("c.jsonl", b'{"text": "a", "labels": null}'), ("c.csv", b"text\na")],
+)
+def test_documents_to_be_tagged_need_no_labels(name: str, content: bytes, tmp_path: Path) -> None:
+    assert [document[1:3] for document in read_bytes(tmp_path, name, content, labels_required=False)] == [("a", [])]
+
+
+def standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> Corpus:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    return open_corpus("-")
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("c.jsonl", "c.csv", "c.parquet", "c.jsonl.zst", "c.parquet.gz"):
+        corpus = standard_input(monkeypatch, save(tmp_path / name, DOCUMENTS).read_bytes())
+        assert list(corpus) == DOCUMENTS
+        with pytest.raises(XmtcError, match="can be read only once"):
+            list(corpus)
+    corpus = standard_input(monkeypatch, SPARSE)
+    assert (corpus.n_features, len(list(corpus))) == (6, 4)
+    with pytest.raises(XmtcError, match="standard input is empty"):
+        standard_input(monkeypatch, b"\n")
+
+
+class Endless(io.RawIOBase):
+    """A file that has no end, and counts how much of it was read."""
+
+    def __init__(self, header: bytes, line: bytes) -> None:
+        self.lines = itertools.chain([header], itertools.repeat(line))
+        self.n_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        line = next(self.lines)
+        buffer[: len(line)] = line
+        self.n_read += len(line)
+        return len(line)
+
+
+@pytest.mark.parametrize(
+    ("header", "line"),
+    [
+        (b"", b'{"text": "a", "labels": ["x"]}\n'),
+        (b"text,labels\n", b"a,x\n"),
+        (b"999999999 9 9\n", b"1 2:3\n"),
+        (b"", b"__label__x a\n"),
+        (b"", b"a\t<http://x/1>\n"),
+    ],
+)
+def test_readers_stream(header: bytes, line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = Endless(header or line, line)
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": endless}))
+    assert len(list(itertools.islice(open_corpus("-"), 3))) == 3
+    assert endless.n_read <= len(header) + 5 * len(line)

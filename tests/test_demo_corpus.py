@@ -1,0 +1,194 @@
+"""The demo corpus: what is taken from a source text, and what it all comes to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from xmtc.data import demo
+from xmtc.data.demo import Documented, as_document, demo_documents, demo_split, documented_objects, section_names
+from xmtc.data.document import Document
+
+SOURCE = '''
+"""A module."""
+
+def zoom(x, n=None, /, *args, axis=-1, **kwargs):
+    """Zoom in on `x` with pkg.Zoom.
+
+    Zoom, ZOOM and zoomed.
+
+    Parameters
+    ----------
+    x, n : array
+        See: below.
+
+    See Also
+    --------
+    pkg.linalg.solve : Solve.
+        fine : not an entry
+    :func:`~scipy.fft.czt`, fftn
+    `rotate`
+    Many others, of course: too many.
+
+    Notes
+    -----
+    other : thing
+    """
+
+async def wait(): "Waits."
+
+def _private(hidden):
+    """Not for users."""
+
+def bare(y): ...
+
+if True:
+    class Lens:
+        """A lens."""
+        def __init__(self, focus, *, _cache=None): ...
+        def _inner(self): "Nothing."
+        @classmethod
+        def turn(cls, angle):
+            """Turn by an angle."""
+'''
+
+ADDED = '''
+add_newdoc("pkg._core", "array",
+    """
+    array(object, dtype)
+
+    Parameters
+    ----------
+    object, dtype : anything
+    """)
+add_newdoc("pkg._core", "array", ("sort", "Sorts."))
+add_newdoc("pkg._core", "array", [("T", "Transposed."), ("_flags", "Hidden.")])
+add_newdoc("pkg._core", "made", "At run " + when)
+add_newdoc("gamma", "The function.")
+add_other("pkg._core", "other", "Other.")
+'''
+
+
+def test_public_objects_with_a_docstring() -> None:
+    found = {item.name: item for item in documented_objects(SOURCE, "pkg._zoom")}
+    assert list(found) == ["pkg._zoom.zoom", "pkg._zoom.wait", "pkg._zoom.Lens", "pkg._zoom.Lens.turn"]
+    assert found["pkg._zoom.zoom"].arguments == ["x", "n", "axis"]
+    assert found["pkg._zoom.Lens"] == ("pkg._zoom.Lens", "pkg._zoom", "A lens.", ["self", "focus", "_cache"])
+
+
+def test_a_document_has_no_own_name_and_sorted_tags() -> None:
+    zoom, _, lens, turn = map(as_document, documented_objects(SOURCE, "pkg._zoom"))
+    assert zoom.id == "pkg._zoom.zoom"
+    assert zoom.text.startswith(" in on `x` with .\n\n,  and zoomed.\n\nParameters")
+    assert zoom.labels == ["axis", "czt", "fftn", "n", "pkg", "rotate", "solve", "x"]
+    assert lens == Document("pkg._zoom.Lens", "A .", ["focus", "pkg"])
+    assert turn == Document("pkg._zoom.Lens.turn", " by an angle.", ["angle", "pkg"])
+
+
+def test_sections_are_read_to_their_end_and_no_further() -> None:
+    docstring = next(documented_objects(SOURCE, "pkg")).docstring
+    assert section_names(docstring, "Parameters") == ["x", "n"]
+    assert section_names(docstring, "See Also") == ["pkg.linalg.solve", "scipy.fft.czt", "fftn", "rotate"]
+    assert section_names(docstring, "Notes") == ["other"]
+    assert section_names(docstring, "Raises") == []
+
+
+def test_documentation_of_compiled_functions() -> None:
+    found = list(documented_objects(ADDED, "pkg.special._add_newdocs"))
+    assert [item.name for item in found] == [
+        "pkg._core.array",
+        "pkg._core.array.sort",
+        "pkg._core.array.T",
+        "pkg.special.gamma",
+    ]
+    assert found[0].module == "pkg._core"
+    assert found[0].arguments == ["object", "dtype"]
+    assert found[3] == Documented("pkg.special.gamma", "pkg.special", "The function.", [])
+    assert list(documented_objects(ADDED, "pkg.elsewhere")) == []
+
+
+def test_a_source_that_cannot_be_parsed_is_passed_over() -> None:
+    assert list(documented_objects("def f(:\n", "m")) == []
+    assert [item.name for item in documented_objects('def f():\n    "A \\d."\n', "m")] == ["m.f"]  # warns when imported
+
+
+def write_function(path: Path, name: str, words: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'def {name}(x):\n    """{words * demo.FEWEST_WORDS}"""\n')
+
+
+def test_which_files_and_docstrings_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(demo, "PACKAGES", ("no_such_package",))
+    write_function(tmp_path / "wave.py", "read", "sound ")
+    write_function(tmp_path / "email/__init__.py", "parse", "letter ")
+    write_function(tmp_path / "email/_policy.py", "twin", "private ")
+    write_function(tmp_path / "audio.py", "copied", "sound ")
+    write_function(tmp_path / "tests/helper.py", "check", "test ")
+    write_function(tmp_path / "site-packages/other.py", "thing", "foreign ")
+    write_function(tmp_path / "not-a-module.py", "script", "script ")
+    (tmp_path / "short.py").write_text('def brief():\n    """Too short."""\n')
+    (tmp_path / "notes.txt").write_text("no source")
+    found = demo_documents()
+    assert [(document.id, document.labels) for document in found] == [
+        ("audio.copied", ["audio", "x"]),
+        ("email.parse", ["email", "x"]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def corpus() -> list[Document]:
+    return demo_documents()
+
+
+def test_figures(corpus: list[Document]) -> None:
+    tags = Counter(tag for document in corpus for tag in document.labels)
+    assert 3_000 <= len(corpus) <= 6_000
+    assert 3_500 <= len(tags) <= 6_000
+    assert 4 <= tags.total() / len(corpus) <= 9
+    assert 150 <= sum(len(document.text.split()) for document in corpus) / len(corpus) <= 350
+    assert {"numpy", "scipy", "sklearn", "asyncio"} <= set(tags)
+
+
+def test_every_document_is_sound(corpus: list[Document]) -> None:
+    for document in corpus:
+        own_name = document.id.rpartition(".")[2]
+        assert not re.search(rf"\b{own_name}\b", document.text, re.IGNORECASE), document.id
+        assert document.labels, document.id
+        assert document.labels == sorted(set(document.labels)), document.id
+        assert all(tag.isidentifier() and not tag.startswith("_") for tag in document.labels), document.id
+
+
+def test_documents_are_ordered_and_differ(corpus: list[Document]) -> None:
+    names = [document.id for document in corpus]
+    assert names == sorted(set(names))
+    assert len({document.text for document in corpus}) == len(corpus)
+
+
+def test_known_documents(corpus: list[Document]) -> None:
+    tags = {document.id.rpartition(".")[2]: document.labels for document in corpus}
+    assert {"numpy", "start", "stop", "step", "linspace"} <= set(tags["arange"])  # compiled
+    assert {"scipy", "special"} <= set(tags["wrightomega"])
+    assert {"sklearn", "linear_model", "C", "penalty", "SGDClassifier"} <= set(tags["LogisticRegression"])
+
+
+def test_built_again_from_numpy_alone_it_is_the_same(
+    corpus: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(demo, "PACKAGES", ("numpy",))
+    again = {document.id: document for document in demo_documents()}
+    before = [document for document in corpus if document.id.startswith("numpy.")]
+    assert [again[document.id] for document in before] == before
+
+
+def test_split(corpus: list[Document]) -> None:
+    train, test = demo_split(corpus, seed=3, share=0.25)
+    assert len(test) == round(len(corpus) / 4)
+    assert sorted(document.id for document in train + test) == [document.id for document in corpus]
+    assert demo_split(corpus, seed=3, share=0.25) == (train, test)
+    assert demo_split(corpus, seed=4, share=0.25)[1] != test
+    assert len(demo_split(corpus)[1]) == round(len(corpus) / 5)

@@ -1,0 +1,80 @@
+"""The house's rules that a machine can hold: which room may use which, what stays light, how large things grow."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "xmtc"
+
+# From the ground up; a room may import itself and what stands before it.
+FLOORS = [
+    {"errors", "run"},
+    {"params"},
+    {"data"},
+    {"predictions", "text"},
+    {"labels", "method"},
+    {"metrics", "linear", "nn"},
+    {"methods"},
+    {"store"},
+    {"tagger"},
+    {"classifier"},
+    {"cli", "server"},
+]
+HEAVY = ("torch", "transformers", "ray", "fastapi")
+FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.AST) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if p.name != "__init__.py" or p.parent != ROOT], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_imports_point_down(path):
+    room = room_of(path)
+    used = {name.split(".")[1] for name in imported(ast.parse(path.read_text())) if name.startswith("xmtc.")}
+    for other in used & set(FLOOR) - {room}:
+        assert FLOOR[other] < FLOOR[room], f"{room} may not import {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_functions_stay_small(path):
+    source = path.read_text()
+    assert source.count("\n") <= 300
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 55, f"{node.name} is too long"
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(' '.join(sys.modules))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_import_xmtc_is_light():
+    assert not {"numpy", "numba", "sklearn", *HEAVY} & modules_after("import xmtc")
+
+
+def test_linear_methods_leave_torch_alone():
+    assert not set(HEAVY) & modules_after("import xmtc.classifier, xmtc.methods.label_tree.parabel")
+
+
+def test_the_command_starts_without_heavy_imports():
+    assert not {"numpy", "numba", "scipy", "sklearn", "pyarrow", *HEAVY} & modules_after("import xmtc.cli")

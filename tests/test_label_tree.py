@@ -1,0 +1,136 @@
+"""Label vectors, trees and their search, on hand-worked numbers and against plain twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from xmtc.data.dataset import Dataset
+from xmtc.labels.clustering import halve
+from xmtc.labels.tree import balanced_binary_tree, from_groups
+from xmtc.labels.vectors import LabelVectors
+from xmtc.methods.label_tree.model import Tree, TreeModel
+from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.predictions import NO_LABEL
+
+
+def matrix(rows) -> csr_array:
+    return csr_array(np.array(rows, np.float32))
+
+
+def test_a_label_is_the_normalised_sum_of_its_documents():
+    data = Dataset(matrix([[1, 0], [0, 1], [3, 4]]), matrix([[1, 0, 0], [1, 1, 0], [0, 1, 0]]))
+    vectors = LabelVectors.from_documents(data).matrix.toarray()
+    root2, root34 = np.sqrt(2), np.sqrt(34)
+    np.testing.assert_allclose(vectors, [[1 / root2, 1 / root2], [3 / root34, 5 / root34], [0, 0]], rtol=1e-6)
+
+
+def test_halves_are_equal_and_keep_neighbours_together():
+    rng = np.random.default_rng(0)
+    points = np.repeat(np.eye(2), 10, axis=0) @ [[1, 0, 0], [0, 1, 0]] + 0.05 * rng.random((20, 3))
+    vectors = LabelVectors(matrix(points / np.linalg.norm(points, axis=1, keepdims=True)))
+    halves = halve(vectors, np.arange(20), np.random.SeedSequence(1))
+    assert sorted(tuple(half) for half in halves) == [tuple(range(10)), tuple(range(10, 20))]
+    assert [len(half) for half in halve(vectors, np.arange(7), np.random.SeedSequence(0))] == [4, 3]
+
+
+def test_labels_without_documents_can_be_halved():
+    vectors = LabelVectors(csr_array((5, 3), dtype=np.float32))
+    assert sum(len(half) for half in halve(vectors, np.arange(5), np.random.SeedSequence(0))) == 5
+
+
+@pytest.mark.parametrize(("n_labels", "max_leaf", "leaves"), [(5, 5, 1), (6, 5, 2), (41, 10, 8), (1, 1, 1)])
+def test_a_balanced_tree_holds_every_label_once(n_labels, max_leaf, leaves):
+    rng = np.random.default_rng(3)
+    tree = balanced_binary_tree(LabelVectors(matrix(rng.random((n_labels, 6)))), max_leaf, seed=0)
+    assert tree.levels[0].shape[0] == 1
+    assert tree.levels[-1].shape == (leaves, n_labels)
+    assert tree.n_labels == n_labels
+    np.testing.assert_array_equal(tree.levels[-1].sum(axis=0), np.ones(n_labels))
+    assert tree.levels[-1].sum(axis=1).max() <= max_leaf
+    for above, below in zip(tree.levels[:-1], tree.levels[1:], strict=True):
+        assert above.shape[1] == below.shape[0]
+
+
+def test_memberships_go_up_the_tree():
+    tree = from_groups([[np.array([0, 1])], [np.array([0, 2]), np.array([1, 3])]])
+    nodes, labels = tree.memberships(matrix([[1, 0, 1, 0], [0, 0, 0, 1], [1, 1, 0, 0], [0, 0, 0, 0]]))
+    np.testing.assert_array_equal(nodes.toarray(), [[1, 0], [0, 1], [1, 1], [0, 0]])
+    assert labels.nnz == 5
+
+
+def hand_made_tree() -> Tree:
+    """The root has nodes 1 and 2; node 1 has labels 2 and 0, node 2 has label 1."""
+    return Tree(
+        children=np.array([0, 2, 4, 5]),
+        labels=np.array([2, 0, 1], np.int32),
+        bias=np.array([0.5, -1, 0, 0, 1], np.float32),
+        rows=np.array([0, 2, 4, 4]),
+        features=np.array([0, 2, 1, 2], np.int32),
+        entries=np.array([0, 1, 3, 4, 5]),
+        entry_child=np.array([0, 0, 1, 1, 0], np.uint16),
+        entry_weight=np.array([0.25, 0.5, 1, 2, -1], np.float32),
+    )
+
+
+def test_scores_are_the_hand_worked_ones():
+    # x = (1, 0, 0.5). Root: node 1 has 0.5 + 0.25 + 0.25 = 1, so log P = 0; node 2 has -1 + 0.5, so log P = -2.25.
+    # Node 1: label 2 has 0 - 0.5, so -2.25; label 0 has 0, so -1. Node 2: label 1 has 1, so 0.
+    model = TreeModel(3, 3, beam=2, trees=(hand_made_tree(),))
+    answer = model.predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
+    assert answer.labels.tolist() == [[0, 1, 2]]
+    np.testing.assert_allclose(answer.scores[0], np.exp([-1, -2.25, -2.25]), rtol=1e-6)
+
+
+def test_a_narrow_beam_leaves_labels_out():
+    answer = TreeModel(3, 3, beam=1, trees=(hand_made_tree(),)).predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
+    assert answer.labels.tolist() == [[0, 2, NO_LABEL]]
+    assert answer.scores[0, 2] == 0
+
+
+def test_trees_are_averaged():
+    one, three = (TreeModel(3, 3, 2, (hand_made_tree(),) * n) for n in (1, 3))
+    document = Dataset(matrix([[0, 2, 1]]))
+    np.testing.assert_allclose(one.predict(document).scores, three.predict(document).scores, rtol=1e-6)
+
+
+def test_an_explanation_adds_up_the_path():
+    explained = TreeModel(3, 3, 2, (hand_made_tree(),)).explain(Dataset(matrix([[1, 0, 0.5]])), label=2)
+    # Root to node 1: feature 0 adds 0.25 and feature 2 adds 0.25; node 1 to label 2: feature 2 takes 0.5.
+    assert dict(zip(explained.features.tolist(), explained.weights.tolist(), strict=True)) == {0: 0.25, 2: -0.25}
+
+
+def test_a_wide_beam_is_an_exhaustive_search():
+    """Against a plain twin that visits every node and multiplies down the paths."""
+    rng = np.random.default_rng(5)
+    X = matrix(rng.random((60, 12)) * (rng.random((60, 12)) < 0.5))
+    Y = matrix(rng.random((60, 17)) < 0.2)
+    model = Parabel(n_trees=2, max_leaf=3, beam=1000, min_weight=0.05).fit(Dataset(X, Y))
+    answer = model.predict(Dataset(X), k=17)
+    expected = sum(visit_plainly(tree, X.toarray(), 17) for tree in model.trees) / 2
+    rows = np.arange(60)[:, None]
+    np.testing.assert_allclose(answer.scores, expected[rows, answer.labels], rtol=1e-4)
+    np.testing.assert_allclose(answer.scores, -np.sort(-expected, axis=1), rtol=1e-4)
+
+
+def visit_plainly(tree: Tree, X: np.ndarray, n_labels: int) -> np.ndarray:
+    scores, n_nodes = np.zeros((len(X), n_labels)), len(tree.children) - 1
+    chance = {0: np.ones(len(X))}
+    for node in range(n_nodes):
+        for slot in range(tree.children[node], tree.children[node + 1]):
+            features, weights = tree.slot_weights(node, slot)
+            margin = X[:, features] @ weights + tree.bias[slot]
+            p = chance[node] * np.exp(-(np.maximum(0, 1 - margin) ** 2))
+            if slot + 1 < n_nodes:
+                chance[slot + 1] = p
+            else:
+                scores[:, tree.labels[slot + 1 - n_nodes]] = p
+    return scores
+
+
+def test_a_tree_of_one_leaf_is_one_against_rest():
+    X, Y = matrix(np.eye(6)), matrix(np.eye(6))
+    model = Parabel(n_trees=1, min_weight=0.0).fit(Dataset(X, Y))
+    assert len(model.trees[0].children) == 2
+    assert model.predict(Dataset(X), k=1).labels.ravel().tolist() == list(range(6))

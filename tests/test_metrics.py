@@ -1,0 +1,299 @@
+"""Metrics: numbers worked by hand, and the same numbers from napkinxc, scikit-learn and a plain double loop."""
+
+from __future__ import annotations
+
+from math import log, log2
+
+import napkinxc.metrics as napkin
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+from xmtc.errors import XmtcError
+from xmtc.labels.propensity import PROPENSITIES, Propensity
+from xmtc.metrics import DEFAULT, GROUPS, evaluate, frequency_groups, max_k, parse_metric, per_document
+from xmtc.predictions import Predictions
+
+L = 1 / log2(3)  # the discount of rank 2
+
+
+def predictions(rows: list[list[int]], scores: list[list[float]] | None = None) -> Predictions:
+    labels = np.array(rows, dtype=np.int32)
+    return Predictions(labels, np.array(scores if scores else np.where(labels < 0, 0, 1), dtype=np.float32))
+
+
+def truth(rows: list[list[int]], n_labels: int) -> csr_array:
+    Y = np.zeros((len(rows), n_labels), dtype=np.float32)
+    for row, labels in enumerate(rows):
+        Y[row, labels] = 1
+    return csr_array(Y)
+
+
+class Steps(Propensity):
+    """Inverse propensities 1, 2, 3, … by label id: sums that can be done by hand."""
+
+    def inverse(self, frequencies: np.ndarray, n_train: int) -> np.ndarray:
+        return np.arange(1.0, len(frequencies) + 1)
+
+
+# Four documents; the third has no label; label 4 is unseen in training; two documents got fewer than 3 predictions.
+PREDICTED = predictions(
+    [[0, 1, 2], [3, 1, -1], [0, 1, 2], [2, -1, -1]],
+    [[0.9, 0.6, 0.4], [0.8, 0.5, 0], [0.7, 0.3, 0.2], [0.6, 0, 0]],
+)
+Y = truth([[0, 2], [1], [], [2, 4]], 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("P@1", 2 / 4),
+        ("P@3", (2 / 3 + 1 / 3 + 0 + 1 / 3) / 4),
+        ("P@10", (2 / 10 + 1 / 10 + 0 + 1 / 10) / 4),
+        ("R@3", (1 + 1 + 0 + 1 / 2) / 4),
+        ("nDCG@3", ((1 + 1 / 2) / (1 + L) + L + 0 + 1 / (1 + L)) / 4),
+        ("nDCG@10", ((1 + 1 / 2) / (1 + L) + L + 0 + 1 / (1 + L)) / 4),
+        ("PSP@1", (1 + 0 + 0 + 3) / (3 + 2 + 0 + 5)),
+        ("PSP@2", (1 + 2 + 0 + 3) / (4 + 2 + 0 + 8)),
+        ("PSnDCG@2", ((1 + 3) / (1 + L) + 2 * L) / ((3 + L) / (1 + L) + 2 + (5 + 3 * L) / (1 + L))),
+        ("coverage@1", 2 / 4),
+        ("coverage@3", 3 / 4),
+        ("micro-F1@0.5", 2 * 3 / (6 + 5)),
+        ("micro-F1@-1", 2 * 4 / (9 + 5)),
+        ("macro-F1@0.5", (2 / 3 + 2 / 3 + 2 / 3 + 0 + 0) / 5),
+    ],
+)
+def test_by_hand(name: str, expected: float) -> None:
+    found = evaluate(PREDICTED, Y, [name], train_frequencies=np.ones(4), propensity=Steps(), n_train=9)
+    assert found == {name: pytest.approx(expected, abs=1e-12)}
+
+
+def test_curves_by_hand() -> None:
+    """Five right documents and three wrong ones; the label was given to three, two of them with the same score."""
+    given = predictions([[0], [0], [-1], [-1], [-1], [0], [-1], [-1]], [[0.9], [0.5], [0], [0], [0], [0.5], [0], [0]])
+    found = evaluate(given, truth([[0]] * 5 + [[]] * 3, 1), ["AUC@frequent", "AUPR@frequent", "AUC@medium"])
+    assert found["AUC@frequent"] == pytest.approx((1.5 + 3.5 + 3.5) / 15)
+    assert found["AUPR@frequent"] == pytest.approx(1 / 5 * 1 + 1 / 5 * 2 / 3 + 3 / 5 * 5 / 8)
+    assert np.isnan(found["AUC@medium"])
+
+
+def test_labels_without_a_curve_are_left_out() -> None:
+    """Label 0 is on four documents, too few; label 1 on all nine, so that nothing could be ranked below it."""
+    given, rows = predictions([[0, 1]] * 9), [[0, 1]] * 4 + [[1]] * 5
+    found = evaluate(given, truth(rows, 2), [f"{kind}@{group}" for kind in ("AUC", "AUPR") for group in GROUPS])
+    assert len(found) == 6
+    assert np.isnan(list(found.values())).all()
+
+
+def random_case(seed: int, tied: bool = False) -> tuple[Predictions, csr_array, np.ndarray]:
+    """60 labels of which 5 are unseen in training, documents without labels, rankings of 0 to 8 labels."""
+    rng = np.random.default_rng(seed)
+    n_docs, n_labels, n_seen = 150, 60, 55
+    popularity = 0.3 / np.arange(1, n_labels + 1) ** 0.7
+    dense = rng.random((n_docs, n_labels)) < popularity
+    dense[rng.random(n_docs) < 0.1] = False
+    scores = rng.random((n_docs, n_seen)) + dense[:, :n_seen]
+    ranked = Predictions.from_dense(np.round(scores, 1) if tied else scores, 8)
+    gone = np.arange(8) >= rng.integers(0, 9, n_docs)[:, None]
+    ranked = Predictions(np.where(gone, -1, ranked.labels), np.where(gone, 0, ranked.scores))
+    return ranked, csr_array(dense.astype(np.float32)), rng.integers(0, 40, n_seen)
+
+
+def lists(ranked: Predictions, Y: csr_array) -> tuple[list[list[int]], list[list[int]]]:
+    return [np.flatnonzero(row).tolist() for row in Y.toarray()], [row[row >= 0].tolist() for row in ranked.labels]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_against_napkinxc(seed: int) -> None:
+    ranked, Y, frequencies = random_case(seed)
+    true, guessed = lists(ranked, Y)
+    inverse = Propensity().inverse(np.append(frequencies, np.zeros(5)), 1000)
+    expected = {
+        "P": napkin.precision_at_k(true, guessed, k=10),
+        "R": napkin.recall_at_k(true, guessed, k=10),
+        "nDCG": napkin.ndcg_at_k(true, guessed, k=10),
+        "PSP": napkin.psprecision_at_k(true, guessed, inverse, k=10),
+        "PSnDCG": napkin.psndcg_at_k(true, guessed, inverse, k=10),
+        "coverage": napkin.coverage_at_k(true, guessed, k=10),
+    }
+    names = [f"{kind}@{k}" for kind in expected for k in range(1, 11)]
+    found = evaluate(ranked, Y, names, frequencies, n_train=1000)
+    assert list(found.values()) == pytest.approx(np.concatenate(list(expected.values())), abs=1e-12)
+
+
+def looped(true: list[list[int]], guessed: list[list[int]], inverse: np.ndarray, k: int) -> dict[str, float]:
+    """The definitions once more, a document and a rank at a time."""
+    sums = dict.fromkeys(["P", "R", "nDCG", "gain", "best"], 0.0)
+    for labels, ranking in zip(true, guessed, strict=True):
+        dcg = ideal = 0.0
+        for rank, label in enumerate(ranking[:k]):
+            if label in labels:
+                sums["P"] += 1 / k
+                sums["R"] += 1 / len(labels)
+                sums["gain"] += inverse[label]
+                dcg += 1 / log2(rank + 2)
+        for rank, weight in enumerate(sorted((inverse[label] for label in labels), reverse=True)[:k]):
+            ideal += 1 / log2(rank + 2)
+            sums["best"] += weight
+        sums["nDCG"] += dcg / ideal if labels else 0
+    means = {f"{kind}@{k}": sums[kind] / len(true) for kind in ("P", "R", "nDCG")}
+    return {**means, f"PSP@{k}": sums["gain"] / sums["best"]}
+
+
+@pytest.mark.parametrize("seed", range(3, 6))
+@pytest.mark.parametrize("k", [1, 3, 8, 12])
+def test_against_a_double_loop(seed: int, k: int) -> None:
+    ranked, Y, frequencies = random_case(seed)
+    propensity = PROPENSITIES["amazon"]
+    expected = looped(*lists(ranked, Y), propensity.inverse(np.append(frequencies, np.zeros(5)), 500), k)
+    found = evaluate(ranked, Y, list(expected), frequencies, propensity, 500)
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 1.2, 1.7])
+def test_f1_against_scikit_learn(threshold: float) -> None:
+    ranked, Y, _ = random_case(6)
+    answer = np.zeros(Y.shape, dtype=bool)
+    rows, ranks = np.nonzero((ranked.labels >= 0) & (ranked.scores >= np.float32(threshold)))
+    answer[rows, ranked.labels[rows, ranks]] = True
+    expected = Y.toarray() > 0
+    present = (answer | expected).any(axis=0)
+    assert answer.any()
+    assert evaluate(ranked, Y, [f"micro-F1@{threshold}", f"macro-F1@{threshold}"]) == {
+        f"{average}-F1@{threshold}": pytest.approx(
+            f1_score(expected[:, present], answer[:, present], average=average, zero_division=0)
+        )
+        for average in ("micro", "macro")
+    }
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_curves_against_scikit_learn(tied: bool) -> None:
+    ranked, Y, _ = random_case(7, tied)
+    dense, scores = Y.toarray(), np.full(Y.shape, -1.0)
+    rows, ranks = np.nonzero(ranked.labels >= 0)
+    scores[rows, ranked.labels[rows, ranks]] = ranked.scores[rows, ranks]
+    labels = np.flatnonzero(dense.sum(axis=0) >= 5)
+    group = frequency_groups(dense.sum(axis=0)[labels].astype(np.int64))
+    assert set(group) == {0, 1, 2}
+    for kind, measure in (("AUC", roc_auc_score), ("AUPR", average_precision_score)):
+        found = evaluate(ranked, Y, [f"{kind}@{name}" for name in GROUPS])
+        for i, name in enumerate(GROUPS):
+            expected = np.mean([measure(dense[:, label], scores[:, label]) for label in labels[group == i]])
+            assert found[f"{kind}@{name}"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_groups_by_hand() -> None:
+    assert frequency_groups(np.array([20, 60, 30, 20, 30, 20])).tolist() == [2, 0, 1, 2, 1, 2]
+    assert frequency_groups(np.array([7, 7, 7])).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_are_as_equal_as_they_can_be(seed: int) -> None:
+    frequencies = np.random.default_rng(seed).zipf(1.6, 40).clip(max=900)
+    steps = np.unique(frequencies)
+    group = frequency_groups(frequencies)
+
+    def unevenness(low: int, high: int) -> int:
+        masks = (frequencies >= high, (frequencies < high) & (frequencies >= low), frequencies < low)
+        return sum(int(frequencies[mask].sum()) ** 2 for mask in masks)
+
+    best = min(unevenness(low, high) for low in steps for high in steps if low < high)
+    assert unevenness(frequencies[group <= 1].min(), frequencies[group == 0].min()) == best
+    assert frequencies[group == 0].min() > frequencies[group == 1].max()
+    assert frequencies[group == 1].min() > frequencies[group == 2].max()
+
+
+def test_propensity_by_hand() -> None:
+    C = (log(1000) - 1) * 2.5**0.55
+    assert Propensity().inverse(np.array([0, 10]), 1000) == pytest.approx([1 + C / 1.5**0.55, 1 + C / 11.5**0.55])
+    assert Propensity().inverse(np.array([0, 1]), 2).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", PROPENSITIES)
+def test_propensity_against_napkinxc(name: str) -> None:
+    _, Y, _ = random_case(8)
+    true, preset = [np.flatnonzero(row).tolist() for row in Y.toarray()], PROPENSITIES[name]
+    expected = napkin.Jain_et_al_inverse_propensity(true, A=preset.A, B=preset.B)  # ends at the last label that occurs
+    assert len(expected) > 40
+    assert preset.inverse(Y.sum(axis=0), Y.shape[0])[: len(expected)] == pytest.approx(expected)
+
+
+def test_per_document_values_average_to_the_metric() -> None:
+    ranked, Y, frequencies = random_case(9)
+    names = ["P@5", "R@5", "nDCG@5", "PSP@5", "PSnDCG@5"]
+    values = per_document(ranked, Y, names, frequencies, n_train=300)
+    assert all(value.shape == (150,) and value.std() > 0 for value in values.values())
+    means = {name: value.mean() for name, value in values.items()}
+    assert means == pytest.approx(evaluate(ranked, Y, names, frequencies, n_train=300))
+
+
+def test_nothing_to_find_counts_zero() -> None:
+    names = ["P@1", "R@1", "nDCG@1", "PSP@1", "PSnDCG@1", "coverage@1", "micro-F1@2", "macro-F1@2"]
+    found = evaluate(predictions([[0], [1]]), truth([[], []], 2), names, np.ones(2), n_train=2)
+    assert found == dict.fromkeys(names, 0.0)
+
+
+def test_truth_may_be_unsorted_repeated_or_hold_zeros() -> None:
+    data, columns = np.array([1, 1, 0, 1, 1], dtype=np.float32), np.array([2, 0, 1, 2, 1])
+    messy = csr_array((data, columns, np.array([0, 4, 5])), shape=(2, 3))
+    assert evaluate(predictions([[1, 2, 0], [1, 0, 2]]), messy, ["P@1", "R@3", "nDCG@2"]) == {
+        "P@1": 1 / 2,
+        "R@3": 1.0,
+        "nDCG@2": pytest.approx((L / (1 + L) + 1) / 2),
+    }
+    assert messy.nnz == 5
+
+
+def test_a_label_the_truth_has_no_column_for_is_wrong() -> None:
+    """Label 3 of document 0 must not be mistaken for a label of the next document."""
+    found = evaluate(predictions([[3], [0]]), truth([[0], [1]], 2), ["P@1", "coverage@1", "micro-F1@0.5"])
+    assert found == {"P@1": 0.0, "coverage@1": 0.0, "micro-F1@0.5": 0.0}
+
+
+def test_names_are_read_in_any_case_and_answered_as_published() -> None:
+    names = ["p@1", "NDCG@05", "psndcg@3", "Micro-f1@0.50", "auc@RARE"]
+    assert [parse_metric(name).name for name in names] == ["P@1", "nDCG@5", "PSnDCG@3", "micro-F1@0.5", "AUC@rare"]
+    assert list(evaluate(PREDICTED, Y, ["p@1"])) == ["P@1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ndgc@5", "nDCG@5"),
+        ("P", "P@5"),
+        ("P@0", "P@5"),
+        ("P@-1", "P@5"),
+        ("cover@3", "coverage@3"),
+        ("micro-F1", "micro-F1@0.5"),
+        ("macro-F1@nan", "macro-F1@0.5"),
+        ("AUC@tail", "AUC@rare"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(XmtcError) as error:
+        parse_metric(name)
+    assert f"{name!r} is not a metric (did you mean {meant}?); the metrics are P@k" in str(error.value)
+
+
+def test_a_name_like_no_other_is_answered_with_the_list() -> None:
+    with pytest.raises(XmtcError, match=r"'xyz' is not a metric; the metrics are P@k, .*AUPR@frequent\|medium\|rare\."):
+        parse_metric("xyz")
+
+
+def test_how_many_predictions_are_needed() -> None:
+    assert max_k(DEFAULT) == 5
+    assert max_k(["P@1", "coverage@20", "nDCG@7"]) == 20
+    assert max_k(["P@1", "micro-F1@0.5"]) == max_k(["AUC@rare"]) == 100
+
+
+def test_mistakes_are_told() -> None:
+    with pytest.raises(XmtcError, match="predictions for every document; got 4 for 2"):
+        evaluate(PREDICTED, truth([[0], [1]], 5))
+    with pytest.raises(XmtcError, match="got 0 for 0"):
+        evaluate(Predictions(np.zeros((0, 3), np.int32), np.zeros((0, 3))), csr_array((0, 5)))
+    with pytest.raises(XmtcError, match="PSP and PSnDCG need train_frequencies and n_train"):
+        evaluate(PREDICTED, Y, ["PSP@1"], train_frequencies=np.ones(5))
+    with pytest.raises(XmtcError, match="coverage@5 has no value for a single document"):
+        per_document(PREDICTED, Y, ["P@1", "coverage@5"])

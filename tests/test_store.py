@@ -1,0 +1,163 @@
+"""Model folders: exact, quick to open, safe, and refused with a reason when they are not whole."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+from planted import planted
+
+from xmtc import Tagger, XmtcError, store
+from xmtc.classifier import Classifier
+from xmtc.text.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    return Classifier(n_trees=1).fit(*planted(100, seed=0)).tagger_
+
+
+@pytest.fixture
+def folder(tagger, tmp_path):
+    tagger.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_about_says_what_it_is(folder):
+    about = json.loads((folder / "about.json").read_text())
+    assert about["format"] == store.FORMAT
+    assert about["method"] == "parabel"
+    assert about["parameters"]["n_trees"] == 1
+    assert about["features"]["kind"] == "tfidf"
+    assert about["n_docs"] == 100
+    assert about["data"].startswith("blake2b:")
+    assert about["xmtc"]
+    assert sorted(path.name for path in folder.iterdir()) == ["about.json", "arrays.safetensors"]
+
+
+def test_the_fingerprint_is_the_datas(tagger):
+    texts, tags = planted(100, seed=0)
+    again = Classifier(n_trees=1, C=0.5).fit(texts, tags).tagger_
+    other = Classifier(n_trees=1).fit(texts, [*tags[:-1], []]).tagger_
+    assert again.about["data"] == tagger.about["data"] != other.about["data"]
+
+
+def test_a_large_folder_opens_in_milliseconds(tmp_path):
+    """Two hundred megabytes: reading them would take far longer than the limit."""
+    words = Vocabulary(np.zeros(200_000_000, np.uint8), np.array([0, 200_000_000]), np.zeros(16, np.int32))
+    store.save(tmp_path / "large", {}, {"words": words})
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        _, parts = store.load(tmp_path / "large")
+        seconds.append(time.perf_counter() - start)
+    assert parts["words"].text.shape == (200_000_000,)
+    assert min(seconds) < 0.02
+
+
+def test_saving_over_a_model_replaces_it_and_over_anything_else_is_refused(tagger, folder, tmp_path):
+    tagger.save(folder)
+    assert Tagger.load(folder).about == tagger.about
+    precious = tmp_path / "thesis"
+    precious.mkdir()
+    (precious / "chapter1.txt").write_text("years of work")
+    with pytest.raises(XmtcError, match="exists and is not a model folder; choose another name"):
+        tagger.save(precious)
+    assert (precious / "chapter1.txt").read_text() == "years of work"
+    with pytest.raises(XmtcError, match="exists and is not a model folder"):
+        tagger.save(precious / "chapter1.txt")
+
+
+def test_an_interrupted_save_leaves_nothing_and_keeps_the_old(tagger, folder, monkeypatch):
+    before = (folder / "about.json").read_bytes()
+
+    def interrupted(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "sha256", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tagger.save(folder)
+    with pytest.raises(KeyboardInterrupt):
+        tagger.save(folder.parent / "new")
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+    assert (folder / "about.json").read_bytes() == before
+
+
+def edit_about(folder, **changes):
+    about = json.loads((folder / "about.json").read_text())
+    about.update(changes)
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+def cut_arrays(folder):
+    arrays = folder / "arrays.safetensors"
+    arrays.write_bytes(arrays.read_bytes()[:-100])
+
+
+def scramble_header(folder):
+    arrays = folder / "arrays.safetensors"
+    content = bytearray(arrays.read_bytes())
+    content[8:40] = b"\xff" * 32
+    arrays.write_bytes(content)
+
+
+def claim_more_than_there_is(folder):
+    arrays = folder / "arrays.safetensors"
+    content = arrays.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["frequencies"]["data_offsets"] = [0, 10**9]
+    new = json.dumps(header).encode()[:size].ljust(size)
+    arrays.write_bytes(content[:8] + new + content[8 + size :])
+
+
+def name_a_stranger(folder):
+    about = json.loads((folder / "about.json").read_text())
+    about["parts"]["model"]["form"] = "os.system"
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda f: (f / "about.json").unlink(), "is not a model folder: it has no about.json"),
+        (lambda f: (f / "about.json").write_text("{"), "cannot be read"),
+        (lambda f: (f / "about.json").write_bytes(b"\xff\xfe"), "cannot be read"),
+        (lambda f: (f / "about.json").write_text("[]"), "is not from xmtc: it has no format number"),
+        (lambda f: (f / "about.json").write_text('{"name": "bert"}'), "is not from xmtc: it has no format number"),
+        (lambda f: edit_about(f, format=99), "has model format 99 and this xmtc reads format 1; upgrade xmtc."),
+        (lambda f: edit_about(f, format=0), "has model format 0 and this xmtc reads format 1; train the model anew."),
+        (lambda f: edit_about(f, parts={}), "is damaged"),
+        (lambda f: edit_about(f, files={}), "is damaged"),
+        (lambda f: (f / "arrays.safetensors").unlink(), "arrays.safetensors is damaged"),
+        (cut_arrays, "is damaged: it has"),
+        (scramble_header, "arrays.safetensors is damaged"),
+        (claim_more_than_there_is, "arrays.safetensors is damaged"),
+        (name_a_stranger, "is damaged"),
+    ],
+)
+def test_damaged_and_foreign_folders_are_refused(folder, damage, sentence):
+    damage(folder)
+    with pytest.raises(XmtcError) as raised:
+        Tagger.load(folder)
+    assert sentence in str(raised.value)
+
+
+def test_flipped_bits_are_found_by_verify(folder):
+    arrays = folder / "arrays.safetensors"
+    content = bytearray(arrays.read_bytes())
+    content[-10] ^= 1
+    arrays.write_bytes(content)
+    Tagger.load(folder)
+    with pytest.raises(XmtcError, match="does not have the checksum it was saved with"):
+        Tagger.load(folder, verify=True)
+
+
+def test_what_is_not_there_or_no_folder(tmp_path):
+    with pytest.raises(XmtcError, match="is not there; expected a model folder"):
+        Tagger.load(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(XmtcError, match="is a file; expected a model folder"):
+        Tagger.load(tmp_path / "file")

@@ -1,0 +1,121 @@
+"""Words and tf-idf: scikit-learn's numbers on the same words, and words that scikit-learn would break."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from xmtc.errors import XmtcError
+from xmtc.run import Run
+from xmtc.text.tfidf import Tfidf
+from xmtc.text.vocabulary import FREE, Vocabulary
+from xmtc.text.words import Tokenizer, batches, is_word_character
+
+WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
+
+
+def random_texts(n: int, seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(n)]
+
+
+def sklearn_columns(ours, theirs) -> list[int]:
+    return [theirs.vocabulary_[word] for word in ours.vocabulary.words()]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({}, {}),
+        ({"min_df": 1, "sublinear_tf": False}, {"min_df": 1, "sublinear_tf": False}),
+        ({"ngrams": 3}, {"ngram_range": (1, 3)}),
+        ({"lowercase": False}, {"lowercase": False}),
+        ({"min_chars": 1}, {"token_pattern": r"(?u)\w+"}),
+        ({"stop_words": "english", "ngrams": 2}, {"stop_words": "english", "ngram_range": (1, 2)}),
+    ],
+)
+def test_the_numbers_are_scikit_learns(ours, theirs):
+    texts = random_texts(300, seed=0)
+    vectorizer, X = Tfidf(**ours).fit_transform(texts)
+    reference = TfidfVectorizer(**{"sublinear_tf": True, "min_df": 2} | theirs)
+    expected = reference.fit_transform(texts)
+    columns = sklearn_columns(vectorizer, reference)
+    assert sorted(columns) == list(range(expected.shape[1]))
+    np.testing.assert_allclose(X.toarray(), expected[:, columns].toarray(), atol=1e-6)
+    others = random_texts(50, seed=1)
+    expected = reference.transform(others)[:, columns]
+    np.testing.assert_allclose(vectorizer.transform(others).toarray(), expected.toarray(), atol=1e-6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=80), st.integers(1, 3), st.integers(1, 3))
+def test_terms_are_runs_of_word_characters(text, min_chars, ngrams):
+    """Against a plain twin: split into characters, then words, then runs of words."""
+    normal = unicodedata.normalize("NFC", text).lower().encode("utf-8", "replace").decode()
+    marked = "".join(c if is_word_character(c) else " " for c in normal)
+    words = [word for word in marked.split(" ") if len(word) >= min_chars]
+    runs = [" ".join(words[i : i + n]) for n in range(1, ngrams + 1) for i in range(len(words) - n + 1)]
+    assert Counter(Tokenizer(min_chars=min_chars, ngrams=ngrams)(text)) == Counter(runs)
+
+
+@given(st.characters(exclude_categories=["Mn", "Mc", "Me", "Cs"]))
+def test_but_for_marks_word_characters_are_pythons(character):
+    assert is_word_character(character) == bool(re.fullmatch(r"\w", character))
+
+
+def test_marks_hold_words_together():
+    assert Tokenizer()("नमस्ते दुनिया") == ["नमस्ते", "दुनिया"]
+    assert Tokenizer()(unicodedata.normalize("NFD", "café")) == ["café"]
+
+
+def test_threads_and_batches_change_nothing(monkeypatch):
+    texts = random_texts(200, seed=2)
+    one, X = Tfidf().fit_transform(texts, Run(threads=1))
+    monkeypatch.setattr("xmtc.text.words.batches.__defaults__", (500,))
+    assert len(list(batches(texts))) > 5
+    two, Z = Tfidf().fit_transform(texts, Run(threads=2))
+    assert one.vocabulary.words() == two.vocabulary.words()
+    assert (X != Z).nnz == 0
+    assert (two.transform(texts) != X).nnz == 0
+
+
+def test_frequent_terms_come_first_and_can_be_capped():
+    texts = ["common rare", "common seldom", "common seldom", "common"]
+    assert Tfidf(min_df=1).fit_transform(texts)[0].vocabulary.words() == ["common", "seldom", "rare"]
+    assert Tfidf(min_df=1, max_features=2).fit_transform(texts)[0].vocabulary.words() == ["common", "seldom"]
+
+
+def test_texts_may_be_a_stream_and_rows_may_be_empty():
+    vectorizer, X = Tfidf().fit_transform(text for text in ["same words", "same words", "", "!?"])
+    assert X.shape == (4, 2)
+    assert np.diff(X.indptr).tolist() == [2, 2, 0, 0]
+    assert vectorizer.transform(iter([])).shape == (0, 2)
+
+
+def test_a_stop_list_from_a_file(tmp_path):
+    (tmp_path / "stop.txt").write_text("Same\nand\n")
+    words = Tfidf(min_df=1, stop_words=str(tmp_path / "stop.txt")).fit_transform(["same words", "words AND more"])[0]
+    assert words.vocabulary.words() == ["words", "more"]
+    with pytest.raises(XmtcError, match=r"neither 'english' nor a readable UTF-8 file"):
+        Tfidf(stop_words="klingon").fit_transform(["text"])
+
+
+def test_nothing_to_learn_from_is_said():
+    with pytest.raises(XmtcError, match=r"No word occurs in at least min_df=2 of the 2 documents"):
+        Tfidf().fit_transform(["each", "different"])
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=60))
+def test_a_vocabulary_finds_its_words_and_no_others(words):
+    words = list(dict.fromkeys(word.encode("utf-8", "replace").decode() for word in words))
+    vocabulary, other = Vocabulary.of(words), Vocabulary.of(f"{word}!!!!!!!!!" for word in words)
+    assert vocabulary.words() == words
+    assert vocabulary.find(vocabulary.text, vocabulary.ends).tolist() == list(range(len(words)))
+    assert (vocabulary.find(other.text, other.ends) == FREE).all()

@@ -1,0 +1,190 @@
+"""The scikit-learn face: `Classifier("parabel", n_trees=3).fit(texts, tags).predict(texts, k=5)`.
+
+A Classifier is a recipe in scikit-learn's sense: it can be cloned, searched with GridSearchCV and put in a Pipeline.
+What it trains is a Tagger, kept in `tagger_`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_array
+
+from xmtc.data.document import Document
+from xmtc.data.given import Given, GivenFeatures
+from xmtc.errors import XmtcError
+from xmtc.methods import method_class
+from xmtc.metrics import DEFAULT
+from xmtc.params import Recipe
+from xmtc.predictions import Predictions
+from xmtc.run import Run
+from xmtc.tagger import Tag, Tagger, train
+from xmtc.text.tfidf import Tfidf
+
+
+class Classifier(BaseEstimator):
+    """A method by name and any hyper-parameters of the method (`xmtc methods NAME`) or of the text features.
+
+    Documents are texts, or rows of a matrix of features; labels are a list of names for each document.
+    """
+
+    def __init__(self, method: str = "parabel", **parameters: Any):
+        self.set_params(method=method, **parameters)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Every hyper-parameter with its value, the defaults included."""
+        return {"method": self.method} | {f.name: getattr(self, f.name, f.default) for f in parameters_of(self.method)}
+
+    def set_params(self, **parameters: Any) -> Classifier:
+        method = parameters.pop("method") if "method" in parameters else self.method
+        known = [field.name for field in parameters_of(method)]
+        for name in parameters:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}."
+                raise XmtcError(f"{method} has no parameter {name!r}; {hint}")
+        self.__dict__.update(method=method, **parameters)
+        return self
+
+    def _made(self, recipe: type[Recipe]) -> Any:
+        return recipe(**{f.name: getattr(self, f.name) for f in fields(recipe) if hasattr(self, f.name)})
+
+    def fit(self, X: Any, y: Any = None, valid: tuple[Any, Any] | None = None, run: Run = Run()) -> Classifier:
+        """Train on documents X and their labels y; `valid`, a pair like them, only decides when to stop."""
+        if y is None:
+            raise XmtcError(
+                "Classifier requires y to be passed, but the target y is None; give labels for each document."
+            )
+        documents, checked = list(documents_of(X, y)), None if valid is None else list(documents_of(*valid))
+        recipe = self._made(Tfidf if as_matrix(X) is None else Given)
+        self.tagger_: Tagger = train(documents, self._made(method_class(self.method)), recipe, checked, run)
+        return self
+
+    def predict(self, X: Any, k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[str]]:
+        """The names of the best k labels of each document that score at least the threshold."""
+        return [[tag.label for tag in tags] for tags in self.tags(X, k, threshold, run)]
+
+    def tags(self, X: Any, k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[Tag]]:
+        """As `predict`, with the scores."""
+        return self._trained().named(self.rank(X, k, run).above(threshold))
+
+    def rank(self, X: Any, k: int = 5, run: Run = Run()) -> Predictions:
+        """Label numbers and scores as two arrays; `classes_` has the names."""
+        self._check_width(X)
+        return self._trained().rank(documents_of(X), k, run)
+
+    def evaluate(self, X: Any, y: Any, metrics: Sequence[str] = DEFAULT, run: Run = Run()) -> dict[str, float]:
+        """Metrics by their published names, as fractions."""
+        self._check_width(X)
+        return self._trained().evaluate(documents_of(X, y), metrics, run=run)
+
+    def score(self, X: Any, y: Any) -> float:
+        """nDCG@5, for scikit-learn's searches."""
+        return self.evaluate(X, y, ["nDCG@5"])["nDCG@5"]
+
+    def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
+        """The words that speak most for a label, and what each adds to its score."""
+        return self._trained().explain(text, label, n)
+
+    def save(self, folder: str | Path) -> None:
+        self._trained().save(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, verify: bool = False) -> Classifier:
+        """A trained Classifier from a model folder."""
+        tagger = Tagger.load(folder, verify)
+        features = {k: v for k, v in tagger.about["features"].items() if k != "kind"}
+        classifier = cls(tagger.about["method"], **tagger.about["parameters"], **features)
+        classifier.tagger_ = tagger
+        return classifier
+
+    @property
+    def classes_(self) -> np.ndarray:
+        return np.array(self._trained().labels.words(), dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        return self._trained().features.n_features
+
+    def _check_width(self, X: Any) -> None:
+        """A matrix must have the columns of the one it was trained on."""
+        matrix, expected = as_matrix(X), self._trained().features
+        if matrix is not None and isinstance(expected, GivenFeatures) and matrix.shape[1] != expected.n_features:
+            found, wanted = matrix.shape[1], expected.n_features
+            raise XmtcError(f"X has {found} features, but Classifier is expecting {wanted} features as input.")
+
+    def _trained(self) -> Tagger:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                "This Classifier is not trained yet; call fit(texts, labels) or Classifier.load(folder)."
+            )
+        return self.tagger_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "tagger_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.sparse = True, True
+        tags.target_tags.required, tags.target_tags.multi_output, tags.target_tags.single_output = True, True, False
+        return tags
+
+
+def parameters_of(method: str) -> list[Field]:
+    """The hyper-parameters a Classifier of this method takes: the method's own and those of the features."""
+    return [field for recipe in (method_class(method), Tfidf, Given) for field in fields(recipe)]
+
+
+def documents_of(X: Any, y: Any = None) -> Iterator[Document]:
+    """Documents from texts or a matrix of features, and lists of labels or an indicator matrix."""
+    if isinstance(X, str):
+        raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
+    matrix = as_matrix(X)
+    n_docs = len(X) if matrix is None else matrix.shape[0]
+    labels = [[]] * n_docs if y is None else as_label_lists(y)
+    if len(labels) != n_docs:
+        raise XmtcError(
+            f"Found {n_docs} documents and {len(labels)} lists of labels; expected one list for each document."
+        )
+    contents = ((text, None) for text in X) if matrix is None else matrix_rows(matrix)
+    for number, ((text, features), names) in enumerate(zip(contents, labels, strict=True)):
+        if not isinstance(text, str):
+            raise XmtcError(f"Document {number} is a {type(text).__name__}; expected a text or a row of a matrix.")
+        yield Document(str(number), text, label_names(number, names), features)
+
+
+def as_matrix(X: Any) -> csr_array | None:
+    """Features where X is a matrix of numbers, None where it holds texts."""
+    if issparse(X) or (isinstance(X, np.ndarray) and (X.ndim == 2 or X.dtype.kind in "biufc")):
+        return csr_array(check_array(X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0))
+    return None
+
+
+def matrix_rows(X: csr_array) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    for begin, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        yield "", (X.indices[begin:end].astype(np.int32), X.data[begin:end])
+
+
+def as_label_lists(y: Any) -> Sequence[Any]:
+    """Lists of labels; a matrix of zeros and ones, as MultiLabelBinarizer makes it, means its columns' numbers."""
+    is_wide = isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind in "biuf"
+    if not issparse(y) and not (is_wide and np.isin(y, (0, 1)).all()):
+        return y
+    matrix = csr_array(y)
+    return np.split(matrix.indices, matrix.indptr[1:-1])
+
+
+def label_names(number: int, names: Any) -> list[str]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise XmtcError(
+            f"The labels of document {number} are {names!r}; expected a list of labels, such as ['a', 'b']."
+        )
+    return list(dict.fromkeys(str(name) for name in names))

@@ -1,0 +1,59 @@
+"""The command `xmtc`: one small file per command. Heavy imports stay inside the commands, so that --help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from xmtc.cli import data, demo, evaluate, info, methods, predict, train
+from xmtc.errors import XmtcError
+
+app = typer.Typer(
+    help="Extreme multi-label text classification: the few right labels out of thousands or millions.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (train.train, predict.predict, evaluate.evaluate, methods.methods, info.info, demo.demo):
+    app.command()(command)
+app.add_typer(data.app, name="data")
+
+
+def version(wanted: bool) -> None:
+    if wanted:
+        from xmtc import __version__
+
+        typer.echo(f"xmtc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=version, is_eager=True, help="Print the version and stop."
+    ),
+) -> None:
+    return None
+
+
+def main() -> None:
+    """Run a command; what a user can mend is one sentence and exit code 2, never a traceback."""
+    try:
+        app()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: stop without noise
+        sys.exit(1)
+    except XmtcError as error:
+        sys.exit(complain(str(error)))
+    except MemoryError:
+        sys.exit(complain("The machine's memory is not enough for this; give less data or a smaller model."))
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        sys.exit(complain(f"The system refused: {error.strerror or error}{where}."))
+
+
+def complain(sentence: str) -> int:
+    typer.echo(f"xmtc: {sentence}", err=True)
+    return 2

@@ -1,0 +1,142 @@
+"""xmtc data: what is in a corpus, the same corpus in another format, or split in two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xmtc.cli.options import (
+    CorpusPath,
+    Id,
+    InputFormat,
+    Labels,
+    OnError,
+    RejectsFile,
+    Separator,
+    Text,
+    open_input,
+    report_rejects,
+)
+
+if TYPE_CHECKING:
+    from xmtc.data.stats import Statistics
+
+app = typer.Typer(help="Look at, convert and split corpora.", no_args_is_help=True)
+
+To = Annotated[str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext or sparse (by extension)")]
+Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="documents may lack the field with the labels")]
+
+
+@app.command()
+def stats(
+    path: CorpusPath,
+    input_format: InputFormat = None,
+    text: Text = "text",
+    labels: Labels = "labels",
+    id: Id = "id",
+    separator: Separator = None,
+    unlabelled: Unlabelled = False,
+    on_error: OnError = "stop",
+    rejects: RejectsFile = None,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Print what the papers' data tables hold, plus duplicates, empty documents and rare labels."""
+    from dataclasses import asdict
+    from json import dumps
+
+    from xmtc.data.stats import statistics
+
+    corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects, not unlabelled)
+    found = statistics(corpus)
+    if json:
+        typer.echo(dumps(asdict(found), indent=2))
+    else:
+        _print_table(found)
+    report_rejects(corpus)
+
+
+@app.command()
+def convert(
+    path: CorpusPath,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
+    to: To = None,
+    input_format: InputFormat = None,
+    text: Text = "text",
+    labels: Labels = "labels",
+    id: Id = "id",
+    separator: Separator = None,
+    unlabelled: Unlabelled = False,
+    on_error: OnError = "stop",
+    rejects: RejectsFile = None,
+) -> None:
+    """Write a corpus in another format: id, text and labels; other fields are left behind."""
+    from xmtc.data.corpus import writing_corpus
+
+    corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects, not unlabelled)
+    n_docs = 0
+    with writing_corpus(target, to, corpus) as add:
+        for document in corpus:
+            add(document)
+            n_docs += 1
+    typer.echo(f"{n_docs:,} documents written to {target}.", err=True)
+    report_rejects(corpus)
+
+
+@app.command()
+def split(
+    path: CorpusPath,
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="file for the training part")],
+    test: Annotated[str, typer.Argument(metavar="TEST", help="file for the test part")],
+    share: Annotated[float | None, typer.Option(help="of the documents, the part for TEST (0.2)")] = None,
+    count: Annotated[int | None, typer.Option(help="documents for TEST, instead of a share")] = None,
+    seed: Annotated[int, typer.Option(help="seed of the random order", min=0)] = 0,
+    to: To = None,
+    input_format: InputFormat = None,
+    text: Text = "text",
+    labels: Labels = "labels",
+    id: Id = "id",
+    separator: Separator = None,
+    on_error: OnError = "stop",
+    rejects: RejectsFile = None,
+) -> None:
+    """Split a corpus at random, so that every label has a document in the training part."""
+    from xmtc.data.split import split_corpus
+
+    corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects)
+    parts = split_corpus(corpus, train, test, share, count, seed, to)
+    typer.echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
+    if parts.n_test < parts.n_wished:
+        short = f"{parts.n_wished:,} were wished for in {test}, but the others hold a label's last training document."
+        typer.echo(short, err=True)
+    report_rejects(corpus)
+
+
+def _print_table(found: Statistics) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "", box=None, show_header=False, pad_edge=False)
+    table.columns[1].justify = "right"
+    for name, value in _rows(found):
+        table.add_row(name, value)
+    Console(highlight=False).print(table)
+
+
+def _rows(found: Statistics) -> list[tuple[str, str]]:
+    is_text = found.words_per_document is not None
+    per_document = found.words_per_document if is_text else found.features_per_document
+    return [
+        ("documents", f"{found.documents:,}"),
+        ("features (distinct words)" if is_text else "features", f"{found.features:,}"),
+        ("labels", f"{found.labels:,}"),
+        ("labels per document", f"{found.labels_per_document:.2f}"),
+        ("documents per label", f"{found.documents_per_label:.2f}"),
+        ("words per document" if is_text else "features per document", f"{per_document:.2f}"),
+        ("duplicate documents", f"{found.duplicates:,}"),
+        ("empty documents", f"{found.empty_documents:,}"),
+        ("documents without labels", f"{found.unlabelled_documents:,}"),
+        ("labels seen once", f"{found.labels_seen_once:,}"),
+        ("share of the top 20 % of labels", f"{100 * found.top_fifth_share:.1f} %"),
+        ("lines set aside", f"{found.rejected:,}"),
+    ]

@@ -1,0 +1,76 @@
+"""xmtc demo: the whole of it in under a minute, on text that every machine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xmtc.cli.options import Threads, make_run
+
+
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="folder for the corpus and the model")] = Path(
+        "xmtc-demo"
+    ),
+    method: Annotated[str, typer.Option("-m", "--method", help="method to train")] = "parabel",
+    threads: Threads = 0,
+) -> None:
+    """Tag the documentation of Python, numpy, scipy and scikit-learn: build the corpus, train, evaluate, look."""
+    import time
+
+    from xmtc import tagger
+    from xmtc.cli.evaluate import SHOWN, metric_table
+    from xmtc.cli.train import recipes
+    from xmtc.data.corpus import writing_corpus
+    from xmtc.data.demo import demo_documents, demo_split
+
+    run = make_run(threads)
+    typer.echo("1. A corpus from the docstrings of Python's standard library, numpy, scipy and scikit-learn")
+    train, test = demo_split(demo_documents())
+    output.mkdir(parents=True, exist_ok=True)
+    for name, documents in (("train", train), ("test", test)):
+        with writing_corpus(output / f"{name}.jsonl") as add:
+            for document in documents:
+                add(document)
+        n_labels = len({label for document in documents for label in document.labels})
+        typer.echo(f"   {output / name}.jsonl: {len(documents):,} documents, {n_labels:,} tags")
+
+    typer.echo(f"\n2. Training {method}")
+    start = time.perf_counter()
+    trained = tagger.train(train, *recipes(method, [], holds_features=False), run=run)
+    trained.save(output / "model")
+    typer.echo(f"   {output / 'model'}: {time.perf_counter() - start:.1f} s")
+
+    typer.echo(f"\n3. How good it is on the {len(test):,} documents it has not seen, in percent")
+    typer.echo(indented(metric_table(trained.evaluate(test, SHOWN, run=run))))
+
+    typer.echo("\n4. Five of them")
+    for document in test[:: len(test) // 5][:5]:
+        show(document, trained.tags([document.text], k=max(5, len(document.labels)), run=run)[0])
+
+    typer.echo("\n5. Next")
+    for line in next_commands(output):
+        typer.echo(f"   {line}")
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"   {line}" for line in text.splitlines())
+
+
+def show(document, tags) -> None:
+    """One document with its true tags and the predicted ones, the right ones marked."""
+    true, first = set(document.labels), " ".join(document.text.split())[:90]
+    found = ", ".join(f"{'✓' if tag.label in true else ' '}{tag.label} {tag.score:.2f}" for tag in tags)
+    typer.echo(f"   {document.id}: {first}…\n      true:      {', '.join(document.labels)}\n      predicted: {found}")
+
+
+def next_commands(output: Path) -> list[str]:
+    return [
+        f"xmtc predict {output / 'model'} {output / 'test.jsonl'} -k 3 | head -3",
+        f"xmtc evaluate {output / 'model'} {output / 'test.jsonl'} P@1 R@10 coverage@5",
+        f"xmtc data stats {output / 'train.jsonl'}",
+        "xmtc train YOUR-CORPUS.jsonl -m parabel -o YOUR-MODEL",
+        "xmtc methods",
+    ]

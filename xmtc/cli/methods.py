@@ -1,0 +1,39 @@
+"""xmtc methods: what there is, and what can be set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def methods(name: Annotated[str | None, typer.Argument(help="a method; all are listed if left out")] = None) -> None:
+    """List the methods, or one method's hyper-parameters with their defaults and help."""
+    from xmtc.methods import METHODS, method_class
+    from xmtc.text.tfidf import Tfidf
+
+    if name is None:
+        for each in METHODS:
+            typer.echo(f"{each:16} {first_line(method_class(each))}")
+        typer.echo("\n`xmtc methods NAME` shows a method's parameters.")
+        return
+    method = method_class(name)
+    typer.echo(f"{name}: {first_line(method)}\n")
+    typer.echo(parameter_table(method))
+    typer.echo("\nText features:\n")
+    typer.echo(parameter_table(Tfidf))
+    typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p min_df=3")
+
+
+def first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().partition("\n")[0]
+
+
+def parameter_table(kind: type) -> str:
+    from dataclasses import fields
+
+    from xmtc.params import expected
+
+    rows = [(f.name, repr(f.default), f"{f.metadata['help']} ({expected(f)})") for f in fields(kind)]
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    return "\n".join(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows)

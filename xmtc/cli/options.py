@@ -1,0 +1,51 @@
+"""Options that several commands share, and what they become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from xmtc.data.corpus import Corpus
+    from xmtc.run import Run
+
+CorpusPath = Annotated[str, typer.Argument(metavar="CORPUS", help="file, Annif folder, X.npz,Y.npz, or - for stdin")]
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, as `xmtc train` writes it")]
+InputFormat = Annotated[str | None, typer.Option(help="format to read (told from name and content if left out)")]
+Text = Annotated[str, typer.Option(help="text field, or several joined by a space: title,abstract")]
+Labels = Annotated[str, typer.Option(help="field with the labels")]
+Id = Annotated[str, typer.Option(help="field with the document's id")]
+Separator = Annotated[str | None, typer.Option(help="between labels in one cell ('|' in tables)")]
+OnError = Annotated[str, typer.Option(help="at a bad line: stop, or skip it into the rejects file")]
+RejectsFile = Annotated[str | None, typer.Option("--rejects", help="file for bad lines (CORPUS.rejects)")]
+Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
+
+
+def open_input(
+    path: str,
+    format: str | None,
+    names: tuple[str, str, str, str | None],
+    on_error: str,
+    rejects: str | None,
+    labels_required: bool = True,
+) -> Corpus:
+    """The corpus that the options speak of; names are those of the text, labels and id fields, and the separator."""
+    from xmtc.cli.progress import bar
+    from xmtc.data.corpus import open_corpus
+    from xmtc.data.records import Fields
+
+    return open_corpus(path, format, Fields(*names), labels_required, on_error, rejects, bar)
+
+
+def report_rejects(corpus: Corpus) -> None:
+    """Say at the end of a command what was set aside, so that nothing disappears silently."""
+    if corpus.n_rejected:
+        typer.echo(str(corpus.rejects), err=True)
+
+
+def make_run(threads: int) -> Run:
+    from xmtc.cli.progress import bar
+    from xmtc.run import Run, available_threads
+
+    return Run(threads or available_threads(), bar)

@@ -1,0 +1,42 @@
+"""Progress on the terminal: silent when piped, and for work that takes less than two seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xmtc.run import Progress, Silence
+
+PATIENCE = 2.0  # seconds
+
+
+@contextmanager
+def bar(title: str, total: float | None = None) -> Iterator[Progress]:
+    """A bar with the time left. Without a total there is nothing to say: whoever knows the size shows the bar."""
+    if total is None or not sys.stderr.isatty():
+        yield Silence()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("time left"))
+    bars = Bars(*columns, TimeRemainingColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+    timer = threading.Timer(PATIENCE, bars.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield Bar(bars, bars.add_task(title, total=total))
+    finally:
+        timer.cancel()
+        bars.stop()
+
+
+class Bar:
+    def __init__(self, bars, task) -> None:
+        self.bars, self.task = bars, task
+
+    def advance(self, steps: float = 1) -> None:
+        self.bars.advance(self.task, steps)

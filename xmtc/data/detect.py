@@ -1,0 +1,127 @@
+"""Which format a corpus has: by its extension if that settles it, by its first line if not.
+
+The extension (less .gz, .bz2, .zst) settles .jsonl, .ndjson, .csv, .parquet, .pq, .npz, .ft and .fasttext; a folder is
+Annif's. Of anything else, .txt, .tsv and standard input included, the first line that is not blank is looked at, and
+the first rule that fits decides:
+
+1. the magic number of Parquet or of a zip archive       → parquet, npz
+2. begins with `{`                                       → jsonl
+3. holds a word that begins with `__label__`             → fasttext
+4. three whole numbers and nothing else                  → sparse
+5. `1,2 3:0.5 …`: label numbers, then feature:value      → svmlight
+6. tabs, and a cell is called as the text or label field → tsv (with a header)
+7. two cells, the second of nothing but `<…>` words      → annif
+8. two or three cells, the last of several words         → libmultilabel
+9. any other line with tabs, or a file called .tsv       → tsv, whose header then says what is amiss
+10. commas, and a cell is called as the text field       → csv"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import closing
+
+from xmtc.data.files import STANDARD_STREAM, without_compression
+from xmtc.data.formats import FORMATS, writable_formats
+from xmtc.data.records import Fields, shortened
+from xmtc.data.source import BYTE_ORDER_MARK, Source
+from xmtc.errors import XmtcError
+
+EXTENSIONS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npz": "npz",
+    ".ft": "fasttext",
+    ".fasttext": "fasttext",
+}
+TAB_EXTENSIONS = (".tsv", ".tab")
+FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
+SPARSE_HEADER = re.compile(r"\d+\s+\d+\s+\d+\s*", re.ASCII)
+FEATURE = r"\d+:[-+\d.eE]+"
+FEATURE_LINE = re.compile(rf"(?:[-+\d.,]+\s+|\s*)(?:qid:\d+\s+)?{FEATURE}(?:\s+{FEATURE})*\s*(?:#.*)?", re.ASCII)
+
+
+def extension_of(path: str) -> str:
+    return os.path.splitext(without_compression(path))[1].lower()
+
+
+def detect(source: Source) -> str:
+    """The name of the format of a corpus to be read."""
+    if os.path.isdir(source.path):
+        return "annif"
+    extension = extension_of(source.path)
+    if extension in EXTENSIONS:
+        return EXTENSIONS[extension]
+    first = _first_line(source)
+    format = _by_first_line(first, source.fields)
+    if format is None and extension in TAB_EXTENSIONS:
+        return "tsv"
+    if format is None:
+        raise _undetected(source.name, first)
+    return format
+
+
+def format_to_write(path: str, holds_features: bool) -> str:
+    """The name of the format that a corpus is to be written in, by the extension of the target."""
+    extension = extension_of(path)
+    if extension == ".txt":
+        return "sparse" if holds_features else "fasttext"
+    if extension in TAB_EXTENSIONS:
+        return "tsv"
+    if extension not in EXTENSIONS:
+        target = "Standard output" if path == STANDARD_STREAM else path
+        raise XmtcError(f"{target} does not tell the format to write; pass --to, one of {writable_formats()}.")
+    return EXTENSIONS[extension]
+
+
+def _first_line(source: Source) -> bytes:
+    with closing(source.peek()) as lines:
+        return next((line for line in lines if line.removeprefix(BYTE_ORDER_MARK).strip()), b"")
+
+
+def _by_first_line(first: bytes, fields: Fields) -> str | None:
+    if first.startswith(b"PAR1"):
+        return "parquet"
+    if first.startswith(b"PK\x03\x04"):
+        return "npz"
+    line = first.removeprefix(BYTE_ORDER_MARK).decode(errors="replace").rstrip("\r\n")
+    if line.lstrip().startswith("{"):
+        return "jsonl"
+    if FASTTEXT_LABEL.search(line):
+        return "fasttext"
+    if SPARSE_HEADER.fullmatch(line):
+        return "sparse"
+    if FEATURE_LINE.fullmatch(line):
+        return "svmlight"
+    if "\t" in line:
+        return _by_cells(line.split("\t"), fields)
+    return "csv" if fields.text_names[0] in _names(line.split(",")) else None
+
+
+def _names(cells: list[str]) -> set[str]:
+    return {cell.strip().strip('"') for cell in cells}
+
+
+def _by_cells(cells: list[str], fields: Fields) -> str:
+    if _names(cells) & {fields.text_names[0], fields.labels}:
+        return "tsv"
+    if len(cells) == 2 and all(re.fullmatch("<.*>", word) for word in cells[1].split()):
+        return "annif"
+    if len(cells) in (2, 3) and len(cells[-1].split()) > 1:
+        return "libmultilabel"
+    return "tsv"
+
+
+def _undetected(name: str, first: bytes) -> XmtcError:
+    if not first:
+        return XmtcError(f"{name} is empty, expected at least one document; check where it comes from.")
+    line = first.removeprefix(BYTE_ORDER_MARK).decode(errors="replace").strip()
+    if re.match(r"\[\s*({|$)", line):
+        return XmtcError(f"{name} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`.")
+    return XmtcError(
+        f"{name}: its first line {shortened(line)} fits no known format; "
+        f"pass --input-format, one of {', '.join(FORMATS)}."
+    )

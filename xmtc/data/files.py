@@ -1,0 +1,169 @@
+"""Files as streams: decompressed while they are read, written whole or not at all.
+
+Reading looks at the first bytes, so a `.gz` that is plain text and a nameless file that is zstd both work. Writing goes
+by the extension of the target. "-" is standard input or standard output."""
+
+from __future__ import annotations
+
+import bz2
+import difflib
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import IO, Any, cast
+
+from xmtc.errors import XmtcError
+
+STANDARD_STREAM = "-"
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
+OnRead = Callable[[int], None]
+DAMAGE = (EOFError, OSError, zlib.error)
+BUFFER_BYTES = 1 << 20  # gzip reads a fifth faster through 1 MiB than through its own 8 KiB
+
+
+class WatchedFile(io.FileIO):
+    """A file that tells how many bytes were read from it."""
+
+    def __init__(self, path: str, on_read: OnRead) -> None:
+        super().__init__(path)
+        self.on_read = on_read
+
+    def readinto(self, buffer: Any) -> int:
+        n = super().readinto(buffer) or 0
+        self.on_read(n)
+        return n
+
+
+def without_compression(path: str) -> str:
+    """The path less its `.gz`, `.bz2` or `.zst`, so that the extension left says what is inside."""
+    stem, extension = os.path.splitext(path)
+    return stem if extension.lower() in COMPRESSIONS else path
+
+
+def display_name(path: str) -> str:
+    """What a sentence calls the file that is read."""
+    return "standard input" if path == STANDARD_STREAM else path
+
+
+@contextmanager
+def open_binary(path: str, on_read: OnRead | None = None) -> Iterator[io.BufferedReader[Any]]:
+    """The bytes of a file or of standard input, decompressed if their first bytes say so; on_read hears how many bytes
+    were read from the file."""
+    with _open_packed(path, on_read) as packed:
+        compression = _compression_of(packed.peek(10))
+        if compression is None:
+            yield packed
+            return
+        with io.BufferedReader(_decompressing(packed, compression), BUFFER_BYTES) as stream:
+            yield stream
+
+
+def read_lines(path: str, on_read: OnRead | None = None) -> Generator[bytes]:
+    """The lines of a file or of standard input, each with its line ending, as bytes."""
+    number = 0
+    with open_binary(path, on_read) as stream:
+        try:
+            for line in stream:
+                yield line
+                number += 1
+        except DAMAGE as error:
+            raise XmtcError(
+                f"{display_name(path)}, after line {number}: the data is damaged or ends too early ({_reason(error)}), "
+                f"expected a whole file; fetch or compress it again."
+            ) from None
+
+
+@contextmanager
+def writing(path: str) -> Iterator[IO[bytes]]:
+    """A stream that becomes the file only once all was written; after any error the old file, if any, still stands."""
+    if path == STANDARD_STREAM:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = os.path.realpath(path)  # a symbolic link stays a link
+    is_device = os.path.exists(target) and not os.path.isfile(target)
+    folder, name = os.path.split(target)
+    temporary = target if is_device else os.path.join(folder, f".{name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "wb") as raw, _compressing(raw, path) as stream:
+            yield stream
+        if not is_device:
+            os.replace(temporary, target)
+    except BaseException as error:
+        if not is_device and os.path.exists(temporary):
+            os.remove(temporary)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise XmtcError(f"{path} cannot be written ({_reason(error)}); choose another place.") from None
+        raise
+
+
+@contextmanager
+def _open_packed(path: str, on_read: OnRead | None) -> Iterator[io.BufferedReader[Any]]:
+    if path == STANDARD_STREAM:
+        # detached at the end: closing this reader would close the process's own standard input (as zstd's does)
+        stdin = io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
+        try:
+            yield stdin
+        finally:
+            if not stdin.closed:
+                stdin.detach()
+        return
+    try:
+        raw = io.FileIO(path) if on_read is None else WatchedFile(path, on_read)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    with io.BufferedReader(raw, BUFFER_BYTES) as file:
+        yield file
+
+
+def unreadable(path: str, error: OSError) -> XmtcError:
+    """The sentence for a file that cannot be opened."""
+    if isinstance(error, FileNotFoundError):
+        folder, name = os.path.split(path)
+        there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+        near = difflib.get_close_matches(name, there, n=1)
+        hint = f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path."
+        return XmtcError(f"{path}: there is no such file; {hint}")
+    if isinstance(error, IsADirectoryError):
+        return XmtcError(f"{path} is a folder, expected a file; name a file in it.")
+    return XmtcError(f"{path} cannot be read ({_reason(error)}); check the path and its permissions.")
+
+
+def _compression_of(head: bytes) -> str | None:
+    if head.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return "zstd"
+    # "BZh" alone could begin a text; the block's or the end's magic number follows the digit
+    return "bzip2" if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90") else None
+
+
+def _decompressing(packed: io.BufferedReader, compression: str) -> Any:
+    if compression == "gzip":
+        return gzip.GzipFile(fileobj=packed)
+    if compression == "bzip2":
+        return bz2.BZ2File(packed)
+    import pyarrow
+
+    return pyarrow.CompressedInputStream(packed, "zstd")
+
+
+def _compressing(raw: IO[bytes], path: str) -> AbstractContextManager[Any]:
+    compression = COMPRESSIONS.get(os.path.splitext(path)[1].lower())
+    if compression == "gzip":
+        return gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0)  # same bytes every time
+    if compression == "bzip2":
+        return bz2.BZ2File(raw, "wb")
+    if compression == "zstd":
+        import pyarrow
+
+        return pyarrow.CompressedOutputStream(raw, "zstd")
+    return nullcontext(raw)
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,68 @@
+"""Every corpus format by name. One line here and one file are all a new format needs.
+
+A format's module holds a Format: `read` yields the Documents of a Source one by one; `write`, where the format can be
+written, is a context manager that gives a function to call with each Document."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import IO
+
+from xmtc.data.document import Document
+from xmtc.data.records import Fields as Fields
+from xmtc.data.source import Source
+from xmtc.errors import XmtcError
+
+FORMATS = {
+    "jsonl": "xmtc.data.formats.jsonl:JSONL",
+    "csv": "xmtc.data.formats.table:CSV",
+    "tsv": "xmtc.data.formats.table:TSV",
+    "parquet": "xmtc.data.formats.parquet:PARQUET",
+    "fasttext": "xmtc.data.formats.fasttext:FASTTEXT",
+    "annif": "xmtc.data.formats.annif:ANNIF",
+    "libmultilabel": "xmtc.data.formats.libmultilabel:LIBMULTILABEL",
+    "sparse": "xmtc.data.formats.sparse:SPARSE",
+    "svmlight": "xmtc.data.formats.svmlight:SVMLIGHT",
+    "npz": "xmtc.data.formats.npz:NPZ",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many features and labels a corpus declares, which may be more than occur in it; None where it does not."""
+
+    n_features: int | None = None
+    n_labels: int | None = None
+
+
+Writer = Callable[[IO[bytes], Shape], AbstractContextManager[Callable[[Document], None]]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How to read and write one kind of file."""
+
+    name: str
+    read: Callable[[Source], Iterator[Document]]
+    write: Writer | None = None
+    holds_features: bool = False  # instead of text
+    shape: Callable[[Source], Shape] | None = None
+
+
+def format_named(name: str) -> Format:
+    """A format by its name in FORMATS, imported only now."""
+    if name not in FORMATS:
+        near = difflib.get_close_matches(name, FORMATS, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise XmtcError(f"There is no corpus format {name!r}.{hint} The formats are {', '.join(FORMATS)}.")
+    module, _, attribute = FORMATS[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def writable_formats() -> str:
+    """The formats that can be written, for a sentence."""
+    return ", ".join(name for name in FORMATS if format_named(name).write)

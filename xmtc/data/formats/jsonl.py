@@ -1,0 +1,39 @@
+"""JSON Lines: one object per line, such as {"id": "7", "text": "…", "labels": ["…", "…"]}.
+
+Other fields are passed over. Lines of white space alone are no documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from xmtc.data.document import Document
+from xmtc.data.formats import Format, Shape
+from xmtc.data.records import BadRecord, in_words, load_json, record_parser
+from xmtc.data.source import Source
+
+
+def read(source: Source) -> Iterator[Document]:
+    document_of = record_parser(source.fields, source.labels_required, source.fields.separator)
+
+    def parse(line: str, number: int) -> Document:
+        record = load_json(line)
+        if not isinstance(record, dict):
+            raise BadRecord(f"this line is {in_words(record)}, expected one JSON object per line")
+        return document_of(record, number)
+
+    return source.documents(source.lines(), parse)
+
+
+@contextmanager
+def write(stream: IO[bytes], shape: Shape) -> Iterator[Callable[[Document], None]]:
+    def add(document: Document) -> None:
+        record = {"id": document.id, "text": document.text, "labels": document.labels}
+        stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+
+    yield add
+
+
+JSONL = Format("jsonl", read, write)

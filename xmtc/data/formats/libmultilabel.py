@@ -1,0 +1,32 @@
+"""LibMultiLabel's TSV: `labels ⇥ text` or `id ⇥ labels ⇥ text`, labels separated by spaces, no header, no quoting.
+
+The first line decides which of the two the whole file is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xmtc.data.document import Document
+from xmtc.data.formats import Format
+from xmtc.data.records import BadRecord, checked_labels
+from xmtc.data.source import Source
+
+
+def read(source: Source) -> Iterator[Document]:
+    n_columns = 0
+
+    def parse(line: str, number: int) -> Document:
+        nonlocal n_columns
+        columns = line.split("\t")
+        if not n_columns and len(columns) in (2, 3):
+            n_columns = len(columns)
+        if len(columns) != n_columns:
+            expected = f"{n_columns} as in the first line" if n_columns else "labels ⇥ text or id ⇥ labels ⇥ text"
+            raise BadRecord(f"this line has {len(columns)} columns between tabs, expected {expected}")
+        id = columns[0] if n_columns == 3 else str(number)
+        return Document(id, columns[-1], checked_labels(columns[-2].split(), "labels", None))
+
+    return source.documents(source.lines(), parse)
+
+
+LIBMULTILABEL = Format("libmultilabel", read)

@@ -1,0 +1,60 @@
+"""Features that come with the corpus (the XMC repository's files, svmlight, npz) instead of being made from text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc.data.collect import feature_matrix
+from xmtc.data.document import Document
+from xmtc.errors import XmtcError
+from xmtc.params import Recipe, param
+
+
+@dataclass(frozen=True)
+class Given(Recipe):
+    """How features that a corpus brings along are used."""
+
+    unit_length: bool = param(True, "scale each document's features to length 1")
+
+    def fit_transform(self, documents: Iterable[Document]) -> tuple[GivenFeatures, csr_array]:
+        X = feature_matrix(documents)
+        features = GivenFeatures(X.shape[1], self.unit_length)
+        return features, features.scaled(X)
+
+
+@dataclass(frozen=True)
+class GivenFeatures:
+    n_features: int
+    unit_length: bool
+
+    def transform(self, documents: Iterable[Document]) -> csr_array:
+        """Features beyond those seen in training carry no weight and are dropped."""
+        X = feature_matrix(documents)
+        if X.shape[1] < self.n_features:
+            X.resize(X.shape[0], self.n_features)
+        return self.scaled(X[:, : self.n_features])
+
+    def scaled(self, X: csr_array) -> csr_array:
+        return with_unit_rows(X) if self.unit_length else X
+
+
+def with_unit_rows(matrix: csr_array) -> csr_array:
+    """The matrix with each row divided by its length; empty rows stay empty."""
+    counts = np.diff(matrix.indptr)
+    rows = np.repeat(np.arange(matrix.shape[0]), counts)
+    squares = np.bincount(rows, matrix.data.astype(np.float64) ** 2, minlength=matrix.shape[0])
+    lengths = np.sqrt(np.where(squares > 0, squares, 1))
+    data = (matrix.data / np.repeat(lengths, counts)).astype(np.float32)
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def needs_text(document: Document) -> XmtcError:
+    return XmtcError(f"Document {document.id!r} holds features, but this model reads text; give it a corpus of texts.")
+
+
+def needs_features(document: Document) -> XmtcError:
+    return XmtcError(f"Document {document.id!r} holds text, but this model reads features; give it such a corpus.")

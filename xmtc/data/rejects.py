@@ -1,0 +1,56 @@
+"""Where lines go that are no documents, so that nothing disappears silently.
+
+The rejects file is a TSV of bytes: line number ⇥ reason ⇥ the line as it stood. A record of several lines (a quoted
+cell with line breaks) is written as one, its line breaks as `\\n`. It is written anew in each pass over the corpus, and
+only if a line is refused."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xmtc.data.source import BadLine
+from xmtc.errors import XmtcError
+
+
+class Rejects:
+    """The refused lines of one pass over a corpus."""
+
+    def __init__(self, path: str, corpus: str) -> None:
+        self.path, self.corpus = path, corpus
+        self.count = 0
+        self.first: BadLine | None = None
+        self._file: io.FileIO | None = None
+
+    @contextmanager
+    def of_one_pass(self) -> Iterator[None]:
+        self.count, self.first = 0, None
+        try:
+            yield
+        finally:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def keep(self, bad: BadLine) -> None:
+        """Write the line to the rejects file and count it."""
+        try:
+            if self._file is None:
+                self._file = io.FileIO(self.path, "w")  # unbuffered: what was refused is on disk at once
+            line = bad.raw.rstrip(b"\r\n").replace(b"\r\n", b"\\n").replace(b"\n", b"\\n")
+            self._file.write(f"{bad.place}\t{bad.reason}\t".encode() + line + b"\n")
+        except OSError as error:
+            raise XmtcError(f"{self.path} cannot be written ({error.strerror}); name another with --rejects.") from None
+        self.count += 1
+        self.first = self.first or bad
+
+    def __str__(self) -> str:
+        """One sentence for the user at the end of a pass."""
+        if self.first is None:
+            return f"no line of {self.corpus} was set aside."
+        lines = f"1 {self.first.unit}" if self.count == 1 else f"{self.count} {self.first.unit}s"
+        return (
+            f"{lines} of {self.corpus} set aside in {self.path}, "
+            f"the first at {self.first.unit} {self.first.place}: {self.first.reason}."
+        )

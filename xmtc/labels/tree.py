@@ -1,0 +1,61 @@
+"""Label trees: chained sparse matrices, root first, and the ways of growing one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc.labels.clustering import halve
+from xmtc.labels.vectors import LabelVectors
+from xmtc.run import Run
+
+
+@dataclass(frozen=True)
+class LabelTree:
+    """levels[i] is (nodes of level i) × (nodes of level i + 1), a one for each edge; level 0 is the root alone, and
+    the last level's columns are the labels. All labels lie equally deep."""
+
+    levels: tuple[csr_array, ...]
+
+    @property
+    def n_labels(self) -> int:
+        return self.levels[-1].shape[1]
+
+    def memberships(self, Y: csr_array) -> list[csr_array]:
+        """For every level below the root: which documents (rows) hold a label under which node (columns)."""
+        below = [as_ones(Y)]
+        for level in reversed(self.levels[1:]):
+            below.append(as_ones(below[-1] @ level.T))
+        return below[::-1]
+
+
+def as_ones(matrix: csr_array) -> csr_array:
+    matrix = csr_array(matrix, dtype=np.float32)
+    matrix.data = np.ones_like(matrix.data)
+    return matrix
+
+
+def from_groups(levels: list[list[np.ndarray]]) -> LabelTree:
+    """A tree from each level's nodes, given as lists of their children's numbers."""
+    return LabelTree(tuple(edges(groups) for groups in levels))
+
+
+def edges(groups: list[np.ndarray]) -> csr_array:
+    children = np.concatenate(groups)
+    indptr = np.cumsum([0] + [len(group) for group in groups])
+    return csr_array((np.ones(len(children), np.float32), children, indptr), shape=(len(groups), children.max() + 1))
+
+
+def balanced_binary_tree(vectors: LabelVectors, max_leaf: int, seed: int, run: Run = Run()) -> LabelTree:
+    """Halve the labels by spherical 2-means, level by level, until no part holds more than max_leaf of them."""
+    parts = [np.arange(vectors.n_labels)]
+    levels: list[list[np.ndarray]] = []
+    while max(map(len, parts)) > max_leaf:
+        seeds = [np.random.SeedSequence((seed, len(levels), i)) for i in range(len(parts))]
+        jobs = zip(parts, seeds, strict=True)
+        halves = list(run.map(lambda job: halve(vectors, *job), jobs, "growing the tree", total=len(parts)))
+        parts = [half for pair in halves for half in pair]
+        levels.append([np.arange(2 * i, 2 * i + 2) for i in range(len(halves))])
+    return from_groups([*levels, parts])

@@ -1,0 +1,50 @@
+"""The contract. A Method is a recipe: a frozen dataclass of hyper-parameters whose `fit` trains. A Model is what
+training leaves behind: a dataclass of arrays that predicts. Neither knows words or label names; a Classifier does."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from xmtc.data.dataset import Dataset
+from xmtc.params import Recipe
+from xmtc.predictions import Predictions
+from xmtc.run import Run
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a model gives a document a label: what each of its features adds to (or takes from) the label's score."""
+
+    features: np.ndarray  # (n,) int32, columns of X
+    weights: np.ndarray  # (n,) float32, largest first
+
+
+class Model:
+    """What training leaves behind. A subclass is a dataclass whose fields are its file format: arrays, numbers,
+    strings, and tuples of further dataclasses of these."""
+
+    n_labels: int
+    n_features: int
+
+    @abstractmethod
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        """The k best labels of every document."""
+
+    @abstractmethod
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        """What speaks for the label in a Dataset of one document."""
+
+
+@dataclass(frozen=True)
+class Method(Recipe):
+    """A recipe for training. A subclass is a frozen dataclass with param() fields, named as its paper names it."""
+
+    reads: ClassVar[tuple[str, ...]] = ("X", "Y")
+
+    @abstractmethod
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
+        """Train on data; valid, where given, only ever decides when to stop."""

@@ -1,0 +1,65 @@
+"""Hyper-parameters: a default and its help, written once for Python, command line, docs and model folder."""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from xmtc.errors import XmtcError
+
+
+def param(default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()) -> Any:
+    """A field of a recipe."""
+    return field(default=default, metadata={"help": help, "low": low, "high": high, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A frozen dataclass of param() fields, each checked when it is made."""
+
+    def __post_init__(self) -> None:
+        for parameter in fields(self):
+            value = getattr(self, parameter.name)
+            if not is_valid(parameter, value):
+                raise XmtcError(
+                    f"{type(self).__name__}: {parameter.name}={value!r} does not fit; expected {expected(parameter)}."
+                )
+
+
+def is_valid(parameter: Field, value: Any) -> bool:
+    kind, (low, high, choices) = type(parameter.default), bounds(parameter)
+    if kind in (int, float):
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not is_number or (kind is int and not float(value).is_integer()):
+            return False
+        return (low is None or value >= low) and (high is None or value <= high)
+    return isinstance(value, kind) and (not choices or value in choices)
+
+
+def bounds(parameter: Field) -> tuple[float | None, float | None, tuple]:
+    return parameter.metadata["low"], parameter.metadata["high"], parameter.metadata["choices"]
+
+
+def expected(parameter: Field) -> str:
+    """The values a hyper-parameter takes, in words."""
+    low, high, choices = bounds(parameter)
+    if choices:
+        return "one of " + ", ".join(repr(choice) for choice in choices)
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[type(parameter.default)]
+    if low is not None and high is not None:
+        return f"{words} from {low} to {high}"
+    least, most = ("" if bound is None else f"{bound}" for bound in (low, high))
+    return words + (least and f" of at least {least}") + (most and f" of at most {most}")
+
+
+def parse_value(owner: str, parameter: Field, text: str) -> Any:
+    """A hyper-parameter given as text (`-p n_trees=3`), in its own type."""
+    kind: Any = type(parameter.default)
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
+        return kind(text)
+    except (ValueError, KeyError):
+        raise XmtcError(f"{owner}: {parameter.name}={text!r} does not fit; expected {expected(parameter)}.") from None

@@ -1,0 +1,75 @@
+"""What may differ between machines without changing the answer: threads, and what shows progress."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Progress(Protocol):
+    """Shows how far a long piece of work has come."""
+
+    def advance(self, steps: float = 1) -> None: ...
+
+
+class Silence:
+    """The Progress that shows nothing."""
+
+    def advance(self, steps: float = 1) -> None:
+        return None
+
+
+ShowProgress = Callable[..., AbstractContextManager[Progress]]  # (title, total) → what is told of the progress
+
+
+def silent(title: str, total: float | None = None) -> AbstractContextManager[Progress]:
+    return nullcontext(Silence())
+
+
+def available_threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where and how to work; never what to compute."""
+
+    threads: int = field(default_factory=available_threads)
+    progress: ShowProgress = silent
+
+    def map(
+        self,
+        work: Callable[[Item], Result],
+        items: Iterable[Item],
+        title: str,
+        size: Callable[[Item], float] = lambda item: 1,
+        total: float | None = None,
+    ) -> Iterator[Result]:
+        """`work` on every item by all threads; answers come in the order of the items, which may be a stream: only a
+        few are ever held. The work must release the GIL, as compiled kernels do."""
+        with self.progress(title, total) as progress, ThreadPoolExecutor(max(1, self.threads)) as pool:
+            waiting: list[tuple[Future[Result], float]] = []
+            try:
+                for item in items:
+                    waiting.append((pool.submit(work, item), size(item)))
+                    if len(waiting) > 2 * self.threads:
+                        yield finish(waiting.pop(0), progress)
+                while waiting:
+                    yield finish(waiting.pop(0), progress)
+            finally:
+                for future, _ in waiting:
+                    future.cancel()
+
+
+def finish(job: tuple[Future[Result], float], progress: Progress) -> Result:
+    future, steps = job
+    result = future.result()
+    progress.advance(steps)
+    return result

@@ -1,0 +1,183 @@
+"""Tf-idf features by all cores, with scikit-learn's numbers: (1 + ln tf) · (1 + ln((1 + n) / (1 + df))), rows of
+length 1. Columns stand in the order of document frequency, so the columns that matter most lie close together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from scipy.sparse import csr_array
+
+from xmtc.errors import XmtcError
+from xmtc.params import Recipe, param
+from xmtc.run import Run
+from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes
+from xmtc.text.words import Counts, Tokenizer, batches
+
+
+@dataclass(frozen=True)
+class Tfidf(Recipe):
+    """How texts become features."""
+
+    min_df: int = param(2, "drop terms found in fewer documents than this", low=1)
+    max_features: int = param(0, "keep only this many terms, the most frequent by documents (0: all)", low=0)
+    ngrams: int = param(1, "terms are runs of 1 up to this many words", low=1, high=5)
+    stop_words: str = param("", "words to drop: 'english', or the path of a file with one word a line")
+    min_chars: int = param(2, "drop words shorter than this", low=1)
+    lowercase: bool = param(True, "treat upper and lower case alike")
+    sublinear_tf: bool = param(True, "use 1 + ln(tf) instead of tf")
+
+    def fit_transform(self, texts: Iterable[str], run: Run = Run()) -> tuple[Vectorizer, csr_array]:
+        """Learn the vocabulary and weigh the same texts. Texts may be a stream: only their counts are kept."""
+        tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, self._stop_list())
+        counts = list(run.map(tokenizer.count, batches(texts), "reading texts", size=len))
+        terms, ends, term_numbers = merge(counts)
+        frequencies = sum(
+            (np.bincount(n[c.terms], minlength=len(ends) - 1) for n, c in zip(term_numbers, counts, strict=True)),
+            np.zeros(len(ends) - 1, np.int64),
+        )
+        kept = self._kept(terms, ends, frequencies)
+        n_docs = sum(len(c.starts) - 1 for c in counts)
+        if not len(kept):
+            raise XmtcError(
+                f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents, so there is nothing to "
+                "learn from; give more text or a lower min_df."
+            )
+        idf = np.log((1 + n_docs) / (1 + frequencies[kept])) + 1
+        vocabulary = Vocabulary.from_bytes([bytes(terms[ends[i] : ends[i + 1]]) for i in kept])
+        vectorizer = Vectorizer(tokenizer, vocabulary, idf, self.sublinear_tf)
+        columns = np.full(len(ends) - 1, FREE, np.int32)
+        columns[kept] = np.arange(len(kept), dtype=np.int32)
+        jobs = ((c, columns[n]) for n, c in zip(term_numbers, counts, strict=True))
+        blocks = run.map(lambda job: vectorizer.weigh(*job), jobs, "weighing words", total=len(counts))
+        return vectorizer, stack(blocks, len(kept))
+
+    def _kept(self, terms: np.ndarray, ends: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+        """The terms to keep, most frequent first, equally frequent ones in the order of their bytes."""
+        kept = np.flatnonzero(frequencies >= self.min_df)
+        text, counts = bytes(terms), frequencies.tolist()
+        order = sorted(kept.tolist(), key=lambda i: (-counts[i], text[ends[i] : ends[i + 1]]))
+        return np.array(order[: self.max_features or None], np.int64)
+
+    def _stop_list(self) -> tuple[str, ...]:
+        if not self.stop_words:
+            return ()
+        if self.stop_words == "english":
+            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+            return tuple(sorted(ENGLISH_STOP_WORDS))
+        try:
+            return tuple(Path(self.stop_words).read_text(encoding="utf-8").split())
+        except (OSError, UnicodeDecodeError) as error:
+            raise XmtcError(
+                f"stop_words={self.stop_words!r} is neither 'english' nor a readable UTF-8 file of words: {error}."
+            ) from None
+
+
+@dataclass(frozen=True)
+class Vectorizer:
+    """Text features learnt from a corpus."""
+
+    tokenizer: Tokenizer
+    vocabulary: Vocabulary
+    idf: np.ndarray  # (n_features,) float64
+    sublinear_tf: bool
+
+    @property
+    def n_features(self) -> int:
+        return len(self.vocabulary)
+
+    def transform(self, texts: Iterable[str], run: Run = Run()) -> csr_array:
+        """Weigh the words of new texts; words outside the vocabulary are dropped, so a row may be empty."""
+
+        def weigh(batch: list[str]) -> csr_array:
+            counts = self.tokenizer.count(batch)
+            return self.weigh(counts, self.vocabulary.find(counts.text, counts.ends))
+
+        return stack(run.map(weigh, batches(texts), "reading texts", size=len), self.n_features)
+
+    def weigh(self, counts: Counts, columns: np.ndarray) -> csr_array:
+        """Features of a batch, given the column of each of its terms."""
+        rows = weigh_rows(counts.starts, counts.terms, counts.counts, columns, self.idf, self.sublinear_tf)
+        return csr_array(rows, shape=(len(counts.starts) - 1, self.n_features))
+
+
+def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:
+    """Blocks of rows, one below the other."""
+    parts = list(blocks)
+    if len(parts) == 1:
+        return parts[0]
+    indptr = np.zeros(1 + sum(part.shape[0] for part in parts), np.int64)
+    np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts] or [np.zeros(0)]), out=indptr[1:])
+    data = np.concatenate([part.data for part in parts] or [np.zeros(0, np.float32)])
+    indices = np.concatenate([part.indices for part in parts] or [np.zeros(0, np.int32)])
+    return csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_features))
+
+
+def merge(counts: list[Counts]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """The distinct terms of all batches as bytes and ends, and the number among them of each batch's terms."""
+    text = np.concatenate([c.text for c in counts] or [np.zeros(0, np.uint8)])
+    lengths = np.concatenate([np.diff(c.ends) for c in counts] or [np.zeros(0, np.int64)])
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    numbers, firsts = number_distinct(text, ends)
+    distinct = np.concatenate([[0], np.cumsum(lengths[firsts])])
+    splits = np.cumsum([len(c.ends) - 1 for c in counts])
+    return gather(text, ends, firsts, distinct), distinct, np.split(numbers, splits[:-1])
+
+
+@njit(nogil=True, cache=True)
+def number_distinct(text, ends):
+    """Number the distinct words as they turn up: each word's number, and where each number turned up first."""
+    n, size = len(ends) - 1, 16
+    while size < 2 * n:
+        size *= 2
+    table, numbers, firsts = np.full(size, FREE, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
+    n_distinct = 0
+    for word in range(n):
+        h = hash_bytes(text, ends[word], ends[word + 1])
+        slot = find_slot(text, ends, table, text, ends[word], ends[word + 1], h)
+        if table[slot] == FREE:
+            table[slot] = word
+            numbers[word], firsts[n_distinct] = n_distinct, word
+            n_distinct += 1
+        else:
+            numbers[word] = numbers[table[slot]]
+    return numbers, firsts[:n_distinct].copy()
+
+
+@njit(nogil=True, cache=True)
+def gather(text, ends, words, new_ends):
+    """The bytes of some of the words, end to end."""
+    out = np.empty(new_ends[-1], np.uint8)
+    for i in range(len(words)):
+        out[new_ends[i] : new_ends[i + 1]] = text[ends[words[i]] : ends[words[i] + 1]]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def weigh_rows(starts, terms, counts, columns, idf, sublinear_tf):
+    """Tf-idf rows of length 1 as (data, indices, indptr), columns ascending."""
+    n_docs, n = len(starts) - 1, 0
+    indptr = np.zeros(n_docs + 1, np.int64)
+    indices, data = np.empty(len(terms), np.int32), np.empty(len(terms), np.float32)
+    for doc in range(n_docs):
+        begin, norm = n, 0.0
+        row = np.empty(starts[doc + 1] - starts[doc], np.int64)
+        for entry in range(starts[doc], starts[doc + 1]):
+            if columns[terms[entry]] != FREE:
+                row[n - begin] = np.int64(columns[terms[entry]]) << 32 | counts[entry]
+                n += 1
+        row = np.sort(row[: n - begin])
+        values = np.empty(len(row), np.float64)
+        for i in range(len(row)):
+            column, tf = row[i] >> 32, float(row[i] & 0xFFFFFFFF)
+            values[i] = (np.log(tf) + 1 if sublinear_tf else tf) * idf[column]
+            norm += values[i] * values[i]
+        norm = np.sqrt(norm)
+        for i in range(len(row)):
+            indices[begin + i], data[begin + i] = row[i] >> 32, values[i] / norm
+        indptr[doc + 1] = n
+    return data[:n].copy(), indices[:n].copy(), indptr

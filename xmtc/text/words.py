@@ -1,0 +1,211 @@
+"""Words of texts, counted per document: the compiled half of the text features.
+
+A word is a run of letters, digits, marks and underscores: Python's `\\w`, plus the combining marks without which
+Devanagari, Arabic or decomposed accents would fall apart. Texts are brought to Unicode's composed form (NFC) first.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes
+
+LAST_CHARACTER = 0x40000  # all letters assigned so far lie below
+BATCH_BYTES = 4_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """How a text becomes terms: words, or runs of up to `ngrams` words joined by a blank."""
+
+    lowercase: bool = True
+    min_chars: int = 2
+    ngrams: int = 1
+    stop_words: tuple[str, ...] = ()
+
+    def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Texts as bytes end to end, and where each begins and ends."""
+        parts = [self._normal(text).encode("utf-8", "replace") for text in texts]
+        starts = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum([len(part) for part in parts], out=starts[1:])
+        return np.frombuffer(b"".join(parts), np.uint8), starts
+
+    def _normal(self, text: str) -> str:
+        text = text if text.isascii() else unicodedata.normalize("NFC", text)
+        return text.lower() if self.lowercase else text
+
+    def count(self, texts: Iterable[str]) -> Counts:
+        """The terms of a batch of texts, with a vocabulary of the batch's own."""
+        return Counts(*count_terms(*self.pack(texts), word_characters(), self.min_chars, self.ngrams, *self._stop))
+
+    @functools.cached_property
+    def _stop(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        stop = Vocabulary.of(dict.fromkeys(self._normal(word) for word in self.stop_words))
+        return stop.text, stop.ends, stop.table
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of one text, in the order of their first appearance, repeated as often as they occur."""
+        counts = self.count([text])
+        words = Vocabulary(counts.text, counts.ends, np.empty(0, np.int32)).words()
+        return [words[i] for i, n in zip(counts.terms, counts.counts, strict=True) for _ in range(n)]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often each document of a batch holds each term; terms are numbered within the batch."""
+
+    text: np.ndarray  # uint8, the batch's terms end to end
+    ends: np.ndarray  # (n_terms + 1,) int64
+    starts: np.ndarray  # (n_docs + 1,) int64, document i has entries starts[i]:starts[i + 1]
+    terms: np.ndarray  # (n_entries,) int32
+    counts: np.ndarray  # (n_entries,) int32
+
+
+def batches(texts: Iterable[str], size: int = BATCH_BYTES) -> Iterator[list[str]]:
+    """Consecutive texts in lists of about `size` characters."""
+    batch: list[str] = []
+    length = 0
+    for text in texts:
+        batch.append(text)
+        length += len(text) + 64
+        if length > size:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
+
+
+@functools.cache
+def word_characters() -> np.ndarray:
+    """Which code points are part of words."""
+    return np.array([is_word_character(chr(code)) for code in range(LAST_CHARACTER)])
+
+
+def is_word_character(character: str) -> bool:
+    return character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
+
+
+@njit(nogil=True, cache=True)
+def decode(text, i):
+    """The code point at byte i, and where the next one begins."""
+    first = np.int64(text[i])
+    if first < 0x80:
+        return first, i + 1
+    if first < 0xE0:
+        return (first & 0x1F) << 6 | (text[i + 1] & 0x3F), i + 2
+    if first < 0xF0:
+        return (first & 0x0F) << 12 | (text[i + 1] & 0x3F) << 6 | (text[i + 2] & 0x3F), i + 3
+    tail = (text[i + 1] & 0x3F) << 12 | (text[i + 2] & 0x3F) << 6 | (text[i + 3] & 0x3F)
+    return (first & 0x07) << 18 | tail, i + 4
+
+
+@njit(nogil=True, cache=True)
+def split_words(text, start, end, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins):
+    """Write the words of text[start:end] into `words`, one blank between them, and where each begins into `begins`;
+    return how many there are. begins[n] is where word n would begin, so word i ends at begins[i + 1] - 1."""
+    n, out, i = 0, 0, start
+    begins[0] = 0
+    while i < end:
+        begin, n_chars = i, 0
+        while i < end:
+            code, after = decode(text, i)
+            if code >= LAST_CHARACTER or not is_word[code]:
+                break
+            i = after
+            n_chars += 1
+        if n_chars >= min_chars:
+            h = hash_bytes(text, begin, i)
+            if stop_table[find_slot(stop_text, stop_ends, stop_table, text, begin, i, h)] == FREE:
+                for j in range(begin, i):
+                    words[out] = text[j]
+                    out += 1
+                words[out] = 32
+                out += 1
+                n += 1
+                begins[n] = out
+        if i < end:
+            i = decode(text, i)[1]
+    return n
+
+
+@njit(nogil=True, cache=True)
+def grown(array, needed):
+    """The array, or a copy twice as long where it is too short."""
+    if needed <= len(array):
+        return array
+    longer = np.empty(max(needed, 2 * len(array)), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+@njit(nogil=True, cache=True)
+def larger_table(table, hashes, n):
+    """The hash table of n terms, twice as long."""
+    table = np.full(2 * len(table), FREE, np.int32)
+    mask = np.uint64(len(table) - 1)
+    for term in range(n):
+        slot = hashes[term] & mask
+        while table[slot] != FREE:
+            slot = (slot + np.uint64(1)) & mask
+        table[slot] = term
+    return table
+
+
+@njit(nogil=True, cache=True)
+def count_terms(text, starts, is_word, min_chars, ngrams, stop_text, stop_ends, stop_table):
+    n_docs = len(starts) - 1
+    longest = 0
+    for doc in range(n_docs):
+        longest = max(longest, starts[doc + 1] - starts[doc])
+    words = np.empty(2 * longest + 1, np.uint8)
+    begins = np.empty(longest + 2, np.int64)
+
+    # The batch's own vocabulary, grown as terms turn up.
+    table = np.full(1024, FREE, np.int32)
+    terms, ends, n_terms = np.empty(4096, np.uint8), np.zeros(512, np.int64), 0
+    hashes = np.empty(512, np.uint64)
+    last_doc, last_entry = np.empty(512, np.int64), np.empty(512, np.int64)
+
+    entry_terms, entry_counts, n_entries = np.empty(1024, np.int32), np.empty(1024, np.int32), 0
+    entry_starts = np.zeros(n_docs + 1, np.int64)
+    for doc in range(n_docs):
+        n_words = split_words(
+            text, starts[doc], starts[doc + 1], is_word, min_chars, stop_text, stop_ends, stop_table, words, begins
+        )
+        for first in range(n_words):
+            for after in range(first + 1, min(first + ngrams, n_words) + 1):
+                begin, end = begins[first], begins[after] - 1
+                h = hash_bytes(words, begin, end)
+                slot = find_slot(terms, ends, table, words, begin, end, h)
+                term = table[slot]
+                if term == FREE:
+                    term = n_terms
+                    n_terms += 1
+                    terms = grown(terms, ends[term] + end - begin)
+                    terms[ends[term] : ends[term] + end - begin] = words[begin:end]
+                    ends, hashes = grown(ends, n_terms + 1), grown(hashes, n_terms)
+                    last_doc, last_entry = grown(last_doc, n_terms), grown(last_entry, n_terms)
+                    ends[n_terms], hashes[term], last_doc[term] = ends[term] + end - begin, h, -1
+                    table[slot] = term
+                    if 2 * n_terms > len(table):
+                        table = larger_table(table, hashes, n_terms)
+                if last_doc[term] != doc:
+                    last_doc[term], last_entry[term] = doc, n_entries
+                    entry_terms, entry_counts = grown(entry_terms, n_entries + 1), grown(entry_counts, n_entries + 1)
+                    entry_terms[n_entries], entry_counts[n_entries] = term, 0
+                    n_entries += 1
+                entry_counts[last_entry[term]] += 1
+        entry_starts[doc + 1] = n_entries
+    return (
+        terms[: ends[n_terms]].copy(),
+        ends[: n_terms + 1].copy(),
+        entry_starts,
+        entry_terms[:n_entries].copy(),
+        entry_counts[:n_entries].copy(),
+    )
