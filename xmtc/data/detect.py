@@ -13,7 +13,8 @@ the first rule that fits decides:
 7. two cells, the second of nothing but `<…>` words      → annif
 8. two or three cells, the last of several words         → libmultilabel
 9. any other line with tabs, or a file called .tsv       → tsv, whose header then says what is amiss
-10. commas, and a cell is called as the text field       → csv"""
+10. commas, and a cell is called as the text field       → csv
+11. anything else, where no labels are asked for         → fasttext: plain texts, one per line"""
 
 from __future__ import annotations
 
@@ -40,6 +41,7 @@ EXTENSIONS = {
 TAB_EXTENSIONS = (".tsv", ".tab")
 FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
 SPARSE_HEADER = re.compile(r"\d+\s+\d+\s+\d+\s*", re.ASCII)
+JSON_ARRAY = re.compile(r"\[\s*({|$)")
 FEATURE = r"\d+:[-+\d.eE]+"
 FEATURE_LINE = re.compile(rf"(?:[-+\d.,]+\s+|\s*)(?:qid:\d+\s+)?{FEATURE}(?:\s+{FEATURE})*\s*(?:#.*)?", re.ASCII)
 
@@ -59,9 +61,9 @@ def detect(source: Source) -> str:
     format = _by_first_line(first, source.fields)
     if format is None and extension in TAB_EXTENSIONS:
         return "tsv"
-    if format is None:
+    if format is None and (source.labels_required or not first or JSON_ARRAY.match(_text(first))):
         raise _undetected(source.name, first)
-    return format
+    return format or "fasttext"
 
 
 def format_to_write(path: str, holds_features: bool) -> str:
@@ -87,7 +89,7 @@ def _by_first_line(first: bytes, fields: Fields) -> str | None:
         return "parquet"
     if first.startswith(b"PK\x03\x04"):
         return "npz"
-    line = first.removeprefix(BYTE_ORDER_MARK).decode(errors="replace").rstrip("\r\n")
+    line = _text(first).rstrip("\r\n")
     if line.lstrip().startswith("{"):
         return "jsonl"
     if FASTTEXT_LABEL.search(line):
@@ -99,6 +101,10 @@ def _by_first_line(first: bytes, fields: Fields) -> str | None:
     if "\t" in line:
         return _by_cells(line.split("\t"), fields)
     return "csv" if fields.text_names[0] in _names(line.split(",")) else None
+
+
+def _text(line: bytes) -> str:
+    return line.removeprefix(BYTE_ORDER_MARK).decode(errors="replace")
 
 
 def _names(cells: list[str]) -> set[str]:
@@ -118,8 +124,8 @@ def _by_cells(cells: list[str], fields: Fields) -> str:
 def _undetected(name: str, first: bytes) -> XmtcError:
     if not first:
         return XmtcError(f"{name} is empty, expected at least one document; check where it comes from.")
-    line = first.removeprefix(BYTE_ORDER_MARK).decode(errors="replace").strip()
-    if re.match(r"\[\s*({|$)", line):
+    line = _text(first).strip()
+    if JSON_ARRAY.match(line):
         return XmtcError(f"{name} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`.")
     return XmtcError(
         f"{name}: its first line {shortened(line)} fits no known format; "

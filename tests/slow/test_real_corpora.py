@@ -1,0 +1,56 @@
+"""What issue and papers promise, on the real corpora beside the checkout. Run with `make slow`."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+XMTC = str(Path(sys.executable).parent / "xmtc")
+
+# P@1, P@3, P@5 at least (in percent), and GiB of memory at most.
+PARABEL = {
+    "cve-libraries": ((73.0, 41.8, 29.1), 1),
+    "eurlex57k": ((91.5, 81.8, 69.0), 4),
+    "tibkat-gnd-en": ((43.5, 28.5, 20.8), 12),
+    "yso-finna-en": ((37.0, 23.0, 16.8), 12),
+}
+
+
+def gib_of(*words) -> float:
+    """Run a command and give the most memory it held."""
+    process = subprocess.Popen([XMTC, *map(str, words)])
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0
+    return usage.ru_maxrss / 2**20
+
+
+@pytest.mark.parametrize("name", PARABEL)
+def test_parabel(name, tmp_path):
+    if not (DATA / name).exists():
+        pytest.skip(f"{DATA / name} is not on this machine")
+    wanted, most_gib = PARABEL[name]
+    model, test = tmp_path / "model", DATA / name / "test.jsonl.gz"
+    assert gib_of("train", DATA / name / "train.jsonl.gz", "-m", "parabel", "-o", model) < most_gib
+    done = subprocess.run(
+        [XMTC, "evaluate", model, test, "P@1", "P@3", "P@5", "--json"], capture_output=True, check=True
+    )
+    found = json.loads(done.stdout)
+    print(name, found)
+    assert all(100 * value >= least for value, least in zip(found.values(), wanted, strict=True))
+
+
+def test_same_seed_same_bytes_whatever_the_threads(tmp_path):
+    train = DATA / "cve-libraries" / "train.jsonl.gz"
+    if not train.exists():
+        pytest.skip(f"{train} is not on this machine")
+    for threads in (1, 2):
+        gib_of("train", train, "-o", tmp_path / str(threads), "--threads", threads)
+    for file in ("about.json", "arrays.safetensors"):
+        assert filecmp.cmp(tmp_path / "1" / file, tmp_path / "2" / file, shallow=False)

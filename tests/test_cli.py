@@ -1,0 +1,241 @@
+"""The commands as people run them: in a shell, with pipes, mistakes and Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from planted import planted
+
+XMTC = [str(Path(sys.executable).parent / "xmtc")]
+
+
+def xmtc(*words, input: bytes | None = None, cwd=None) -> subprocess.CompletedProcess:
+    return subprocess.run([*XMTC, *map(str, words)], input=input, capture_output=True, cwd=cwd, timeout=120)
+
+
+def lines_of(n_docs: int, seed: int) -> str:
+    pairs = zip(*planted(n_docs, seed), strict=True)
+    return "".join(json.dumps({"id": f"d{i}", "text": t, "labels": y}) + "\n" for i, (t, y) in enumerate(pairs))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "train.jsonl").write_text(lines_of(400, seed=0))
+    (folder / "test.jsonl").write_text(lines_of(60, seed=1))
+    done = xmtc("train", "train.jsonl", "-m", "parabel", "-o", "model", "-p", "max_leaf=10", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_train_says_what_it_did_and_what_is_next(place):
+    done = xmtc("train", "train.jsonl", "-o", "other", "-p", "n_trees=1", "--valid", "test.jsonl", cwd=place)
+    assert done.stdout == b""
+    assert b"parabel trained on 400 documents with 40 labels" in done.stderr
+    assert b"Next: xmtc evaluate other TEST-CORPUS" in done.stderr
+    about = json.loads((place / "other" / "about.json").read_text())
+    assert about["parameters"]["n_trees"] == 1
+
+
+def test_predict_in_three_formats(place):
+    answers = [
+        json.loads(line) for line in xmtc("predict", "model", "test.jsonl", "-k", "2", cwd=place).stdout.splitlines()
+    ]
+    assert len(answers) == 60
+    assert answers[0]["id"] == "d0"
+    assert [len(answer["labels"]) for answer in answers] == [2] * 60
+    for format, delimiter in (("csv", ","), ("tsv", "\t")):
+        text = xmtc("predict", "model", "test.jsonl", "-k", "2", "--format", format, cwd=place).stdout.decode()
+        rows = list(csv.DictReader(io.StringIO(text), delimiter=delimiter))
+        assert len(rows) == 120
+        assert rows[1]["rank"] == "2"
+        assert [row["label"] for row in rows[:2]] == [tag["label"] for tag in answers[0]["labels"]]
+
+
+def test_predict_reads_a_pipe_and_keeps_documents_without_labels(place):
+    unlabelled = b'{"text": "word1alpha word1beta"}\n{"text": "noise1"}\n'
+    done = xmtc("predict", "model", "-", "--threshold", "0.5", "--format", "csv", input=unlabelled, cwd=place)
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.decode().splitlines()
+    assert rows[1].startswith("1,1,label-01,")
+    assert rows[2] == "2,,,"
+
+
+def test_predict_reads_plain_lines(place):
+    done = xmtc("predict", "model", "-", "-k", "1", input=b"word7alpha word7gamma\nword9beta, word9gamma\n", cwd=place)
+    assert [json.loads(line)["labels"][0]["label"] for line in done.stdout.splitlines()] == ["label-07", "label-09"]
+
+
+def test_evaluate_as_table_and_as_json(place):
+    table = xmtc("evaluate", "model", "test.jsonl", cwd=place).stdout.decode()
+    assert [line.split()[0] for line in table.splitlines()] == ["P@1", "nDCG@1", "PSP@1"]
+    values = json.loads(xmtc("evaluate", "model", "test.jsonl", "p@1", "PSP@3", "--json", cwd=place).stdout)
+    assert values["P@1"] > 0.95
+    assert f"P@1 {100 * values['P@1']:6.2f}" in table
+
+
+def test_a_metric_without_a_value_is_null_in_json(place):
+    (place / "two.jsonl").write_text(lines_of(2, seed=1))
+    done = xmtc("evaluate", "model", "two.jsonl", "AUC@rare", "--json", cwd=place)
+    assert json.loads(done.stdout) == {"AUC@rare": None}
+
+
+def test_methods_lists_and_explains(place):
+    assert b"parabel" in xmtc("methods").stdout
+    shown = xmtc("methods", "parabel").stdout.decode()
+    assert "n_trees     3 " in shown
+    assert "min_df" in shown
+
+
+def test_info(place):
+    assert json.loads(xmtc("info", "model", "--verify", cwd=place).stdout)["method"] == "parabel"
+
+
+def test_help_answers_quickly():
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        assert xmtc("--help").returncode == 0
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.5
+
+
+def test_version():
+    assert xmtc("--version").stdout.startswith(b"xmtc 0.")
+
+
+MISTAKES = [
+    (["train", "none.jsonl", "-o", "m"], "none.jsonl: there is no such file; "),
+    (["train", "train.jsnl", "-o", "m"], "train.jsnl: there is no such file; did you mean train.jsonl?"),
+    (["train", "train.jsonl", "-o", "m", "-m", "bonsay"], "There is no method 'bonsay'."),
+    (["train", "train.jsonl", "-o", "m", "-p", "trees=1"], "parabel has no parameter 'trees'; `xmtc methods parabel`"),
+    (["train", "train.jsonl", "-o", "m", "-p", "n_trees"], "-p n_trees has no value; expected -p name=value."),
+    (["train", "train.jsonl", "-o", "m", "-p", "n_trees=x"], "parabel: n_trees='x' does not fit; expected a whole"),
+    (["train", "train.jsonl", "-o", "m", "-p", "C=-1"], "Parabel: C=-1.0 does not fit; expected a number"),
+    (["train", "train.jsonl", "-o", "m", "--text", "body"], "train.jsonl, line 1: "),
+    (["train", "train.jsonl", "-o", "m", "--on-error", "shrug"], "on_error='shrug' is unknown"),
+    (["train", "train.jsonl", "-o", "test.jsonl"], "test.jsonl exists and is not a model folder; choose another name"),
+    (["train", "empty.jsonl", "-o", "m"], "empty.jsonl is empty, expected at least one document"),
+    (["train", "bare.jsonl", "-o", "m"], "None of the 2 training documents has a label"),
+    (["train", "unlike.jsonl", "-o", "m"], "No word occurs in at least min_df=2 of the 2 documents"),
+    (["predict", "train.jsonl", "test.jsonl"], "train.jsonl is a file; expected a model folder"),
+    (["predict", "nowhere", "test.jsonl"], "nowhere is not there; expected a model folder"),
+    (["predict", "model", "sparse.txt"], "Document '2' holds features, but this model reads text"),
+    (["predict", "model", "test.jsonl", "--format", "xml"], "--format xml is not known; expected jsonl, tsv or csv."),
+    (["evaluate", "model", "test.jsonl", "P"], "'P' is not a metric"),
+    (["evaluate", "model", "test.jsonl", "P@0"], "'P@0' is not a metric"),
+    (["evaluate", "model", "unlabelled.jsonl"], "unlabelled.jsonl, line 1: "),
+    (["methods", "parabell"], "There is no method 'parabell'. Did you mean parabel?"),
+    (["info", "."], ". is not a model folder: it has no about.json"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "sentence"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
+def test_mistakes_get_one_sentence_and_exit_code_2(place, words, sentence):
+    (place / "empty.jsonl").write_text("")
+    (place / "bare.jsonl").write_text('{"text": "a word", "labels": []}\n' * 2)
+    (place / "unlike.jsonl").write_text('{"text": "one", "labels": ["a"]}\n{"text": "two", "labels": ["a"]}\n')
+    (place / "unlabelled.jsonl").write_text('{"text": "word"}\n')
+    (place / "sparse.txt").write_text("1 3 2\n0,1 0:1 2:1\n")
+    done = xmtc(*words, cwd=place)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    said = done.stderr.decode()
+    assert said.startswith(f"xmtc: {sentence}")
+    assert said.count("\n") == 1
+    assert not (place / "m").exists()
+
+
+def test_a_bad_line_can_be_skipped_and_is_kept(place):
+    (place / "torn.jsonl").write_text(lines_of(50, seed=3) + "{torn\n")
+    assert b"torn.jsonl, line 51: " in xmtc("train", "torn.jsonl", "-o", "m", cwd=place).stderr
+    done = xmtc("train", "torn.jsonl", "-o", "m2", "--on-error", "skip", cwd=place)
+    assert done.returncode == 0
+    assert b"1 line of torn.jsonl set aside in torn.jsonl.rejects" in done.stderr
+    assert (place / "torn.jsonl.rejects").read_text().endswith("{torn\n")
+
+
+def test_ctrl_c_leaves_no_half_written_model(place):
+    (place / "long.jsonl").write_text(lines_of(20_000, seed=4))
+    words = [*XMTC, "train", "long.jsonl", "-o", "half", "-p", "eps=0", "-p", "max_passes=1000"]
+    process = subprocess.Popen(words, cwd=place, stderr=subprocess.PIPE, start_new_session=True)
+    time.sleep(4)
+    assert process.poll() is None, "training ended before it could be interrupted"
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode not in (0, None)
+    assert not [path for path in place.iterdir() if "half" in path.name]
+
+
+def test_a_reader_that_leaves_is_no_error(place):
+    command = f"{XMTC[0]} predict model train.jsonl -k 40 | head -1"
+    done = subprocess.run(command, shell=True, cwd=place, capture_output=True, timeout=60)
+    assert done.stderr == b""
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_predict_streams_in_bounded_memory(place):
+    """A hundred megabytes of text through a pipe that is never held as a whole: memory stays as it was."""
+
+    def peak_bytes(n_copies: int) -> int:
+        block = lines_of(2_000, seed=5) * n_copies
+        command = [*XMTC, "predict", "model", "-", "-k", "1"]
+        code = (
+            "import resource, subprocess, sys; "
+            f"subprocess.run({command!r}, stdin=sys.stdin, stdout=subprocess.DEVNULL, check=True); "
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+        )
+        watch = [sys.executable, "-c", code]
+        done = subprocess.run(watch, input=block.encode(), capture_output=True, cwd=place, check=True)
+        return int(done.stdout) * 1024
+
+    small, large = peak_bytes(4), peak_bytes(200)
+    assert large < small + 50_000_000
+
+
+def seen_on_a_terminal(code: str) -> bytes:
+    """What Python code prints to standard error where that is a terminal."""
+    terminal, end = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=end, env={**os.environ, "TERM": "xterm"})
+    os.close(end)
+    seen = b""
+    with contextlib.suppress(OSError):  # what reading a terminal gives once its other end is closed
+        while chunk := os.read(terminal, 4096):
+            seen += chunk
+    assert process.wait(60) == 0
+    return seen
+
+
+WORK = """
+import sys, time
+from xmtc.cli import progress
+progress.PATIENCE = {patience}
+with progress.bar("training", 4) as bar:
+    for _ in range(4):
+        time.sleep(0.15)
+        bar.advance()
+"""
+
+
+def test_a_terminal_sees_a_bar_for_work_that_takes_its_time():
+    seen = seen_on_a_terminal(WORK.format(patience=0.1))
+    assert b"training" in seen
+    assert b"time left" in seen
+    assert b"50%" in seen
+    assert seen_on_a_terminal(WORK.format(patience=30)) == b""
+
+
+def test_a_pipe_sees_no_bar():
+    code = WORK.format(patience=0.1)
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""
