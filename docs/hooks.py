@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
+from xmtc.data.given import Given
 from xmtc.methods import METHODS, method_class
 from xmtc.params import expected
 from xmtc.text.tfidf import Tfidf
@@ -33,7 +34,9 @@ def methods_page() -> str:
     for name in METHODS:
         method = method_class(name)
         parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", table(method)]
-    return "\n\n".join([*parts, "## Text features", inspect.getdoc(Tfidf) or "", table(Tfidf)])
+    for title, features in (("Text features", Tfidf), ("Features that a corpus brings along", Given)):
+        parts += [f"## {title}", inspect.getdoc(features) or "", table(features)]
+    return "\n\n".join(parts)
 
 
 def table(recipe) -> str:

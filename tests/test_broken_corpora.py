@@ -153,6 +153,7 @@ CASES = [
     case("Annif folder without labels", "c", folder(a_txt=b"a", b_txt=b"b"), "{file} holds 2 .txt files and no .tsv or .key beside them, expected one for each; add the label files."),
     case("Annif text without labels", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", c_txt=b"c", c_key=b""), "file b.txt: there is no b.tsv or b.key beside it, expected its labels there", raw=b"{file}/b.txt"),
     case("Annif labels in wrong UTF-8", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x\n\xff", c_txt=b"c", c_key=b""), "file b.txt: line 2 of b.key holds byte 0xff, which is no UTF-8, expected UTF-8 text", raw=b"{file}/b.txt"),
+    case("Annif file named in Latin-1", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x", **{"caf\udce9_txt": b"c", "caf\udce9_key": b"x"}), "file caf\\udce9.txt: its name is no UTF-8, expected one that can be written as the document's id", raw=b"{file}/caf\xe9.txt"),
     case("LibMultiLabel with a tab in the text", "c.tsv", b"x y\tone two\nx\tb\tb\ny\tthree\n", "line 2: this line has 3 columns between tabs, expected 2 as in the first line"),
     # the XMC repository's sparse format
     case("sparse without a header", "c.txt", b"0,1 0:1\n", "{file}, line 1: found '0,1 0:1', expected the header `documents features labels`; add it, or pass --input-format svmlight if there is none.", format="sparse"),

@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from xmtc import Classifier, Tagger, XmtcError
+from xmtc.data.document import Document
 
 TEXTS, TAGS = planted(200, seed=0)
 
@@ -96,6 +97,36 @@ def test_features_instead_of_text():
         classifier.explain("text", "l1")
 
 
+def test_columns_that_are_empty_in_training_stay_columns(tmp_path):
+    X = csr_array(np.eye(4, 9, dtype=np.float32))
+    classifier = Classifier().fit(X, [["a"], ["b"]] * 2)
+    assert classifier.n_features_in_ == 9
+    classifier.save(tmp_path / "model")
+    for each in (classifier, Classifier.load(tmp_path / "model")):
+        assert len(each.predict(X)) == 4
+        assert each.evaluate(X, [["a"], ["b"]] * 2, ["P@1"]) == {"P@1": 1.0}
+    wider = [Document("0", "", [], (np.array([0, 20], np.int32), np.ones(2, np.float32)))]
+    assert classifier.tagger_.read(wider).shape == (1, 9)
+    empty = Classifier().fit(csr_array((4, 9), dtype=np.float32), [["a"], ["b"]] * 2)
+    assert empty.n_features_in_ == 9
+
+
+def test_stored_zeros_are_no_labels():
+    indicator = csr_array((np.array([1, 0, 1, 0]), np.array([0, 1, 1, 0]), np.array([0, 2, 4])), shape=(2, 2))
+    classifier = Classifier(min_df=1).fit(["red apple", "green pear"], indicator)
+    assert classifier.tagger_.frequencies.tolist() == [1, 1]
+    assert indicator.nnz == 4  # the user's own matrix stays as it was
+
+
+def test_matrices_of_features_and_labels_are_narrow():
+    classifier = Classifier().fit(csr_array(np.eye(4, dtype=np.float32)), TAGS[:4])
+    X = classifier.tagger_.read([Document("0", "", [], (np.array([1], np.int32), np.ones(1, np.float32)))])
+    _, Y = classifier.tagger_.rank_labelled(
+        [Document("0", "", ["x"], (np.zeros(0, np.int32), np.zeros(0, np.float32)))]
+    )
+    assert {part.dtype for part in (X.indices, X.indptr, Y.indices, Y.indptr)} == {np.dtype(np.int32)}
+
+
 def test_threshold_and_scores():
     classifier = Classifier().fit(TEXTS, TAGS)
     tags = classifier.tags(TEXTS[:20], k=10, threshold=0.3)
@@ -125,10 +156,27 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
         (lambda: Classifier().fit(["a", "b"], [["x"]]), "Found 2 documents and 1 lists of labels"),
         (lambda: Classifier().fit([1, 2], [["x"], ["y"]]), "Document 0 is a int; expected a text"),
         (lambda: Classifier().fit(["a b", "a b"], ["x", "y"]), "The labels of document 0 are 'x'; expected a list"),
+        (lambda: Classifier().fit(["a b"], [["x", None]]), "A label of document 0 is None; expected whole text"),
+        (lambda: Classifier().fit(["a b"], [[float("nan")]]), "A label of document 0 is nan; expected whole text"),
+        (
+            lambda: Classifier().fit(["a b"], [[np.float32("nan")]]),
+            "A label of document 0 is np.float32(nan); expected",
+        ),
+        (lambda: Classifier().fit(["a b"], [[b"x"]]), "A label of document 0 is b'x'; expected whole text"),
+        (lambda: Classifier().fit(["a b"], [["\ud83d"]]), "A label of document 0 is '\\ud83d'; expected whole text"),
         (lambda: Classifier().fit([], []), "The training corpus holds no documents"),
         (lambda: Classifier().fit(["a text", "a text"], [[], []]), "None of the 2 training documents has a label"),
         (lambda: Classifier().fit(TEXTS, TAGS).rank(TEXTS, k=0), "k=0 asks for no labels"),
         (lambda: Classifier().fit(TEXTS, TAGS).explain("text", "nope"), "The model has no label 'nope'"),
+        (
+            lambda: Classifier().fit(TEXTS, TAGS).explain(["text"], "label-01"),
+            "Found a list to explain, expected one text",
+        ),
+        (
+            lambda: Classifier().fit(TEXTS, TAGS).tagger_.tags("text"),
+            "Found one text where a list of texts was expected",
+        ),
+        (lambda: Classifier().fit(TEXTS, TAGS).tagger_.tags(["text", None]), "Text 1 is a NoneType; expected a string"),
         (lambda: Classifier().fit(TEXTS, TAGS).evaluate(TEXTS, TAGS, ["P@x"]), "P@x"),
     ],
 )

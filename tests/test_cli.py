@@ -15,28 +15,12 @@ import time
 from pathlib import Path
 
 import pytest
-from planted import planted
-
-XMTC = [str(Path(sys.executable).parent / "xmtc")]
-
-
-def xmtc(*words, input: bytes | None = None, cwd=None) -> subprocess.CompletedProcess:
-    return subprocess.run([*XMTC, *map(str, words)], input=input, capture_output=True, cwd=cwd, timeout=120)
-
-
-def lines_of(n_docs: int, seed: int) -> str:
-    pairs = zip(*planted(n_docs, seed), strict=True)
-    return "".join(json.dumps({"id": f"d{i}", "text": t, "labels": y}) + "\n" for i, (t, y) in enumerate(pairs))
+from commands import XMTC, lines_of, make_place, xmtc
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("cli")
-    (folder / "train.jsonl").write_text(lines_of(400, seed=0))
-    (folder / "test.jsonl").write_text(lines_of(60, seed=1))
-    done = xmtc("train", "train.jsonl", "-m", "parabel", "-o", "model", "-p", "max_leaf=10", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return make_place(tmp_path_factory.mktemp("cli"))
 
 
 def test_train_says_what_it_did_and_what_is_next(place):
@@ -95,7 +79,8 @@ def test_methods_lists_and_explains(place):
     assert b"parabel" in xmtc("methods").stdout
     shown = xmtc("methods", "parabel").stdout.decode()
     assert "n_trees     3 " in shown
-    assert "min_df" in shown
+    assert "Text features:\n\n  min_df" in shown
+    assert "Features that a corpus brings along:\n\n  unit_length" in shown
 
 
 def test_info(place):
@@ -119,22 +104,30 @@ MISTAKES = [
     (["train", "none.jsonl", "-o", "m"], "none.jsonl: there is no such file; "),
     (["train", "train.jsnl", "-o", "m"], "train.jsnl: there is no such file; did you mean train.jsonl?"),
     (["train", "train.jsonl", "-o", "m", "-m", "bonsay"], "There is no method 'bonsay'."),
-    (["train", "train.jsonl", "-o", "m", "-p", "trees=1"], "parabel has no parameter 'trees'; `xmtc methods parabel`"),
+    (["train", "train.jsonl", "-o", "m", "-p", "trees=1"], "parabel has no parameter 'trees' for a corpus of texts;"),
     (["train", "train.jsonl", "-o", "m", "-p", "n_trees"], "-p n_trees has no value; expected -p name=value."),
     (["train", "train.jsonl", "-o", "m", "-p", "n_trees=x"], "parabel: n_trees='x' does not fit; expected a whole"),
     (["train", "train.jsonl", "-o", "m", "-p", "C=-1"], "Parabel: C=-1.0 does not fit; expected a number"),
     (["train", "train.jsonl", "-o", "m", "--text", "body"], "train.jsonl, line 1: "),
     (["train", "train.jsonl", "-o", "m", "--on-error", "shrug"], "on_error='shrug' is unknown"),
+    (["train", "sparse.txt", "-o", "m", "-p", "min_df=1"], "parabel has no parameter 'min_df' for a corpus of f"),
     (["train", "train.jsonl", "-o", "test.jsonl"], "test.jsonl exists and is not a model folder; choose another name"),
+    (["train", "train.jsonl", "-o", "."], ". is the folder this runs in; name one to make for the model"),
+    (["train", "none.jsonl", "-o", "/proc/m"], "/proc/m cannot be written (No such file or directory); choose another"),
+    (["train", "none.jsonl", "-o", "test.jsonl/m"], "test.jsonl/m cannot be written (Not a directory); choose another"),
     (["train", "empty.jsonl", "-o", "m"], "empty.jsonl is empty, expected at least one document"),
     (["train", "bare.jsonl", "-o", "m"], "None of the 2 training documents has a label"),
     (["train", "unlike.jsonl", "-o", "m"], "No word occurs in at least min_df=2 of the 2 documents"),
+    (["train", "unlike.jsonl", "-o", "m", "-p", "min_chars=9"], "None of the 2 documents holds a word of at least"),
+    (["train", "unlike.jsonl", "-o", "m", "-p", "C=nan"], "Parabel: C=nan does not fit; expected a number"),
     (["predict", "train.jsonl", "test.jsonl"], "train.jsonl is a file; expected a model folder"),
     (["predict", "nowhere", "test.jsonl"], "nowhere is not there; expected a model folder"),
     (["predict", "model", "sparse.txt"], "Document '2' holds features, but this model reads text"),
     (["predict", "model", "test.jsonl", "--format", "xml"], "--format xml is not known; expected jsonl, tsv or csv."),
     (["evaluate", "model", "test.jsonl", "P"], "'P' is not a metric"),
     (["evaluate", "model", "test.jsonl", "P@0"], "'P@0' is not a metric"),
+    (["evaluate", "model", "test.jsonl", "--propensity", "x"], "--propensity x is not known; expected one of default"),
+    (["evaluate", "model", "test.jsonl", "--propensity-b", "0"], "Propensity: B=0.0 does not fit; expected a number"),
     (["evaluate", "model", "unlabelled.jsonl"], "unlabelled.jsonl, line 1: "),
     (["methods", "parabell"], "There is no method 'parabell'. Did you mean parabel?"),
     (["info", "."], ". is not a model folder: it has no about.json"),

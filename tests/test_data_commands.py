@@ -119,21 +119,8 @@ def test_convert(name: str, fish: Path, tmp_path: Path) -> None:
 def test_convert_names_fields_and_formats(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_text("n,title,tags\n7,a fish,x y\n", encoding="utf-8")
-    call(
-        "convert",
-        source,
-        target,
-        "--to",
-        "fasttext",
-        "--text",
-        "title",
-        "--labels",
-        "tags",
-        "--id",
-        "n",
-        "--separator",
-        " ",
-    )
+    names = ["--text", "title", "--labels", "tags", "--id", "n", "--separator", " "]
+    call("convert", source, target, "--to", "fasttext", *names)
     assert target.read_text(encoding="utf-8") == "__label__x __label__y a fish\n"
     result = call("convert", target, "-", "--to", "jsonl")
     assert json.loads(result.stdout) == {"id": "1", "text": "a fish", "labels": ["x", "y"]}
@@ -142,11 +129,6 @@ def test_convert_names_fields_and_formats(tmp_path: Path) -> None:
 def test_convert_without_labels(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("text\na\n")
     assert call("convert", tmp_path / "c.csv", "-", "--to", "jsonl", "--unlabelled").stdout.endswith('"labels": []}\n')
-
-
-def test_convert_onto_itself(fish: Path) -> None:
-    call("convert", fish, fish)
-    assert fish.read_text(encoding="utf-8") == FISH
 
 
 @pytest.mark.parametrize(

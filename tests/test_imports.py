@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent / "xmtc"
 
 # From the ground up; a room may import itself and what stands before it.
 FLOORS = [
-    {"errors", "run"},
+    {"errors", "run", "compiled"},
     {"params"},
     {"data"},
     {"predictions", "text"},
@@ -60,7 +60,7 @@ def test_files_and_functions_stay_small(path):
     assert source.count("\n") <= 300
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 55, f"{node.name} is too long"
+            assert node.end_lineno - node.lineno < 50, f"{node.name} is too long"
 
 
 def modules_after(statement: str) -> set[str]:

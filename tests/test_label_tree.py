@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from xmtc.data.dataset import Dataset
-from xmtc.labels.clustering import halve
-from xmtc.labels.tree import balanced_binary_tree, from_groups
+from xmtc.labels.clustering import halve, split_in_two
+from xmtc.labels.tree import balanced_binary_trees, from_groups
 from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.label_tree.model import Tree, TreeModel
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.predictions import NO_LABEL
+from xmtc.run import Run
 
 
 def matrix(rows) -> csr_array:
@@ -35,15 +38,38 @@ def test_halves_are_equal_and_keep_neighbours_together():
     assert [len(half) for half in halve(vectors, np.arange(7), np.random.SeedSequence(0))] == [4, 3]
 
 
+def test_halving_is_its_plain_twin():
+    rng = np.random.default_rng(2)
+    points = rng.random((31, 8)) * (rng.random((31, 8)) < 0.6) + 0.01
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    V = matrix(points)
+    order = split_in_two(V.indptr, V.indices, V.data, 8, np.arange(31), 4, 20, 1e-4, 100)
+    assert set(order[:16]) == halve_plainly(points, 4, 20)
+
+
+def halve_plainly(points, first, second):
+    """The first half's members after 2-means with two centres, moved until the mean similarity gains under 1e-4."""
+    centres, last = points[[first, second]], -np.inf
+    while True:
+        order = np.argsort(points @ (centres[1] - centres[0]), kind="stable")
+        sums = np.array([points[order[:16]].sum(axis=0), points[order[16:]].sum(axis=0)])
+        lengths = np.linalg.norm(sums, axis=1)
+        if lengths.sum() / 31 - last < 1e-4:
+            return set(order[:16])
+        centres, last = sums / lengths[:, None], lengths.sum() / 31
+
+
 def test_labels_without_documents_can_be_halved():
     vectors = LabelVectors(csr_array((5, 3), dtype=np.float32))
     assert sum(len(half) for half in halve(vectors, np.arange(5), np.random.SeedSequence(0))) == 5
 
 
-@pytest.mark.parametrize(("n_labels", "max_leaf", "leaves"), [(5, 5, 1), (6, 5, 2), (41, 10, 8), (1, 1, 1)])
+@pytest.mark.parametrize(
+    ("n_labels", "max_leaf", "leaves"), [(5, 5, 1), (6, 5, 2), (41, 10, 8), (1, 1, 1), (3, 1, 3), (6, 1, 6)]
+)
 def test_a_balanced_tree_holds_every_label_once(n_labels, max_leaf, leaves):
     rng = np.random.default_rng(3)
-    tree = balanced_binary_tree(LabelVectors(matrix(rng.random((n_labels, 6)))), max_leaf, seed=0)
+    tree = balanced_binary_trees(LabelVectors(matrix(rng.random((n_labels, 6)))), max_leaf, seeds=[(0,)])[0]
     assert tree.levels[0].shape[0] == 1
     assert tree.levels[-1].shape == (leaves, n_labels)
     assert tree.n_labels == n_labels
@@ -66,37 +92,87 @@ def hand_made_tree() -> Tree:
         children=np.array([0, 2, 4, 5]),
         labels=np.array([2, 0, 1], np.int32),
         bias=np.array([0.5, -1, 0, 0, 1], np.float32),
+        scale=np.array([0.25, 0.5, 1], np.float32),
         rows=np.array([0, 2, 4, 4]),
         features=np.array([0, 2, 1, 2], np.int32),
-        entries=np.array([0, 1, 3, 4, 5]),
-        entry_child=np.array([0, 0, 1, 1, 0], np.uint16),
-        entry_weight=np.array([0.25, 0.5, 1, 2, -1], np.float32),
+        firsts=np.array([0, 3, 5, 5]),
+        starts=np.array([0, 1, 3, 0, 1, 2, 0], np.uint32),
+        entry_child=np.array([0, 0, 1, 1, 0], np.uint8),
+        entry_weight=np.array([1, 2, 4, 4, -2], np.int16),
     )
+
+
+def forest(n_trees: int = 1, beam: int = 2, link: str = "squared_hinge") -> TreeModel:
+    return TreeModel(3, 3, link, beam, (hand_made_tree(),) * n_trees)
 
 
 def test_scores_are_the_hand_worked_ones():
     # x = (1, 0, 0.5). Root: node 1 has 0.5 + 0.25 + 0.25 = 1, so log P = 0; node 2 has -1 + 0.5, so log P = -2.25.
     # Node 1: label 2 has 0 - 0.5, so -2.25; label 0 has 0, so -1. Node 2: label 1 has 1, so 0.
-    model = TreeModel(3, 3, beam=2, trees=(hand_made_tree(),))
-    answer = model.predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
+    answer = forest().predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
     assert answer.labels.tolist() == [[0, 1, 2]]
     np.testing.assert_allclose(answer.scores[0], np.exp([-1, -2.25, -2.25]), rtol=1e-6)
 
 
+def test_a_logistic_tree_multiplies_sigmoids():
+    answer = forest(link="logistic").predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
+    sigmoid = {m: 1 / (1 + np.exp(-m)) for m in (1, -0.5, 0)}
+    expected = {0: sigmoid[1] * sigmoid[0], 2: sigmoid[1] * sigmoid[-0.5], 1: sigmoid[-0.5] * sigmoid[1]}
+    np.testing.assert_allclose(answer.scores[0], sorted(expected.values(), reverse=True), rtol=1e-6)
+    assert answer.labels[0, 0] == 0
+
+
+def test_label_weights_lift_labels():
+    answer = forest().predict(Dataset(matrix([[1, 0, 0.5]])), k=3, label_weights=np.array([1, 1, 100]))
+    assert answer.labels.tolist() == [[2, 0, 1]]
+
+
+@pytest.mark.parametrize("n_docs", [1, 3, 40])
+def test_few_documents_and_many_get_the_same_answer(n_docs):
+    """Few search the rows of a node, many look their features up in a table."""
+    rng = np.random.default_rng(8)
+    X = matrix(rng.random((40, 12)) * (rng.random((40, 12)) < 0.5))
+    model = Parabel(n_trees=2, max_leaf=3).fit(Dataset(X, matrix(rng.random((40, 9)) < 0.3)))
+    whole = model.predict(Dataset(X), k=9, run=Run(threads=1))
+    parts = [model.predict(Dataset(X[i : i + n_docs]), k=9) for i in range(0, 40, n_docs)]
+    np.testing.assert_array_equal(np.vstack([part.labels for part in parts]), whole.labels)
+
+
+DAMAGE = {
+    "labels": lambda a: a + 1,
+    "features": lambda a: a - 1,
+    "children": lambda a: a[::-1].copy(),
+    "starts": lambda a: a + 1,
+    "rows": lambda a: a * 2,
+    "firsts": lambda a: a[:-1],
+    "entry_child": lambda a: a + 1,
+    "scale": lambda a: a[:-1],
+}
+
+
+@pytest.mark.parametrize("field", DAMAGE)
+def test_arrays_that_would_lead_astray_are_refused(field):
+    model = forest()
+    model.check()
+    bad = replace(hand_made_tree(), **{field: DAMAGE[field](getattr(hand_made_tree(), field))})
+    with pytest.raises(ValueError, match="do not fit together"):
+        replace(model, trees=(bad,)).check()
+
+
 def test_a_narrow_beam_leaves_labels_out():
-    answer = TreeModel(3, 3, beam=1, trees=(hand_made_tree(),)).predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
+    answer = forest(beam=1).predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
     assert answer.labels.tolist() == [[0, 2, NO_LABEL]]
     assert answer.scores[0, 2] == 0
 
 
 def test_trees_are_averaged():
-    one, three = (TreeModel(3, 3, 2, (hand_made_tree(),) * n) for n in (1, 3))
+    one, three = (forest(n) for n in (1, 3))
     document = Dataset(matrix([[0, 2, 1]]))
     np.testing.assert_allclose(one.predict(document).scores, three.predict(document).scores, rtol=1e-6)
 
 
 def test_an_explanation_adds_up_the_path():
-    explained = TreeModel(3, 3, 2, (hand_made_tree(),)).explain(Dataset(matrix([[1, 0, 0.5]])), label=2)
+    explained = forest().explain(Dataset(matrix([[1, 0, 0.5]])), label=2)
     # Root to node 1: feature 0 adds 0.25 and feature 2 adds 0.25; node 1 to label 2: feature 2 takes 0.5.
     assert dict(zip(explained.features.tolist(), explained.weights.tolist(), strict=True)) == {0: 0.25, 2: -0.25}
 

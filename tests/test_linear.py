@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import csr_array, hstack, random_array
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from xmtc.linear.solver import SquaredHinge, compact, shuffle, signs_of, solve
+from xmtc.linear.solver import (
+    RUN,
+    Solver,
+    compact,
+    first_state,
+    new_alpha,
+    shuffle,
+    shuffled,
+    signs_of,
+    solve,
+    solve_pair,
+)
 
 
 def sparse(n_rows: int, n_columns: int, seed: int) -> csr_array:
@@ -15,69 +27,111 @@ def sparse(n_rows: int, n_columns: int, seed: int) -> csr_array:
     return random_array((n_rows, n_columns), density=0.2, format="csr", dtype=np.float32, rng=rng)
 
 
+def labels_for(n_rows: int, n_labels: int, seed: int) -> csr_array:
+    return csr_array((np.random.default_rng(seed).random((n_rows, n_labels)) < 0.3).astype(np.float32))
+
+
 def test_compact_keeps_the_rows_and_drops_the_empty_columns():
-    X, rows = sparse(30, 100, seed=0), np.array([3, 4, 17])
+    X, rows = sparse(30, 100, seed=0), np.array([17, 3, 4])
     indptr, indices, data, features = compact(X.indptr, X.indices, X.data, 100, rows)
-    dense = csr_array((data, indices, indptr), shape=(3, len(features))).toarray()
+    dense = csr_array((data, indices.astype(np.int32), indptr), shape=(3, len(features))).toarray()
     np.testing.assert_array_equal(features, np.flatnonzero(X[rows].sum(axis=0)))
     np.testing.assert_array_equal(dense, X[rows].toarray()[:, features])
 
 
 def test_signs():
     positives = csr_array(np.array([[1, 0, 0], [0, 1, 1]], np.float32))
-    np.testing.assert_array_equal(signs_of(positives.indptr, positives.indices, 2, 1, 3), [[-1, -1], [1, 1]])
+    signs = signs_of(positives.indptr, positives.indices, 2, 1, 3)
+    np.testing.assert_array_equal(signs, [[-1, -1, -1], [1, 1, -1]])
 
 
 def test_shuffle_permutes_and_goes_on():
     order = np.arange(50)
-    state = shuffle(order, np.uint64(7))
+    state = shuffle(order, np.uint64(first_state(7)))
     assert sorted(order) == list(range(50))
     assert (order != np.arange(50)).any()
     again = np.arange(50)
     shuffle(again, np.uint64(state))
     assert (again != order).any()
+    assert shuffled(50, 7).tolist() == order.tolist()
 
 
-@pytest.mark.parametrize("n_labels", [1, 3, 70])
+@pytest.mark.parametrize("n_labels", [1, 2, 3, 130])
 @pytest.mark.parametrize("C", [0.3, 1.0])
-def test_weights_are_liblinears(n_labels, C):
-    X = sparse(80, 40, seed=1)
-    rng = np.random.default_rng(2)
-    Y = csr_array((rng.random((80, n_labels)) < 0.3).astype(np.float32))
-    weights = SquaredHinge(C=C, eps=1e-4, max_passes=2000).fit(X, np.arange(80), Y)
+def test_squared_hinge_weights_are_liblinears(n_labels, C):
+    X, Y = sparse(80, 40, seed=1), labels_for(80, n_labels, seed=2)
+    weights = Solver(C=C, eps=1e-5, max_passes=5000).fit(X, np.arange(80), Y)
     for label in (0, n_labels - 1):
         reference = LinearSVC(C=C, tol=1e-6, max_iter=100000, random_state=0).fit(X, Y[:, [label]].toarray().ravel())
         np.testing.assert_allclose(weights.W[:-1, label], reference.coef_[0][weights.features], atol=2e-3)
         np.testing.assert_allclose(weights.W[-1, label], reference.intercept_[0], atol=2e-3)
 
 
-def test_solve_is_its_numpy_twin():
-    X = sparse(40, 20, seed=3)
-    rng = np.random.default_rng(4)
-    signs = np.where(rng.random((40, 5)) < 0.4, 1, -1).astype(np.float32)
+@pytest.mark.parametrize("n_labels", [2, 5])
+@pytest.mark.parametrize("C", [1.0, 10.0])
+def test_logistic_weights_are_scikit_learns(n_labels, C):
+    X, Y = sparse(80, 40, seed=3), labels_for(80, n_labels, seed=4)
+    weights = Solver("logistic", C, eps=1e-6, max_passes=5000).fit(X, np.arange(80), Y)
+    with_constant = hstack([X, np.ones((80, 1))], format="csr")  # its weight is the bias, regularised like the others
+    for label in range(n_labels):
+        reference = LogisticRegression(C=C, fit_intercept=False, tol=1e-10, max_iter=10000)
+        expected = reference.fit(with_constant, Y[:, [label]].toarray().ravel()).coef_[0]
+        np.testing.assert_allclose(weights.W[:-1, label], expected[weights.features], atol=2e-2)
+        np.testing.assert_allclose(weights.W[-1, label], expected[-1], atol=2e-2)
+
+
+@pytest.mark.parametrize("is_logistic", [False, True])
+@pytest.mark.parametrize(("solver", "n_labels"), [(solve, 5), (solve_pair, 2)])
+def test_solve_is_its_numpy_twin(solver, n_labels, is_logistic):
+    X = sparse(43, 20, seed=5)
+    rng = np.random.default_rng(6)
+    signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
+    unsigned, C = X.indices.astype(np.uint32), np.float32(0.7)
     for passes in (1, 3):
-        compiled = solve(X.indptr, X.indices, X.data, 20, signs, 1.0, 0.0, passes, 9)
-        np.testing.assert_allclose(compiled, solve_plainly(X.toarray(), signs, 1.0, passes, 9), atol=1e-4)
+        compiled = solver(X.indptr, unsigned, X.data, 20, signs, is_logistic, C, np.float32(0), passes, 9)
+        plain = solve_plainly(X.toarray(), signs, is_logistic, 0.7, passes, seed=9)
+        np.testing.assert_allclose(compiled, plain, atol=1e-4)
 
 
-def solve_plainly(X, signs, C, passes, seed):
-    """Dual coordinate descent, one label and one document at a time."""
-    X = np.hstack([X, np.ones((len(X), 1))])
-    W, alpha = np.zeros((X.shape[1], signs.shape[1])), np.zeros(signs.shape)
-    order, state = np.arange(len(X)), np.uint64(2 * seed + 88172645463325253)
+def solve_plainly(X, signs, is_logistic, C, passes, seed):
+    """Dual coordinate descent, one label and one document at a time; a Newton step of the bias after each pass."""
+    n_rows, n_labels = signs.shape
+    W, bias, alpha = np.zeros((X.shape[1], n_labels)), signs.mean(axis=0).astype(float), np.zeros(signs.shape)
+    runs, state = np.arange(-(-n_rows // RUN)), np.uint64(first_state(seed))
     for _ in range(passes):
-        state = np.uint64(shuffle(order, state))
-        for i in order:
-            for label in range(signs.shape[1]):
-                gradient = signs[i, label] * (X[i] @ W[:, label]) - 1 + alpha[i, label] / (2 * C)
-                new = max(alpha[i, label] - gradient / (X[i] @ X[i] + 1 / (2 * C)), 0)
+        state = np.uint64(shuffle(runs, state))
+        for i in (i for run in runs for i in range(run * RUN, min((run + 1) * RUN, n_rows))):
+            for label in range(n_labels):
+                margin = signs[i, label] * (X[i] @ W[:, label] + bias[label])
+                new = alpha_plainly(alpha[i, label], margin, X[i] @ X[i], is_logistic, C)
                 W[:, label] += (new - alpha[i, label]) * signs[i, label] * X[i]
                 alpha[i, label] = new
-    return W
+        bends = alpha * (1 - alpha / C) if is_logistic else 2 * C * (alpha > 0)
+        bias -= (bias - (alpha * signs).sum(axis=0)) / (1 + bends.sum(axis=0))
+    return np.vstack([W, bias])
+
+
+def alpha_plainly(a, margin, square, is_logistic, C):
+    if not is_logistic:
+        return max(a - (margin - 1 + a / (2 * C)) / (square + 1 / (2 * C)), 0)
+    p = 1 / (1 + np.exp(margin))
+    return a + (C * p - a) / (1 + square * C * max(p * (1 - p), a / C * (1 - a / C)))
+
+
+@pytest.mark.parametrize("is_logistic", [False, True])
+def test_a_settled_document_stays(is_logistic):
+    """Repeated steps at a fixed rest of the margin end where slope and dual variable agree."""
+    a, rest, square, C = np.float32(0), -0.4, np.float32(1.5), np.float32(2)
+    for _ in range(200):
+        a = np.float32(new_alpha(a, np.float32(rest + a * square), square, is_logistic, C))
+    margin = rest + a * square
+    slope = C / (1 + np.exp(margin)) if is_logistic else 2 * C * max(0, 1 - margin)
+    assert a == pytest.approx(slope, rel=1e-4)
 
 
 def test_it_stops_when_it_is_done():
-    X = csr_array(np.eye(4, dtype=np.float32))
-    signs = np.ones((4, 1), np.float32)
-    many = solve(X.indptr, X.indices, X.data, 4, signs, 1.0, 1e-3, 10_000, 0)
-    np.testing.assert_array_equal(many, solve(X.indptr, X.indices, X.data, 4, signs, 1.0, 1e-3, 20_000, 0))
+    X, Y = sparse(40, 20, seed=7), labels_for(40, 4, seed=8)
+    rows = np.arange(40)
+    early, late = (Solver(eps=1e-3, max_passes=passes).fit(X, rows, Y).W for passes in (10_000, 20_000))
+    np.testing.assert_array_equal(early, late)
+    assert (early != Solver(eps=1e-3, max_passes=2).fit(X, rows, Y).W).any()

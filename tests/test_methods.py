@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import filecmp
+from collections import Counter
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -60,10 +62,12 @@ def test_more_labels_than_there_are_is_no_error(name):
 
 
 def test_same_seed_same_model_bytes_on_one_thread_and_on_two(name, tmp_path):
-    trained(name).save(tmp_path / "one")
-    Classifier(name, **QUICK.get(name, {})).fit(*TRAIN, run=Run(threads=1)).save(tmp_path / "two")
-    files = [path.name for path in (tmp_path / "one").iterdir()]
-    assert filecmp.cmpfiles(tmp_path / "one", tmp_path / "two", files, shallow=False) == (files, [], [])
+    for threads in (1, 2):
+        classifier = Classifier(name, **QUICK.get(name, {})).fit(*TRAIN, run=Run(threads))
+        classifier.save(tmp_path / str(threads))
+    files = sorted(path.name for path in (tmp_path / "1").iterdir())
+    assert files == ["about.json", "arrays.safetensors"]
+    assert filecmp.cmpfiles(tmp_path / "1", tmp_path / "2", files, shallow=False) == (files, [], [])
 
 
 def test_another_seed_is_another_model(name, tmp_path):
@@ -90,9 +94,13 @@ def test_one_at_a_time_is_the_batch(name):
         np.testing.assert_allclose(one.scores[0], batch.scores[i], rtol=1e-6)
 
 
-def test_threads_change_no_answer(name):
-    one, two = (trained(name).rank(TEST[0], run=Run(threads=threads)) for threads in (1, 2))
+def test_threads_change_no_answer(name, monkeypatch):
+    monkeypatch.setattr("xmtc.text.words.batches.__defaults__", (2000,))
+    pieces = Pieces()
+    texts = TRAIN[0] + TEST[0]
+    one, two = (trained(name).rank(texts, run=Run(threads, pieces)) for threads in (1, 2))
     assert_same(one, two)
+    assert min(pieces.counts.values()) > 2, "the work was too little to be shared by two threads"
 
 
 def test_empty_and_unknown_text_is_answered(name):
@@ -132,6 +140,21 @@ def test_explanation_names_a_planted_word(name):
         explained = trained(name).explain(text, label_name(label))
         assert explained[0][0] in own_words(label)
         assert [weight for _, weight in explained] == sorted((weight for _, weight in explained), reverse=True)
+
+
+class Pieces:
+    """Counts the pieces that each kind of work was cut into."""
+
+    def __init__(self):
+        self.counts = Counter()
+
+    @contextmanager
+    def __call__(self, title, total=None):
+        self.title = title
+        yield self
+
+    def advance(self, steps=1):
+        self.counts[self.title] += 1
 
 
 def assert_same(one, two):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import numpy as np
@@ -68,6 +69,72 @@ def test_saving_over_a_model_replaces_it_and_over_anything_else_is_refused(tagge
     assert (precious / "chapter1.txt").read_text() == "years of work"
     with pytest.raises(XmtcError, match="exists and is not a model folder"):
         tagger.save(precious / "chapter1.txt")
+
+
+def test_a_model_is_replaced_only_if_nothing_else_is_lost(tagger, folder):
+    edit_about(folder, format=99)  # of a later xmtc: still one of ours
+    tagger.save(folder)
+    (folder / "notes.txt").write_text("which seed worked")
+    with pytest.raises(
+        XmtcError, match=r"holds notes.txt beside about.json, expected a model alone; choose another name"
+    ):
+        tagger.save(folder)
+    (folder / "notes.txt").unlink()
+    for foreign in ('{"name": "bert"}', '{"format": "gguf"}', '{"format": true}', "{"):
+        (folder / "about.json").write_text(foreign)
+        with pytest.raises(XmtcError, match="exists and is not a model folder; choose another name"):
+            tagger.save(folder)
+    (folder / "about.json").write_text('{"format": 1}')
+    (folder / "arrays.safetensors").unlink()
+    with pytest.raises(XmtcError, match=r"holds about.json without arrays.safetensors, expected a model alone"):
+        tagger.save(folder)
+    (folder / "about.json").unlink()
+    tagger.save(folder)  # an empty folder holds nothing to be lost
+    assert Tagger.load(folder).about == tagger.about
+
+
+def test_links_are_followed(tagger, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "model").symlink_to(tmp_path / "disk" / "model")
+    for _ in range(2):
+        tagger.save(tmp_path / "model")
+        assert (tmp_path / "model").is_symlink()
+        assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == ["model"]
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(XmtcError, match="loop exists and is not a model folder"):
+        tagger.save(tmp_path / "loop")
+
+
+def test_a_place_is_tried_without_a_trace(tmp_path):
+    assert store.check_target(tmp_path / "new" / "model") == tmp_path / "new" / "model"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_permissions_are_those_of_the_umask(tagger, tmp_path):
+    before = os.umask(0o027)
+    try:
+        tagger.save(tmp_path / "model")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "model", *(tmp_path / "model").iterdir())}
+    assert modes == {"model": 0o750, "about.json": 0o640, "arrays.safetensors": 0o640}
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_model_comes_back_if_its_replacement_is_interrupted(step, tagger, folder, monkeypatch):
+    before, steps, replace = (folder / "about.json").read_bytes(), [], os.replace
+
+    def interrupted(source, target):
+        steps.append(target)
+        if len(steps) == step:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tagger.save(folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+    assert (folder / "about.json").read_bytes() == before
 
 
 def test_an_interrupted_save_leaves_nothing_and_keeps_the_old(tagger, folder, monkeypatch):

@@ -81,6 +81,7 @@ def test_threads_and_batches_change_nothing(monkeypatch):
     monkeypatch.setattr("xmtc.text.words.batches.__defaults__", (500,))
     assert len(list(batches(texts))) > 5
     two, Z = Tfidf().fit_transform(texts, Run(threads=2))
+    assert {part.dtype for part in (X.indices, X.indptr, Z.indices, Z.indptr)} == {np.dtype(np.int32)}
     assert one.vocabulary.words() == two.vocabulary.words()
     assert (X != Z).nnz == 0
     assert (two.transform(texts) != X).nnz == 0
@@ -110,6 +111,9 @@ def test_a_stop_list_from_a_file(tmp_path):
 def test_nothing_to_learn_from_is_said():
     with pytest.raises(XmtcError, match=r"No word occurs in at least min_df=2 of the 2 documents"):
         Tfidf().fit_transform(["each", "different"])
+    for texts in (["a b", "?!"], ["", ""]):
+        with pytest.raises(XmtcError, match="None of the 2 documents holds a word of at least min_chars=2 characters"):
+            Tfidf().fit_transform(texts)
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=60))

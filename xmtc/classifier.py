@@ -41,9 +41,10 @@ class Classifier(BaseEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Every hyper-parameter with its value, the defaults included."""
-        return {"method": self.method} | {f.name: getattr(self, f.name, f.default) for f in parameters_of(self.method)}
+        given = vars(self)
+        return {"method": self.method} | {f.name: given.get(f.name, f.default) for f in parameters_of(self.method)}
 
-    def set_params(self, **parameters: Any) -> Classifier:
+    def set_params(self, /, **parameters: Any) -> Classifier:
         method = parameters.pop("method") if "method" in parameters else self.method
         known = [field.name for field in parameters_of(method)]
         for name in parameters:
@@ -55,7 +56,8 @@ class Classifier(BaseEstimator):
         return self
 
     def _made(self, recipe: type[Recipe]) -> Any:
-        return recipe(**{f.name: getattr(self, f.name) for f in fields(recipe) if hasattr(self, f.name)})
+        given = vars(self)
+        return recipe(**{f.name: given[f.name] for f in fields(recipe) if f.name in given})
 
     def fit(self, X: Any, y: Any = None, valid: tuple[Any, Any] | None = None, run: Run = Run()) -> Classifier:
         """Train on documents X and their labels y; `valid`, a pair like them, only decides when to stop."""
@@ -64,8 +66,9 @@ class Classifier(BaseEstimator):
                 "Classifier requires y to be passed, but the target y is None; give labels for each document."
             )
         documents, checked = list(documents_of(X, y)), None if valid is None else list(documents_of(*valid))
-        recipe = self._made(Tfidf if as_matrix(X) is None else Given)
-        self.tagger_: Tagger = train(documents, self._made(method_class(self.method)), recipe, checked, run)
+        matrix, method = as_matrix(X), self._made(method_class(self.method))
+        features, width = (self._made(Tfidf), None) if matrix is None else (self._made(Given), matrix.shape[1])
+        self.tagger_: Tagger = train(documents, method, features, checked, run, width)
         return self
 
     def predict(self, X: Any, k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[str]]:
@@ -101,8 +104,8 @@ class Classifier(BaseEstimator):
     def load(cls, folder: str | Path, verify: bool = False) -> Classifier:
         """A trained Classifier from a model folder."""
         tagger = Tagger.load(folder, verify)
-        features = {k: v for k, v in tagger.about["features"].items() if k != "kind"}
-        classifier = cls(tagger.about["method"], **tagger.about["parameters"], **features)
+        parameters = {**tagger.about["parameters"], **tagger.about["features"]}
+        classifier = cls(tagger.about["method"]).set_params(**{k: v for k, v in parameters.items() if k != "kind"})
         classifier.tagger_ = tagger
         return classifier
 
@@ -178,7 +181,9 @@ def as_label_lists(y: Any) -> Sequence[Any]:
     is_wide = isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind in "biuf"
     if not issparse(y) and not (is_wide and np.isin(y, (0, 1)).all()):
         return y
-    matrix = csr_array(y)
+    matrix = csr_array(y, copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
     return np.split(matrix.indices, matrix.indptr[1:-1])
 
 
@@ -187,4 +192,18 @@ def label_names(number: int, names: Any) -> list[str]:
         raise XmtcError(
             f"The labels of document {number} are {names!r}; expected a list of labels, such as ['a', 'b']."
         )
-    return list(dict.fromkeys(str(name) for name in names))
+    return list(dict.fromkeys(label_name(number, name) for name in names))
+
+
+def label_name(number: int, name: Any) -> str:
+    """A label as text; what stands for a missing one, or what no file could hold, is refused."""
+    is_nan = isinstance(name, (float, np.floating)) and name != name
+    try:
+        if name is None or is_nan or isinstance(name, bytes):
+            raise TypeError
+        str(name).encode()  # half of a surrogate pair has no bytes
+        return str(name)
+    except (TypeError, UnicodeEncodeError):
+        raise XmtcError(
+            f"A label of document {number} is {name!r}; expected whole text, such as 'a', or a number."
+        ) from None

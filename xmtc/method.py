@@ -1,5 +1,5 @@
 """The contract. A Method is a recipe: a frozen dataclass of hyper-parameters whose `fit` trains. A Model is what
-training leaves behind: a dataclass of arrays that predicts. Neither knows words or label names; a Classifier does."""
+training leaves behind: a dataclass of arrays that predicts. Neither knows words or label names; a Tagger does."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ class Model:
     @abstractmethod
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What speaks for the label in a Dataset of one document."""
+
+    def check(self) -> None:
+        """Raise ValueError, with a phrase, at numbers that would lead `predict` astray. Called once on a model from a
+        folder, before its first use; it may read every array."""
 
 
 @dataclass(frozen=True)

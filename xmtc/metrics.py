@@ -1,9 +1,9 @@
 """How good predictions are. A metric is its published name, the same everywhere: `P@5`, `nDCG@5`, `macro-F1@0.5`.
 
-Ranked metrics (P, R, nDCG, PSP, PSnDCG) are means over documents; the others look at the whole test set. A document
-without labels counts 0 and stays in the mean, a missing prediction is a wrong one, and a label unseen in training is
-a miss nobody can avoid: it stays in every denominator. docs/metrics.md has the formulas.
-"""
+Ranked metrics (P, R, nDCG, PSP, PSnDCG) are means over documents; the others look at the whole test set, and F1 and
+curves see the WIDE best predictions of each document in it, whatever the threshold. A document without labels counts 0
+and stays in the mean, a missing prediction is a wrong one, and a label unseen in training is a miss nobody can avoid:
+it stays in every denominator. docs/metrics.md has the formulas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
 from xmtc.predictions import NO_LABEL, Predictions
 
-DEFAULT = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5")
+DEFAULT = ("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 GROUPS = ("frequent", "medium", "rare")
 FEWEST_OCCURRENCES = 5  # of a label in the test set to have a curve (AttentionXML, Table 6)
 WIDE = 100  # predictions a document that thresholds and curves ask for; AttentionXML's authors keep as many
@@ -254,7 +254,7 @@ def max_k(metrics: Sequence[str]) -> int:
 def evaluate(
     predictions: Predictions,
     Y: csr_array,
-    metrics: Sequence[str] = DEFAULT,
+    metrics: Sequence[str],
     train_frequencies: np.ndarray | None = None,
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
@@ -272,7 +272,7 @@ def evaluate(
 def per_document(
     predictions: Predictions,
     Y: csr_array,
-    metrics: Sequence[str] = DEFAULT,
+    metrics: Sequence[str],
     train_frequencies: np.ndarray | None = None,
     propensity: Propensity = Propensity(),
     n_train: int | None = None,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from xmtc.errors import XmtcError
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
 
 
 def param(default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()) -> Any:
@@ -17,25 +20,35 @@ def param(default: Any, help: str, *, low: float | None = None, high: float | No
 
 @dataclass(frozen=True)
 class Recipe:
-    """A frozen dataclass of param() fields, each checked when it is made."""
+    """A frozen dataclass of param() fields, each checked when it is made and held in the type of its default: a numpy
+    number or a whole float becomes what JSON and range() take."""
 
     def __post_init__(self) -> None:
         for parameter in fields(self):
+            kind: Any = type(parameter.default)
             value = getattr(self, parameter.name)
             if not is_valid(parameter, value):
                 raise XmtcError(
                     f"{type(self).__name__}: {parameter.name}={value!r} does not fit; expected {expected(parameter)}."
                 )
+            object.__setattr__(self, parameter.name, kind(value))
 
 
 def is_valid(parameter: Field, value: Any) -> bool:
     kind, (low, high, choices) = type(parameter.default), bounds(parameter)
     if kind in (int, float):
-        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        if not is_number or (kind is int and not float(value).is_integer()):
-            return False
-        return (low is None or value >= low) and (high is None or value <= high)
-    return isinstance(value, kind) and (not choices or value in choices)
+        return is_number(value, kind) and (low is None or value >= low) and (high is None or value <= high)
+    return isinstance(value, (bool, np.bool_) if kind is bool else kind) and (not choices or value in choices)
+
+
+def is_number(value: Any, kind: type) -> bool:
+    """Whether a value is a finite number; of kind int, a whole one that 64 bits hold."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return False
+    try:
+        return isfinite(value) if kind is float else int(value) == value and LOWEST <= int(value) <= HIGHEST
+    except (OverflowError, ValueError):  # a whole number that no float can hold; inf and nan, which have no whole one
+        return False
 
 
 def bounds(parameter: Field) -> tuple[float | None, float | None, tuple]:

@@ -1,4 +1,4 @@
-"""Ranked answers as two plain padded arrays, and the few ways of making them."""
+"""Ranked answers as two plain padded arrays."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ class Predictions:
     def k(self) -> int:
         return self.labels.shape[1]
 
-    def top(self, k: int) -> Predictions:
-        return Predictions(self.labels[:, :k], self.scores[:, :k])
-
     def above(self, threshold: float) -> Predictions:
         """Only the labels that score at least the threshold; the others become NO_LABEL."""
         keep = self.scores >= threshold
@@ -36,11 +33,3 @@ class Predictions:
     def stack(parts: list[Predictions]) -> Predictions:
         """One answer from the answers to consecutive batches of documents."""
         return Predictions(np.vstack([p.labels for p in parts]), np.vstack([p.scores for p in parts]))
-
-    @staticmethod
-    def from_dense(scores: np.ndarray, k: int) -> Predictions:
-        """Top k of a full (n_docs, n_labels) score matrix; equal scores rank by label id."""
-        k = min(k, scores.shape[1])
-        labels = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        best = np.take_along_axis(scores, labels, axis=1)
-        return Predictions(labels.astype(np.int32), best.astype(np.float32))

@@ -1,6 +1,9 @@
 """Model folders: about.json says what it is, arrays.safetensors holds the numbers. No pickle, nothing executable;
 arrays are memory-mapped, so that a folder of any size opens in milliseconds; a folder is written under a temporary
-name and renamed, so that it is either whole or not there."""
+name and renamed, so that it is either whole or not there.
+
+Opening looks at structure, types and sizes. What only a look at every number can tell, a form's own `check` tells: it
+raises ValueError with a phrase. A Tagger runs these checks once, before its first use."""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -23,6 +26,7 @@ from xmtc.errors import XmtcError
 
 FORMAT = 1
 ABOUT, ARRAYS = "about.json", "arrays.safetensors"
+MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError)
 
 # The only classes a folder may name. One line per form of model.
 FORMS = {
@@ -34,7 +38,7 @@ FORMS = {
     "TreeModel": "xmtc.methods.label_tree.model",
 }
 
-DTYPES = {"U8": "u1", "U16": "<u2", "I32": "<i4", "I64": "<i8", "F32": "<f4", "F64": "<f8", "BOOL": "?"}
+DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}
 
 
 def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any]) -> None:
@@ -46,8 +50,12 @@ def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any]) -> No
     with new_folder(Path(folder)) as temporary:
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / ARRAYS)
         files = {ARRAYS: {"bytes": (temporary / ARRAYS).stat().st_size, "sha256": sha256(temporary / ARRAYS)}}
-        content = {"format": FORMAT, **about, "files": files, "parts": described}
-        (temporary / ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        content = json.dumps(
+            {"format": FORMAT, **about, "files": files, "parts": described}, indent=1, ensure_ascii=False
+        )
+        # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
+        (temporary / ABOUT).write_text(content + "\n", encoding="utf-8", errors="backslashreplace")
+        (temporary / ARRAYS).chmod((temporary / ABOUT).stat().st_mode)  # safetensors shuts out all but the owner
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -60,14 +68,30 @@ def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict
         if verify and sha256(folder / ARRAYS) != expected_sum:
             raise XmtcError(f"{folder / ARRAYS} does not have the checksum it was saved with; copy or train it again.")
         return about, {name: put_together(part, name, arrays) for name, part in about["parts"].items()}
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise XmtcError(
-            f"{folder} is damaged: {ABOUT} and {ARRAYS} do not fit together ({error}); copy or train it again."
-        ) from None
+    except XmtcError:
+        raise
+    except MISFITS as error:
+        raise damaged(folder, f"{ABOUT} and {ARRAYS} do not fit together ({error})") from None
+
+
+def damaged(path: Path, phrase: str) -> XmtcError:
+    return XmtcError(f"{path} is damaged: {phrase}; copy or train it again.")
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """about.json, refused with a reason where it cannot be one of ours."""
+    """about.json of a format that can be read here."""
+    about = read_any_about(folder)
+    version = about["format"]
+    if version != FORMAT:
+        raise XmtcError(
+            f"{folder} has model format {version} and this xmtc reads format {FORMAT}; "
+            + ("upgrade xmtc." if version > FORMAT else "train the model anew.")
+        )
+    return about
+
+
+def read_any_about(folder: Path) -> dict[str, Any]:
+    """about.json of whatever format, refused with a reason where it cannot be one of ours."""
     if not folder.is_dir():
         found = "a file" if folder.exists() else "not there"
         raise XmtcError(f"{folder} is {found}; expected a model folder, as `xmtc train -o {folder}` writes it.")
@@ -75,16 +99,10 @@ def read_about(folder: Path) -> dict[str, Any]:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise XmtcError(f"{folder} is not a model folder: it has no {ABOUT}; `xmtc train -o` writes one.") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise XmtcError(f"{folder / ABOUT} cannot be read ({error}); copy the model again or train it anew.") from None
-    version = about.get("format") if isinstance(about, dict) else None
-    if not isinstance(version, int):
+    if not isinstance(about, dict) or type(about.get("format")) is not int:
         raise XmtcError(f"{folder / ABOUT} is not from xmtc: it has no format number; `xmtc train -o` writes one.")
-    if version != FORMAT:
-        raise XmtcError(
-            f"{folder} has model format {version} and this xmtc reads format {FORMAT}; "
-            + ("upgrade xmtc." if version > FORMAT else "train the model anew.")
-        )
     return about
 
 
@@ -112,25 +130,38 @@ def put_together(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if "array" in value:
         return arrays[value["array"]]
     kind = getattr(import_module(FORMS[value["form"]]), value["form"])
-    return kind(**{f.name: put_together(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind)})
+    inner = {f.name: put_together(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind)}
+    for field, wanted in get_type_hints(kind).items():
+        if field in inner and not fits(inner[field], wanted):
+            raise TypeError(f"{name}.{field} is of another type")
+    return kind(**inner)
+
+
+def fits(value: Any, wanted: Any) -> bool:
+    """Whether a value has the type that a form's field is annotated with: NDArray[np.int32], tuple[Tree, ...], int."""
+    kind, arguments = get_origin(wanted), get_args(wanted)
+    if kind is tuple:
+        return isinstance(value, tuple) and all(fits(item, arguments[0]) for item in value)
+    if kind is np.ndarray:
+        return isinstance(value, np.ndarray) and value.dtype == get_args(arguments[1])[0]
+    if wanted in (int, float):
+        return isinstance(value, (int, wanted)) and not isinstance(value, bool)
+    return isinstance(value, wanted)
 
 
 def map_arrays(path: Path, expected_size: int) -> dict[str, np.ndarray]:
     """Every array of a safetensors file, memory-mapped. Copy-on-write, because compiled kernels take writable arrays
     and read-only ones for two types and would be compiled twice; nothing ever writes."""
-    damaged = f"{path} is damaged"
     try:
         size = path.stat().st_size
         if size != expected_size:
-            raise XmtcError(f"{damaged}: it has {size} bytes instead of {expected_size}; copy or train it again.")
+            raise ValueError(f"it has {size} bytes instead of {expected_size}")
         content = np.memmap(path, np.uint8, mode="c")
         header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
         header = json.loads(content[8:header_end].tobytes())
         return {name: one_array(content, header_end, entry) for name, entry in header.items() if name != "__metadata__"}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, XmtcError):
-            raise
-        raise XmtcError(f"{damaged}: {error}; copy or train it again.") from None
+    except (OSError, *MISFITS) as error:
+        raise damaged(path, str(error)) from None
 
 
 def one_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np.ndarray:
@@ -138,7 +169,10 @@ def one_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), entry["shape"]
     if not 0 <= begin <= end <= len(content) - header_end or end - begin != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"an array of shape {shape} does not fit its place in the file")
-    return np.ndarray(shape, dtype, content.data, header_end + begin)
+    array = np.ndarray(shape, dtype, content.data, header_end + begin)
+    if not array.flags.aligned:  # compiled code would be compiled anew for it
+        raise ValueError(f"an array of shape {shape} lies askew in the file")
+    return array
 
 
 def sha256(path: Path) -> str:
@@ -147,33 +181,52 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside the target that takes its place at the end, or vanishes on any failure."""
-    check_target(target)
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder beside the target that takes its place at the end, or vanishes on any failure. A model that stands there
+    goes last, and comes back if that is interrupted."""
+    target = check_target(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    holder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    new, old = holder / "new", holder / "old"
     try:
-        yield temporary
-        temporary.chmod(0o777 & ~current_umask())
+        new.mkdir()  # in the private holder, and yet with the permissions that the umask gives
+        yield new
         if target.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-            os.replace(target, old / target.name)
-            os.replace(temporary, target)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, target)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+            os.replace(target, old)
+        os.replace(new, target)
+    finally:
+        if old.exists() and not target.exists():
+            os.replace(old, target)
+        shutil.rmtree(holder, ignore_errors=True)
 
 
-def current_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def check_target(folder: str | Path) -> Path:
+    """Where a model is to be written, links followed. Refused where that would lose anything, or cannot be written to:
+    a training must not end there."""
+    try:
+        target = Path(os.path.realpath(folder))
+        if target == Path.cwd():
+            raise XmtcError(f"{folder} is the folder this runs in; name one to make for the model, such as model.")
+        if os.path.lexists(target):
+            check_replaceable(target, folder)
+        there = next(parent for parent in target.parents if parent.exists())
+        os.rmdir(tempfile.mkdtemp(prefix=f".{target.name}.", dir=there))
+    except OSError as error:
+        raise XmtcError(f"{folder} cannot be written ({error.strerror or error}); choose another place.") from None
+    return target
 
 
-def check_target(target: Path) -> None:
-    """Refuse to write a model over anything that is not a model; a model may be replaced."""
-    if target.exists() and not (target.is_dir() and ((target / ABOUT).exists() or not any(target.iterdir()))):
-        raise XmtcError(f"{target} exists and is not a model folder; choose another name so that nothing is lost.")
+def check_replaceable(target: Path, name: str | Path) -> None:
+    """A model and nothing else may be replaced, and so may an empty folder."""
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    try:
+        read_any_about(target)
+    except XmtcError:
+        raise XmtcError(
+            f"{name} exists and is not a model folder; choose another name so that nothing is lost."
+        ) from None
+    others = sorted(path.name for path in target.iterdir() if path.name not in (ABOUT, ARRAYS) or not path.is_file())
+    if others or not (target / ARRAYS).exists():
+        found = f"{others[0]} beside {ABOUT}" if others else f"{ABOUT} without {ARRAYS}"
+        raise XmtcError(f"{name} holds {found}, expected a model alone; choose another name so that nothing is lost.")

@@ -19,7 +19,7 @@ from xmtc.data.document import Document
 from xmtc.data.given import Given, GivenFeatures, needs_features, needs_text
 from xmtc.errors import XmtcError
 from xmtc.method import Method, Model
-from xmtc.methods import METHODS, method_class
+from xmtc.methods import method_name
 from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.run import Run
 from xmtc.text.tfidf import Tfidf, Vectorizer
@@ -40,6 +40,7 @@ class Tagger:
     frequencies: np.ndarray  # (n_labels,) int64, training documents of each label
     model: Model
     about: dict[str, Any]  # method, parameters, where from: what about.json says
+    unchecked: Path | None = None  # the folder it was loaded from, until its numbers have been looked at
 
     def tags(self, texts: Iterable[str], k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[Tag]]:
         """The best k labels of each text that score at least the threshold, best first."""
@@ -58,7 +59,19 @@ class Tagger:
 
     def read(self, documents: Iterable[Document], run: Run = Run()) -> csr_array:
         """The features of documents."""
+        self._check()
         return read(self.features, documents, run)
+
+    def _check(self) -> None:
+        """Look once at all numbers of a loaded model, which compiled code will trust. Not when it is opened, so that
+        this stays quick."""
+        if self.unchecked is not None:
+            try:
+                for part in (self.features, self.labels, self.model):
+                    part.check()
+            except store.MISFITS as error:
+                raise store.damaged(self.unchecked, str(error)) from None
+            object.__setattr__(self, "unchecked", None)
 
     def evaluate(
         self,
@@ -68,14 +81,31 @@ class Tagger:
         run: Run = Run(),
     ) -> dict[str, float]:
         """Metrics by their published names, as fractions. Labels that training never saw count as missed."""
+        return self.measure(*self.rank_labelled(documents, metrics.max_k(names), run), names, propensity)
+
+    def rank_labelled(
+        self, documents: Iterable[Document], k: int = 5, run: Run = Run()
+    ) -> tuple[Predictions, csr_array]:
+        """Predictions, and the true labels beside them; those that training never saw have the last columns."""
         collector = LabelCollector()
-        predictions = self.rank(collector.watch(documents), metrics.max_k(names), run)
-        Y = collector.matrix(self.labels.words())
-        n_train = self.about["n_docs"]
-        return metrics.evaluate(predictions, Y, names, self.frequencies, propensity, n_train)
+        predictions = self.rank(collector.watch(documents), k, run)
+        return predictions, collector.matrix(self.labels.words())
+
+    def measure(
+        self,
+        predictions: Predictions,
+        Y: csr_array,
+        names: Sequence[str] = metrics.DEFAULT,
+        propensity: metrics.Propensity = metrics.Propensity(),
+    ) -> dict[str, float]:
+        """Metrics of predictions that `rank_labelled` gave."""
+        return metrics.evaluate(predictions, Y, names, self.frequencies, propensity, self.about["n_docs"])
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""
+        if not isinstance(text, str):
+            raise XmtcError(f"Found a {type(text).__name__} to explain, expected one text; explain one at a time.")
+        self._check()
         if not isinstance(self.features, Vectorizer):
             raise XmtcError("This model was trained on features without words, so it has none to explain with.")
         number = self.labels.find(*encoded(label))[0]
@@ -94,9 +124,12 @@ class Tagger:
     def load(cls, folder: str | Path, verify: bool = False) -> Tagger:
         """Open a model folder. Arrays stay on disk until they are used; `verify` reads and checks every byte."""
         about, parts = store.load(folder, verify)
-        if set(parts) != {"features", "labels", "frequencies", "model"}:
-            raise XmtcError(f"{folder} is damaged: it holds {', '.join(parts)} instead of a tagger; train it again.")
-        return cls(about={k: v for k, v in about.items() if k not in ("format", "files", "parts")}, **parts)
+        try:
+            check_whole(about, parts)
+        except (ValueError, TypeError) as error:
+            raise store.damaged(Path(folder), str(error)) from None
+        said = {name: value for name, value in about.items() if name not in ("format", "files", "parts")}
+        return cls(**parts, about=said, unchecked=Path(folder))
 
 
 def train(
@@ -105,8 +138,10 @@ def train(
     features: Tfidf | Given | None = None,
     valid: Iterable[Document] | None = None,
     run: Run = Run(),
+    n_features: int | None = None,
 ) -> Tagger:
-    """A Tagger from labelled documents, which may be a stream: texts pass through and are not kept."""
+    """A Tagger from labelled documents, which may be a stream: texts pass through and are not kept. n_features is the
+    width of documents that hold features, where it is known: it may be more than occur in them."""
     collector = LabelCollector()
     stream = collector.watch(documents)
     first = next(stream, None)
@@ -118,7 +153,7 @@ def train(
     if isinstance(features, Tfidf):
         fitted, X = features.fit_transform(texts_of(stream), run)
     else:
-        fitted, X = features.fit_transform(with_features(stream))
+        fitted, X = features.fit_transform(with_features(stream), n_features)
     labels = Vocabulary.of(sorted(collector.numbers))
     if not len(labels):
         raise XmtcError(f"None of the {X.shape[0]} training documents has a label; check the labels field.")
@@ -145,10 +180,9 @@ def labelled(
 
 def describe(method: Method, features: Tfidf | Given, X: csr_array, collector: LabelCollector) -> dict[str, Any]:
     """What about.json says of a training. Nothing that differs between two runs on the same data."""
-    name = next(n for n in METHODS if method_class(n) is type(method))
     return {
         "xmtc": xmtc.__version__,
-        "method": name,
+        "method": method_name(method),
         "parameters": asdict(method),
         "features": {"kind": type(features).__name__.lower(), **asdict(features)},
         "n_docs": X.shape[0],
@@ -158,8 +192,35 @@ def describe(method: Method, features: Tfidf | Given, X: csr_array, collector: L
     }
 
 
+def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Refuse parts that are no tagger together; of the arrays, only the sizes are looked at."""
+    said: dict[str, Any] = {"method": str, "parameters": dict, "features": dict, "n_docs": int}
+    kinds: dict[str, Any] = {
+        "features": (Vectorizer, GivenFeatures),
+        "labels": Vocabulary,
+        "frequencies": np.ndarray,
+        "model": Model,
+    }
+    if parts.keys() != kinds.keys():
+        raise ValueError(f"it holds {', '.join(parts) or 'nothing'} instead of {', '.join(kinds)}")
+    for wanted, found in ((said, about), (kinds, parts)):
+        for name, kind in wanted.items():
+            if not isinstance(found.get(name), kind):
+                raise ValueError(f"its {name} is missing or of another kind")
+    n_labels, n_features = len(parts["labels"]), parts["features"].n_features
+    frequencies, model = parts["frequencies"], parts["model"]
+    if (n_labels, n_features) != (model.n_labels, model.n_features):
+        raise ValueError(f"{n_labels} labels and {n_features} features are not those of its model")
+    if about["n_docs"] < 1 or frequencies.shape != (n_labels,) or frequencies.dtype != np.int64:
+        raise ValueError(f"it does not say how often its {n_labels} labels occurred")
+
+
 def as_documents(texts: Iterable[str]) -> Iterator[Document]:
+    if isinstance(texts, str):
+        raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
     for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise XmtcError(f"Text {number} is a {type(text).__name__}; expected a string.")
         yield Document(str(number), text, [])
 
 

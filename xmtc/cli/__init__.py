@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
+from typing import Any, NoReturn
 
 import typer
 
@@ -40,6 +43,11 @@ def options(
 
 def main() -> None:
     """Run a command; what a user can mend is one sentence and exit code 2, never a traceback."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup has SIGHUP ignored
+            signal.signal(number, leave)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as JSON is, whatever the terminal's
     try:
         app()
     except BrokenPipeError:
@@ -52,6 +60,11 @@ def main() -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         sys.exit(complain(f"The system refused: {error.strerror or error}{where}."))
+
+
+def leave(number: int, frame: Any) -> NoReturn:
+    """End as Ctrl-C does, so that what was half written is taken away."""
+    sys.exit(128 + number)
 
 
 def complain(sentence: str) -> int:

@@ -70,7 +70,7 @@ def convert(
     on_error: OnError = "stop",
     rejects: RejectsFile = None,
 ) -> None:
-    """Write a corpus in another format: id, text and labels; other fields are left behind."""
+    """Write a corpus in another format: id, text and labels, under these names; other fields are left behind."""
     from xmtc.data.corpus import writing_corpus
 
     corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects, not unlabelled)
@@ -90,7 +90,7 @@ def split(
     test: Annotated[str, typer.Argument(metavar="TEST", help="file for the test part")],
     share: Annotated[float | None, typer.Option(help="of the documents, the part for TEST (0.2)")] = None,
     count: Annotated[int | None, typer.Option(help="documents for TEST, instead of a share")] = None,
-    seed: Annotated[int, typer.Option(help="seed of the random order", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the random order", min=0, max=2**32 - 1)] = 0,
     to: To = None,
     input_format: InputFormat = None,
     text: Text = "text",

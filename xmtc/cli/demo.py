@@ -21,7 +21,7 @@ def demo(
     import time
 
     from xmtc import tagger
-    from xmtc.cli.evaluate import SHOWN, metric_table
+    from xmtc.cli.evaluate import metric_table
     from xmtc.cli.train import recipes
     from xmtc.data.corpus import writing_corpus
     from xmtc.data.demo import demo_documents, demo_split
@@ -44,7 +44,7 @@ def demo(
     typer.echo(f"   {output / 'model'}: {time.perf_counter() - start:.1f} s")
 
     typer.echo(f"\n3. How good it is on the {len(test):,} documents it has not seen, in percent")
-    typer.echo(indented(metric_table(trained.evaluate(test, SHOWN, run=run))))
+    typer.echo(indented(metric_table(trained.evaluate(test, run=run))))
 
     typer.echo("\n4. Five of them")
     for document in test[:: len(test) // 5][:5]:

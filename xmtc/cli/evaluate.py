@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,10 @@ from xmtc.cli.options import (
     report_rejects,
 )
 
-SHOWN = ("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from xmtc.labels.propensity import Propensity
 
 
 def evaluate(
@@ -30,8 +33,9 @@ def evaluate(
     corpus: CorpusPath,
     metrics: Annotated[list[str] | None, typer.Argument(metavar="[METRIC]…", help="such as P@1 nDCG@5 PSP@3")] = None,
     json: Annotated[bool, typer.Option("--json", help="print a JSON object of fractions")] = False,
-    propensity_a: Annotated[float, typer.Option(help="A of the propensity model, for PSP")] = 0.55,
-    propensity_b: Annotated[float, typer.Option(help="B of the propensity model, for PSP")] = 1.5,
+    propensity: Annotated[str, typer.Option(help="propensity model of PSP: default, amazon or wikipedia")] = "default",
+    propensity_a: Annotated[float | None, typer.Option(help="its A, instead of the model's own")] = None,
+    propensity_b: Annotated[float | None, typer.Option(help="its B, instead of the model's own")] = None,
     threads: Threads = 0,
     input_format: InputFormat = None,
     text: Text = "text",
@@ -44,20 +48,51 @@ def evaluate(
     """Print metrics of a model on a labelled corpus, in percent."""
     from json import dumps
 
-    from xmtc.labels.propensity import Propensity
-    from xmtc.metrics import max_k
+    from xmtc.metrics import DEFAULT, max_k
     from xmtc.tagger import Tagger
 
-    names = metrics or list(SHOWN)
-    max_k(names)  # refuses unknown metrics before the work
+    names = metrics or DEFAULT
+    k, weights = max_k(names), chosen_propensity(propensity, propensity_a, propensity_b)  # refused before the work
     source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects)
-    propensity = Propensity(propensity_a, propensity_b)
-    result = Tagger.load(model).evaluate(source, names, propensity, make_run(threads))
+    tagger = Tagger.load(model)
+    predictions, truth = tagger.rank_labelled(source, k, make_run(threads))
+    result = tagger.measure(predictions, truth, names, weights)
     if json:  # a group without labels has no value: nan, which JSON does not know
         typer.echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
         typer.echo(metric_table(result))
+    report_unknown(truth, len(tagger.labels), corpus)
     report_rejects(source)
+
+
+def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity:
+    """A propensity model by its name; numbers that are given replace its own."""
+    from dataclasses import replace
+
+    from xmtc.errors import XmtcError
+    from xmtc.labels.propensity import PROPENSITIES
+
+    if name not in PROPENSITIES:
+        raise XmtcError(f"--propensity {name} is not known; expected one of {', '.join(PROPENSITIES)}.")
+    given = {"A": a, "B": b}
+    return replace(PROPENSITIES[name], **{key: value for key, value in given.items() if value is not None})
+
+
+def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:
+    """Say how much of the truth no answer could find, because training never saw those labels."""
+    import numpy as np
+
+    from xmtc.data.files import display_name
+
+    unknown = truth.indices[truth.indices >= n_known]
+    if len(unknown):
+        n_unknown, n_labels = len(np.unique(unknown)), len(np.unique(truth.indices))
+        share = f"{100 * len(unknown) / truth.nnz:.1f} % of all assignments"
+        typer.echo(
+            f"{n_unknown:,} of the {n_labels:,} labels in {display_name(corpus)} ({share}) are unknown to the model, "
+            "and count as missed.",
+            err=True,
+        )
 
 
 def metric_table(result: dict[str, float]) -> str:

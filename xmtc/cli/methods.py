@@ -9,20 +9,33 @@ import typer
 
 def methods(name: Annotated[str | None, typer.Argument(help="a method; all are listed if left out")] = None) -> None:
     """List the methods, or one method's hyper-parameters with their defaults and help."""
+    from xmtc.data.given import Given
     from xmtc.methods import METHODS, method_class
     from xmtc.text.tfidf import Tfidf
 
     if name is None:
         for each in METHODS:
-            typer.echo(f"{each:16} {first_line(method_class(each))}")
+            typer.echo(f"{each:16} {summary(each)}")
         typer.echo("\n`xmtc methods NAME` shows a method's parameters.")
         return
     method = method_class(name)
     typer.echo(f"{name}: {first_line(method)}\n")
     typer.echo(parameter_table(method))
-    typer.echo("\nText features:\n")
-    typer.echo(parameter_table(Tfidf))
+    for title, features in (("Text features", Tfidf), ("Features that a corpus brings along", Given)):
+        typer.echo(f"\n{title}:\n")
+        typer.echo(parameter_table(features))
     typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p min_df=3")
+
+
+def summary(name: str) -> str:
+    """What a method is, or what it needs to be installed."""
+    from xmtc.errors import MissingExtra
+    from xmtc.methods import method_class
+
+    try:
+        return first_line(method_class(name))
+    except MissingExtra as missing:
+        return str(missing)
 
 
 def first_line(kind: type) -> str:

@@ -25,17 +25,19 @@ Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all 
 def open_input(
     path: str,
     format: str | None,
-    names: tuple[str, str, str, str | None],
+    names: tuple[str, str | None, str, str | None],
     on_error: str,
     rejects: str | None,
     labels_required: bool = True,
+    quiet: bool = False,
 ) -> Corpus:
     """The corpus that the options speak of; names are those of the text, labels and id fields, and the separator."""
     from xmtc.cli.progress import bar
     from xmtc.data.corpus import open_corpus
     from xmtc.data.records import Fields
+    from xmtc.run import silent
 
-    return open_corpus(path, format, Fields(*names), labels_required, on_error, rejects, bar)
+    return open_corpus(path, format, Fields(*names), labels_required, on_error, rejects, silent if quiet else bar)
 
 
 def report_rejects(corpus: Corpus) -> None:
@@ -44,8 +46,8 @@ def report_rejects(corpus: Corpus) -> None:
         typer.echo(str(corpus.rejects), err=True)
 
 
-def make_run(threads: int) -> Run:
+def make_run(threads: int, quiet: bool = False) -> Run:
     from xmtc.cli.progress import bar
-    from xmtc.run import Run, available_threads
+    from xmtc.run import Run, available_threads, silent
 
-    return Run(threads or available_threads(), bar)
+    return Run(threads or available_threads(), silent if quiet else bar)

@@ -10,11 +10,9 @@ import typer
 from xmtc.cli.options import (
     Id,
     InputFormat,
-    Labels,
     ModelPath,
     OnError,
     RejectsFile,
-    Separator,
     Text,
     Threads,
     make_run,
@@ -37,9 +35,9 @@ def predict(
     threads: Threads = 0,
     input_format: InputFormat = None,
     text: Text = "text",
-    labels: Labels = "labels",
+    labels: Annotated[str, typer.Option(hidden=True)] = "labels",  # taken as by `evaluate`, and not read
     id: Id = "id",
-    separator: Separator = None,
+    separator: Annotated[str | None, typer.Option(hidden=True)] = None,
     on_error: OnError = "stop",
     rejects: RejectsFile = None,
 ) -> None:
@@ -51,8 +49,9 @@ def predict(
 
     write = answer_writer(format, sys.stdout)
     tagger = Tagger.load(model)
-    source = open_input(file, input_format, (text, labels, id, separator), on_error, rejects, labels_required=False)
-    run = make_run(threads)
+    quiet = sys.stdout.isatty()  # there the answers themselves show the progress
+    source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, quiet)
+    run = make_run(threads, quiet)
     for batch in in_batches(source):
         ranked = tagger.rank(batch, k, run).above(threshold)
         for document, tags in zip(batch, tagger.named(ranked), strict=True):

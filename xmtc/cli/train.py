@@ -55,9 +55,11 @@ def train(
     checked = open_input(valid, input_format, names, on_error, None) if valid else None
     recipe, features = recipes(method, parameter or [], source.holds_features)
     run = make_run(threads)
-    trained = tagger.train(source, recipe, features, checked, run)
+    trained = tagger.train(source, recipe, features, checked, run, source.n_features)
     trained.save(output)
     report_rejects(source)
+    if checked is not None:
+        report_rejects(checked)
     about, seconds = trained.about, time.perf_counter() - start
     typer.echo(
         f"{output}: {method} trained on {about['n_docs']:,} documents with {about['n_labels']:,} labels and "
@@ -84,7 +86,11 @@ def recipes(method: str, parameters: list[str], holds_features: bool) -> tuple[M
         if not equals:
             raise XmtcError(f"-p {parameter} has no value; expected -p name=value.")
         if name not in owners:
-            raise XmtcError(f"{method} has no parameter {name!r}; `xmtc methods {method}` lists them.")
+            kind_of_corpus = "features" if holds_features else "texts"
+            raise XmtcError(
+                f"{method} has no parameter {name!r} for a corpus of {kind_of_corpus}; it has {', '.join(owners)} "
+                f"(`xmtc methods {method}`)."
+            )
         kind, field = owners[name]
         values[kind][name] = parse_value(method, field, text)
     return kinds[0](**values[kinds[0]]), kinds[1](**values[kinds[1]])

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.data.dataset import narrow
 from xmtc.data.document import Document
 
 
@@ -20,12 +21,8 @@ class LabelCollector:
         self.flat, self.ends = array("i"), array("q", [0])
         self.fingerprint = hashlib.blake2b(digest_size=16)
 
-    def texts(self, documents: Iterable[Document]) -> Iterator[str]:
-        """The documents' texts, their labels collected on the way."""
-        for document in self.watch(documents):
-            yield document.text
-
     def watch(self, documents: Iterable[Document]) -> Iterator[Document]:
+        """The documents, their labels collected on the way."""
         for document in documents:
             for label in document.labels:
                 self.flat.append(self.numbers.setdefault(label, len(self.numbers)))
@@ -43,14 +40,14 @@ class LabelCollector:
         number[[self.numbers[name] for name in sorted(self.numbers)]] = order
         indices = number[np.array(self.flat, np.int64)] if len(self.flat) else np.zeros(0, np.int32)
         ones = np.ones(len(indices), np.float32)
-        Y = csr_array((ones, indices, np.array(self.ends)), shape=(len(self.ends) - 1, len(columns)))
+        Y = csr_array((ones, indices, narrow(np.array(self.ends))), shape=(len(self.ends) - 1, len(columns)))
         Y.sum_duplicates()
         Y.data[:] = 1
         return Y
 
 
 def feature_matrix(documents: Iterable[Document], n_features: int | None = None) -> csr_array:
-    """The features of documents that hold features, columns ascending."""
+    """The features of documents that hold features, columns ascending; n_features columns, or more if more occur."""
     indices, data, ends = [], [], [0]
     for document in documents:
         columns, values = document.features or (np.zeros(0, np.int32), np.zeros(0, np.float32))
@@ -59,6 +56,6 @@ def feature_matrix(documents: Iterable[Document], n_features: int | None = None)
         data.append(values[order])
         ends.append(ends[-1] + len(columns))
     columns = np.concatenate([np.zeros(0, np.int32), *indices])
-    width = n_features or (int(columns.max()) + 1 if len(columns) else 0)
+    width = max(n_features or 0, int(columns.max(initial=-1)) + 1)
     values = np.concatenate([np.zeros(0, np.float32), *data])
-    return csr_array((values, columns, np.array(ends)), shape=(len(ends) - 1, width))
+    return csr_array((values, columns, narrow(np.array(ends))), shape=(len(ends) - 1, width))

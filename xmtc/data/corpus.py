@@ -65,6 +65,17 @@ class Corpus:
         """Lines set aside in the last pass."""
         return 0 if self.rejects is None else self.rejects.count
 
+    def check_target(self, path: str | Path) -> None:
+        """Refuse to write over the corpus, or over a file in its folder."""
+        from xmtc.data.formats.npz import pair
+
+        if path == STANDARD_STREAM or not os.path.exists(path):
+            return
+        sources = filter(None, pair(self.path) if self.format == "npz" else [self.path])
+        places = [path, os.path.dirname(os.path.realpath(path))] if os.path.isdir(self.path) else [path]
+        if any(os.path.exists(s) and os.path.samefile(s, place) for s in sources for place in places):
+            raise XmtcError(f"{path} is part of the corpus that is read, expected another file; choose another name.")
+
     def __iter__(self) -> Iterator[Document]:
         if self.rejects is None:
             return self._documents(stop)
@@ -122,8 +133,11 @@ def writing_corpus(
 ) -> Iterator[Callable[[Document], None]]:
     """A function that adds a Document to a new corpus file, which appears whole at the end or not at all.
 
-    `like` is the corpus that the documents come from: it tells what they hold and how many features there are."""
+    `like` is the corpus that the documents come from: it tells what they hold and how many features there are, and is
+    never written over."""
     path = str(path)
+    if like is not None:
+        like.check_target(path)
     holds_features = like is not None and like.holds_features
     chosen = format_named(format or format_to_write(path, holds_features))
     if chosen.write is None:

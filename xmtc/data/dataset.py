@@ -30,3 +30,9 @@ class Dataset:
     def rows(self, index: np.ndarray | slice) -> Dataset:
         """The documents at the given rows."""
         return Dataset(self.X[index], None if self.Y is None else self.Y[index])
+
+
+def narrow(ends: np.ndarray) -> np.ndarray:
+    """Row ends (indptr) as int32 while they fit: scipy gives the column numbers the type of the row ends, so that wide
+    ones would double the matrix."""
+    return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends

@@ -14,17 +14,24 @@ the first rule that fits decides:
 8. two or three cells, the last of several words         → libmultilabel
 9. any other line with tabs, or a file called .tsv       → tsv, whose header then says what is amiss
 10. commas, and a cell is called as the text field       → csv
-11. anything else, where no labels are asked for         → fasttext: plain texts, one per line"""
+
+Where no labels are asked for, as of documents to be tagged, plain texts are the rule, one per line, read as fasttext
+without labels. There a guess must be sure: JSON that can be parsed, features that can be parsed (below a sparse header,
+those of the next line), a header that has the text field, subjects that are URIs. Rules 8 and 9 are no guess at all:
+a text may hold tabs, and is read whole. A file called .tsv still needs its header."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
+from itertools import dropwhile, islice
 
 from xmtc.data.files import STANDARD_STREAM, without_compression
-from xmtc.data.formats import FORMATS, writable_formats
-from xmtc.data.records import Fields, shortened
+from xmtc.data.formats import FORMATS, svmlight, writable_formats
+from xmtc.data.records import BadRecord, Fields, load_json, shortened
 from xmtc.data.source import BYTE_ORDER_MARK, Source
 from xmtc.errors import XmtcError
 
@@ -57,8 +64,10 @@ def detect(source: Source) -> str:
     extension = extension_of(source.path)
     if extension in EXTENSIONS:
         return EXTENSIONS[extension]
-    first = _first_line(source)
+    first, second = _first_line(source), partial(_first_line, source, after=1)
     format = _by_first_line(first, source.fields)
+    if not source.labels_required and not _is_sure(format, _text(first), second, source.fields):
+        format = None
     if format is None and extension in TAB_EXTENSIONS:
         return "tsv"
     if format is None and (source.labels_required or not first or JSON_ARRAY.match(_text(first))):
@@ -79,9 +88,11 @@ def format_to_write(path: str, holds_features: bool) -> str:
     return EXTENSIONS[extension]
 
 
-def _first_line(source: Source) -> bytes:
+def _first_line(source: Source, after: int = 0) -> bytes:
+    """The first line that is not blank, or the one so many lines after it."""
     with closing(source.peek()) as lines:
-        return next((line for line in lines if line.removeprefix(BYTE_ORDER_MARK).strip()), b"")
+        from_first = dropwhile(lambda line: not line.removeprefix(BYTE_ORDER_MARK).strip(), lines)
+        return next(islice(from_first, after, None), b"")
 
 
 def _by_first_line(first: bytes, fields: Fields) -> str | None:
@@ -119,6 +130,32 @@ def _by_cells(cells: list[str], fields: Fields) -> str:
     if len(cells) in (2, 3) and len(cells[-1].split()) > 1:
         return "libmultilabel"
     return "tsv"
+
+
+def _is_sure(format: str | None, first: str, second: Callable[[], bytes], fields: Fields) -> bool:
+    """Whether a file that may as well hold plain texts has the format that its first line looks like."""
+    cells = first.rstrip("\r\n").split("\t")
+    if format == "jsonl":
+        return _is_object(first)
+    if format in ("sparse", "svmlight"):
+        return _has_features(_text(second()) if format == "sparse" else first)
+    if format == "annif":
+        return all(re.fullmatch("<[^<>:]+:[^<>]+>", word) for word in cells[1].split() or [""])
+    return format != "libmultilabel" and (format != "tsv" or fields.text_names[0] in _names(cells))
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(load_json(line), dict)
+    except BadRecord:
+        return False
+
+
+def _has_features(line: str) -> bool:
+    try:
+        return FEATURE_LINE.fullmatch(line.rstrip("\r\n")) is not None and svmlight.parse(line, 1).features is not None
+    except BadRecord:
+        return False
 
 
 def _undetected(name: str, first: bytes) -> XmtcError:

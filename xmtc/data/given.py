@@ -20,8 +20,11 @@ class Given(Recipe):
 
     unit_length: bool = param(True, "scale each document's features to length 1")
 
-    def fit_transform(self, documents: Iterable[Document]) -> tuple[GivenFeatures, csr_array]:
-        X = feature_matrix(documents)
+    def fit_transform(
+        self, documents: Iterable[Document], n_features: int | None = None
+    ) -> tuple[GivenFeatures, csr_array]:
+        """n_features is the width that the corpus declares, for the last columns may be empty in these documents."""
+        X = feature_matrix(documents, n_features)
         features = GivenFeatures(X.shape[1], self.unit_length)
         return features, features.scaled(X)
 
@@ -33,10 +36,12 @@ class GivenFeatures:
 
     def transform(self, documents: Iterable[Document]) -> csr_array:
         """Features beyond those seen in training carry no weight and are dropped."""
-        X = feature_matrix(documents)
-        if X.shape[1] < self.n_features:
-            X.resize(X.shape[0], self.n_features)
-        return self.scaled(X[:, : self.n_features])
+        X = feature_matrix(documents, self.n_features)
+        return self.scaled(X if X.shape[1] == self.n_features else X[:, : self.n_features])
+
+    def check(self) -> None:
+        if not 0 <= self.n_features < 2**31:
+            raise ValueError(f"it cannot have {self.n_features} features")
 
     def scaled(self, X: csr_array) -> csr_array:
         return with_unit_rows(X) if self.unit_length else X

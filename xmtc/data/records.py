@@ -27,7 +27,7 @@ class Fields:
     """What the fields of a corpus are called. Several text fields ("title,abstract") are joined by a space."""
 
     text: str = "text"
-    labels: str = "labels"
+    labels: str | None = "labels"  # None: the labels are not read, whatever they are
     id: str = "id"  # may be missing: the line number takes its place. Any other name must be there.
     separator: str | None = None  # between the labels in one string
 
@@ -40,22 +40,22 @@ def record_parser(
     fields: Fields, labels_required: bool, separator: str | None
 ) -> Callable[[Mapping[str, Any], int], Document]:
     """A function from a record and its line number to its Document. With separator None, labels must be a list."""
-    text_names, id_required = fields.text_names, fields.id != Fields.id
+    text_names, label_field, id_required = fields.text_names, fields.labels, fields.id != Fields.id
 
     def parse(record: Mapping[str, Any], number: int) -> Document:
         text = _text(record, text_names)
-        labels = record.get(fields.labels)
+        labels = None if label_field is None else record.get(label_field)
         if labels is None:
-            if labels_required:
-                require_field(record, fields.labels, "labels")
-                raise BadRecord(f"the field {fields.labels!r} is null, expected a list of names")
+            if labels_required and label_field is not None:
+                require_field(record, label_field, "labels")
+                raise BadRecord(f"the field {label_field!r} is null, expected a list of names")
             labels = []
         name = record.get(fields.id)
         if name is None and id_required:
             require_field(record, fields.id, "id")
         if type(name) is not str:
             name = _identifier(name, fields.id, number)
-        return Document(name, text, checked_labels(labels, fields.labels, separator))
+        return Document(name, text, checked_labels(labels, label_field, separator))
 
     return parse
 
@@ -74,7 +74,7 @@ def require_field(present: Iterable[str], name: str, option: str) -> None:
     )
 
 
-def checked_labels(value: Any, name: str, separator: str | None) -> list[str]:
+def checked_labels(value: Any, name: str | None, separator: str | None) -> list[str]:
     """The label names, each once, or BadRecord."""
     if isinstance(value, str) and separator is not None:
         value = split_labels(value, separator)
@@ -149,7 +149,7 @@ def _text(record: Mapping[str, Any], names: list[str]) -> str:
     return " ".join(part for part in parts if part)  # of several fields, some may be null or empty
 
 
-def _label_name(label: Any, name: str) -> str:
+def _label_name(label: Any, name: str | None) -> str:
     if isinstance(label, int) and not isinstance(label, bool):
         return str(label)
     found = "an empty name" if label == "" else in_words(label)

@@ -84,6 +84,11 @@ class Source:
         """The path, as a sentence calls it."""
         return display_name(self.path)
 
+    @property
+    def reads_labels(self) -> bool:
+        """Whether labels are looked at; those of documents to be tagged are not, whatever they are."""
+        return self.fields.labels is not None
+
     def refuse(self, place: int | str, reason: str, raw: bytes, unit: str = "line") -> None:
         """Hand a bad line to whoever decides what happens to it."""
         self.reject(BadLine(self.name, place, reason, raw, unit))

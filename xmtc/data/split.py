@@ -40,6 +40,8 @@ def split_corpus(
     """Write the two parts; the test part gets a share of the documents (0.2 unless told), or a count of them."""
     if STANDARD_STREAM in (train, test) or os.path.realpath(train) == os.path.realpath(test):
         raise XmtcError(f"The parts {train} and {test} must be two files; choose two names.")
+    for part in (train, test):
+        corpus.check_target(part)  # before the first pass, which may be long
     labels, ends = _labels_of(corpus)
     wished = _wished(len(ends), share, count)
     in_test = choose_test(labels, ends, wished, seed)
@@ -87,6 +89,8 @@ def _labels_of(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
 def _wished(n_docs: int, share: float | None, count: int | None) -> int:
     if share is not None and count is not None:
         raise XmtcError(f"Found both a share ({share}) and a count ({count}) for the test part; give one of them.")
+    if n_docs < 2:
+        raise XmtcError("The corpus holds one document; expected at least two, one for each part.")
     if count is not None:
         if not 0 < count < n_docs:
             raise XmtcError(f"count={count} is out of range; expected 1 to {n_docs - 1} of {n_docs} documents.")
@@ -94,4 +98,4 @@ def _wished(n_docs: int, share: float | None, count: int | None) -> int:
     share = 0.2 if share is None else share
     if not 0 < share < 1:
         raise XmtcError(f"share={share} is out of range; expected a number between 0 and 1.")
-    return round(share * n_docs)
+    return min(max(round(share * n_docs), 1), n_docs - 1)  # neither part is empty

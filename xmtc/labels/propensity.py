@@ -11,13 +11,15 @@ from math import log
 
 import numpy as np
 
+from xmtc.params import Recipe, param
+
 
 @dataclass(frozen=True)
-class Propensity:
+class Propensity(Recipe):
     """The sigmoid model of label propensities with its two constants, fitted once per kind of data."""
 
-    A: float = 0.55
-    B: float = 1.5
+    A: float = param(0.55, "how much a label's frequency counts", low=0.0, high=10.0)
+    B: float = param(1.5, "what is added to every frequency", low=1e-6, high=1e6)
 
     def inverse(self, frequencies: np.ndarray, n_train: int) -> np.ndarray:
         """1 + C (n_l + B)^-A with C = (ln N - 1)(B + 1)^A, for labels that n_l of the N training documents carry.
@@ -31,7 +33,7 @@ class Propensity:
 # As the papers and the XMC repository set them: "amazon" is Amazon-670K and Amazon-3M, "wikipedia" is WikiLSHTC and
 # Wiki-500K; every other data set, AmazonCat-13K and Wiki10-31K among them, takes the default.
 PROPENSITIES = {
-    "default": Propensity(A=0.55, B=1.5),
+    "default": Propensity(),
     "amazon": Propensity(A=0.6, B=2.6),
     "wikipedia": Propensity(A=0.5, B=0.4),
 }

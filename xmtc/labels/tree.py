@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,14 +49,22 @@ def edges(groups: list[np.ndarray]) -> csr_array:
     return csr_array((np.ones(len(children), np.float32), children, indptr), shape=(len(groups), children.max() + 1))
 
 
-def balanced_binary_tree(vectors: LabelVectors, max_leaf: int, seed: int, run: Run = Run()) -> LabelTree:
-    """Halve the labels by spherical 2-means, level by level, until no part holds more than max_leaf of them."""
-    parts = [np.arange(vectors.n_labels)]
+def balanced_binary_trees(
+    vectors: LabelVectors, max_leaf: int, seeds: Sequence[tuple[int, ...]], run: Run = Run()
+) -> list[LabelTree]:
+    """A tree for each seed: the labels halved by spherical 2-means, level by level, until no part holds more than
+    max_leaf of them. The trees grow side by side, because the first halvings are few and long."""
+    forest = [[np.arange(vectors.n_labels)] for _ in seeds]
     levels: list[list[np.ndarray]] = []
-    while max(map(len, parts)) > max_leaf:
-        seeds = [np.random.SeedSequence((seed, len(levels), i)) for i in range(len(parts))]
-        jobs = zip(parts, seeds, strict=True)
-        halves = list(run.map(lambda job: halve(vectors, *job), jobs, "growing the tree", total=len(parts)))
-        parts = [half for pair in halves for half in pair]
-        levels.append([np.arange(2 * i, 2 * i + 2) for i in range(len(halves))])
-    return from_groups([*levels, parts])
+    while max(map(len, forest[0])) > max_leaf:
+        jobs = [
+            (part, np.random.SeedSequence((*seed, len(levels), i)))
+            for seed, parts in zip(seeds, forest, strict=True)
+            for i, part in enumerate(parts)
+        ]
+        halves = run.map(lambda job: halve(vectors, *job), jobs, "growing trees", total=len(jobs))
+        divided = [[next(halves) for _ in parts] for parts in forest]
+        ends = np.cumsum([len(division) for division in divided[0]])  # alike in all trees, as the sizes are
+        levels.append(np.split(np.arange(ends[-1]), ends[:-1]))
+        forest = [[part for division in divisions for part in division] for divisions in divided]
+    return [from_groups([*levels, parts]) for parts in forest]

@@ -5,11 +5,19 @@ from __future__ import annotations
 import difflib
 from importlib import import_module
 
-from xmtc.errors import XmtcError
+from xmtc.errors import MissingExtra, XmtcError
 from xmtc.method import Method
 
 METHODS = {
     "parabel": "xmtc.methods.label_tree.parabel:Parabel",
+}
+
+# Packages that a plain installation leaves out: what people call them, and the extra of pyproject.toml they come with.
+EXTRAS = {
+    "torch": ("PyTorch", "neural"),
+    "transformers": ("transformers", "neural"),
+    "tokenizers": ("tokenizers", "neural"),
+    "ray": ("Ray", "cluster"),
 }
 
 
@@ -20,4 +28,17 @@ def method_class(name: str) -> type[Method]:
         hint = f" Did you mean {near[0]}?" if near else ""
         raise XmtcError(f"There is no method {name!r}.{hint} `xmtc methods` lists them: {', '.join(METHODS)}.")
     module, _, attribute = METHODS[name].partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        title, extra = EXTRAS[package]
+        raise MissingExtra(f"{name} needs {title}: pip install 'xmtc[{extra}]'") from None
+
+
+def method_name(method: Method) -> str:
+    """The name in METHODS of a method; imports nothing."""
+    home = f"{type(method).__module__}:{type(method).__qualname__}"
+    return next(name for name, place in METHODS.items() if place == home)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from xmtc.compiled import kernel
+from xmtc.data.dataset import narrow
 from xmtc.errors import XmtcError
 from xmtc.params import Recipe, param
 from xmtc.run import Run
@@ -42,10 +44,7 @@ class Tfidf(Recipe):
         kept = self._kept(terms, ends, frequencies)
         n_docs = sum(len(c.starts) - 1 for c in counts)
         if not len(kept):
-            raise XmtcError(
-                f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents, so there is nothing to "
-                "learn from; give more text or a lower min_df."
-            )
+            raise self._nothing_to_learn_from(n_docs, any_words=len(frequencies) > 0)
         idf = np.log((1 + n_docs) / (1 + frequencies[kept])) + 1
         vocabulary = Vocabulary.from_bytes([bytes(terms[ends[i] : ends[i + 1]]) for i in kept])
         vectorizer = Vectorizer(tokenizer, vocabulary, idf, self.sublinear_tf)
@@ -61,6 +60,13 @@ class Tfidf(Recipe):
         text, counts = bytes(terms), frequencies.tolist()
         order = sorted(kept.tolist(), key=lambda i: (-counts[i], text[ends[i] : ends[i + 1]]))
         return np.array(order[: self.max_features or None], np.int64)
+
+    def _nothing_to_learn_from(self, n_docs: int, any_words: bool) -> XmtcError:
+        found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
+        if not any_words:
+            found = f"None of the {n_docs} documents holds a word of at least min_chars={self.min_chars} characters"
+            remedy = "a lower min_chars, and check the text field and stop_words"
+        return XmtcError(f"{found}, so there is nothing to learn from; give more text or {remedy}.")
 
     def _stop_list(self) -> tuple[str, ...]:
         if not self.stop_words:
@@ -83,7 +89,7 @@ class Vectorizer:
 
     tokenizer: Tokenizer
     vocabulary: Vocabulary
-    idf: np.ndarray  # (n_features,) float64
+    idf: NDArray[np.float64]  # (n_features,)
     sublinear_tf: bool
 
     @property
@@ -101,8 +107,15 @@ class Vectorizer:
 
     def weigh(self, counts: Counts, columns: np.ndarray) -> csr_array:
         """Features of a batch, given the column of each of its terms."""
-        rows = weigh_rows(counts.starts, counts.terms, counts.counts, columns, self.idf, self.sublinear_tf)
-        return csr_array(rows, shape=(len(counts.starts) - 1, self.n_features))
+        entries = counts.starts, counts.terms, counts.counts
+        data, indices, indptr = weigh_rows(*entries, columns, self.idf, self.sublinear_tf)
+        return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, self.n_features))
+
+    def check(self) -> None:
+        self.tokenizer.check()
+        self.vocabulary.check()
+        if self.idf.shape != (self.n_features,) or not ((self.idf > 0) & np.isfinite(self.idf)).all():
+            raise ValueError(f"its {self.n_features} words do not have one positive weight each")
 
 
 def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:
@@ -114,7 +127,7 @@ def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:
     np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts] or [np.zeros(0)]), out=indptr[1:])
     data = np.concatenate([part.data for part in parts] or [np.zeros(0, np.float32)])
     indices = np.concatenate([part.indices for part in parts] or [np.zeros(0, np.int32)])
-    return csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_features))
+    return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, n_features))
 
 
 def merge(counts: list[Counts]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
@@ -128,7 +141,7 @@ def merge(counts: list[Counts]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray
     return gather(text, ends, firsts, distinct), distinct, np.split(numbers, splits[:-1])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def number_distinct(text, ends):
     """Number the distinct words as they turn up: each word's number, and where each number turned up first."""
     n, size = len(ends) - 1, 16
@@ -148,7 +161,7 @@ def number_distinct(text, ends):
     return numbers, firsts[:n_distinct].copy()
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def gather(text, ends, words, new_ends):
     """The bytes of some of the words, end to end."""
     out = np.empty(new_ends[-1], np.uint8)
@@ -157,7 +170,7 @@ def gather(text, ends, words, new_ends):
     return out
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def weigh_rows(starts, terms, counts, columns, idf, sublinear_tf):
     """Tf-idf rows of length 1 as (data, indices, indptr), columns ascending."""
     n_docs, n = len(starts) - 1, 0

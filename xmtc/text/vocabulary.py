@@ -8,26 +8,38 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
+
+from xmtc.compiled import kernel
 
 FREE = -1  # an empty slot of the hash table
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    text: np.ndarray  # uint8, all words end to end
-    ends: np.ndarray  # (n + 1,) int64, word i is text[ends[i]:ends[i + 1]]
-    table: np.ndarray  # int32, a power of two long and at most half full
+    text: NDArray[np.uint8]  # all words end to end
+    ends: NDArray[np.int64]  # (n + 1,) word i is text[ends[i]:ends[i + 1]]
+    table: NDArray[np.int32]  # a power of two long and at most half full
 
     def __len__(self) -> int:
         return len(self.ends) - 1
 
     def __getitem__(self, number: int) -> str:
-        return bytes(self.text[self.ends[number] : self.ends[number + 1]]).decode()
+        return bytes(self.text[self.ends[number] : self.ends[number + 1]]).decode(errors="replace")
 
     def words(self) -> list[str]:
         text, ends = bytes(self.text), self.ends.tolist()
-        return [text[start:end].decode() for start, end in pairwise(ends)]
+        return [text[start:end].decode(errors="replace") for start, end in pairwise(ends)]
+
+    def check(self) -> None:
+        """Refuse what a search could not come to an end in, or what would lead it out of the arrays."""
+        flat = self.text.ndim == self.ends.ndim == self.table.ndim == 1
+        if not flat or not len(self.ends) or self.ends[0] < 0 or self.ends[-1] > len(self.text):
+            raise ValueError("its words do not lie within their text")
+        if (self.ends[1:] < self.ends[:-1]).any():
+            raise ValueError("some of its words end before they begin")
+        if len(self.table).bit_count() != 1 or self.table.min() != FREE or self.table.max() >= len(self):
+            raise ValueError("its table of words points beyond the words or has no free slot")
 
     def find(self, text: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The numbers of words given as bytes and ends; FREE for those that are not in the vocabulary."""
@@ -46,7 +58,7 @@ class Vocabulary:
         return cls(text, ends, hash_table(text, ends))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def hash_bytes(text, start, end):
     """FNV-1a."""
     h = np.uint64(14695981039346656037)
@@ -55,7 +67,7 @@ def hash_bytes(text, start, end):
     return h ^ (h >> np.uint64(32))  # the table takes the low bits: fold the high ones in
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def find_slot(text, ends, table, key, start, end, h):
     """Where the word key[start:end] stands in the table, or the free slot where it would."""
     mask = np.uint64(len(table) - 1)
@@ -76,7 +88,7 @@ def find_slot(text, ends, table, key, start, end, h):
         slot = (slot + np.uint64(1)) & mask
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def hash_table(text, ends):
     """A table for distinct words, at most half full."""
     n = len(ends) - 1
@@ -90,7 +102,7 @@ def hash_table(text, ends):
     return table
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def find_words(text, ends, table, keys, key_ends):
     numbers = np.empty(len(key_ends) - 1, np.int32)
     for i in range(len(numbers)):

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from xmtc.compiled import kernel
 from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes
 
 LAST_CHARACTER = 0x40000  # all letters assigned so far lie below
@@ -48,6 +48,10 @@ class Tokenizer:
     def _stop(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         stop = Vocabulary.of(dict.fromkeys(self._normal(word) for word in self.stop_words))
         return stop.text, stop.ends, stop.table
+
+    def check(self) -> None:
+        if not (0 < self.min_chars < 2**31 and 0 < self.ngrams < 2**31):
+            raise ValueError(f"it makes words of {self.min_chars} characters and terms of {self.ngrams} words")
 
     def __call__(self, text: str) -> list[str]:
         """The terms of one text, in the order of their first appearance, repeated as often as they occur."""
@@ -91,7 +95,7 @@ def is_word_character(character: str) -> bool:
     return character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def decode(text, i):
     """The code point at byte i, and where the next one begins."""
     first = np.int64(text[i])
@@ -105,7 +109,7 @@ def decode(text, i):
     return (first & 0x07) << 18 | tail, i + 4
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def split_words(text, start, end, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins):
     """Write the words of text[start:end] into `words`, one blank between them, and where each begins into `begins`;
     return how many there are. begins[n] is where word n would begin, so word i ends at begins[i + 1] - 1."""
@@ -134,7 +138,7 @@ def split_words(text, start, end, is_word, min_chars, stop_text, stop_ends, stop
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def grown(array, needed):
     """The array, or a copy twice as long where it is too short."""
     if needed <= len(array):
@@ -144,7 +148,7 @@ def grown(array, needed):
     return longer
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def larger_table(table, hashes, n):
     """The hash table of n terms, twice as long."""
     table = np.full(2 * len(table), FREE, np.int32)
@@ -157,7 +161,7 @@ def larger_table(table, hashes, n):
     return table
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_terms(text, starts, is_word, min_chars, ngrams, stop_text, stop_ends, stop_table):
     n_docs = len(starts) - 1
     longest = 0
@@ -165,7 +169,6 @@ def count_terms(text, starts, is_word, min_chars, ngrams, stop_text, stop_ends, 
         longest = max(longest, starts[doc + 1] - starts[doc])
     words = np.empty(2 * longest + 1, np.uint8)
     begins = np.empty(longest + 2, np.int64)
-
     # The batch's own vocabulary, grown as terms turn up.
     table = np.full(1024, FREE, np.int32)
     terms, ends, n_terms = np.empty(4096, np.uint8), np.zeros(512, np.int64), 0

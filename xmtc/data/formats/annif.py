@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from xmtc.data.document import Document
@@ -18,14 +19,17 @@ from xmtc.errors import XmtcError
 
 
 def read(source: Source) -> Iterator[Document]:
-    return _read_folder(source) if os.path.isdir(source.path) else source.documents(source.lines(), parse)
+    if os.path.isdir(source.path):
+        return _read_folder(source)
+    return source.documents(source.lines(), partial(parse, reads_labels=source.reads_labels))
 
 
-def parse(line: str, number: int) -> Document:
+def parse(line: str, number: int, reads_labels: bool = True) -> Document:
     columns = line.split("\t")
     if len(columns) != 2:
         raise BadRecord(f"this line has {len(columns)} columns between tabs, expected text ⇥ <subject URIs>")
-    return Document(str(number), columns[0], checked_labels(list(map(_uri, columns[1].split())), "labels", None))
+    subjects = list(map(_uri, columns[1].split())) if reads_labels else []
+    return Document(str(number), columns[0], checked_labels(subjects, "labels", None))
 
 
 def _uri(word: str) -> str:
@@ -48,11 +52,21 @@ def _read_folder(source: Source) -> Iterator[Document]:
         )
     for text in texts:
         try:
-            document = Document(text.stem, _read_text(text), _read_labels(text, source.labels_required))
+            labels = _read_labels(text, source.labels_required) if source.reads_labels else []
+            document = Document(_identifier(text), _read_text(text), labels)
         except BadRecord as problem:
-            source.refuse(text.name, str(problem), str(text).encode(), unit="file")
+            name = text.name.encode(errors="backslashreplace").decode()
+            source.refuse(name, str(problem), os.fsencode(text), unit="file")
         else:
             yield document
+
+
+def _identifier(text: Path) -> str:
+    try:
+        text.stem.encode()
+    except UnicodeEncodeError:
+        raise BadRecord("its name is no UTF-8, expected one that can be written as the document's id") from None
+    return text.stem
 
 
 def _label_file(text: Path) -> Path | None:

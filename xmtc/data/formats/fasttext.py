@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import IO
 
 from xmtc.data.document import Document
@@ -23,13 +24,13 @@ BLANK = re.compile(rf"[{BLANKS}]")
 
 
 def read(source: Source) -> Iterator[Document]:
-    return source.documents(source.lines(), parse)
+    return source.documents(source.lines(), partial(parse, reads_labels=source.reads_labels))
 
 
-def parse(line: str, number: int) -> Document:
+def parse(line: str, number: int, reads_labels: bool = True) -> Document:
     if PREFIX not in line:
         return Document(str(number), line.strip(), [])
-    labels = LABEL.findall(line)
+    labels = LABEL.findall(line) if reads_labels else []
     if "" in labels:
         raise BadRecord(f"found {PREFIX} without a name, expected {PREFIX}name")
     return Document(str(number), LABEL.sub("", line).strip(), checked_labels(labels, "labels", None))

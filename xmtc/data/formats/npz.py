@@ -45,7 +45,7 @@ def read(source: Source) -> Iterator[Document]:
 
 def shape(source: Source) -> Shape:
     features_path, labels_path = pair(source.path)
-    there = labels_path is not None and os.path.exists(labels_path)
+    there = source.reads_labels and labels_path is not None and os.path.exists(labels_path)
     return Shape(_width(features_path), _width(labels_path) if labels_path and there else None)
 
 
@@ -63,6 +63,8 @@ def pair(path: str) -> tuple[str, str | None]:
 
 
 def _labels(path: str | None, features_path: str, source: Source) -> sparse.csr_array | None:
+    if not source.reads_labels:
+        return None
     if path is not None and os.path.exists(path):
         Y = _matrix(path)
         Y.eliminate_zeros()

@@ -50,7 +50,7 @@ def _columns(source: Source, names: list[str]) -> list[str]:
     try:
         for name in fields.text_names:
             require_field(names, name, "text")
-        if source.labels_required:
+        if source.labels_required and fields.labels is not None:
             require_field(names, fields.labels, "labels")
     except BadRecord as problem:
         raise XmtcError(f"{source.name}: {problem}.") from None

@@ -31,7 +31,8 @@ def read(source: Source) -> Iterator[Document]:
         if number > n_docs + 1:
             raise BadRecord(f"this is document {number - 1}, expected {n_docs} as in the header")
         labels, features = split_line(line)
-        return Document(str(number), "", parse_labels(labels, label_number), parse_features(features, n_features))
+        names = parse_labels(labels, label_number) if source.reads_labels else []
+        return Document(str(number), "", names, parse_features(features, n_features))
 
     yield from source.documents(_body(source, n_docs), parse)
     if source.n_lines < n_docs + 1:

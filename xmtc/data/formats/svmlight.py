@@ -6,6 +6,7 @@ stays empty. A `qid:` is passed over."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from xmtc.data.document import Document
 from xmtc.data.formats import Format
@@ -16,14 +17,15 @@ from xmtc.data.source import Source
 
 def read(source: Source) -> Iterator[Document]:
     lines = (line for line in source.lines() if not line.text.lstrip().startswith("#"))
-    return source.documents(lines, parse)
+    return source.documents(lines, partial(parse, reads_labels=source.reads_labels))
 
 
-def parse(line: str, number: int) -> Document:
+def parse(line: str, number: int, reads_labels: bool = True) -> Document:
     labels, features = split_line(line.partition("#")[0])
     if features and features[0].startswith("qid:"):
         features = features[1:]
-    return Document(str(number), "", parse_labels(labels, _label_number), parse_features(features, None))
+    names = parse_labels(labels, _label_number) if reads_labels else []
+    return Document(str(number), "", names, parse_features(features, None))
 
 
 def _label_number(label: str) -> int:

@@ -64,9 +64,9 @@ def _read_header(source: Source, reader: Iterator[list[str]]) -> list[str]:
 def _check_header(header: list[str], fields: Fields, labels_required: bool) -> None:
     for name in fields.text_names:
         require_field(header, name, "text")
-    if labels_required:
+    if labels_required and fields.labels is not None:
         require_field(header, fields.labels, "labels")
-    for name in (*fields.text_names, fields.labels, fields.id):
+    for name in filter(None, (*fields.text_names, fields.labels, fields.id)):
         if header.count(name) > 1:
             raise BadRecord(f"the column {name!r} stands {header.count(name)} times, expected once; rename the others")
 

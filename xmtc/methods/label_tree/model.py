@@ -1,43 +1,52 @@
-"""The trained form of every label-tree method: trees of linear classifiers, searched with a beam."""
+"""The trained form of the linear label-tree methods, and of one-against-rest, which is a tree of one node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 
 from xmtc.data.dataset import Dataset
 from xmtc.method import Explanation, Model
-from xmtc.predictions import NO_LABEL, Predictions
+from xmtc.methods.label_tree.search import LOGISTIC, SQUARED_HINGE, beam_search, rank
+from xmtc.predictions import Predictions
 from xmtc.run import Run
 
-BATCH = 256  # documents scored by one thread at a time
+LINKS = {"squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
+MOST_DOCS, MOST_SCORES = 2048, 1 << 22  # documents searched by one thread at a time, and scores held for them
 
 
 @dataclass(frozen=True)
 class Tree:
     """Nodes are numbered level by level from the root, 0; their children fill slots in the same order. Slot s is node
     s + 1 while there is such a node; the slots after those are labels. A node's weights lie together: the features
-    that any of its children uses, ascending, and per feature the (child, weight) entries."""
+    that any of its children uses, ascending, and per feature the (child, weight) entries, weights as 16-bit numbers
+    times the node's scale."""
 
-    children: np.ndarray  # (n_nodes + 1,) int64, node n has slots children[n]:children[n + 1]
-    labels: np.ndarray  # (n_labels,) int32, the labels in the last slots
-    bias: np.ndarray  # (n_slots,) float32
-    rows: np.ndarray  # (n_nodes + 1,) int64, node n has feature rows rows[n]:rows[n + 1]
-    features: np.ndarray  # (n_rows,) int32
-    entries: np.ndarray  # (n_rows + 1,) int64, row r has entries entries[r]:entries[r + 1]
-    entry_child: np.ndarray  # (n_entries,) uint16, the slot less the node's first slot
-    entry_weight: np.ndarray  # (n_entries,) float32
+    children: NDArray[np.int64]  # (n_nodes + 1,), node n has slots children[n]:children[n + 1]
+    labels: NDArray[np.int32]  # (n_labels,), the labels in the last slots
+    bias: NDArray[np.float32]  # (n_slots,)
+    scale: NDArray[np.float32]  # (n_nodes,)
+    rows: NDArray[np.int64]  # (n_nodes + 1,), node n has feature rows rows[n]:rows[n + 1]
+    features: NDArray[np.int32]  # (n_rows,)
+    firsts: NDArray[np.int64]  # (n_nodes + 1,), node n has entries firsts[n]:firsts[n + 1]
+    starts: NDArray[np.uint32]  # (n_rows + n_nodes,), where a node's rows begin and its last ends, from firsts[n] on
+    entry_child: np.ndarray  # (n_entries,) uint8 or uint32, the slot less the node's first slot
+    entry_weight: NDArray[np.int16]  # (n_entries,)
 
     @property
-    def arrays(
-        self,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def arrays(self) -> Any:
         return (
-            self.children, self.labels, self.bias, self.rows,
-            self.features, self.entries, self.entry_child, self.entry_weight,
+            self.children, self.labels, self.bias, self.scale, self.rows,
+            self.features, self.firsts, self.starts, self.entry_child, self.entry_weight,
         )  # fmt: skip
+
+    @property
+    def widest(self) -> int:
+        return int(np.diff(self.children).max())
 
     def path(self, label: int) -> list[tuple[int, int]]:
         """The (node, slot) pairs from the label up to the root."""
@@ -52,36 +61,105 @@ class Tree:
 
     def slot_weights(self, node: int, slot: int) -> tuple[np.ndarray, np.ndarray]:
         """The features and weights of one child's classifier."""
-        rows = slice(self.rows[node], self.rows[node + 1])
-        counts = np.diff(self.entries[self.rows[node] : self.rows[node + 1] + 1])
-        begin, end = self.entries[self.rows[node]], self.entries[self.rows[node + 1]]
-        mine = self.entry_child[begin:end] == slot - self.children[node]
-        return np.repeat(self.features[rows], counts)[mine], self.entry_weight[begin:end][mine]
+        begin, end = self.rows[node], self.rows[node + 1]
+        counts = np.diff(self.starts[begin + node : end + node + 1]).astype(np.int64)
+        entries = slice(self.firsts[node], self.firsts[node + 1])
+        mine = self.entry_child[entries] == slot - self.children[node]
+        weights = self.entry_weight[entries][mine] * self.scale[node]
+        return np.repeat(self.features[begin:end], counts)[mine], weights
+
+    def check(self, n_labels: int, n_features: int) -> None:
+        """Refuse arrays that would lead a search out of its memory."""
+        n_nodes, n_rows, n_entries = len(self.children) - 1, len(self.features), len(self.entry_weight)
+        sound = (
+            all(array.ndim == 1 for array in self.arrays)
+            and self.entry_child.dtype in (np.uint8, np.uint32)
+            and climbs(self.children, len(self.bias))
+            and n_nodes >= 1
+            and len(self.labels) == len(self.bias) - (n_nodes - 1)
+            and climbs(self.rows, n_rows, n_nodes)
+            and climbs(self.firsts, n_entries, n_nodes)
+            and len(self.scale) == n_nodes
+            and len(self.starts) == n_rows + n_nodes
+            and len(self.entry_child) == n_entries
+            and within(self.labels, n_labels)
+            and within(self.features, n_features)
+            and np.diff(self.children).min(initial=1) >= 1
+            and rows_fit(self)
+            and within(self.entry_child, self.widest)
+        )
+        if not sound:
+            raise ValueError("the arrays of a label tree do not fit together")
+
+
+def climbs(offsets: np.ndarray, end: int, n: int | None = None) -> bool:
+    right_length = len(offsets) >= 2 if n is None else len(offsets) == n + 1
+    return bool(right_length and offsets[0] == 0 and offsets[-1] == end and (np.diff(offsets) >= 0).all())
+
+
+def within(numbers: np.ndarray, end: int) -> bool:
+    return bool(len(numbers) == 0 or (numbers.min() >= 0 and numbers.max() < end))
+
+
+def rows_fit(tree: Tree) -> bool:
+    """Every node's rows begin at its first entry, climb, and end at its last; no child number exceeds its node's."""
+    starts, n_nodes = tree.starts.astype(np.int64), len(tree.rows) - 1
+    first = tree.rows[:-1] + np.arange(n_nodes)
+    last = tree.rows[1:] + np.arange(n_nodes)
+    steps = np.diff(starts)
+    steps[last[:-1]] = 0  # from one node's end to the next one's begin
+    if (starts[first] != 0).any() or (starts[last] != np.diff(tree.firsts)).any() or (steps < 0).any():
+        return False
+    filled = np.flatnonzero(np.diff(tree.firsts))
+    highest = np.maximum.reduceat(tree.entry_child, tree.firsts[filled]) if len(filled) else np.zeros(0)
+    return bool((highest < np.diff(tree.children)[filled]).all())
 
 
 @dataclass(frozen=True)
 class TreeModel(Model):
     """The mean over the trees of P(label) = Π P(child | parent) down the path, where P(child | parent) is
-    exp(−max(0, 1 − margin)²): Parabel's probability model for the squared hinge."""
+    exp(−max(0, 1 − margin)²) after a squared hinge (Parabel's model) and σ(margin) after a logistic loss."""
 
     n_labels: int
     n_features: int
-    beam: int
+    link: str  # one of LINKS
+    beam: int  # nodes kept per level
     trees: tuple[Tree, ...]
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def predict(
+        self, data: Dataset, k: int = 5, run: Run = Run(), label_weights: np.ndarray | None = None
+    ) -> Predictions:
+        """The k best labels; label_weights, such as inverse propensities, multiply the probabilities."""
         k = min(k, self.n_labels)
-        batches = [slice(i, min(i + BATCH, data.n_docs)) for i in range(0, data.n_docs, BATCH)]
-        parts = run.map(lambda batch: self._predict(data, batch, k), batches, "predicting", total=len(batches))
+        size = max(1, min(MOST_DOCS, MOST_SCORES // self._n_found))
+        size = min(size, max(1, -(-data.n_docs // run.threads)))
+        batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
+        weights = np.zeros(0, np.float32) if label_weights is None else label_weights.astype(np.float32)
+        parts = run.map(lambda batch: self._predict(data, batch, k, weights), batches, "predicting", total=len(batches))
         empty = Predictions(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *parts])
 
-    def _predict(self, data: Dataset, batch: slice, k: int) -> Predictions:
-        X, n_docs = data.X, batch.stop - batch.start
-        totals = np.zeros((n_docs, self.n_labels), np.float32)
-        for tree in self.trees:
-            add_scores(X.indptr, X.indices, X.data, batch.start, batch.stop, self.beam, *tree.arrays, totals)
-        return Predictions(*best(totals, k, len(self.trees)))
+    @cached_property
+    def _widths(self) -> list[tuple[int, int]]:
+        """Of every tree: the nodes a search can keep, and the labels it can find under them."""
+        beams = [min(self.beam, len(tree.children) - 1) for tree in self.trees]
+        return [(beam, beam * tree.widest) for beam, tree in zip(beams, self.trees, strict=True)]
+
+    @property
+    def _n_found(self) -> int:
+        return sum(width for _, width in self._widths)
+
+    def _predict(self, data: Dataset, batch: slice, k: int, label_weights: np.ndarray) -> Predictions:
+        X, n_docs, n = data.X, batch.stop - batch.start, 0
+        labels, logs = np.empty((n_docs, self._n_found), np.int32), np.empty((n_docs, self._n_found), np.float32)
+        for tree, (beam, width) in zip(self.trees, self._widths, strict=True):
+            here = slice(n, n + width)
+            beam_search(
+                X.indptr, X.indices, X.data, batch.start, batch.stop, beam, LINKS[self.link], self.n_features,
+                *tree.arrays, labels[:, here], logs[:, here],
+            )  # fmt: skip
+            n += width
+        return Predictions(*rank(labels, logs, self.n_labels, k, len(self.trees), label_weights))
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the margins of the classifiers on the label's path, averaged over the trees."""
@@ -96,79 +174,8 @@ class TreeModel(Model):
         order = np.argsort(-total[features], kind="stable")
         return Explanation(features[order].astype(np.int32), total[features[order]])
 
-
-@njit(nogil=True, cache=True)
-def score_children(indices, data, begin, end, node, bias, children, rows, features, entries, child, weight, scores):
-    """scores[:n] = log P(child | node) of the node's n children for the document indices[begin:end]."""
-    first, n = children[node], children[node + 1] - children[node]
-    scores[:n] = bias[first : first + n]
-    low, last = rows[node], rows[node + 1]
-    for i in range(begin, end):
-        feature, high = indices[i], last
-        while low < high:  # both lists ascend, so each search starts where the last one ended
-            middle = (low + high) // 2
-            if features[middle] < feature:
-                low = middle + 1
-            else:
-                high = middle
-        if low == last:
-            break
-        if features[low] == feature:
-            for entry in range(entries[low], entries[low + 1]):
-                scores[child[entry]] += data[i] * weight[entry]
-    for c in range(n):
-        loss = max(np.float32(0), 1 - scores[c])
-        scores[c] = -loss * loss
-    return n
-
-
-@njit(nogil=True, cache=True)
-def add_scores(
-    indptr, indices, data, start, stop, beam, children, labels, bias, rows, features, entries, child, weight, totals
-):
-    """Add each document's label probabilities under one tree to totals: a beam search from the root, level by level."""
-    n_nodes, widest = len(children) - 1, 0
-    for node in range(n_nodes):
-        widest = max(widest, children[node + 1] - children[node])
-    scores = np.empty(widest, np.float32)
-    for doc in range(start, stop):
-        nodes, logs = np.zeros(1, np.int64), np.zeros(1, np.float32)
-        while len(nodes):
-            next_nodes, next_logs = np.empty(len(nodes) * widest, np.int64), np.empty(len(nodes) * widest, np.float32)
-            found = 0
-            for b in range(len(nodes)):
-                node = nodes[b]
-                n = score_children(
-                    indices, data, indptr[doc], indptr[doc + 1], node,
-                    bias, children, rows, features, entries, child, weight, scores,
-                )  # fmt: skip
-                for c in range(n):
-                    slot, log = children[node] + c, logs[b] + scores[c]
-                    if slot + 1 < n_nodes:
-                        next_nodes[found], next_logs[found] = slot + 1, log
-                        found += 1
-                    else:
-                        totals[doc - start, labels[slot + 1 - n_nodes]] += np.exp(log)
-            keep = np.argsort(-next_logs[:found], kind="mergesort")[:beam]
-            nodes, logs = next_nodes[keep], next_logs[keep]
-
-
-@njit(nogil=True, cache=True)
-def best(totals, k, n_trees):
-    """The k largest positive totals of each row, as means over the trees; equal ones rank by label number."""
-    n_docs, n_labels = totals.shape
-    top = np.full((n_docs, k), NO_LABEL, np.int32)
-    scores = np.zeros((n_docs, k), np.float32)
-    for doc in range(n_docs):
-        for label in range(n_labels):
-            score = totals[doc, label]
-            if score <= scores[doc, k - 1]:
-                continue
-            place = k - 1
-            while place > 0 and scores[doc, place - 1] < score:
-                scores[doc, place], top[doc, place] = scores[doc, place - 1], top[doc, place - 1]
-                place -= 1
-            scores[doc, place], top[doc, place] = score, label
-        for place in range(k):
-            scores[doc, place] = min(scores[doc, place] / n_trees, np.float32(1))
-    return top, scores
+    def check(self) -> None:
+        if self.link not in LINKS or self.beam < 1 or not self.trees:
+            raise ValueError("its label trees cannot be searched")
+        for tree in self.trees:
+            tree.check(self.n_labels, self.n_features)

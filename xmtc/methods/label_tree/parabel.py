@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xmtc.data.dataset import Dataset
-from xmtc.labels.tree import balanced_binary_tree
+from xmtc.labels.tree import balanced_binary_trees
 from xmtc.labels.vectors import LabelVectors
-from xmtc.linear.solver import SquaredHinge
+from xmtc.linear.solver import Solver
 from xmtc.method import Method
 from xmtc.methods.label_tree.model import TreeModel
 from xmtc.methods.label_tree.training import train_trees
@@ -27,16 +27,16 @@ class Parabel(Method):
     n_trees: int = param(3, "trees, each grown from its own random start", low=1)
     max_leaf: int = param(100, "labels in a leaf at most", low=1, high=65535)
     C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6)
-    eps: float = param(0.1, "stop training a node when its gradients lie this close together", low=0.0)
-    max_passes: int = param(20, "passes over a node's documents at most", low=1)
+    eps: float = param(0.03, "stop training a node when a pass moves no document by more than this part of C", low=0.0)
+    max_passes: int = param(6, "passes over a node's documents at most", low=1)
     min_weight: float = param(0.1, "drop weights smaller than this", low=0.0)
     beam: int = param(10, "nodes kept per level when predicting", low=1)
-    seed: int = param(0, "seed of the trees", low=0)
+    seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
-        vectors = LabelVectors.from_documents(data)
-        seeds = range(self.seed, self.seed + self.n_trees)
-        trees = [balanced_binary_tree(vectors, self.max_leaf, seed, run) for seed in seeds]
-        solver = SquaredHinge(self.C, self.eps, self.max_passes, self.seed)
+        vectors = LabelVectors.from_documents(data, run)
+        seeds = [(self.seed, tree) for tree in range(self.n_trees)]
+        trees = balanced_binary_trees(vectors, self.max_leaf, seeds, run)
+        solver = Solver("squared_hinge", self.C, self.eps, self.max_passes, self.seed)
         trained = train_trees(data, trees, solver, self.min_weight, run)
-        return TreeModel(data.n_labels, data.n_features, self.beam, trained)
+        return TreeModel(data.n_labels, data.n_features, "squared_hinge", self.beam, trained)

@@ -1,0 +1,53 @@
+"""Where compiled functions are kept, and that they work where nothing can be kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xmtc.compiled import private_folder
+
+# As on a read-only file system: numba asks this function whether it may write to a folder.
+CODE = """
+import tempfile
+allowed = {allowed!r}
+write = tempfile.TemporaryFile
+def TemporaryFile(*words, dir=None, **options):
+    if dir and not (allowed and str(dir).startswith(allowed)):
+        raise PermissionError(dir)
+    return write(*words, dir=dir, **options)
+tempfile.TemporaryFile = TemporaryFile
+
+import numpy as np
+from xmtc.compiled import fast_kernel
+from xmtc.text.vocabulary import Vocabulary, hash_bytes
+words = Vocabulary.of(["fish", "water"])
+print(words.find(words.text, words.ends), hash_bytes._cache.cache_path)
+"""
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_without_a_place_for_compiled_code(is_allowed: bool, tmp_path: Path) -> None:
+    code = CODE.format(allowed=str(tmp_path) if is_allowed else "")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    found, _, place = done.stdout.strip().partition("] ")
+    assert found == "[0 1"
+    assert place.startswith(str(tmp_path / f"xmtc-{os.getuid()}")) == is_allowed
+
+
+def test_the_temporary_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = private_folder()
+    assert folder == private_folder() == str(tmp_path / f"xmtc-{os.getuid()}")
+    assert Path(folder).stat().st_mode & 0o777 == 0o700
+    Path(folder).chmod(0o777)
+    assert private_folder() is None  # anybody could have put code there
+    Path(folder).rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    Path(folder).symlink_to(tmp_path / "elsewhere")
+    assert private_folder() is None

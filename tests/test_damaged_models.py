@@ -1,0 +1,192 @@
+"""Model folders whose description or numbers are wrong: a sentence, never a traceback, a crash or an endless search."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from planted import planted
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import csr_array
+
+from xmtc import Tagger, XmtcError
+from xmtc.classifier import Classifier
+
+TEXTS, TAGS = planted(60, seed=0)
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    return Classifier(n_trees=1).fit(TEXTS, TAGS).tagger_
+
+
+@pytest.fixture
+def folder(tagger, tmp_path):
+    tagger.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def set_said(folder, path: str, value) -> None:
+    """Change one value of about.json, given by its dotted path."""
+    about = json.loads((folder / "about.json").read_text())
+    *outer, last = path.split(".")
+    inner = about
+    for name in outer:
+        inner = inner[name]
+    inner[last] = value
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+def set_array(folder, name: str, change) -> None:
+    """Change one array, with the file's size put right, so that only its numbers tell."""
+    arrays = dict(load_file(folder / "arrays.safetensors"))
+    arrays[name] = np.ascontiguousarray(change(arrays[name].copy()))
+    save_file(arrays, folder / "arrays.safetensors")
+    about = json.loads((folder / "about.json").read_text())
+    about["files"]["arrays.safetensors"]["bytes"] = (folder / "arrays.safetensors").stat().st_size
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("method", 7),
+        ("method", None),
+        ("parameters", []),
+        ("features", "tfidf"),
+        ("n_docs", "100"),
+        ("n_docs", 0),
+        ("files", []),
+        ("files.arrays.safetensors", None),
+        ("parts", None),
+        ("parts.more", 1),
+        ("parts.labels", None),
+        ("parts.labels", {"array": "frequencies"}),
+        ("parts.labels.text", "abc"),
+        ("parts.labels.text", {"array": "labels.ends"}),
+        ("parts.labels.form", ["Vocabulary"]),
+        ("parts.model", {"form": "Vocabulary"}),
+        ("parts.model.beam", "wide"),
+        ("parts.model.beam", True),
+        ("parts.model.trees", 3),
+        ("parts.model.trees", [1]),
+        ("parts.model.n_labels", 7),
+        ("parts.model.n_features", 10**30),
+        ("parts.features.sublinear_tf", 1),
+        ("parts.features.tokenizer.ngrams", 1.5),
+        ("parts.features.tokenizer.stop_words", [1]),
+        ("parts.features.tokenizer", {"array": "frequencies"}),
+        ("parts.frequencies", {"array": "labels.text"}),
+    ],
+)
+def test_what_about_says_must_have_its_type(folder, path, value):
+    if path.startswith("files.arrays"):
+        set_said(folder, "files", {"arrays.safetensors": value})
+    else:
+        set_said(folder, path, value)
+    with pytest.raises(XmtcError, match=r"is damaged: .*; copy or train it again"):
+        Tagger.load(folder)
+
+
+@pytest.mark.parametrize("depth", [10_000, 200_000])
+def test_json_that_is_too_deep(folder, depth):
+    arrays = folder / "arrays.safetensors"
+    size = int.from_bytes(arrays.read_bytes()[:8], "little")
+    content = (8 + depth).to_bytes(8, "little")[:8] + b"[" * (8 + depth) + arrays.read_bytes()[8 + size :]
+    arrays.write_bytes(content)
+    set_said(folder, "files", {"arrays.safetensors": {"bytes": len(content), "sha256": ""}})
+    with pytest.raises(XmtcError, match=r"arrays.safetensors is damaged: .*; copy or train it again"):
+        Tagger.load(folder)
+    (folder / "about.json").write_text("[" * depth)
+    with pytest.raises(XmtcError, match=r"about.json cannot be read"):
+        Tagger.load(folder)
+
+
+def replaced(place, value):
+    def change(array):
+        array[place] = value
+        return array
+
+    return change
+
+
+def full(array):
+    return np.where(array < 0, 0, array)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "phrase"),
+    [
+        ("features.vocabulary.table", full, "has no free slot"),
+        ("features.vocabulary.table", replaced(3, 10**6), "points beyond the words"),
+        ("features.vocabulary.table", replaced(3, -2), "points beyond the words"),
+        ("features.vocabulary.table", lambda table: table[:-1], "points beyond the words"),
+        ("features.vocabulary.table", lambda table: table[:0], "points beyond the words"),
+        ("features.vocabulary.table", lambda table: table.reshape(2, -1), "do not lie within their text"),
+        ("features.vocabulary.ends", replaced(2, 10**12), "end before they begin"),
+        ("features.vocabulary.ends", replaced(2, -5), "end before they begin"),
+        ("features.vocabulary.ends", replaced(0, -5), "do not lie within their text"),
+        ("features.vocabulary.ends", replaced(-1, 10**12), "do not lie within their text"),
+        ("features.vocabulary.text", lambda text: text[:-1], "do not lie within their text"),
+        ("features.idf", replaced(0, np.nan), "do not have one positive weight each"),
+        ("features.idf", lambda idf: idf[:-1], "do not have one positive weight each"),
+        ("labels.table", full, "has no free slot"),
+    ],
+)
+def test_numbers_are_looked_at_before_they_are_used(folder, name, change, phrase):
+    set_array(folder, name, change)
+    loaded = Tagger.load(folder)  # which looks at types and sizes only
+    for use in (lambda: loaded.tags(TEXTS), lambda: loaded.explain(TEXTS[0], TAGS[0][0]), lambda: loaded.read([])):
+        with pytest.raises(XmtcError, match=f"model is damaged: .*{phrase}.*; copy or train it again"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("labels.ends", lambda ends: ends[:0]),
+        ("labels.ends", lambda ends: ends[:-1]),
+        ("labels.ends", lambda ends: ends.astype(np.int32)),
+        ("labels.table", lambda table: table.astype(np.float32)),
+        ("frequencies", lambda frequencies: frequencies[:-1]),
+        ("frequencies", lambda frequencies: frequencies.astype(np.float64)),
+        ("features.idf", lambda idf: idf.astype(np.float32)),
+    ],
+)
+def test_sizes_and_types_are_looked_at_when_it_is_opened(folder, name, change):
+    set_array(folder, name, change)
+    with pytest.raises(XmtcError, match=r"is damaged: .*; copy or train it again"):
+        Tagger.load(folder)
+
+
+def test_sizes_of_words_and_terms(folder):
+    set_said(folder, "parts.features.tokenizer.ngrams", 2**70)
+    with pytest.raises(XmtcError, match=f"is damaged: it makes words of 2 characters and terms of {2**70} words; copy"):
+        Tagger.load(folder).tags(TEXTS)
+
+
+def test_given_features_are_looked_at_too(tmp_path):
+    X = csr_array(np.eye(6, dtype=np.float32))
+    Classifier().fit(X, [["a"], ["b"]] * 3).save(tmp_path / "model")
+    for n_features in (-1, 2**31):
+        for part in ("features", "model"):
+            set_said(tmp_path / "model", f"parts.{part}.n_features", n_features)
+        with pytest.raises(
+            XmtcError, match=f"is damaged: it cannot have {n_features} features; copy or train it again"
+        ):
+            Classifier.load(tmp_path / "model").tagger_.rank([])
+
+
+def test_names_that_are_no_utf8_are_shown_as_well_as_can_be(folder):
+    set_array(folder, "labels.text", lambda text: np.full_like(text, 0xFF))
+    loaded = Tagger.load(folder)
+    assert set(loaded.tags(TEXTS[:1])[0][0].label) == {"\ufffd"}
+    assert set(loaded.labels.words()[0]) == {"\ufffd"}
+
+
+def test_a_model_is_looked_at_once(folder, monkeypatch):
+    loaded = Tagger.load(folder)
+    loaded.tags(TEXTS[:1])
+    monkeypatch.setattr("xmtc.text.vocabulary.Vocabulary.check", None)
+    loaded.tags(TEXTS[:1])
