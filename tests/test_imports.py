@@ -13,8 +13,10 @@ ROOT = Path(__file__).parent.parent / "xmtc"
 
 # From the ground up; a room may import itself and what stands before it.
 FLOORS = [
-    {"errors", "run", "compiled"},
-    {"params"},
+    {"errors", "compiled"},
+    {"checkpoint"},
+    {"run"},
+    {"params", "sparse"},
     {"data"},
     {"predictions", "text"},
     {"labels", "method"},

@@ -8,14 +8,21 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from xmtc.checkpoint import Checkpoint
 from xmtc.data.dataset import Dataset
-from xmtc.labels.clustering import halve, split_in_two
-from xmtc.labels.tree import balanced_binary_trees, from_groups
+from xmtc.errors import XmtcError
+from xmtc.labels.clustering import divide, halve, split_in_two
+from xmtc.labels.tree import balanced_binary_trees, compressed, from_groups, wide_trees
 from xmtc.labels.vectors import LabelVectors
+from xmtc.linear.solver import Solver
+from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.model import Tree, TreeModel
 from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.methods.label_tree.plt import PLT
+from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.predictions import NO_LABEL
 from xmtc.run import Run
+from xmtc.sparse import with_unit_rows
 
 
 def matrix(rows) -> csr_array:
@@ -65,7 +72,7 @@ def test_labels_without_documents_can_be_halved():
 
 
 @pytest.mark.parametrize(
-    ("n_labels", "max_leaf", "leaves"), [(5, 5, 1), (6, 5, 2), (41, 10, 8), (1, 1, 1), (3, 1, 3), (6, 1, 6)]
+    ("n_labels", "max_leaf", "leaves"), [(5, 5, 1), (6, 5, 2), (41, 10, 5), (1, 1, 1), (3, 1, 3), (6, 1, 6)]
 )
 def test_a_balanced_tree_holds_every_label_once(n_labels, max_leaf, leaves):
     rng = np.random.default_rng(3)
@@ -120,6 +127,93 @@ def test_a_logistic_tree_multiplies_sigmoids():
     expected = {0: sigmoid[1] * sigmoid[0], 2: sigmoid[1] * sigmoid[-0.5], 1: sigmoid[-0.5] * sigmoid[1]}
     np.testing.assert_allclose(answer.scores[0], sorted(expected.values(), reverse=True), rtol=1e-6)
     assert answer.labels[0, 0] == 0
+
+
+def test_an_exact_search_is_an_exhaustive_one():
+    rng = np.random.default_rng(9)
+    X = matrix(rng.random((50, 12)) * (rng.random((50, 12)) < 0.5))
+    data = Dataset(X, matrix(rng.random((50, 19)) < 0.2))
+    for n_trees in (1, 2):
+        wide, exact = (Parabel(n_trees=n_trees, max_leaf=3, beam=beam).fit(data).predict(data, k=4) for beam in (99, 0))
+        np.testing.assert_array_equal(exact.labels, wide.labels)
+        np.testing.assert_allclose(exact.scores, wide.scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", [Parabel, Bonsai, PLT])
+def test_matched_negatives_train_on_more_documents_and_still_find_labels(method):
+    rng = np.random.default_rng(10)
+    Y = rng.random((80, 15)) < 0.15
+    X = with_unit_rows(matrix(Y @ rng.random((15, 30)) * (rng.random((80, 30)) < 0.9)))
+    data = Dataset(X, matrix(Y))
+    taught = method(n_trees=1, max_leaf=4).fit(data)
+    matched = method(n_trees=1, max_leaf=4, match_negatives=True).fit(data)
+    assert not np.array_equal(taught.trees[0].entry_weight, matched.trees[0].entry_weight)
+    best = matched.predict(data, k=1).labels[:, 0]
+    assert Y[np.arange(80), best][Y.any(axis=1)].mean() > 0.9
+
+
+def test_k_means_keeps_clusters_together():
+    rng = np.random.default_rng(1)
+    centres = np.eye(5)[rng.integers(5, size=60)]
+    points = centres + 0.05 * rng.random((60, 5))
+    vectors = LabelVectors(matrix(points / np.linalg.norm(points, axis=1, keepdims=True)))
+    groups = divide(vectors, np.arange(60), np.random.SeedSequence(3), 12)
+    assert sorted(np.concatenate(groups)) == list(range(60))
+    assert all(len(np.unique(centres[group].argmax(axis=1))) == 1 for group in groups)
+
+
+def test_a_wide_tree_divides_what_is_large_and_leaves_what_is_small():
+    rng = np.random.default_rng(2)
+    vectors = LabelVectors(with_unit_rows(matrix(rng.random((200, 10)) * (rng.random((200, 10)) < 0.3) + 1e-3)))
+    tree = wide_trees(vectors, max_leaf=10, arity=6, max_depth=4, seeds=[(0,)])[0]
+    assert len(tree.levels) <= 4
+    assert tree.levels[0].shape[1] <= 6
+    np.testing.assert_array_equal(tree.levels[-1].sum(axis=0), np.ones(200))
+    shallow = wide_trees(vectors, max_leaf=10, arity=6, max_depth=2, seeds=[(0,)])[0]
+    assert len(shallow.levels) == 2
+
+
+def test_levels_of_a_binary_tree_are_made_one():
+    vectors = LabelVectors(matrix(np.random.default_rng(0).random((64, 5))))
+    binary = balanced_binary_trees(vectors, max_leaf=4, seeds=[(0,)])[0]
+    tree = compressed(binary, 2)
+    assert [level.shape for level in binary.levels] == [(1, 2), (2, 4), (4, 8), (8, 16), (16, 64)]
+    assert [level.shape for level in tree.levels] == [(1, 4), (4, 16), (16, 64)]
+    np.testing.assert_array_equal(tree.levels[-1].toarray(), binary.levels[-1].toarray())
+
+
+@pytest.mark.parametrize("space", ["input", "output", "joint"])
+def test_bonsai_learns_from_every_space(space):
+    X, Y = matrix(np.eye(30)), matrix(np.repeat(np.eye(10), 3, axis=0))
+    model = Bonsai(n_trees=1, max_leaf=3, arity=4, space=space).fit(Dataset(X, Y))
+    assert (model.predict(Dataset(X), k=1).labels[:, 0] == np.arange(30) // 3).all()
+
+
+@pytest.mark.parametrize("method", [Parabel(max_leaf=4), Bonsai(max_leaf=4, arity=3), DiSMEC()], ids=str)
+def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_path, monkeypatch):
+    rng = np.random.default_rng(11)
+    data = Dataset(matrix(rng.random((60, 30))), matrix(rng.random((60, 300)) < 0.05))
+    whole = method.fit(data)
+    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
+    fit = Solver.fit
+
+    def killed_half_way(self, *arguments):
+        if len(list((tmp_path / "parts").glob("*.npz"))) == 2:
+            raise KeyboardInterrupt
+        return fit(self, *arguments)
+
+    monkeypatch.setattr(Solver, "fit", killed_half_way)
+    with pytest.raises(KeyboardInterrupt):
+        method.fit(data, run=run)
+    monkeypatch.setattr(Solver, "fit", fit)
+    assert len(list((tmp_path / "parts").glob("*.npz"))) == 2
+    resumed = method.fit(data, run=run)
+    for one, other in zip(whole.trees, resumed.trees, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one.arrays, other.arrays, strict=True))
+    with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
+        replace(method, C=2.0).fit(data, run=run)
+    run.checkpoint.forget()
+    assert not (tmp_path / "parts").exists()
 
 
 def test_label_weights_lift_labels():

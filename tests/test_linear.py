@@ -8,18 +8,8 @@ from scipy.sparse import csr_array, hstack, random_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from xmtc.linear.solver import (
-    RUN,
-    Solver,
-    compact,
-    first_state,
-    new_alpha,
-    shuffle,
-    shuffled,
-    signs_of,
-    solve,
-    solve_pair,
-)
+from xmtc.linear.solver import RUN, Solver, first_state, new_alpha, shuffle, shuffled, signs_of, solve, solve_pair
+from xmtc.sparse import compact
 
 
 def sparse(n_rows: int, n_columns: int, seed: int) -> csr_array:

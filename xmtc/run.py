@@ -1,4 +1,4 @@
-"""What may differ between machines without changing the answer: threads, and what shows progress."""
+"""What may differ between machines without changing the answer: threads, what shows progress, where to resume."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
+
+from xmtc.checkpoint import Checkpoint
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -43,6 +45,7 @@ class Run:
 
     threads: int = field(default_factory=available_threads)
     progress: ShowProgress = silent
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
     def map(
         self,
@@ -54,6 +57,9 @@ class Run:
     ) -> Iterator[Result]:
         """`work` on every item by all threads; answers come in the order of the items, which may be a stream: only a
         few are ever held. The work must release the GIL, as compiled kernels do."""
+        if isinstance(items, list) and len(items) == 1:  # one document to tag: starting threads would cost more
+            yield work(items[0])
+            return
         with self.progress(title, total) as progress, ThreadPoolExecutor(max(1, self.threads)) as pool:
             waiting: list[tuple[Future[Result], float]] = []
             try:

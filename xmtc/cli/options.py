@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,8 +47,9 @@ def report_rejects(corpus: Corpus) -> None:
         typer.echo(str(corpus.rejects), err=True)
 
 
-def make_run(threads: int, quiet: bool = False) -> Run:
+def make_run(threads: int, quiet: bool = False, checkpoint: Path | None = None) -> Run:
+    from xmtc.checkpoint import Checkpoint
     from xmtc.cli.progress import bar
     from xmtc.run import Run, available_threads, silent
 
-    return Run(threads or available_threads(), silent if quiet else bar)
+    return Run(threads or available_threads(), silent if quiet else bar, Checkpoint(checkpoint))

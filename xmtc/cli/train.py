@@ -34,6 +34,7 @@ def train(
         list[str] | None, typer.Option("-p", help="name=value of a hyper-parameter; repeatable")
     ] = None,
     valid: Annotated[str | None, typer.Option(help="corpus that decides when to stop, never what to learn")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
     threads: Threads = 0,
     input_format: InputFormat = None,
     text: Text = "text",
@@ -54,9 +55,10 @@ def train(
     source = open_input(corpus, input_format, names, on_error, rejects)
     checked = open_input(valid, input_format, names, on_error, None) if valid else None
     recipe, features = recipes(method, parameter or [], source.holds_features)
-    run = make_run(threads)
+    run = make_run(threads, checkpoint=checkpoint)
     trained = tagger.train(source, recipe, features, checked, run, source.n_features)
     trained.save(output)
+    run.checkpoint.forget()
     report_rejects(source)
     if checked is not None:
         report_rejects(checked)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import narrow
 from xmtc.data.document import Document
+from xmtc.sparse import narrow
 
 
 class LabelCollector:

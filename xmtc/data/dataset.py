@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +28,15 @@ class Dataset:
     def n_labels(self) -> int:
         return 0 if self.Y is None else self.Y.shape[1]
 
+    def fingerprint(self) -> str:
+        """The same for the same matrices alone."""
+        found = hashlib.blake2b(digest_size=16)
+        for matrix in (self.X, self.Y):
+            if matrix is not None:
+                for part in (np.array(matrix.shape), matrix.indptr, matrix.indices, matrix.data):
+                    found.update(np.ascontiguousarray(part).data)
+        return found.hexdigest()
+
     def rows(self, index: np.ndarray | slice) -> Dataset:
         """The documents at the given rows."""
         return Dataset(self.X[index], None if self.Y is None else self.Y[index])
-
-
-def narrow(ends: np.ndarray) -> np.ndarray:
-    """Row ends (indptr) as int32 while they fit: scipy gives the column numbers the type of the row ends, so that wide
-    ones would double the matrix."""
-    return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends

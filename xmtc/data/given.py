@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.data.collect import feature_matrix
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.params import Recipe, param
+from xmtc.sparse import with_unit_rows
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,6 @@ class GivenFeatures:
 
     def scaled(self, X: csr_array) -> csr_array:
         return with_unit_rows(X) if self.unit_length else X
-
-
-def with_unit_rows(matrix: csr_array) -> csr_array:
-    """The matrix with each row divided by its length; empty rows stay empty."""
-    counts = np.diff(matrix.indptr)
-    rows = np.repeat(np.arange(matrix.shape[0]), counts)
-    squares = np.bincount(rows, matrix.data.astype(np.float64) ** 2, minlength=matrix.shape[0])
-    lengths = np.sqrt(np.where(squares > 0, squares, 1))
-    data = (matrix.data / np.repeat(lengths, counts)).astype(np.float32)
-    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def needs_text(document: Document) -> XmtcError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.labels.clustering import halve
+from xmtc.labels.clustering import divide, halve
 from xmtc.labels.vectors import LabelVectors
 from xmtc.run import Run
 
@@ -49,22 +50,64 @@ def edges(groups: list[np.ndarray]) -> csr_array:
     return csr_array((np.ones(len(children), np.float32), children, indptr), shape=(len(groups), children.max() + 1))
 
 
+Seed = tuple[int, ...]
+Divide = Callable[[np.ndarray, np.random.SeedSequence], tuple[np.ndarray, ...]]
+
+
 def balanced_binary_trees(
-    vectors: LabelVectors, max_leaf: int, seeds: Sequence[tuple[int, ...]], run: Run = Run()
+    vectors: LabelVectors, max_leaf: int, seeds: Sequence[Seed], run: Run = Run()
 ) -> list[LabelTree]:
-    """A tree for each seed: the labels halved by spherical 2-means, level by level, until no part holds more than
-    max_leaf of them. The trees grow side by side, because the first halvings are few and long."""
-    forest = [[np.arange(vectors.n_labels)] for _ in seeds]
-    levels: list[list[np.ndarray]] = []
-    while max(map(len, forest[0])) > max_leaf:
-        jobs = [
-            (part, np.random.SeedSequence((*seed, len(levels), i)))
-            for seed, parts in zip(seeds, forest, strict=True)
-            for i, part in enumerate(parts)
-        ]
-        halves = run.map(lambda job: halve(vectors, *job), jobs, "growing trees", total=len(jobs))
-        divided = [[next(halves) for _ in parts] for parts in forest]
-        ends = np.cumsum([len(division) for division in divided[0]])  # alike in all trees, as the sizes are
-        levels.append(np.split(np.arange(ends[-1]), ends[:-1]))
-        forest = [[part for division in divisions for part in division] for divisions in divided]
-    return [from_groups([*levels, parts]) for parts in forest]
+    """A tree for each seed: labels halved by 2-means until no part holds more than max_leaf of them (Parabel)."""
+    return grow(vectors.n_labels, max_leaf, seeds, partial(halve, vectors), run)
+
+
+def wide_trees(
+    vectors: LabelVectors, max_leaf: int, arity: int, max_depth: int, seeds: Sequence[Seed], run: Run = Run()
+) -> list[LabelTree]:
+    """A tree for each seed: labels divided by k-means into `arity` groups, and those of more than max_leaf again, down
+    to max_depth levels, the labels' own included (Bonsai)."""
+    return grow(
+        vectors.n_labels, max_leaf, seeds, lambda part, seed: divide(vectors, part, seed, arity), run, max_depth
+    )
+
+
+def grow(
+    n_labels: int, max_leaf: int, seeds: Sequence[Seed], divide: Divide, run: Run, max_depth: int = 64
+) -> list[LabelTree]:
+    """Trees grown side by side, level by level, because the first divisions are few and long. A part of at most
+    max_leaf labels stays as it is: a node with one child, so that all labels lie equally deep."""
+    parts = [[np.arange(n_labels)] for _ in seeds]
+    levels: list[list[list[np.ndarray]]] = [[] for _ in seeds]
+    for depth in range(1, max_depth):
+        growing = [t for t in range(len(seeds)) if max(map(len, parts[t])) > max_leaf]
+        if not growing:
+            break
+        jobs = [(part, (*seeds[t], depth, i)) for t in growing for i, part in enumerate(parts[t])]
+
+        def work(job: tuple[np.ndarray, Seed]) -> tuple[np.ndarray, ...]:
+            part, seed = job
+            return divide(part, np.random.SeedSequence(seed)) if len(part) > max_leaf else (part,)
+
+        divided = run.map(work, jobs, "growing trees", size=lambda job: len(job[0]), total=len(growing) * n_labels)
+        for t in growing:
+            divisions = [next(divided) for _ in parts[t]]
+            ends = np.cumsum([len(division) for division in divisions])
+            levels[t].append(np.split(np.arange(ends[-1]), ends[:-1]))
+            parts[t] = [part for division in divisions for part in division]
+        assert next(divided, None) is None  # ends the stream, and with it the progress shown
+    return [from_groups([*levels[t], parts[t]]) for t in range(len(seeds))]
+
+
+def compressed(tree: LabelTree, n_levels: int) -> LabelTree:
+    """The tree with every n_levels levels above the labels made one, from the bottom up: a binary tree becomes one of
+    2 ** n_levels children a node, but for the root, which takes what is left."""
+    *above, labels = tree.levels
+    merged = [labels]
+    while above:
+        above, taken = above[:-n_levels], above[-n_levels:]
+        level = taken[0]
+        for next_level in taken[1:]:
+            level = csr_array(level @ next_level)
+        level.sort_indices()
+        merged.insert(0, level)
+    return LabelTree(tuple(merged))

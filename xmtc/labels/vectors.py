@@ -1,22 +1,24 @@
-"""Labels as vectors: the normalised sum of the features of the documents that carry them."""
+"""Labels as vectors of length 1: the sum of the features of the documents that carry them, the labels they occur with,
+or both (Bonsai's three representations)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array, csr_array, hstack
 
 from xmtc.compiled import kernel
 from xmtc.data.dataset import Dataset
 from xmtc.run import Run
+from xmtc.sparse import narrow, with_unit_rows
 
 LABELS = 1024  # summed by one thread at a time
 
 
 @dataclass(frozen=True)
 class LabelVectors:
-    matrix: csr_array  # (n_labels, n_features) float32, rows of length 1, or empty for labels without documents
+    matrix: csr_array  # (n_labels, n) float32, rows of length 1, or empty for labels without documents
 
     @property
     def n_labels(self) -> int:
@@ -24,18 +26,34 @@ class LabelVectors:
 
     @classmethod
     def from_documents(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
-        X, Y = data.X, csc_array(data.Y)
-        starts = range(0, data.n_labels, LABELS)
+        """Input space: the normalised sum of a label's documents."""
+        return cls(sums_of_rows(data.X, csc_array(data.Y), run))
 
-        def sums(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            ends = Y.indptr[start : start + LABELS + 1]
-            return sum_rows(X.indptr, X.indices, X.data, X.shape[1], ends, Y.indices)
+    @classmethod
+    def from_labels(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
+        """Output space: how often a label occurs with every label, itself included."""
+        return cls(sums_of_rows(csr_array(data.Y), csc_array(data.Y), run))
 
-        parts = list(run.map(sums, starts, "summing labels", total=len(starts)))
-        lengths = np.concatenate([lengths for lengths, _, _ in parts])
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        indices, values = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-        return cls(csr_array((values, indices, indptr), shape=(data.n_labels, data.n_features)))
+    @classmethod
+    def from_both(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
+        """Joint space: input and output side by side."""
+        both = (cls.from_documents(data, run).matrix, cls.from_labels(data, run).matrix)
+        return cls(with_unit_rows(csr_array(hstack(both, format="csr"))))
+
+
+def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
+    """For every column of `members`, the sum of the rows of X that belong to it, divided by its length."""
+    n_labels = members.shape[1]
+    starts = range(0, n_labels, LABELS)
+
+    def sums(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        ends = members.indptr[start : start + LABELS + 1]
+        return sum_rows(X.indptr, X.indices, X.data, X.shape[1], ends, members.indices)
+
+    parts = list(run.map(sums, starts, "summing labels", total=len(starts)))
+    lengths, indices, values = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    indptr = narrow(np.concatenate([[0], np.cumsum(lengths)]))
+    return csr_array((values, indices, indptr), shape=(n_labels, X.shape[1]))
 
 
 @kernel

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.compiled import fast_kernel, kernel
+from xmtc.sparse import compact
 
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
@@ -56,29 +57,6 @@ class Weights:
 
     features: np.ndarray  # (n,) int32, ascending
     W: np.ndarray  # (n + 1, n_labels) float32
-
-
-@kernel
-def compact(indptr, indices, data, n_features, rows):
-    """The rows of a CSR matrix over the columns that occur in them: indptr, indices, data, and those columns."""
-    seen = np.zeros(n_features, np.bool_)
-    n = 0
-    for row in rows:
-        n += indptr[row + 1] - indptr[row]
-        for i in range(indptr[row], indptr[row + 1]):
-            seen[indices[i]] = True
-    features = np.flatnonzero(seen).astype(np.int32)
-    number = np.empty(n_features, np.uint32)
-    number[features] = np.arange(len(features)).astype(np.uint32)
-    new_indptr = np.zeros(len(rows) + 1, np.int64)
-    new_indices, new_data = np.empty(n, np.uint32), np.empty(n, np.float32)  # unsigned: no check for negative ones
-    n = 0
-    for position in range(len(rows)):
-        for i in range(indptr[rows[position]], indptr[rows[position] + 1]):
-            new_indices[n], new_data[n] = number[indices[i]], data[i]
-            n += 1
-        new_indptr[position + 1] = n
-    return new_indptr, new_indices, new_data, features
 
 
 @kernel

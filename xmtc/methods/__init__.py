@@ -10,6 +10,9 @@ from xmtc.method import Method
 
 METHODS = {
     "parabel": "xmtc.methods.label_tree.parabel:Parabel",
+    "bonsai": "xmtc.methods.label_tree.bonsai:Bonsai",
+    "plt": "xmtc.methods.label_tree.plt:PLT",
+    "dismec": "xmtc.methods.one_vs_all.dismec:DiSMEC",
 }
 
 # Packages that a plain installation leaves out: what people call them, and the extra of pyproject.toml they come with.

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from xmtc.compiled import kernel
-from xmtc.data.dataset import narrow
 from xmtc.errors import XmtcError
 from xmtc.params import Recipe, param
 from xmtc.run import Run
+from xmtc.sparse import narrow
 from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes
 from xmtc.text.words import Counts, Tokenizer, batches
 

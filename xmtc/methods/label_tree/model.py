@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,14 @@ from numpy.typing import NDArray
 
 from xmtc.data.dataset import Dataset
 from xmtc.method import Explanation, Model
+from xmtc.methods.label_tree.best_first import best_first_search
 from xmtc.methods.label_tree.search import LOGISTIC, SQUARED_HINGE, beam_search, rank
 from xmtc.predictions import Predictions
 from xmtc.run import Run
 
 LINKS = {"squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
+EXACT = 0  # the beam that stands for an exact search
+LOOK_FURTHER = 10
 MOST_DOCS, MOST_SCORES = 2048, 1 << 22  # documents searched by one thread at a time, and scores held for them
 
 
@@ -123,7 +125,7 @@ class TreeModel(Model):
     n_labels: int
     n_features: int
     link: str  # one of LINKS
-    beam: int  # nodes kept per level
+    beam: int  # nodes kept per level, or EXACT
     trees: tuple[Tree, ...]
 
     def predict(
@@ -131,35 +133,39 @@ class TreeModel(Model):
     ) -> Predictions:
         """The k best labels; label_weights, such as inverse propensities, multiply the probabilities."""
         k = min(k, self.n_labels)
-        size = max(1, min(MOST_DOCS, MOST_SCORES // self._n_found))
-        size = min(size, max(1, -(-data.n_docs // run.threads)))
+        widths = self._widths(k)
+        size = max(1, min(MOST_DOCS, MOST_SCORES // sum(widths), -(-data.n_docs // run.threads)))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
         weights = np.zeros(0, np.float32) if label_weights is None else label_weights.astype(np.float32)
-        parts = run.map(lambda batch: self._predict(data, batch, k, weights), batches, "predicting", total=len(batches))
+
+        def work(batch: slice) -> Predictions:
+            found = self._search(data, batch, widths)
+            return Predictions(*rank(*found, self.n_labels, k, len(self.trees), weights))
+
         empty = Predictions(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
-        return Predictions.stack([empty, *parts])
+        return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
-    @cached_property
-    def _widths(self) -> list[tuple[int, int]]:
-        """Of every tree: the nodes a search can keep, and the labels it can find under them."""
-        beams = [min(self.beam, len(tree.children) - 1) for tree in self.trees]
-        return [(beam, beam * tree.widest) for beam, tree in zip(beams, self.trees, strict=True)]
+    def _widths(self, k: int) -> list[int]:
+        """How many labels the search finds in each tree. Exact searches of several trees look further than k, because
+        the best of the mean need not be among the best of each."""
+        if self.beam == EXACT:
+            return [min(self.n_labels, k if len(self.trees) == 1 else LOOK_FURTHER * k) for _ in self.trees]
+        return [min(self.beam, len(tree.children) - 1) * tree.widest for tree in self.trees]
 
-    @property
-    def _n_found(self) -> int:
-        return sum(width for _, width in self._widths)
-
-    def _predict(self, data: Dataset, batch: slice, k: int, label_weights: np.ndarray) -> Predictions:
-        X, n_docs, n = data.X, batch.stop - batch.start, 0
-        labels, logs = np.empty((n_docs, self._n_found), np.int32), np.empty((n_docs, self._n_found), np.float32)
-        for tree, (beam, width) in zip(self.trees, self._widths, strict=True):
-            here = slice(n, n + width)
-            beam_search(
-                X.indptr, X.indices, X.data, batch.start, batch.stop, beam, LINKS[self.link], self.n_features,
-                *tree.arrays, labels[:, here], logs[:, here],
-            )  # fmt: skip
-            n += width
-        return Predictions(*rank(labels, logs, self.n_labels, k, len(self.trees), label_weights))
+    def _search(self, data: Dataset, batch: slice, widths: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The labels that each tree finds for the documents of a batch, side by side, and their log probabilities."""
+        X, n_docs, ends = data.X, batch.stop - batch.start, np.cumsum([0, *widths])
+        labels, logs = np.empty((n_docs, ends[-1]), np.int32), np.empty((n_docs, ends[-1]), np.float32)
+        for tree, begin, end in zip(self.trees, ends[:-1], ends[1:], strict=True):
+            found = labels[:, begin:end], logs[:, begin:end]
+            documents = X.indptr, X.indices, X.data, batch.start, batch.stop
+            link = LINKS[self.link]
+            if self.beam == EXACT:
+                best_first_search(*documents, link, self.n_features, *tree.arrays, *found)
+            else:
+                beam = min(self.beam, len(tree.children) - 1)
+                beam_search(*documents, beam, link, self.n_features, *tree.arrays, *found)
+        return labels, logs
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the margins of the classifiers on the label's path, averaged over the trees."""
@@ -175,7 +181,7 @@ class TreeModel(Model):
         return Explanation(features[order].astype(np.int32), total[features[order]])
 
     def check(self) -> None:
-        if self.link not in LINKS or self.beam < 1 or not self.trees:
+        if self.link not in LINKS or self.beam < 0 or not self.trees:
             raise ValueError("its label trees cannot be searched")
         for tree in self.trees:
             tree.check(self.n_labels, self.n_features)

@@ -1,21 +1,29 @@
-"""Training of label trees: one set of linear classifiers per node, each on the documents that reach the node."""
+"""Training of label trees: one set of linear classifiers per node, each on the documents that reach the node.
+
+Which documents reach a node is the teacher's word, those with a label under it; with matched negatives (PECOS's
+XR-Linear) also those that the levels above, already trained, let through by mistake.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from xmtc.compiled import kernel
 from xmtc.data.dataset import Dataset
-from xmtc.labels.tree import LabelTree
+from xmtc.labels.tree import LabelTree, as_ones
 from xmtc.linear.solver import Solver, Weights, shuffled
-from xmtc.methods.label_tree.model import Tree
+from xmtc.methods.label_tree.model import Tree, TreeModel
 from xmtc.run import Run
 
 FINEST = 32767  # weights are kept as whole multiples of their node's largest divided by this
+CERTAIN = {"squared_hinge": 1.0, "logistic": 30.0}  # margins of probability 1
+LET_THROUGH = 10  # nodes a level lets through to the next where the beam does not say
+NARROW = 256  # children that a byte can number
 
 
 @dataclass(frozen=True)
@@ -38,37 +46,111 @@ class Node:
     positives: csr_array  # (len(rows), n_children)
 
 
-def train_trees(data: Dataset, trees: list[LabelTree], solver: Solver, min_weight: float, run: Run) -> tuple[Tree, ...]:
-    """Train every node of every tree; weights smaller than min_weight are dropped."""
-    data = data.rows(shuffled(data.n_docs, solver.seed))  # once for all: a node's documents are then in random order
-    memberships = [[csc_array(level) for level in tree.memberships(data.Y)] for tree in trees]
-    total = sum(level.nnz for levels in memberships for level in levels)
-    nodes = (node for tree, levels in zip(trees, memberships, strict=True) for node in nodes_of(tree, levels))
+@dataclass(frozen=True)
+class TreeTrainer:
+    """What all nodes share: the solver, the smallest weight kept, the beam, and whether negatives are matched."""
 
-    def train(node: Node) -> Chunk:
-        return pruned(solver.fit(data.X, node.rows, node.positives), min_weight)
+    solver: Solver
+    min_weight: float
+    beam: int
+    match: bool = False
 
-    chunks = run.map(train, nodes, "training", size=lambda node: node.positives.nnz, total=total)
-    n_nodes = [sum(level.shape[0] for level in tree.levels) for tree in trees]
-    return tuple(assemble(tree, [next(chunks) for _ in range(n)]) for tree, n in zip(trees, n_nodes, strict=True))
+    def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
+        """Train every node of every tree. Documents are shuffled once for all, so that a node's are in random order."""
+        if run.checkpoint.folder:
+            shapes = [tree.levels[-1].indices.sum() for tree in trees]
+            run.checkpoint.claim(f"{self} {[len(tree.levels) for tree in trees]} {shapes} {data.fingerprint()}")
+        data = data.rows(shuffled(data.n_docs, self.solver.seed))
+        grown = self._matched(data, trees, run) if self.match else self._taught(data, trees, run)
+        return TreeModel(data.n_labels, data.n_features, self.solver.loss, self.beam, grown)
+
+    def _taught(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
+        """All nodes of all trees that are not finished yet in one stream, so that no thread ever waits."""
+        finished = [run.checkpoint.recall(f"tree-{number}") for number in range(len(trees))]
+        waiting = [tree for tree, kept in zip(trees, finished, strict=True) if kept is None]
+        memberships = [tree.memberships(data.Y) for tree in waiting]
+        total = sum(level.nnz for levels in memberships for level in levels)
+        nodes = (
+            node
+            for tree, levels in zip(waiting, memberships, strict=True)
+            for level, members in zip(tree.levels, levels, strict=True)
+            for node in nodes_of(level, members)
+        )
+        chunks = self._chunks(data, nodes, run, total)
+
+        def trained(number: int) -> Tree:
+            if (kept := finished[number]) is not None:
+                return Tree(**kept)
+            n_nodes = sum(level.shape[0] for level in trees[number].levels)
+            tree = assemble(trees[number], list(islice(chunks, n_nodes)))
+            run.checkpoint.keep(f"tree-{number}", vars(tree))
+            return tree
+
+        return tuple(trained(number) for number in range(len(trees)))
+
+    def _matched(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
+        def trained(number: int) -> Tree:
+            kept = run.checkpoint.recall(f"tree-{number}")
+            tree = self._matched_tree(data, trees[number], run) if kept is None else Tree(**kept)
+            run.checkpoint.keep(f"tree-{number}", vars(tree))
+            return tree
+
+        return tuple(trained(number) for number in range(len(trees)))
+
+    def _matched_tree(self, data: Dataset, tree: LabelTree, run: Run) -> Tree:
+        """Level by level: what the levels so far let through joins the next level's documents."""
+        chunks: list[Chunk] = []
+        reaching = csr_array(np.ones((data.n_docs, 1), np.float32))
+        for depth, (level, members) in enumerate(zip(tree.levels, tree.memberships(data.Y), strict=True), 1):
+            chunks += self._chunks(data, nodes_of(level, members, csc_array(reaching)), run, members.nnz)
+            if depth < len(tree.levels):
+                so_far = assemble(LabelTree(tree.levels[:depth]), chunks)
+                model = TreeModel(level.shape[1], data.n_features, self.solver.loss, self.beam, (so_far,))
+                found = model.predict(data, self.beam or LET_THROUGH, run).labels
+                reaching = as_ones(members + indicator(found, level.shape[1]))
+        return assemble(tree, chunks)
+
+    def _chunks(self, data: Dataset, nodes: Iterator[Node], run: Run, total: int) -> Iterator[Chunk]:
+        def train(node: Node) -> Chunk:
+            if node.positives.shape[1] == 1:  # a part that was not divided any further
+                return only_child(CERTAIN[self.solver.loss])
+            return pruned(self.solver.fit(data.X, node.rows, node.positives), self.min_weight)
+
+        return run.map(train, nodes, "training", size=lambda node: node.positives.nnz, total=total)
 
 
-def nodes_of(tree: LabelTree, memberships: list[csc_array]) -> Iterator[Node]:
-    """The nodes of a tree in the order of their numbers."""
-    for level, documents in zip(tree.levels, memberships, strict=True):
-        for number in range(level.shape[0]):
-            children = level.indices[level.indptr[number] : level.indptr[number + 1]]
-            found = [documents.indices[documents.indptr[c] : documents.indptr[c + 1]] for c in children]
-            rows, positions = np.unique(np.concatenate(found), return_inverse=True)
-            columns = np.repeat(np.arange(len(children)), [len(f) for f in found])
-            ones = np.ones(len(columns), np.float32)
-            yield Node(rows, csr_array((ones, (positions, columns)), shape=(len(rows), len(children))))
+def indicator(labels: np.ndarray, n_labels: int) -> csr_array:
+    """Ones at the labels of each row; NO_LABEL is negative and left out."""
+    rows, columns = np.nonzero(labels >= 0)
+    ones = np.ones(len(rows), np.float32)
+    return csr_array((ones, (rows, labels[rows, columns])), shape=(len(labels), n_labels))
+
+
+def nodes_of(level: csr_array, members: csr_array, reaching: csc_array | None = None) -> Iterator[Node]:
+    """The nodes of a level in the order of their numbers. `members` says which documents belong to which child;
+    `reaching`, if given, which documents come to a node beside those."""
+    documents = csc_array(members)
+    for number in range(level.shape[0]):
+        children = level.indices[level.indptr[number] : level.indptr[number + 1]]
+        found = [documents.indices[documents.indptr[c] : documents.indptr[c + 1]] for c in children]
+        columns = np.repeat(np.arange(len(children)), [len(f) for f in found])
+        if reaching is not None:
+            found.append(reaching.indices[reaching.indptr[number] : reaching.indptr[number + 1]])
+        rows, positions = np.unique(np.concatenate(found), return_inverse=True)
+        entries = positions[: len(columns)], columns
+        yield Node(rows, csr_array((np.ones(len(columns), np.float32), entries), shape=(len(rows), len(children))))
+
+
+def only_child(margin: float) -> Chunk:
+    nothing = np.zeros(0, np.int32)
+    empty = nothing.astype(np.uint32), nothing.astype(np.uint8), nothing.astype(np.int16)
+    return Chunk(np.full(1, margin, np.float32), nothing, *empty, scale=1.0)
 
 
 def pruned(weights: Weights, min_weight: float) -> Chunk:
     features, ends, children, kept, largest = prune(weights.features, weights.W, np.float32(min_weight))
-    scale = max(largest, 1e-30) / FINEST
-    narrow = np.uint8 if weights.W.shape[1] <= 256 else np.uint32
+    scale = max(float(largest), 1e-30) / FINEST
+    narrow = np.uint8 if weights.W.shape[1] <= NARROW else np.uint32
     steps = np.round(kept / scale).astype(np.int16)
     return Chunk(weights.W[-1].copy(), features, ends, children.astype(narrow), steps, scale)
 
@@ -111,7 +193,7 @@ def assemble(tree: LabelTree, chunks: list[Chunk]) -> Tree:
         firsts=offsets([len(chunk.entry_weight) for chunk in chunks]),
         starts=np.concatenate([part for chunk in chunks for part in (np.zeros(1, np.uint32), chunk.ends)]),
         entry_child=np.concatenate(
-            [chunk.entry_child for chunk in chunks], dtype=np.uint8 if widest <= 256 else np.uint32
+            [chunk.entry_child for chunk in chunks], dtype=np.uint8 if widest <= NARROW else np.uint32
         ),
         entry_weight=np.concatenate([chunk.entry_weight for chunk in chunks]),
     )
