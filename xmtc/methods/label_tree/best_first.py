@@ -44,7 +44,8 @@ def best_first_search(
     n_nodes, k, widest = len(children) - 1, found_labels.shape[1], 0
     for node in range(n_nodes):
         widest = max(widest, children[node + 1] - children[node])
-    table, out = np.zeros(n_features, np.int32), np.empty((1, widest), np.float32)
+    table, pairs = np.zeros(n_features, np.int32), np.zeros((n_features, 2), np.float32)
+    out = np.empty((1, widest), np.float32)
     keys, items, document = (
         np.empty(len(bias) + 1, np.float32),
         np.empty(len(bias) + 1, np.int64),
@@ -64,7 +65,7 @@ def best_first_search(
             node = slot + 1
             score_at_node(
                 node, document, indptr, indices, data, link,
-                children, bias, scale, rows, features, firsts, starts, child, weight, table, out,
+                children, bias, scale, rows, features, firsts, starts, child, weight, table, pairs, out,
             )  # fmt: skip
             for c in range(children[node + 1] - children[node]):
                 push(keys, items, size, log + out[0, c], children[node] + c)

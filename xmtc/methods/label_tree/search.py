@@ -34,35 +34,68 @@ def add_row(row, value, starts, child, weight, first_entry, sums):
 @kernel
 def score_at_node(
     node, documents, indptr, indices, data, link,
-    children, bias, scale, rows, features, firsts, starts, child, weight, table, out,
+    children, bias, scale, rows, features, firsts, starts, child, weight, table, pairs, out,
 ):  # fmt: skip
     """out[i, :n] = log P(child | node) of the node's n children for the i-th of the documents."""
-    n = children[node + 1] - children[node]
-    begin, end, first_start = rows[node], rows[node + 1], rows[node] + node
-    n_entries = 0
+    n, n_entries = children[node + 1] - children[node], 0
     for doc in documents:
         n_entries += indptr[doc + 1] - indptr[doc]
-    spread = n_entries * SEARCH_STEPS > 2 * (end - begin)
-    if spread:
-        for row in range(begin, end):
-            table[features[row]] = row - begin + 1
+    place = rows[node], rows[node + 1], rows[node] + node, firsts[node]
+    if n_entries * SEARCH_STEPS <= 2 * (rows[node + 1] - rows[node]):
+        sum_by_search(documents, indptr, indices, data, n, place, features, starts, child, weight, out)
+    elif n == 2:
+        sum_by_pairs(documents, indptr, indices, data, place, features, starts, child, weight, pairs, out)
+    else:
+        sum_by_table(documents, indptr, indices, data, n, place, features, starts, child, weight, table, out)
     for i in range(len(documents)):
-        sums, low = out[i], begin
-        sums[:n] = 0
+        for c in range(n):
+            out[i, c] = log_probability(bias[children[node] + c] + scale[node] * out[i, c], link)
+
+
+@kernel
+def sum_by_search(documents, indptr, indices, data, n, place, features, starts, child, weight, out):
+    """Σ x·w for every child, each feature searched for in the node's sorted rows."""
+    begin, end, first_start, first_entry = place
+    for i in range(len(documents)):
+        low = begin
+        out[i, :n] = 0
         for k in range(indptr[documents[i]], indptr[documents[i] + 1]):
-            if spread:
-                row = np.int64(table[indices[k]]) - 1
-                if row >= 0:
-                    add_row(first_start + row, data[k], starts, child, weight, firsts[node], sums)
-                continue
             low += np.searchsorted(features[low:end], indices[k])  # both lists ascend
             if low < end and features[low] == indices[k]:
-                add_row(first_start + low - begin, data[k], starts, child, weight, firsts[node], sums)
-        for c in range(n):
-            sums[c] = log_probability(bias[children[node] + c] + scale[node] * sums[c], link)
-    if spread:
-        for row in range(begin, end):
-            table[features[row]] = 0
+                add_row(first_start + low - begin, data[k], starts, child, weight, first_entry, out[i])
+
+
+@kernel
+def sum_by_table(documents, indptr, indices, data, n, place, features, starts, child, weight, table, out):
+    """Σ x·w for every child, each feature's row looked up in a table that is empty before and after."""
+    begin, end, first_start, first_entry = place
+    for row in range(begin, end):
+        table[features[row]] = row - begin + 1
+    for i in range(len(documents)):
+        out[i, :n] = 0
+        for k in range(indptr[documents[i]], indptr[documents[i] + 1]):
+            row = table[indices[k]]
+            if row > 0:
+                add_row(first_start + row - 1, data[k], starts, child, weight, first_entry, out[i])
+    for row in range(begin, end):
+        table[features[row]] = 0
+
+
+@kernel
+def sum_by_pairs(documents, indptr, indices, data, place, features, starts, child, weight, pairs, out):
+    """As sum_by_table for two children, with the weights themselves in the table: nothing to follow or to decide."""
+    begin, end, first_start, first_entry = place
+    for row in range(begin, end):
+        for entry in range(starts[first_start + row - begin], starts[first_start + row - begin + 1]):
+            pairs[features[row], child[first_entry + entry]] = weight[first_entry + entry]
+    for i in range(len(documents)):
+        left, right = np.float32(0), np.float32(0)
+        for k in range(indptr[documents[i]], indptr[documents[i] + 1]):
+            left += data[k] * pairs[indices[k], 0]
+            right += data[k] * pairs[indices[k], 1]
+        out[i, 0], out[i, 1] = left, right
+    for row in range(begin, end):
+        pairs[features[row], 0] = pairs[features[row], 1] = 0
 
 
 @kernel
@@ -95,7 +128,7 @@ def beam_search(
     found_labels and found_logs, (n_docs, beam * widest)."""
     n_docs, n_nodes = stop - start, len(children) - 1
     widest = found_labels.shape[1] // beam
-    table = np.zeros(n_features, np.int32)
+    table, pairs = np.zeros(n_features, np.int32), np.zeros((n_features, 2), np.float32)
     nodes, logs = np.full((n_docs, beam), -1, np.int64), np.zeros((n_docs, beam), np.float32)
     next_nodes, next_logs = nodes.copy(), logs.copy()
     nodes[:, 0] = 0
@@ -110,7 +143,7 @@ def beam_search(
                 continue
             score_at_node(
                 node, start + here // beam, indptr, indices, data, link,
-                children, bias, scale, rows, features, firsts, starts, child, weight, table, out,
+                children, bias, scale, rows, features, firsts, starts, child, weight, table, pairs, out,
             )  # fmt: skip
             for i in range(len(here)):
                 scores[here[i]] = out[i]

@@ -1,0 +1,51 @@
+"""The peers' virtual environments: one each, because they pin different versions of numpy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+REQUIREMENTS = Path(__file__).parent
+
+
+class NotInstalled(Exception):
+    """Why a peer cannot be run."""
+
+
+def ignored_folder(folder: Path) -> Path:
+    """A folder that git does not look into, because it says so itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".gitignore").write_text("*\n")
+    return folder
+
+
+def interpreter(system: str, folder: Path, install: bool) -> str:
+    """The Python that runs a system: ours for ours; for a peer the one of folder/NAME, which is made if need be."""
+    if system == "xmtc":
+        return sys.executable
+    python = folder / system / "bin" / "python"
+    if install:
+        make(system, folder / system, python)
+    if not python.exists():
+        raise NotInstalled("no virtual environment")
+    return str(python)
+
+
+def make(system: str, home: Path, python: Path) -> None:
+    """A virtual environment with what NAME.txt asks for, unless it is there already."""
+    wanted = (REQUIREMENTS / f"{system}.txt").read_text()
+    stamp = home / "installed.txt"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print(f"installing {system}", flush=True)
+    run([sys.executable, "-m", "venv", "--clear", str(home)])
+    run([str(python), "-m", "pip", "install", "--quiet", "-r", str(REQUIREMENTS / f"{system}.txt")])
+    stamp.write_text(wanted)
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if "ERROR" in line] or done.stdout.splitlines()
+        raise NotInstalled(f"not installed: {lines[-1] if lines else 'no reason given'}")

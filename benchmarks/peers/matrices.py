@@ -1,0 +1,56 @@
+"""The same matrices for everybody: tf-idf and labels of a corpus, as scipy files and as omikuji's text file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
+from sklearn.datasets import dump_svmlight_file
+
+from xmtc.data.collect import LabelCollector
+from xmtc.data.corpus import open_corpus
+from xmtc.run import Run
+from xmtc.text.tfidf import Tfidf
+
+TINY = 1e-6  # omikuji refuses a document without features, so such a one gets this value of the first feature
+
+
+def prepare(source: Path, folder: Path, run: Run) -> dict[str, int]:
+    """Write X, Y, X_test, Y_test and train.txt; the sizes, for the report. Labels are numbered by name; those that the
+    training set lacks have further columns of Y_test."""
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test = LabelCollector(), LabelCollector()
+    texts = (document.text for document in train.watch(open_corpus(str(source / "train.jsonl.gz"))))
+    vectorizer, X = Tfidf(sublinear_tf=True, min_df=2).fit_transform(texts, run)
+    texts = (document.text for document in test.watch(open_corpus(str(source / "test.jsonl.gz"))))
+    X_test = vectorizer.transform(texts, run)
+    names = sorted(train.numbers)
+    Y, Y_test = train.matrix(names), test.matrix(names)
+    for name, matrix in {"X": X, "Y": Y, "X_test": X_test, "Y_test": Y_test}.items():
+        save_npz(folder / f"{name}.npz", csr_matrix(matrix, dtype=np.float32), compressed=False)
+    n_tiny = write_text(folder / "train.txt", X, Y)
+    return {
+        "n_train": X.shape[0],
+        "n_test": X_test.shape[0],
+        "n_features": X.shape[1],
+        "n_labels": Y.shape[1],
+        "n_nonzeros": int(X.nnz),
+        "n_train_without_features": n_tiny,
+    }
+
+
+def write_text(path: Path, X: csr_array, Y: csr_array) -> int:
+    """The XMC repository's sparse format; the number of documents that had no features."""
+    empty = np.flatnonzero(np.diff(X.indptr) == 0)
+    tiny = csr_matrix((np.full(len(empty), TINY, np.float32), (empty, np.zeros(len(empty), np.int32))), shape=X.shape)
+    with path.open("wb") as file:
+        file.write(f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}\n".encode())
+        dump_svmlight_file(csr_matrix(X) + tiny, csr_matrix(Y), file, zero_based=True, multilabel=True)
+    return len(empty)
+
+
+def load_truth(folder: Path) -> tuple[csr_array, np.ndarray, int]:
+    """Y_test, how many training documents carry each label, and how many training documents there are."""
+    Y = load_npz(folder / "Y.npz")
+    return csr_array(load_npz(folder / "Y_test.npz")), np.bincount(Y.indices, minlength=Y.shape[1]), Y.shape[0]

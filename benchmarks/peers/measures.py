@@ -1,0 +1,114 @@
+"""From what the processes report to medians and ratios."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MB = 1e6
+# measure → what the tables call it; less is better in all of them
+COMPARED = {
+    "train_s": "training",
+    "batch_ms": "batch",
+    "single_p50_ms": "one by one p50",
+    "single_p99_ms": "p99",
+    "model_mb": "model size",
+    "train_mb": "memory in training",
+}
+PRECISIONS, PROPENSITY_SCORED = ("P@1", "P@3", "P@5"), ("PSP@1", "PSP@3", "PSP@5")
+BEST_PEER = "best peer"
+
+
+def numbers(train: dict, predict: dict, judged: dict[str, float]) -> dict[str, Any]:
+    """One run, flat."""
+    seconds, single = train["seconds"], np.array(predict["single_seconds"]) * 1000
+    values = {
+        "start_s": seconds["import"] + seconds["warm_up"],
+        "read_s": seconds["read"],
+        "train_s": seconds["train"],
+        "save_s": seconds["save"],
+        "load_s": predict["seconds"]["load"],
+        "first_batch_ms": predict["seconds"]["first_batch"] * 1000 / predict["n_docs"],
+        "batch_ms": predict["seconds"]["batch"] * 1000 / predict["n_docs"],
+        "single_mean_ms": single.mean(),
+        "single_p50_ms": np.percentile(single, 50),
+        "single_p99_ms": np.percentile(single, 99),
+        "model_mb": train["model_bytes"] / MB,
+        "before_train_mb": train["memory"]["before"] / MB,
+        "train_mb": train["memory"]["peak"] / MB,
+        "train_process_mb": train["memory"]["peak_of_process"] / MB,
+        "predict_mb": predict["memory"]["peak"] / MB,
+        **{name: 100 * value for name, value in judged.items()},
+    }
+    return {**{name: round(float(value), 5) for name, value in values.items()}, "versions": train["versions"]}
+
+
+def brief(record: dict[str, Any]) -> str:
+    return (
+        f"train {record['train_s']:8.2f} s  batch {record['batch_ms']:7.3f} ms  one by one "
+        f"{record['single_p50_ms']:7.3f} ms  P@1 {record['P@1']:.2f}  {record['train_mb']:.0f} MB"
+    )
+
+
+def last_words(log: Path, code: int) -> str:
+    """The last line a process wrote, without the folders of this machine."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    said = re.sub(r"(?:/[\w.+-]+)+/", "", lines[-1][:200] if lines else "no output")
+    return f"{said.replace('|', ' ')} (exit status {code})"
+
+
+def completed(result: dict[str, Any], data: str, row: str) -> list[dict[str, Any]]:
+    return [run for run in result["runs"] if (run["data"], run["row"]) == (data, row) and "failed" not in run]
+
+
+def failures(result: dict[str, Any], data: str, row: str) -> list[str]:
+    return [run["failed"] for run in result["runs"] if (run["data"], run["row"]) == (data, row) and "failed" in run]
+
+
+def summary(result: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
+    """data → row → measure → median over the repeats (of P and PSP: the mean)."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for data in result["data"]:
+        for row in result["rows"]:
+            runs = completed(result, data, row)
+            names = [name for name, value in (runs[0] if runs else {}).items() if isinstance(value, float)]
+            if runs:
+                found.setdefault(data, {})[row] = {name: middle(name, runs) for name in names}
+    return found
+
+
+def middle(name: str, runs: list[dict[str, Any]]) -> float:
+    values = [run[name] for run in runs]
+    return float(np.mean(values) if "@" in name else np.median(values))
+
+
+def ratios(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The peer's measure over ours, of medians, and of each repeat; and P, ours less theirs. Every row of ours stands
+    against its own peer, and against the best of all peers in each measure by itself."""
+    found = []
+    for data, rows in summary(result).items():
+        peers = [row for row in rows if result["rows"][row]["system"] != "xmtc"]
+        for row in (row for row in rows if row not in peers):
+            own = result["rows"][row]["against"]
+            if own in peers:
+                difference = {name: round(rows[row][name] - rows[own][name], 3) for name in PRECISIONS}
+                entry = compared(result, data, row, dict.fromkeys(COMPARED, own))
+                found.append({"against": own, **entry, "difference": difference})
+            if peers:
+                best = {name: min(peers, key=lambda peer: rows[peer][name]) for name in COMPARED}
+                found.append({"against": BEST_PEER, **compared(result, data, row, best)})
+    return found
+
+
+def compared(result: dict[str, Any], data: str, row: str, against: dict[str, str]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"data": data, "row": row}
+    ours = {run["repeat"]: run for run in completed(result, data, row)}
+    for name, peer in against.items():
+        theirs = {run["repeat"]: run for run in completed(result, data, peer)}
+        each = [round(theirs[repeat][name] / ours[repeat][name], 3) for repeat in sorted(ours.keys() & theirs.keys())]
+        ratio = middle(name, list(theirs.values())) / middle(name, list(ours.values()))
+        entry[name] = {"peer": peer, "ratio": round(ratio, 3), "each": each}
+    return entry

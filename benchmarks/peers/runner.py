@@ -1,0 +1,135 @@
+"""One training or one prediction, in a process of its own, under the interpreter of the system it measures.
+
+python runner.py warm_up|train|predict JOB.json
+
+It knows nothing of xmtc: a module with_SYSTEM.py beside it drives each system through its public API. Input is brought
+into the form a system takes before the clock starts, answers are brought into arrays after it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+K = 5  # labels asked for
+N_SINGLE, N_WARM = 500, 20  # documents asked for one at a time, and calls before those are counted
+N_BATCHES, LONG_ENOUGH = 5, 5.0  # times the whole test set is asked for at most, and seconds to do so
+
+
+def main(stage: str, path: str) -> None:
+    job = json.loads(Path(path).read_text())
+    # before any library starts its threads: everybody gets the same cores
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["threads"]])
+    started = perf_counter()
+    module = import_module(f"with_{job['system']}")
+    system = module.System(job["kind"], job["parameters"], job["threads"], job["seed"])
+    seconds = {"import": perf_counter() - started}
+    report = {"warm_up": warm_up, "train": train, "predict": predict}[stage](system, job, seconds)
+    report |= {"seconds": seconds, "versions": versions(module.PACKAGES)}
+    Path(job["reports"], f"{stage}.json").write_text(json.dumps(report))
+
+
+def warm_up(system, job: dict, seconds: dict) -> dict:
+    """Once before everything else: what is not compiled yet is compiled now, where nobody's clock runs."""
+    timed(seconds, "warm_up", system.warm_up, Path(job["data"]))
+    return {}
+
+
+def train(system, job: dict, seconds: dict) -> dict:
+    folder, model_folder = Path(job["data"]), Path(job["model"])
+    timed(seconds, "warm_up", system.warm_up, folder)
+    data = timed(seconds, "read", system.read, folder)
+    before = forget_peak()
+    model = timed(seconds, "train", system.train, data, model_folder)
+    memory = {"before": before, "peak": peak(), "peak_of_process": peak_of_process()}
+    timed(seconds, "save", system.save, model, model_folder)
+    return {"memory": memory, "model_bytes": sum(f.stat().st_size for f in model_folder.rglob("*") if f.is_file())}
+
+
+def predict(system, job: dict, seconds: dict) -> dict:
+    import numpy as np
+    from scipy.sparse import csr_matrix, load_npz
+
+    X = csr_matrix(load_npz(Path(job["data"], "X_test.npz")))
+    before = forget_peak()
+    model = timed(seconds, "load", system.load, Path(job["model"]))
+    batch = system.batch(X)
+    timed(seconds, "first_batch", system.predict_batch, model, batch, K)
+    seconds["batch"], found = repeated(system.predict_batch, model, batch, K)
+    labels, scores = system.arrays(found, K)
+    np.savez(Path(job["reports"], "predictions.npz"), labels=labels, scores=scores)
+    singles = one_by_one(system, model, X)
+    memory = {"before": before, "peak": peak(), "peak_of_process": peak_of_process()}
+    return {"memory": memory, "n_docs": X.shape[0], "single_seconds": singles}
+
+
+def one_by_one(system, model, X) -> list[float]:
+    """Seconds of each call with one document."""
+    system.prepare_singles(model)
+    documents = [system.single(X[i : i + 1]) for i in range(min(N_SINGLE, X.shape[0]))]
+    for document in documents[:N_WARM]:
+        system.predict_single(model, document, K)
+    seconds = []
+    for document in documents:
+        started = perf_counter()
+        system.predict_single(model, document, K)
+        seconds.append(perf_counter() - started)
+    return seconds
+
+
+def repeated(work, *arguments):
+    """Seconds of the same work, and its result: the median of as many times as fit in LONG_ENOUGH, but for the first
+    and at most N_BATCHES, so that the few milliseconds of a small test set are not left to chance."""
+    each: dict[str, float] = {}
+    result = None
+    while len(each) < N_BATCHES and (not each or sum(each.values()) < LONG_ENOUGH):
+        result = timed(each, str(len(each)), work, *arguments)
+    return median(each.values()), result
+
+
+def timed(seconds: dict, name: str, work, *arguments):
+    started = perf_counter()
+    result = work(*arguments)
+    seconds[name] = perf_counter() - started
+    return result
+
+
+def forget_peak() -> int:
+    """Bytes in memory now. The peak is counted from here on, where the kernel lets us."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return status("VmRSS")
+
+
+def peak() -> int:
+    """Bytes at the most since `forget_peak`, data and libraries included."""
+    return status("VmHWM") or peak_of_process()
+
+
+def peak_of_process() -> int:
+    """Bytes at the most since the process began. Linux counts what the parent held at the fork, too."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def status(name: str) -> int:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
+
+
+def versions(packages: tuple[str, ...]) -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {package: version(package) for package in packages}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
