@@ -23,6 +23,8 @@ from xmtc.sparse import compact
 
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
+ENOUGH = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
+CHEAP = 20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
 RUN = 8  # documents visited in a row: some ten kilobytes, which the processor fetches ahead
 
 
@@ -32,7 +34,7 @@ class Solver:
 
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
-    eps: float = 0.03  # stop when a pass moves no dual variable by more than this part of C
+    eps: float = 0.005  # stop when a pass moves no dual variable by more than this part of C
     max_passes: int = 20
     seed: int = 0
 
@@ -41,10 +43,11 @@ class Solver:
         indptr, indices, data, features = compact(X.indptr, X.indices, X.data, X.shape[1], rows)
         n_labels, is_logistic = positives.shape[1], self.loss == "logistic"
         W = np.empty((len(features) + 1, n_labels), np.float32)
-        limits = is_logistic, np.float32(self.C), np.float32(self.eps), self.max_passes, self.seed
         for begin in range(0, n_labels, BLOCK):
             width = min(BLOCK, n_labels - begin)
             padded = 2 if width <= 2 else -(-width // LANES) * LANES
+            passes = min(self.max_passes, max(ENOUGH, 3 * self.max_passes // 10, CHEAP // (len(data) * padded + 1)))
+            limits = is_logistic, np.float32(self.C), np.float32(self.eps), passes, self.seed
             signs = signs_of(positives.indptr, positives.indices, len(rows), begin, padded)
             solver = solve_pair if padded == 2 else solve
             W[:, begin : begin + width] = solver(indptr, indices, data, len(features), signs, *limits)[:, :width]

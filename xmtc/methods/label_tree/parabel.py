@@ -1,7 +1,7 @@
 """Parabel: balanced binary label trees with linear classifiers in nodes and leaves. Prabhu, Kag, Harsola, Agrawal,
 Varma: Parabel: Partitioned Label Trees for Extreme Classification (WWW 2018).
 
-Differs from the authors' code in: the solver, which sets the bias apart and needs 6 passes where theirs takes up to 20
+Differs from the authors' code in: the solver, which sets the bias apart, so that 6 passes are enough for large nodes
 (docs/linear.md). Differs from Bonsai in: trees are binary and balanced, and so deeper.
 """
 
@@ -27,8 +27,8 @@ class Parabel(Method):
     n_trees: int = param(3, "trees, each grown from its own random start", low=1)
     max_leaf: int = param(100, "labels in a leaf at most", low=1)
     C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6)
-    eps: float = param(0.03, "stop training a node when a pass moves no document by more than this part of C", low=0.0)
-    max_passes: int = param(6, "passes over a node's documents at most", low=1)
+    eps: float = param(0.005, "stop training a node when a pass moves no document by more than this part of C", low=0.0)
+    max_passes: int = param(20, "passes over a node's documents at most; nodes with much data take 6", low=1)
     min_weight: float = param(0.1, "drop weights smaller than this", low=0.0)
     match_negatives: bool = param(False, "train nodes also on documents that the levels above let through")
     beam: int = param(10, "nodes kept per level when predicting; 0 searches exactly, best node first", low=0)

@@ -27,8 +27,8 @@ class DiSMEC(Method):
     """One linear classifier per label against all documents (Babbar and Schölkopf, WSDM 2017)."""
 
     C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6)
-    eps: float = param(0.03, "stop training labels when a pass moves no document by more than this part of C", low=0.0)
-    max_passes: int = param(6, "passes over the documents at most", low=1)
+    eps: float = param(0.005, "stop training labels when a pass moves no document by more than this part of C", low=0.0)
+    max_passes: int = param(20, "passes over the documents at most; where there are many, 6", low=1)
     min_weight: float = param(0.01, "drop weights smaller than this", low=0.0)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
