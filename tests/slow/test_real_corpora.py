@@ -18,8 +18,8 @@ XMTC = str(Path(sys.executable).parent / "xmtc")
 PARABEL = {
     "cve-libraries": ((73.0, 41.8, 29.1), 1),
     "eurlex57k": ((91.5, 81.8, 69.0), 4),
-    "tibkat-gnd-en": ((43.5, 28.5, 20.8), 12),
-    "yso-finna-en": ((37.0, 23.0, 16.8), 12),
+    "tibkat-gnd-en": ((43.4, 28.3, 20.7), 12),  # no target: what three seeds reached, less their spread
+    "yso-finna-en": ((37.0, 23.0, 16.8), 12),  # likewise
 }
 
 
