@@ -1,0 +1,42 @@
+"""What Parabel, Bonsai and PLT have in common: how the nodes of a tree are trained and searched. They differ in how
+their trees are grown, and in the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xmtc.data.dataset import Dataset
+from xmtc.labels.tree import LabelTree, Seed
+from xmtc.linear.solver import Solver
+from xmtc.method import Method
+from xmtc.methods.label_tree.model import TreeModel
+from xmtc.methods.label_tree.training import TreeTrainer
+from xmtc.params import param
+from xmtc.run import Run
+
+
+@dataclass(frozen=True)
+class LinearTrees(Method):
+    """Label trees with linear classifiers. A subclass grows the trees in `fit` and hands them to `train`."""
+
+    loss: ClassVar[str] = "squared_hinge"
+
+    n_trees: int = param(3, "trees, each grown from its own random start", low=1)
+    max_leaf: int = param(100, "labels of a node that is not divided any further", low=1)
+    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6)
+    eps: float = param(0.005, "stop training a node when a pass moves no document by more than this part of C", low=0.0)
+    max_passes: int = param(20, "passes over a node's documents at most; nodes with much data take 6", low=1)
+    min_weight: float = param(0.1, "drop weights smaller than this", low=0.0)
+    match_negatives: bool = param(False, "train nodes also on documents that the levels above let through")
+    beam: int = param(10, "nodes kept per level when predicting; 0 searches exactly, best node first", low=0)
+    seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
+
+    @property
+    def seeds(self) -> list[Seed]:
+        """One for each tree, none of which another seed shares."""
+        return [(self.seed, tree) for tree in range(self.n_trees)]
+
+    def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
+        solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed)
+        return TreeTrainer(solver, self.min_weight, self.beam, self.match_negatives).train(data, trees, run)
