@@ -24,7 +24,7 @@ import numpy as np
 
 from xmtc.errors import XmtcError
 
-FORMAT = 1
+FORMAT = 2
 ABOUT, ARRAYS = "about.json", "arrays.safetensors"
 MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError)
 

@@ -29,7 +29,7 @@ class LinearTrees(Method):
     max_passes: int = param(20, "passes over a node's documents at most; nodes with much data take 6", low=1)
     min_weight: float = param(0.1, "drop weights smaller than this", low=0.0)
     match_negatives: bool = param(False, "train nodes also on documents that the levels above let through")
-    beam: int = param(10, "nodes kept per level when predicting; 0 searches exactly, best node first", low=0)
+    beam: int = param(10, "nodes in question at a time, and leaves looked at, in a search; 0: all it takes", low=0)
     seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
 
     @property

@@ -13,29 +13,16 @@ from itertools import islice
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from xmtc.compiled import kernel
 from xmtc.data.dataset import Dataset
 from xmtc.labels.tree import LabelTree, as_ones
-from xmtc.linear.solver import Solver, Weights, shuffled
-from xmtc.methods.label_tree.model import Tree, TreeModel
+from xmtc.linear.solver import Solver, shuffled
+from xmtc.methods.label_tree.model import TreeModel
+from xmtc.methods.label_tree.packing import Rows, assemble, constant, pruned
+from xmtc.methods.label_tree.tree import Tree
 from xmtc.run import Run
 
-FINEST = 32767  # weights are kept as whole multiples of their node's largest divided by this
 CERTAIN = {"squared_hinge": 1.0, "logistic": 30.0}  # margins of probability 1
 LET_THROUGH = 10  # nodes a level lets through to the next where the beam does not say
-NARROW = 256  # children that a byte can number
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """One node's pruned weights: sorted feature rows of (child, weight) entries."""
-
-    bias: np.ndarray
-    features: np.ndarray
-    ends: np.ndarray  # (len(features),) uint32, where each feature's entries end
-    entry_child: np.ndarray
-    entry_weight: np.ndarray  # int16
-    scale: float
 
 
 @dataclass(frozen=True)
@@ -76,13 +63,13 @@ class TreeTrainer:
             for level, members in zip(tree.levels, levels, strict=True)
             for node in nodes_of(level, members)
         )
-        chunks = self._chunks(data, nodes, run, total)
+        rows = self._rows(data, nodes, run, total)
 
         def trained(number: int) -> Tree:
             if (kept := finished[number]) is not None:
                 return Tree(**kept)
             n_nodes = sum(level.shape[0] for level in trees[number].levels)
-            tree = assemble(trees[number], list(islice(chunks, n_nodes)))
+            tree = assemble(trees[number], list(islice(rows, n_nodes)))
             run.checkpoint.keep(f"tree-{number}", vars(tree))
             return tree
 
@@ -99,21 +86,21 @@ class TreeTrainer:
 
     def _matched_tree(self, data: Dataset, tree: LabelTree, run: Run) -> Tree:
         """Level by level: what the levels so far let through joins the next level's documents."""
-        chunks: list[Chunk] = []
+        trained: list[Rows] = []
         reaching = csr_array(np.ones((data.n_docs, 1), np.float32))
         for depth, (level, members) in enumerate(zip(tree.levels, tree.memberships(data.Y), strict=True), 1):
-            chunks += self._chunks(data, nodes_of(level, members, csc_array(reaching)), run, members.nnz)
+            trained += self._rows(data, nodes_of(level, members, csc_array(reaching)), run, members.nnz)
             if depth < len(tree.levels):
-                so_far = assemble(LabelTree(tree.levels[:depth]), chunks)
+                so_far = assemble(LabelTree(tree.levels[:depth]), trained)
                 model = TreeModel(level.shape[1], data.n_features, self.solver.loss, self.beam, (so_far,))
                 found = model.predict(data, self.beam or LET_THROUGH, run).labels
                 reaching = as_ones(members + indicator(found, level.shape[1]))
-        return assemble(tree, chunks)
+        return assemble(tree, trained)
 
-    def _chunks(self, data: Dataset, nodes: Iterator[Node], run: Run, total: int) -> Iterator[Chunk]:
-        def train(node: Node) -> Chunk:
+    def _rows(self, data: Dataset, nodes: Iterator[Node], run: Run, total: int) -> Iterator[Rows]:
+        def train(node: Node) -> Rows:
             if node.positives.shape[1] == 1:  # a part that was not divided any further
-                return only_child(CERTAIN[self.solver.loss])
+                return constant(1, CERTAIN[self.solver.loss])
             return pruned(self.solver.fit(data.X, node.rows, node.positives), self.min_weight)
 
         return run.map(train, nodes, "training", size=lambda node: node.positives.nnz, total=total)
@@ -139,65 +126,3 @@ def nodes_of(level: csr_array, members: csr_array, reaching: csc_array | None = 
         rows, positions = np.unique(np.concatenate(found), return_inverse=True)
         entries = positions[: len(columns)], columns
         yield Node(rows, csr_array((np.ones(len(columns), np.float32), entries), shape=(len(rows), len(children))))
-
-
-def only_child(margin: float) -> Chunk:
-    nothing = np.zeros(0, np.int32)
-    empty = nothing.astype(np.uint32), nothing.astype(np.uint8), nothing.astype(np.int16)
-    return Chunk(np.full(1, margin, np.float32), nothing, *empty, scale=1.0)
-
-
-def pruned(weights: Weights, min_weight: float) -> Chunk:
-    features, ends, children, kept, largest = prune(weights.features, weights.W, np.float32(min_weight))
-    scale = max(float(largest), 1e-30) / FINEST
-    narrow = np.uint8 if weights.W.shape[1] <= NARROW else np.uint32
-    steps = np.round(kept / scale).astype(np.int16)
-    return Chunk(weights.W[-1].copy(), features, ends, children.astype(narrow), steps, scale)
-
-
-@kernel
-def prune(features, W, min_weight):
-    """The weights of at least min_weight: their features, where each feature's end, their labels, and they themselves;
-    and the largest of them."""
-    n_rows, n_labels = len(features), W.shape[1]
-    counts = np.zeros(n_rows, np.int64)
-    for row in range(n_rows):
-        for j in range(n_labels):
-            counts[row] += abs(W[row, j]) >= min_weight
-    used = np.flatnonzero(counts)
-    ends = np.cumsum(counts[used])
-    n = ends[-1] if len(ends) else 0
-    children, kept, largest = np.empty(n, np.uint32), np.empty(n, np.float32), np.float32(0)
-    n = 0
-    for row in used:
-        for j in range(n_labels):
-            if abs(W[row, j]) >= min_weight:
-                children[n], kept[n] = j, W[row, j]
-                largest = max(largest, abs(W[row, j]))
-                n += 1
-    return features[used], ends.astype(np.uint32), children, kept, largest
-
-
-def assemble(tree: LabelTree, chunks: list[Chunk]) -> Tree:
-    """A tree's chunks in one piece."""
-    for level in tree.levels[:-1]:
-        assert np.array_equal(level.indices, np.arange(level.shape[1])), "children must be numbered in order"
-    widest = max(len(chunk.bias) for chunk in chunks)
-    return Tree(
-        children=offsets([len(chunk.bias) for chunk in chunks]),
-        labels=tree.levels[-1].indices.astype(np.int32),
-        bias=np.concatenate([chunk.bias for chunk in chunks]),
-        scale=np.array([chunk.scale for chunk in chunks], np.float32),
-        rows=offsets([len(chunk.features) for chunk in chunks]),
-        features=np.concatenate([chunk.features for chunk in chunks]),
-        firsts=offsets([len(chunk.entry_weight) for chunk in chunks]),
-        starts=np.concatenate([part for chunk in chunks for part in (np.zeros(1, np.uint32), chunk.ends)]),
-        entry_child=np.concatenate(
-            [chunk.entry_child for chunk in chunks], dtype=np.uint8 if widest <= NARROW else np.uint32
-        ),
-        entry_weight=np.concatenate([chunk.entry_weight for chunk in chunks]),
-    )
-
-
-def offsets(lengths: list[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

@@ -16,8 +16,10 @@ from scipy.sparse import csc_array, csr_array
 from xmtc.data.dataset import Dataset
 from xmtc.linear.solver import BLOCK, Solver, shuffled
 from xmtc.method import Method
-from xmtc.methods.label_tree.model import Tree, TreeModel
-from xmtc.methods.label_tree.training import FINEST, NARROW, prune
+from xmtc.methods.label_tree.model import EXACT, TreeModel
+from xmtc.methods.label_tree.packing import WIDEST, Chunk, Rows, constant, pruned, side_by_side, tree_of
+from xmtc.methods.label_tree.training import CERTAIN
+from xmtc.methods.label_tree.tree import HERE, Tree
 from xmtc.params import param
 from xmtc.run import Run
 
@@ -39,54 +41,32 @@ class DiSMEC(Method):
         by_label = csc_array(data.Y)
         starts = list(range(0, data.n_labels, BLOCK))
 
-        def train(start: int) -> Labels:
+        def train(start: int) -> Rows:
             kept = run.checkpoint.recall(f"labels-{start}")
             if kept is not None:
-                return Labels(**kept)
+                return Rows(**kept)
             labels = self._train(data, csr_array(by_label[:, start : start + BLOCK]))
             run.checkpoint.keep(f"labels-{start}", vars(labels))
             return labels
 
         parts = list(run.map(train, starts, "training", total=len(starts)))
-        return TreeModel(data.n_labels, data.n_features, "logistic", 1, (one_node(parts, data.n_features),))
+        return TreeModel(data.n_labels, data.n_features, "logistic", EXACT, (flat_tree(parts),))
 
-    def _train(self, data: Dataset, positives: csr_array) -> Labels:
+    def _train(self, data: Dataset, positives: csr_array) -> Rows:
         solver = Solver("squared_hinge", self.C, self.eps, self.max_passes, self.seed)
-        weights = solver.fit(data.X, np.arange(data.n_docs), positives)
-        features, ends, labels, kept, _ = prune(weights.features, weights.W, np.float32(self.min_weight))
-        return Labels(weights.W[-1].copy(), features, ends, labels, kept)
+        return pruned(solver.fit(data.X, np.arange(data.n_docs), positives), self.min_weight)
 
 
-@dataclass(frozen=True)
-class Labels:
-    """The pruned weights of a block of labels, feature by feature."""
-
-    bias: np.ndarray
-    features: np.ndarray
-    ends: np.ndarray  # (len(features),) where each feature's weights end
-    labels: np.ndarray  # (n,) numbered within the block
-    weights: np.ndarray  # (n,) float32
-
-
-def one_node(parts: list[Labels], n_features: int) -> Tree:
-    """All labels as the children of one root."""
-    sizes = [len(part.bias) for part in parts]
-    first = np.cumsum([0, *sizes[:-1]])
-    rows = np.concatenate([np.repeat(p.features, np.diff(p.ends, prepend=0).astype(np.int64)) for p in parts])
-    columns = np.concatenate([part.labels + start for part, start in zip(parts, first, strict=True)])
-    weights = np.concatenate([part.weights for part in parts])
-    W = csr_array((weights, (rows, columns)), shape=(n_features, sum(sizes)))
-    used = np.flatnonzero(np.diff(W.indptr)).astype(np.int32)
-    scale = max(float(np.abs(W.data).max(initial=0)), 1e-30) / FINEST
-    return Tree(
-        children=np.array([0, sum(sizes)]),
-        labels=np.arange(sum(sizes), dtype=np.int32),
-        bias=np.concatenate([part.bias for part in parts]),
-        scale=np.array([scale], np.float32),
-        rows=np.array([0, len(used)]),
-        features=used,
-        firsts=np.array([0, W.nnz]),
-        starts=np.append(W.indptr[used], W.nnz).astype(np.uint32),
-        entry_child=W.indices.astype(np.uint8 if sum(sizes) <= NARROW else np.uint32),
-        entry_weight=np.round(W.data / scale).astype(np.int16),
-    )
+def flat_tree(parts: list[Rows]) -> Tree:
+    """All labels as the children of one root, or of as few nodes under the root as can hold them."""
+    n_together = WIDEST // BLOCK
+    groups = [side_by_side(parts[i : i + n_together]) for i in range(0, len(parts), n_together)]
+    first = np.cumsum([0] + [len(group.bias) for group in groups])
+    leaves = [
+        Chunk(group, np.full(len(group.bias), HERE), start + np.arange(len(group.bias)))
+        for group, start in zip(groups, first[:-1], strict=True)
+    ]
+    if len(leaves) == 1:
+        return tree_of(leaves)
+    n = len(leaves)
+    return tree_of([Chunk(constant(n, CERTAIN["logistic"]), np.full(n, HERE), -2 - np.arange(n)), *leaves])

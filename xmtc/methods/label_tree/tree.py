@@ -1,0 +1,126 @@
+"""The trained form of a label tree: chunks of classifiers that are scored together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+HERE = -1  # a slot that leads to nothing but other slots of its chunk
+EMPTY = 0xFFFFFFFF  # a place of a chunk's table without a feature
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A slot is one classifier: P(slot | the slot above it). The slots of a chunk are scored together: all labels under
+    one leaf, or all the nodes of one or several levels below a node. A chunk's weights lie together, feature by
+    feature, in a hash table: a feature is looked for from its home on, place after place, until an empty one. Its row
+    of entries ends where the next place's begins, and holds the weights of all n slots, or, where only few have
+    one, pairs (slot, weight). Weights are 16-bit numbers times the chunk's scale."""
+
+    slots: NDArray[np.int64]  # (n_chunks + 1,), chunk c has slots[c]:slots[c + 1]; chunk 0 is the root's
+    above: NDArray[np.int32]  # (n_slots,), the slot above, numbered within the chunk, or HERE if it is the chunk itself
+    leads: NDArray[np.int32]  # (n_slots,), to label i: i; to chunk c: −1 − c; or HERE
+    bias: NDArray[np.float32]  # (n_slots,)
+    scale: NDArray[np.float32]  # (n_chunks,)
+    homes: NDArray[np.int64]  # (n_chunks,), places that are homes; those after them take what finds its home taken
+    places: NDArray[np.int64]  # (n_chunks + 1,), chunk c has places[c]:places[c + 1] of the table
+    table: NDArray[np.uint32]  # (n_places, 2), a feature or EMPTY, and where its row begins, from firsts[c] on
+    firsts: NDArray[np.int64]  # (n_chunks + 1,), chunk c has entries firsts[c]:firsts[c + 1]
+    entries: NDArray[np.int16]
+
+    @property
+    def arrays(self) -> Any:
+        return tuple(vars(self).values())
+
+    @property
+    def n_chunks(self) -> int:
+        return len(self.scale)
+
+    def path(self, label: int) -> list[tuple[int, int]]:
+        """The (chunk, slot) pairs from the label up to the root."""
+        slot, steps = int(np.flatnonzero(self.leads == label)[0]), []
+        while True:
+            chunk = int(np.searchsorted(self.slots, slot, side="right")) - 1
+            steps.append((chunk, slot))
+            if self.above[slot] != HERE:
+                slot = int(self.slots[chunk] + self.above[slot])
+            elif chunk == 0:
+                return steps
+            else:
+                slot = int(np.flatnonzero(self.leads == -1 - chunk)[0])
+
+    def slot_weights(self, chunk: int, slot: int) -> tuple[np.ndarray, np.ndarray]:
+        """The features and weights of one slot's classifier."""
+        table = self.table[self.places[chunk] : self.places[chunk + 1]].astype(np.int64)
+        entries = self.entries[self.firsts[chunk] : self.firsts[chunk + 1]]
+        n, number = self.slots[chunk + 1] - self.slots[chunk], slot - self.slots[chunk]
+        lengths = np.diff(table[:, 1])
+        full, paired = np.flatnonzero(lengths == n), np.flatnonzero((lengths > 0) & (lengths < n))
+        owner = np.repeat(paired, lengths[paired] // 2)
+        first = np.repeat(table[paired, 1] - np.cumsum(lengths[paired]) + lengths[paired], lengths[paired] // 2)
+        pairs = first + 2 * np.arange(len(owner))
+        mine = entries[pairs] == number
+        features = np.concatenate([table[full, 0], table[owner[mine], 0]])
+        weights = np.concatenate([entries[table[full, 1] + number], entries[pairs[mine] + 1]])
+        return features, (weights * self.scale[chunk]).astype(np.float32)
+
+    def check(self, n_labels: int, n_features: int) -> None:
+        """Refuse arrays that would lead a search out of its memory, or round in circles."""
+        if not (self._shapes_fit() and self._slots_fit(n_labels) and self._rows_fit(n_features)):
+            raise ValueError("the arrays of a label tree do not fit together")
+
+    def _shapes_fit(self) -> bool:
+        return (
+            all(array.ndim == (2 if array is self.table else 1) for array in self.arrays)
+            and self.n_chunks >= 1
+            and climbs(self.slots, self.n_chunks, len(self.bias))
+            and climbs(self.places, self.n_chunks, len(self.table))
+            and climbs(self.firsts, self.n_chunks, len(self.entries))
+            and len(self.above) == len(self.leads) == len(self.bias)
+            and len(self.homes) == self.n_chunks
+            and self.table.shape[1] == 2
+        )
+
+    def _slots_fit(self, n_labels: int) -> bool:
+        sizes = np.diff(self.slots)
+        chunk = np.repeat(np.arange(self.n_chunks), sizes)
+        number = np.arange(len(self.bias)) - self.slots[chunk]
+        target = -1 - self.leads.astype(np.int64)
+        if sizes.min() < 1:
+            return False
+        holds_labels = (self.leads[self.slots[:-1]] >= 0)[chunk]
+        return bool(
+            ((self.leads >= 0) == holds_labels).all()
+            and (self.above[holds_labels] == HERE).all()
+            and ((self.above >= HERE) & (self.above < number)).all()
+            and (self.leads < n_labels).all()
+            and (target < self.n_chunks).all()
+            and (target[target > 0] > chunk[target > 0]).all()
+        )
+
+    def _rows_fit(self, n_features: int) -> bool:
+        begin, last = self.places[:-1], self.places[1:] - 1
+        feature, start = self.table[:, 0], self.table[:, 1].astype(np.int64)
+        if (last < begin).any() or (feature[last] != EMPTY).any() or (start[begin] != 0).any():
+            return False
+        if ((self.homes < 1) | (self.homes > last - begin + 1)).any() or (start[last] != np.diff(self.firsts)).any():
+            return False
+        chunk = np.repeat(np.arange(self.n_chunks), np.diff(self.places))
+        lengths, n = np.append(np.diff(start), 0), np.diff(self.slots)[chunk]
+        lengths[last] = 0
+        paired = (lengths > 0) & (lengths != n)
+        if (lengths < 0).any() or (lengths[feature == EMPTY] != 0).any() or (lengths[paired] % 2).any():
+            return False
+        if (lengths > n).any() or (feature[feature != EMPTY] >= n_features).any():
+            return False
+        owner = np.repeat(np.flatnonzero(paired), lengths[paired] // 2)
+        first = np.repeat(lengths[paired].cumsum() - lengths[paired], lengths[paired] // 2)
+        pairs = self.firsts[chunk[owner]] + start[owner] + 2 * np.arange(len(owner)) - first
+        return bool(((self.entries[pairs] >= 0) & (self.entries[pairs] < n[owner])).all())
+
+
+def climbs(offsets: np.ndarray, n: int, end: int) -> bool:
+    return bool(len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == end and (np.diff(offsets) >= 0).all())
