@@ -10,10 +10,9 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-from xmtc.data.given import Given
+from xmtc.features import TITLES
 from xmtc.methods import METHODS, method_class
 from xmtc.params import expected
-from xmtc.text.tfidf import Tfidf
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,8 +33,8 @@ def methods_page() -> str:
     for name in METHODS:
         method = method_class(name)
         parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", table(method)]
-    for title, features in (("Text features", Tfidf), ("Features that a corpus brings along", Given)):
-        parts += [f"## {title}", inspect.getdoc(features) or "", table(features)]
+    for features in TITLES:
+        parts += [f"## {TITLES[features]}", inspect.getdoc(features) or "", table(features)]
     return "\n\n".join(parts)
 
 

@@ -106,7 +106,7 @@ def test_columns_that_are_empty_in_training_stay_columns(tmp_path):
         assert len(each.predict(X)) == 4
         assert each.evaluate(X, [["a"], ["b"]] * 2, ["P@1"]) == {"P@1": 1.0}
     wider = [Document("0", "", [], (np.array([0, 20], np.int32), np.ones(2, np.float32)))]
-    assert classifier.tagger_.read(wider).shape == (1, 9)
+    assert classifier.tagger_.read(wider).X.shape == (1, 9)
     empty = Classifier().fit(csr_array((4, 9), dtype=np.float32), [["a"], ["b"]] * 2)
     assert empty.n_features_in_ == 9
 
@@ -120,7 +120,7 @@ def test_stored_zeros_are_no_labels():
 
 def test_matrices_of_features_and_labels_are_narrow():
     classifier = Classifier().fit(csr_array(np.eye(4, dtype=np.float32)), TAGS[:4])
-    X = classifier.tagger_.read([Document("0", "", [], (np.array([1], np.int32), np.ones(1, np.float32)))])
+    X = classifier.tagger_.read([Document("0", "", [], (np.array([1], np.int32), np.ones(1, np.float32)))]).X
     _, Y = classifier.tagger_.rank_labelled(
         [Document("0", "", ["x"], (np.zeros(0, np.int32), np.zeros(0, np.float32)))]
     )

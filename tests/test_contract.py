@@ -12,12 +12,11 @@ from typer.testing import CliRunner
 
 from xmtc import METHODS, Classifier, XmtcError
 from xmtc.cli import app
-from xmtc.data.given import Given
 from xmtc.errors import MissingExtra
+from xmtc.features import kinds_for
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 from xmtc.methods import method_class, method_name
 from xmtc.params import Recipe, param
-from xmtc.text.tfidf import Tfidf
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,8 @@ def test_propensities_are_checked():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_parameter_has_one_owner_and_hides_nothing(name):
-    names = [field.name for recipe in (method_class(name), Tfidf, Given) for field in fields(recipe)]
+    kind = method_class(name)
+    names = [field.name for recipe in (kind, *kinds_for(kind)) for field in fields(recipe)]
     assert len(set(names)) == len(names)
     assert not set(names) & {*dir(Classifier), "method", "tagger_", "kind"}
 

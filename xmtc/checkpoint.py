@@ -35,6 +35,10 @@ class Checkpoint:
                 "repeat that one, or choose another folder for --checkpoint."
             )
 
+    def part(self, name: str) -> Checkpoint:
+        """A folder within this one, for a training that is part of another."""
+        return Checkpoint(self.folder and self.folder / name)
+
     def recall(self, piece: str) -> dict[str, np.ndarray] | None:
         """The arrays of a finished piece, None if it is not finished."""
         if self.folder is None or not (self.folder / f"{piece}.npz").exists():
@@ -56,7 +60,9 @@ class Checkpoint:
         if self.folder is None or not (self.folder / CLAIM).exists():
             return
         for path in self.folder.iterdir():
-            if path.suffix in (".npz", ".part") or path.name == CLAIM:
+            if path.is_dir():
+                Checkpoint(path).forget()
+            elif path.suffix in (".npz", ".part") or path.name == CLAIM:
                 path.unlink()
         if not any(self.folder.iterdir()):
             self.folder.rmdir()

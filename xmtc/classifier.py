@@ -19,15 +19,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array
 
 from xmtc.data.document import Document
-from xmtc.data.given import Given, GivenFeatures
+from xmtc.data.given import GivenFeatures
 from xmtc.errors import XmtcError
+from xmtc.explain.pieces import Highlight
+from xmtc.features import kind_for, kinds_for
 from xmtc.methods import method_class
 from xmtc.metrics import DEFAULT
 from xmtc.params import Recipe
 from xmtc.predictions import Predictions
 from xmtc.run import Run
 from xmtc.tagger import Tag, Tagger, train
-from xmtc.text.tfidf import Tfidf
 
 
 class Classifier(BaseEstimator):
@@ -67,7 +68,8 @@ class Classifier(BaseEstimator):
             )
         documents, checked = list(documents_of(X, y)), None if valid is None else list(documents_of(*valid))
         matrix, method = as_matrix(X), self._made(method_class(self.method))
-        features, width = (self._made(Tfidf), None) if matrix is None else (self._made(Given), matrix.shape[1])
+        features = self._made(kind_for(method, holds_features=matrix is not None))
+        width = None if matrix is None else matrix.shape[1]
         self.tagger_: Tagger = train(documents, method, features, checked, run, width)
         return self
 
@@ -97,6 +99,10 @@ class Classifier(BaseEstimator):
         """The words that speak most for a label, and what each adds to its score."""
         return self._trained().explain(text, label, n)
 
+    def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20) -> list[Highlight]:
+        """The whole text with each word's weight, for each label, or for the best k where none is named."""
+        return self._trained().highlight(text, *labels, k=k, n=n)
+
     def save(self, folder: str | Path) -> None:
         self._trained().save(folder)
 
@@ -105,7 +111,7 @@ class Classifier(BaseEstimator):
         """A trained Classifier from a model folder."""
         tagger = Tagger.load(folder, verify)
         parameters = {**tagger.about["parameters"], **tagger.about["features"]}
-        classifier = cls(tagger.about["method"]).set_params(**{k: v for k, v in parameters.items() if k != "kind"})
+        classifier = cls(tagger.about["method"], **{k: v for k, v in parameters.items() if k != "kind"})
         classifier.tagger_ = tagger
         return classifier
 
@@ -143,7 +149,8 @@ class Classifier(BaseEstimator):
 
 def parameters_of(method: str) -> list[Field]:
     """The hyper-parameters a Classifier of this method takes: the method's own and those of the features."""
-    return [field for recipe in (method_class(method), Tfidf, Given) for field in fields(recipe)]
+    kind = method_class(method)
+    return [field for recipe in (kind, *kinds_for(kind)) for field in fields(recipe)]
 
 
 def documents_of(X: Any, y: Any = None) -> Iterator[Document]:

@@ -19,16 +19,19 @@ from xmtc.run import Run
 class Explanation:
     """Why a model gives a document a label: what each of its features adds to (or takes from) the label's score."""
 
-    features: np.ndarray  # (n,) int32, columns of X
+    features: np.ndarray  # (n,) int32, columns of X; of a model that reads words alone, their numbers in its Tokens
     weights: np.ndarray  # (n,) float32, largest first
+    places: np.ndarray | None = None  # (n_tokens,) float32, each word's weight in its place, where their order was read
 
 
 class Model:
     """What training leaves behind. A subclass is a dataclass whose fields are its file format: arrays, numbers,
-    strings, and tuples of further dataclasses of these."""
+    strings, and tuples of further dataclasses of these. Its sizes are those of the Datasets it reads; one that does not
+    read X has no n_features, and one that does not read tokens no n_words."""
 
     n_labels: int
     n_features: int
+    n_words: int
 
     @abstractmethod
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
@@ -47,6 +50,8 @@ class Model:
 class Method(Recipe):
     """A recipe for training. A subclass is a frozen dataclass with param() fields, named as its paper names it."""
 
+    # Parts of a Dataset; methods that read words have "tokens" in it. Of those that hold other methods, each instance
+    # has its own.
     reads: ClassVar[tuple[str, ...]] = ("X", "Y")
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What may differ between machines without changing the answer: threads, what shows progress, where to resume."""
+"""What may differ between machines without changing the answer: threads, device, progress, where to resume."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ class Progress(Protocol):
 
     def advance(self, steps: float = 1) -> None: ...
 
+    def tell(self, news: str) -> None: ...
+
 
 class Silence:
     """The Progress that shows nothing."""
 
     def advance(self, steps: float = 1) -> None:
+        return None
+
+    def tell(self, news: str) -> None:
         return None
 
 
@@ -46,6 +51,7 @@ class Run:
     threads: int = field(default_factory=available_threads)
     progress: ShowProgress = silent
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    device: str = "auto"  # of networks: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one
 
     def map(
         self,

@@ -33,9 +33,16 @@ FORMS = {
     "Vocabulary": "xmtc.text.vocabulary",
     "Tokenizer": "xmtc.text.words",
     "Vectorizer": "xmtc.text.tfidf",
+    "Sequencer": "xmtc.text.sequences",
+    "BagAndSequences": "xmtc.text.both",
     "GivenFeatures": "xmtc.data.given",
-    "Tree": "xmtc.methods.label_tree.model",
+    "Tree": "xmtc.methods.label_tree.tree",
     "TreeModel": "xmtc.methods.label_tree.model",
+    "Combination": "xmtc.methods.ensemble.model",
+    "Weights": "xmtc.nn.weights",
+    "Shape": "xmtc.methods.attention.model",
+    "Level": "xmtc.methods.attention.model",
+    "AttentionModel": "xmtc.methods.attention.model",
 }
 
 DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}

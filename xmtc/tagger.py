@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,14 +17,18 @@ from xmtc import metrics, store
 from xmtc.data.collect import LabelCollector
 from xmtc.data.dataset import Dataset
 from xmtc.data.document import Document
-from xmtc.data.given import Given, GivenFeatures, needs_features, needs_text
+from xmtc.data.given import GivenFeatures
 from xmtc.errors import XmtcError
+from xmtc.explain.pieces import Highlight, TextFeatures, highlight
+from xmtc.features import Features, FittedFeatures, fit, kind_for, kinds_for, read
 from xmtc.method import Method, Model
 from xmtc.methods import method_name
 from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.run import Run
-from xmtc.text.tfidf import Tfidf, Vectorizer
 from xmtc.text.vocabulary import Vocabulary
+
+LOOK_FURTHER = 1000  # labels among which the score of a named one is looked for
+MANY_NAMES = 50_000  # labels, from which on a look for near names takes seconds
 
 
 class Tag(NamedTuple):
@@ -35,7 +40,7 @@ class Tag(NamedTuple):
 
 @dataclass(frozen=True)
 class Tagger:
-    features: Vectorizer | GivenFeatures
+    features: FittedFeatures
     labels: Vocabulary  # label names by number, in alphabetical order
     frequencies: np.ndarray  # (n_labels,) int64, training documents of each label
     model: Model
@@ -50,14 +55,14 @@ class Tagger:
         """Label numbers and scores of documents; see `tags` for names."""
         if k < 1:
             raise XmtcError(f"k={k} asks for no labels; expected at least 1.")
-        return self.model.predict(Dataset(self.read(documents, run)), k, run)
+        return self.model.predict(self.read(documents, run), k, run)
 
     def named(self, predictions: Predictions) -> list[list[Tag]]:
         """Label names and scores, document by document."""
         rows = zip(predictions.labels.tolist(), predictions.scores.tolist(), strict=True)
         return [[Tag(self.labels[i], score) for i, score in zip(*row, strict=True) if i != NO_LABEL] for row in rows]
 
-    def read(self, documents: Iterable[Document], run: Run = Run()) -> csr_array:
+    def read(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """The features of documents."""
         self._check()
         return read(self.features, documents, run)
@@ -103,17 +108,43 @@ class Tagger:
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""
+        features, document = self._to_explain(text)
+        explanation = self.model.explain(document, self._number(label))
+        pairs = zip(explanation.features[:n], explanation.weights[:n], strict=True)
+        return [(features.word(feature), float(weight)) for feature, weight in pairs]
+
+    def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20) -> list[Highlight]:
+        """The whole text with each word's weight, for each label, or for the best k where none is named; with it the n
+        words that weigh most, for the label or against it."""
+        features, document = self._to_explain(text)
+        numbers = [self._number(label) for label in labels]
+        best = self.model.predict(document, k)
+        if not labels:
+            numbers = [number for number in best.labels[0].tolist() if number != NO_LABEL]
+        elif not set(numbers) <= set(best.labels[0].tolist()):
+            best = self.model.predict(document, LOOK_FURTHER)  # only now: it may take longer
+        scores = dict(zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True))
+        return [
+            highlight(text, self.labels[i], scores.get(i), features, self.model.explain(document, i), n)
+            for i in numbers
+        ]
+
+    def _to_explain(self, text: str) -> tuple[TextFeatures, Dataset]:
+        """What finds the words of one text, and what it makes of them."""
         if not isinstance(text, str):
             raise XmtcError(f"Found a {type(text).__name__} to explain, expected one text; explain one at a time.")
         self._check()
-        if not isinstance(self.features, Vectorizer):
+        if isinstance(self.features, GivenFeatures):
             raise XmtcError("This model was trained on features without words, so it has none to explain with.")
-        number = self.labels.find(*encoded(label))[0]
+        return self.features, self.read(as_documents([text]))
+
+    def _number(self, label: str) -> int:
+        number = int(self.labels.find(*encoded(label))[0])
         if number == NO_LABEL:
-            raise XmtcError(f"The model has no label {label!r}; it knows {len(self.labels)} others.")
-        explanation = self.model.explain(Dataset(self.read(as_documents([text]))), int(number))
-        pairs = zip(explanation.features[:n], explanation.weights[:n], strict=True)
-        return [(self.features.vocabulary[feature], float(weight)) for feature, weight in pairs]
+            near = near_names(label, self.labels.words())
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it knows {len(self.labels)} others."
+            raise XmtcError(f"The model has no label {label!r}; {hint}")
+        return number
 
     def save(self, folder: str | Path) -> None:
         """Write the model folder; a model that stands there is replaced, anything else is left alone."""
@@ -135,58 +166,51 @@ class Tagger:
 def train(
     documents: Iterable[Document],
     method: Method,
-    features: Tfidf | Given | None = None,
+    features: Features | None = None,
     valid: Iterable[Document] | None = None,
     run: Run = Run(),
     n_features: int | None = None,
 ) -> Tagger:
-    """A Tagger from labelled documents, which may be a stream: texts pass through and are not kept. n_features is the
-    width of documents that hold features, where it is known: it may be more than occur in them."""
+    """A Tagger from labelled documents, which may be a stream: texts pass through and are not kept. Features are those
+    that the method reads, with their defaults, if left out. n_features is the width of documents that hold features,
+    where it is known: it may be more than occur in them."""
     collector = LabelCollector()
     stream = collector.watch(documents)
     first = next(stream, None)
     if first is None:
         raise XmtcError("The training corpus holds no documents; give it at least two with labels.")
-    features = features or (Tfidf() if first.features is None else Given())
-    stream = chain([first], stream)
-    fitted: Vectorizer | GivenFeatures
-    if isinstance(features, Tfidf):
-        fitted, X = features.fit_transform(texts_of(stream), run)
-    else:
-        fitted, X = features.fit_transform(with_features(stream), n_features)
+    kind = kind_for(method, holds_features=first.features is not None)
+    features = kind() if features is None else features
+    if type(features) not in kinds_for(method):
+        raise XmtcError(f"{type(method).__name__} does not read {type(features).__name__}; give it {kind.__name__}.")
+    fitted, data = fit(features, chain([first], stream), run, n_features)
     labels = Vocabulary.of(sorted(collector.numbers))
     if not len(labels):
-        raise XmtcError(f"None of the {X.shape[0]} training documents has a label; check the labels field.")
+        raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
     Y = collector.matrix(labels.words())
-    model = method.fit(Dataset(X, Y), None if valid is None else labelled(valid, fitted, labels, run), run)
+    checked = None if valid is None else labelled(valid, fitted, labels, run)
+    model = method.fit(replace(data, Y=Y), checked, run)
     frequencies = np.bincount(Y.indices, minlength=len(labels)).astype(np.int64)
-    return Tagger(fitted, labels, frequencies, model, describe(method, features, X, collector))
+    return Tagger(fitted, labels, frequencies, model, describe(method, features, data, collector))
 
 
-def read(features: Vectorizer | GivenFeatures, documents: Iterable[Document], run: Run) -> csr_array:
-    if isinstance(features, Vectorizer):
-        return features.transform(texts_of(documents), run)
-    return features.transform(with_features(documents))
-
-
-def labelled(
-    documents: Iterable[Document], features: Vectorizer | GivenFeatures, labels: Vocabulary, run: Run
-) -> Dataset:
+def labelled(documents: Iterable[Document], features: FittedFeatures, labels: Vocabulary, run: Run) -> Dataset:
     """Documents beside their labels, in the columns that training gave them."""
     collector = LabelCollector()
-    X = read(features, collector.watch(documents), run)
-    return Dataset(X, collector.matrix(labels.words())[:, : len(labels)])
+    data = read(features, collector.watch(documents), run)
+    return replace(data, Y=collector.matrix(labels.words())[:, : len(labels)])
 
 
-def describe(method: Method, features: Tfidf | Given, X: csr_array, collector: LabelCollector) -> dict[str, Any]:
+def describe(method: Method, features: Features, data: Dataset, collector: LabelCollector) -> dict[str, Any]:
     """What about.json says of a training. Nothing that differs between two runs on the same data."""
     return {
         "xmtc": xmtc.__version__,
         "method": method_name(method),
         "parameters": asdict(method),
         "features": {"kind": type(features).__name__.lower(), **asdict(features)},
-        "n_docs": X.shape[0],
-        "n_features": X.shape[1],
+        "n_docs": data.n_docs,
+        **({"n_features": data.n_features} if "X" in method.reads else {}),
+        **({"n_words": data.n_words} if "tokens" in method.reads else {}),
         "n_labels": len(collector.numbers),
         "data": f"blake2b:{collector.fingerprint.hexdigest()}",
     }
@@ -196,7 +220,7 @@ def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
     """Refuse parts that are no tagger together; of the arrays, only the sizes are looked at."""
     said: dict[str, Any] = {"method": str, "parameters": dict, "features": dict, "n_docs": int}
     kinds: dict[str, Any] = {
-        "features": (Vectorizer, GivenFeatures),
+        "features": get_args(FittedFeatures),
         "labels": Vocabulary,
         "frequencies": np.ndarray,
         "model": Model,
@@ -207,10 +231,12 @@ def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
         for name, kind in wanted.items():
             if not isinstance(found.get(name), kind):
                 raise ValueError(f"its {name} is missing or of another kind")
-    n_labels, n_features = len(parts["labels"]), parts["features"].n_features
-    frequencies, model = parts["frequencies"], parts["model"]
-    if (n_labels, n_features) != (model.n_labels, model.n_features):
-        raise ValueError(f"{n_labels} labels and {n_features} features are not those of its model")
+    features, frequencies, model = parts["features"], parts["frequencies"], parts["model"]
+    n_labels, n_features, n_words = len(parts["labels"]), features.n_features, features.n_words
+    expected = model.n_labels, getattr(model, "n_features", 0), getattr(model, "n_words", 0)
+    if expected != (n_labels, n_features, n_words):
+        sizes = f"{n_labels} labels, {n_features} features and {n_words} words"
+        raise ValueError(f"{sizes} are not those of its model")
     if about["n_docs"] < 1 or frequencies.shape != (n_labels,) or frequencies.dtype != np.int64:
         raise ValueError(f"it does not say how often its {n_labels} labels occurred")
 
@@ -224,18 +250,11 @@ def as_documents(texts: Iterable[str]) -> Iterator[Document]:
         yield Document(str(number), text, [])
 
 
-def texts_of(documents: Iterable[Document]) -> Iterator[str]:
-    for document in documents:
-        if document.features is not None:
-            raise needs_text(document)
-        yield document.text
-
-
-def with_features(documents: Iterable[Document]) -> Iterator[Document]:
-    for document in documents:
-        if document.features is None:
-            raise needs_features(document)
-        yield document
+def near_names(label: str, names: list[str]) -> list[str]:
+    """Up to three labels that a wrong one may stand for; of very many, only those that begin alike."""
+    if len(names) > MANY_NAMES:
+        names = [name for name in names if name[:1].lower() == label[:1].lower()]
+    return get_close_matches(label, names)
 
 
 def encoded(word: str) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from xmtc.cli import data, demo, evaluate, info, methods, predict, train
+from xmtc.cli import compare, data, demo, evaluate, explain, info, methods, predict, train, vectors
 from xmtc.errors import XmtcError
 
 app = typer.Typer(
@@ -19,8 +19,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train.train, predict.predict, evaluate.evaluate, methods.methods, info.info, demo.demo):
+for command in (train.train, predict.predict, evaluate.evaluate, explain.explain, methods.methods, info.info):
     app.command()(command)
+app.command()(demo.demo)
+app.command()(vectors.vectors)
+app.command()(compare.compare)
 app.add_typer(data.app, name="data")
 
 

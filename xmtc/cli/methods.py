@@ -9,9 +9,8 @@ import typer
 
 def methods(name: Annotated[str | None, typer.Argument(help="a method; all are listed if left out")] = None) -> None:
     """List the methods, or one method's hyper-parameters with their defaults and help."""
-    from xmtc.data.given import Given
+    from xmtc.features import TITLES, kinds_for
     from xmtc.methods import METHODS, method_class
-    from xmtc.text.tfidf import Tfidf
 
     if name is None:
         for each in METHODS:
@@ -21,10 +20,10 @@ def methods(name: Annotated[str | None, typer.Argument(help="a method; all are l
     method = method_class(name)
     typer.echo(f"{name}: {first_line(method)}\n")
     typer.echo(parameter_table(method))
-    for title, features in (("Text features", Tfidf), ("Features that a corpus brings along", Given)):
-        typer.echo(f"\n{title}:\n")
+    for features in kinds_for(method):
+        typer.echo(f"\n{TITLES[features]}:\n")
         typer.echo(parameter_table(features))
-    typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p min_df=3")
+    typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p lowercase=false")
 
 
 def summary(name: str) -> str:
@@ -48,5 +47,5 @@ def parameter_table(kind: type) -> str:
     from xmtc.params import expected
 
     rows = [(f.name, repr(f.default), f"{f.metadata['help']} ({expected(f)})") for f in fields(kind)]
-    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     return "\n".join(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows)

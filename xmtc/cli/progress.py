@@ -36,7 +36,10 @@ def bar(title: str, total: float | None = None) -> Iterator[Progress]:
 
 class Bar:
     def __init__(self, bars, task) -> None:
-        self.bars, self.task = bars, task
+        self.bars, self.task, self.title = bars, task, bars.tasks[task].description
 
     def advance(self, steps: float = 1) -> None:
         self.bars.advance(self.task, steps)
+
+    def tell(self, news: str) -> None:
+        self.bars.update(self.task, description=f"{self.title} ({news})")

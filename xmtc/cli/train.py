@@ -63,36 +63,45 @@ def train(
     if checked is not None:
         report_rejects(checked)
     about, seconds = trained.about, time.perf_counter() - start
+    sizes = [f"{about[f'n_{what}']:,} {what}" for what in ("labels", "features", "words") if f"n_{what}" in about]
     typer.echo(
-        f"{output}: {method} trained on {about['n_docs']:,} documents with {about['n_labels']:,} labels and "
-        f"{about['n_features']:,} features in {seconds:.1f} s. Next: xmtc evaluate {output} TEST-CORPUS",
+        f"{output}: {method} trained on {about['n_docs']:,} documents with {' and '.join(sizes)} in {seconds:.1f} s. "
+        f"Next: xmtc evaluate {output} TEST-CORPUS",
         err=True,
     )
 
 
 def recipes(method: str, parameters: list[str], holds_features: bool) -> tuple[Method, Any]:
-    """The method and the text features, each with its share of the -p name=value options."""
+    """The method and the text features, each with its share of the -p name=value options. What features it reads may
+    be told only by its own share."""
     from dataclasses import fields
 
-    from xmtc.data.given import Given
     from xmtc.errors import XmtcError
+    from xmtc.features import kind_for
     from xmtc.methods import method_class
-    from xmtc.params import parse_value
-    from xmtc.text.tfidf import Tfidf
 
-    kinds = method_class(method), Given if holds_features else Tfidf
-    owners = {field.name: (kind, field) for kind in kinds for field in fields(kind)}
-    values: dict[type, dict[str, Any]] = {kind: {} for kind in kinds}
+    given: dict[str, str] = {}
     for parameter in parameters:
-        name, equals, text = parameter.partition("=")
+        name, equals, given[name] = parameter.partition("=")
         if not equals:
             raise XmtcError(f"-p {parameter} has no value; expected -p name=value.")
-        if name not in owners:
+    recipe = with_values(method, method_class(method), given)
+    kind = kind_for(recipe, holds_features)
+    known = [field.name for owner in (type(recipe), kind) for field in fields(owner)]
+    for name in given:
+        if name not in known:
             kind_of_corpus = "features" if holds_features else "texts"
             raise XmtcError(
-                f"{method} has no parameter {name!r} for a corpus of {kind_of_corpus}; it has {', '.join(owners)} "
+                f"{method} has no parameter {name!r} for a corpus of {kind_of_corpus}; it has {', '.join(known)} "
                 f"(`xmtc methods {method}`)."
             )
-        kind, field = owners[name]
-        values[kind][name] = parse_value(method, field, text)
-    return kinds[0](**values[kinds[0]]), kinds[1](**values[kinds[1]])
+    return recipe, with_values(method, kind, given)
+
+
+def with_values(method: str, kind: type, given: dict[str, str]) -> Any:
+    """A recipe with those of the given values that are its own."""
+    from dataclasses import fields
+
+    from xmtc.params import parse_value
+
+    return kind(**{f.name: parse_value(method, f, given[f.name]) for f in fields(kind) if f.name in given})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scipy.sparse import csr_array
 
@@ -33,6 +34,7 @@ class Given(Recipe):
 class GivenFeatures:
     n_features: int
     unit_length: bool
+    n_words: ClassVar[int] = 0
 
     def transform(self, documents: Iterable[Document]) -> csr_array:
         """Features beyond those seen in training carry no weight and are dropped."""

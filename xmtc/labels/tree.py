@@ -21,6 +21,11 @@ class LabelTree:
 
     levels: tuple[csr_array, ...]
 
+    @classmethod
+    def flat(cls, n_labels: int) -> LabelTree:
+        """All labels under the root."""
+        return cls((csr_array(np.ones((1, n_labels), np.float32)),))
+
     @property
     def n_labels(self) -> int:
         return self.levels[-1].shape[1]
@@ -98,13 +103,17 @@ def grow(
     return [from_groups([*levels[t], parts[t]]) for t in range(len(seeds))]
 
 
-def compressed(tree: LabelTree, n_levels: int) -> LabelTree:
-    """The tree with every n_levels levels above the labels made one, from the bottom up: a binary tree becomes one of
-    2 ** n_levels children a node, but for the root, which takes what is left."""
+def compressed(tree: LabelTree, n_levels: int, height: int = 64) -> LabelTree:
+    """The tree with every n_levels levels above the labels made one, from the bottom up, until `height` of them are
+    left: a binary tree becomes one of 2 ** n_levels children a node, but for the root, which takes what is left
+    (AttentionXML, Algorithm 1; with height 0 the root has all labels)."""
     *above, labels = tree.levels
+    if height == 0:
+        return LabelTree.flat(tree.n_labels)
     merged = [labels]
     while above:
-        above, taken = above[:-n_levels], above[-n_levels:]
+        n_taken = n_levels if len(merged) < height else len(above)
+        above, taken = above[:-n_taken], above[-n_taken:]
         level = taken[0]
         for next_level in taken[1:]:
             level = csr_array(level @ next_level)

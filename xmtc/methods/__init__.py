@@ -13,6 +13,10 @@ METHODS = {
     "bonsai": "xmtc.methods.label_tree.bonsai:Bonsai",
     "plt": "xmtc.methods.label_tree.plt:PLT",
     "dismec": "xmtc.methods.one_vs_all.dismec:DiSMEC",
+    "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
+    "xml_rnn": "xmtc.methods.attention.xml_rnn:XMLRNN",
+    "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
+    "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }
 
 # Packages that a plain installation leaves out: what people call them, and the extra of pyproject.toml they come with.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from xmtc.errors import XmtcError
 from xmtc.params import Recipe, param
 from xmtc.run import Run
 from xmtc.sparse import narrow
-from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes
+from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
 from xmtc.text.words import Counts, Tokenizer, batches
 
 
@@ -36,30 +37,22 @@ class Tfidf(Recipe):
         """Learn the vocabulary and weigh the same texts. Texts may be a stream: only their counts are kept."""
         tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, self._stop_list())
         counts = list(run.map(tokenizer.count, batches(texts), "reading texts", size=len))
-        terms, ends, term_numbers = merge(counts)
+        terms, ends, term_numbers = merge([(c.text, c.ends) for c in counts])
         frequencies = sum(
             (np.bincount(n[c.terms], minlength=len(ends) - 1) for n, c in zip(term_numbers, counts, strict=True)),
             np.zeros(len(ends) - 1, np.int64),
         )
-        kept = self._kept(terms, ends, frequencies)
+        kept = most_frequent(terms, ends, frequencies, self.min_df, self.max_features or None)
         n_docs = sum(len(c.starts) - 1 for c in counts)
         if not len(kept):
             raise self._nothing_to_learn_from(n_docs, any_words=len(frequencies) > 0)
         idf = np.log((1 + n_docs) / (1 + frequencies[kept])) + 1
-        vocabulary = Vocabulary.from_bytes([bytes(terms[ends[i] : ends[i + 1]]) for i in kept])
-        vectorizer = Vectorizer(tokenizer, vocabulary, idf, self.sublinear_tf)
+        vectorizer = Vectorizer(tokenizer, Vocabulary.picked(terms, ends, kept), idf, self.sublinear_tf)
         columns = np.full(len(ends) - 1, FREE, np.int32)
         columns[kept] = np.arange(len(kept), dtype=np.int32)
         jobs = ((c, columns[n]) for n, c in zip(term_numbers, counts, strict=True))
         blocks = run.map(lambda job: vectorizer.weigh(*job), jobs, "weighing words", total=len(counts))
         return vectorizer, stack(blocks, len(kept))
-
-    def _kept(self, terms: np.ndarray, ends: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-        """The terms to keep, most frequent first, equally frequent ones in the order of their bytes."""
-        kept = np.flatnonzero(frequencies >= self.min_df)
-        text, counts = bytes(terms), frequencies.tolist()
-        order = sorted(kept.tolist(), key=lambda i: (-counts[i], text[ends[i] : ends[i + 1]]))
-        return np.array(order[: self.max_features or None], np.int64)
 
     def _nothing_to_learn_from(self, n_docs: int, any_words: bool) -> XmtcError:
         found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
@@ -91,10 +84,15 @@ class Vectorizer:
     vocabulary: Vocabulary
     idf: NDArray[np.float64]  # (n_features,)
     sublinear_tf: bool
+    n_words: ClassVar[int] = 0
 
     @property
     def n_features(self) -> int:
         return len(self.vocabulary)
+
+    def word(self, column: int) -> str:
+        """What a column of X stands for."""
+        return self.vocabulary[column]
 
     def transform(self, texts: Iterable[str], run: Run = Run()) -> csr_array:
         """Weigh the words of new texts; words outside the vocabulary are dropped, so a row may be empty."""
@@ -128,46 +126,6 @@ def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:
     data = np.concatenate([part.data for part in parts] or [np.zeros(0, np.float32)])
     indices = np.concatenate([part.indices for part in parts] or [np.zeros(0, np.int32)])
     return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, n_features))
-
-
-def merge(counts: list[Counts]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """The distinct terms of all batches as bytes and ends, and the number among them of each batch's terms."""
-    text = np.concatenate([c.text for c in counts] or [np.zeros(0, np.uint8)])
-    lengths = np.concatenate([np.diff(c.ends) for c in counts] or [np.zeros(0, np.int64)])
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    numbers, firsts = number_distinct(text, ends)
-    distinct = np.concatenate([[0], np.cumsum(lengths[firsts])])
-    splits = np.cumsum([len(c.ends) - 1 for c in counts])
-    return gather(text, ends, firsts, distinct), distinct, np.split(numbers, splits[:-1])
-
-
-@kernel
-def number_distinct(text, ends):
-    """Number the distinct words as they turn up: each word's number, and where each number turned up first."""
-    n, size = len(ends) - 1, 16
-    while size < 2 * n:
-        size *= 2
-    table, numbers, firsts = np.full(size, FREE, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
-    n_distinct = 0
-    for word in range(n):
-        h = hash_bytes(text, ends[word], ends[word + 1])
-        slot = find_slot(text, ends, table, text, ends[word], ends[word + 1], h)
-        if table[slot] == FREE:
-            table[slot] = word
-            numbers[word], firsts[n_distinct] = n_distinct, word
-            n_distinct += 1
-        else:
-            numbers[word] = numbers[table[slot]]
-    return numbers, firsts[:n_distinct].copy()
-
-
-@kernel
-def gather(text, ends, words, new_ends):
-    """The bytes of some of the words, end to end."""
-    out = np.empty(new_ends[-1], np.uint8)
-    for i in range(len(words)):
-        out[new_ends[i] : new_ends[i + 1]] = text[ends[words[i]] : ends[words[i] + 1]]
-    return out
 
 
 @kernel

@@ -57,6 +57,34 @@ class Vocabulary:
         np.cumsum([len(word) for word in words], out=ends[1:])
         return cls(text, ends, hash_table(text, ends))
 
+    @classmethod
+    def picked(cls, text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> Vocabulary:
+        """Some of the words that are given as bytes and ends, in the order of the numbers."""
+        return cls.from_bytes([bytes(text[ends[i] : ends[i + 1]]) for i in numbers])
+
+
+def merge(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """The distinct words of all batches as bytes and ends, and the number among them of each batch's words. A batch is
+    its words as bytes and ends."""
+    text = np.concatenate([words for words, _ in batches] or [np.zeros(0, np.uint8)])
+    lengths = np.concatenate([np.diff(ends) for _, ends in batches] or [np.zeros(0, np.int64)])
+    all_ends = np.concatenate([[0], np.cumsum(lengths)])
+    numbers, firsts = number_distinct(text, all_ends)
+    distinct = np.concatenate([[0], np.cumsum(lengths[firsts])])
+    splits = np.cumsum([len(ends) - 1 for _, ends in batches])
+    return gather(text, all_ends, firsts, distinct), distinct, np.split(numbers, splits[:-1])[: len(batches)]
+
+
+def most_frequent(
+    text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, at_least: int = 1, n: int | None = None
+) -> np.ndarray:
+    """The words found in at least so many documents, most frequent first, equally frequent ones in the order of their
+    bytes; the first n of them, or all."""
+    kept = np.flatnonzero(frequencies >= at_least)
+    words, counts = bytes(text), frequencies.tolist()
+    order = sorted(kept.tolist(), key=lambda i: (-counts[i], words[ends[i] : ends[i + 1]]))
+    return np.array(order[:n], np.int64)
+
 
 @kernel
 def hash_bytes(text, start, end):
@@ -109,3 +137,32 @@ def find_words(text, ends, table, keys, key_ends):
         h = hash_bytes(keys, key_ends[i], key_ends[i + 1])
         numbers[i] = table[find_slot(text, ends, table, keys, key_ends[i], key_ends[i + 1], h)]
     return numbers
+
+
+@kernel
+def number_distinct(text, ends):
+    """Number the distinct words as they turn up: each word's number, and where each number turned up first."""
+    n, size = len(ends) - 1, 16
+    while size < 2 * n:
+        size *= 2
+    table, numbers, firsts = np.full(size, FREE, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
+    n_distinct = 0
+    for word in range(n):
+        h = hash_bytes(text, ends[word], ends[word + 1])
+        slot = find_slot(text, ends, table, text, ends[word], ends[word + 1], h)
+        if table[slot] == FREE:
+            table[slot] = word
+            numbers[word], firsts[n_distinct] = n_distinct, word
+            n_distinct += 1
+        else:
+            numbers[word] = numbers[table[slot]]
+    return numbers, firsts[:n_distinct].copy()
+
+
+@kernel
+def gather(text, ends, words, new_ends):
+    """The bytes of some of the words, end to end."""
+    out = np.empty(new_ends[-1], np.uint8)
+    for i in range(len(words)):
+        out[new_ends[i] : new_ends[i + 1]] = text[ends[words[i]] : ends[words[i] + 1]]
+    return out

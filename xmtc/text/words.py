@@ -1,4 +1,4 @@
-"""Words of texts, counted per document: the compiled half of the text features.
+"""Words of texts, counted per document or in their order: the compiled half of the text features.
 
 A word is a run of letters, digits, marks and underscores: Python's `\\w`, plus the combining marks without which
 Devanagari, Arabic or decomposed accents would fall apart. Texts are brought to Unicode's composed form (NFC) first.
@@ -44,6 +44,11 @@ class Tokenizer:
         """The terms of a batch of texts, with a vocabulary of the batch's own."""
         return Counts(*count_terms(*self.pack(texts), word_characters(), self.min_chars, self.ngrams, *self._stop))
 
+    def number(self, texts: Iterable[str], max_words: int) -> Sequences:
+        """The words of a batch of texts, in their order and max_words of each at most, with a vocabulary of the batch's
+        own."""
+        return Sequences(*number_words(*self.pack(texts), max_words, word_characters(), self.min_chars, *self._stop))
+
     @functools.cached_property
     def _stop(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         stop = Vocabulary.of(dict.fromkeys(self._normal(word) for word in self.stop_words))
@@ -69,6 +74,18 @@ class Counts:
     starts: np.ndarray  # (n_docs + 1,) int64, document i has entries starts[i]:starts[i + 1]
     terms: np.ndarray  # (n_entries,) int32
     counts: np.ndarray  # (n_entries,) int32
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The words of each document of a batch, in their order; words are numbered within the batch from 1, and a document
+    without words is a 0."""
+
+    text: np.ndarray  # uint8, the batch's words end to end
+    ends: np.ndarray  # (n_words + 1,) int64
+    frequencies: np.ndarray  # (n_words,) int64, documents that hold each word
+    starts: np.ndarray  # (n_docs + 1,) int64, document i is ids[starts[i]:starts[i + 1]]
+    ids: np.ndarray  # (n,) int32
 
 
 def batches(texts: Iterable[str], size: int = BATCH_BYTES) -> Iterator[list[str]]:
@@ -110,12 +127,13 @@ def decode(text, i):
 
 
 @kernel
-def split_words(text, start, end, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins):
-    """Write the words of text[start:end] into `words`, one blank between them, and where each begins into `begins`;
-    return how many there are. begins[n] is where word n would begin, so word i ends at begins[i + 1] - 1."""
+def split_words(text, start, end, most, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins):
+    """Write the words of text[start:end], `most` at the most, into `words`, one blank between them, and where each
+    begins into `begins`; return how many there are. begins[n] is where word n would begin, so word i ends at
+    begins[i + 1] - 1."""
     n, out, i = 0, 0, start
     begins[0] = 0
-    while i < end:
+    while i < end and n < most:
         begin, n_chars = i, 0
         while i < end:
             code, after = decode(text, i)
@@ -162,25 +180,43 @@ def larger_table(table, hashes, n):
 
 
 @kernel
-def count_terms(text, starts, is_word, min_chars, ngrams, stop_text, stop_ends, stop_table):
-    n_docs = len(starts) - 1
+def no_terms():
+    """How a batch's own vocabulary begins: its terms end to end, where each ends, their hashes, the hash table."""
+    return np.empty(4096, np.uint8), np.zeros(512, np.int64), np.empty(512, np.uint64), np.full(1024, FREE, np.int32)
+
+
+@kernel
+def with_term(terms, ends, hashes, table, slot, n_terms, words, begin, end, h):
+    """A batch's own vocabulary of n_terms terms, grown by words[begin:end], whose hash is h and whose place is slot."""
+    after = ends[n_terms] + end - begin
+    terms, ends, hashes = grown(terms, after), grown(ends, n_terms + 2), grown(hashes, n_terms + 1)
+    terms[ends[n_terms] : after] = words[begin:end]
+    ends[n_terms + 1], hashes[n_terms], table[slot] = after, h, n_terms
+    if 2 * (n_terms + 1) > len(table):
+        table = larger_table(table, hashes, n_terms + 1)
+    return terms, ends, hashes, table
+
+
+@kernel
+def longest_text(starts):
     longest = 0
-    for doc in range(n_docs):
+    for doc in range(len(starts) - 1):
         longest = max(longest, starts[doc + 1] - starts[doc])
+    return longest
+
+
+@kernel
+def count_terms(text, starts, is_word, min_chars, ngrams, stop_text, stop_ends, stop_table):
+    n_docs, longest = len(starts) - 1, longest_text(starts)
     words = np.empty(2 * longest + 1, np.uint8)
     begins = np.empty(longest + 2, np.int64)
-    # The batch's own vocabulary, grown as terms turn up.
-    table = np.full(1024, FREE, np.int32)
-    terms, ends, n_terms = np.empty(4096, np.uint8), np.zeros(512, np.int64), 0
-    hashes = np.empty(512, np.uint64)
-    last_doc, last_entry = np.empty(512, np.int64), np.empty(512, np.int64)
-
+    terms, ends, hashes, table = no_terms()
+    last_doc, last_entry, n_terms = np.empty(512, np.int64), np.empty(512, np.int64), 0
     entry_terms, entry_counts, n_entries = np.empty(1024, np.int32), np.empty(1024, np.int32), 0
     entry_starts = np.zeros(n_docs + 1, np.int64)
     for doc in range(n_docs):
-        n_words = split_words(
-            text, starts[doc], starts[doc + 1], is_word, min_chars, stop_text, stop_ends, stop_table, words, begins
-        )
+        span = starts[doc], starts[doc + 1], longest
+        n_words = split_words(text, *span, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins)
         for first in range(n_words):
             for after in range(first + 1, min(first + ngrams, n_words) + 1):
                 begin, end = begins[first], begins[after] - 1
@@ -188,16 +224,13 @@ def count_terms(text, starts, is_word, min_chars, ngrams, stop_text, stop_ends, 
                 slot = find_slot(terms, ends, table, words, begin, end, h)
                 term = table[slot]
                 if term == FREE:
+                    terms, ends, hashes, table = with_term(
+                        terms, ends, hashes, table, slot, n_terms, words, begin, end, h
+                    )
                     term = n_terms
                     n_terms += 1
-                    terms = grown(terms, ends[term] + end - begin)
-                    terms[ends[term] : ends[term] + end - begin] = words[begin:end]
-                    ends, hashes = grown(ends, n_terms + 1), grown(hashes, n_terms)
                     last_doc, last_entry = grown(last_doc, n_terms), grown(last_entry, n_terms)
-                    ends[n_terms], hashes[term], last_doc[term] = ends[term] + end - begin, h, -1
-                    table[slot] = term
-                    if 2 * n_terms > len(table):
-                        table = larger_table(table, hashes, n_terms)
+                    last_doc[term] = -1
                 if last_doc[term] != doc:
                     last_doc[term], last_entry[term] = doc, n_entries
                     entry_terms, entry_counts = grown(entry_terms, n_entries + 1), grown(entry_counts, n_entries + 1)
@@ -211,4 +244,43 @@ def count_terms(text, starts, is_word, min_chars, ngrams, stop_text, stop_ends, 
         entry_starts,
         entry_terms[:n_entries].copy(),
         entry_counts[:n_entries].copy(),
+    )
+
+
+@kernel
+def number_words(text, starts, max_words, is_word, min_chars, stop_text, stop_ends, stop_table):
+    n_docs, longest = len(starts) - 1, longest_text(starts)
+    words = np.empty(2 * longest + 1, np.uint8)
+    begins = np.empty(longest + 2, np.int64)
+    terms, ends, hashes, table = no_terms()
+    last_doc, frequencies, n_terms = np.empty(512, np.int64), np.empty(512, np.int64), 0
+    ids, id_starts = np.empty(1024, np.int32), np.zeros(n_docs + 1, np.int64)
+    for doc in range(n_docs):
+        span = starts[doc], starts[doc + 1], max_words
+        n_words = split_words(text, *span, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins)
+        first = id_starts[doc]
+        id_starts[doc + 1] = first + max(1, n_words)
+        ids = grown(ids, id_starts[doc + 1])
+        ids[first] = 0
+        for i in range(n_words):
+            begin, end = begins[i], begins[i + 1] - 1
+            h = hash_bytes(words, begin, end)
+            slot = find_slot(terms, ends, table, words, begin, end, h)
+            term = table[slot]
+            if term == FREE:
+                terms, ends, hashes, table = with_term(terms, ends, hashes, table, slot, n_terms, words, begin, end, h)
+                term = n_terms
+                n_terms += 1
+                last_doc, frequencies = grown(last_doc, n_terms), grown(frequencies, n_terms)
+                last_doc[term], frequencies[term] = -1, 0
+            if last_doc[term] != doc:
+                last_doc[term] = doc
+                frequencies[term] += 1
+            ids[first + i] = term + 1
+    return (
+        terms[: ends[n_terms]].copy(),
+        ends[: n_terms + 1].copy(),
+        frequencies[:n_terms].copy(),
+        id_starts,
+        ids[: id_starts[n_docs]].copy(),
     )

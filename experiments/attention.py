@@ -1,0 +1,177 @@
+"""AttentionXML on real corpora, as run on a machine with a GPU and without the corpora: words go there as numbers.
+
+python experiments/attention.py prepare eurlex57k --out carry/eurlex57k.npz.xz
+python experiments/attention.py speed carry/eurlex57k.npz.xz
+python experiments/attention.py train experiments/attention-flat.json --out results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import lzma
+import threading
+import time
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc import metrics
+from xmtc.data.dataset import Dataset, Tokens
+from xmtc.method import Method
+from xmtc.methods import method_class
+from xmtc.run import Run
+
+KEPT = 50  # labels of every document that are kept for ensembles and consensus
+NAMES = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Words of train, dev and test as numbers, word vectors, labels: everything a training needs, in one file."""
+    from xmtc.data.collect import LabelCollector
+    from xmtc.data.corpus import open_corpus
+    from xmtc.text.sequences import Words
+
+    found: dict[str, Any] = {}
+    for part in ("train", "dev", "test"):
+        collector = LabelCollector()
+        texts = [
+            document.text
+            for document in collector.watch(open_corpus(str(args.corpora / args.data / f"{part}.jsonl.gz")))
+        ]
+        if part == "train":
+            sequencer, tokens = Words(max_words=args.words, vectors=args.vectors).fit_transform(texts)
+            names = sorted(collector.numbers)
+            found |= {"n_words": tokens.n_words, "vectors": tokens.vectors.astype(np.float16), "n_labels": len(names)}
+        else:
+            tokens = sequencer.transform(texts)
+        Y = collector.matrix(names)
+        kind = np.uint16 if tokens.n_words < 2**16 else np.int32
+        found |= {f"{part}_ids": tokens.ids.astype(kind), f"{part}_starts": tokens.starts.astype(np.int32)}
+        found |= {f"{part}_Y_{name}": getattr(Y, name) for name in ("indptr", "indices")} | {
+            f"{part}_width": Y.shape[1]
+        }
+        print(f"{part}: {tokens.n_docs} documents, {len(tokens.ids)} words, {Y.shape[1]} labels")
+    packed = io.BytesIO()
+    np.savez(packed, **found)
+    args.out.write_bytes(lzma.compress(packed.getvalue(), preset=3))
+    print(f"{args.out}: {args.out.stat().st_size / 1e6:.1f} MB")
+
+
+def read(path: Path) -> dict[str, Dataset]:
+    with np.load(io.BytesIO(lzma.decompress(path.read_bytes()))) as arrays:
+        found = dict(arrays)
+    parts = {}
+    for part in ("train", "dev", "test"):
+        ids, starts = found[f"{part}_ids"].astype(np.int32), found[f"{part}_starts"].astype(np.int64)
+        tokens = Tokens(ids, starts, int(found["n_words"]), found["vectors"].astype(np.float32))
+        indices = found[f"{part}_Y_indices"]
+        shape = tokens.n_docs, int(found[f"{part}_width"])
+        Y = csr_array((np.ones(len(indices), np.float32), indices, found[f"{part}_Y_indptr"]), shape=shape)
+        parts[part] = Dataset(csr_array((tokens.n_docs, 0), dtype=np.float32), Y, tokens)
+    return parts
+
+
+class Log:
+    """Prints what a training tells, with the seconds since it began."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.begin, self.news = name, time.perf_counter(), []
+
+    def __call__(self, title: str, total: float | None = None):
+        return nullcontext(self)
+
+    def advance(self, steps: float = 1) -> None:
+        return None
+
+    def tell(self, news: str) -> None:
+        self.news.append((round(time.perf_counter() - self.begin, 1), news))
+        print(f"{self.name} {self.news[-1][0]:7.1f} s  {news}", flush=True)
+
+
+def learn(method: Method, name: str, parts: dict[str, Dataset], keep: Path | None) -> dict[str, Any]:
+    """Train one method; dev decides when to stop, test gives the final figures."""
+    n_labels, log = parts["train"].n_labels, Log(name)
+    valid = Dataset(parts["dev"].X, parts["dev"].Y[:, :n_labels], parts["dev"].tokens)
+    model = method.fit(parts["train"], valid, Run(progress=log))
+    seconds = round(time.perf_counter() - log.begin, 1)
+    result: dict[str, Any] = {"name": name, "method": asdict(method), "training_s": seconds, "log": log.news}
+    frequencies = np.bincount(parts["train"].Y.indices, minlength=n_labels)
+    for part in ("dev", "test"):
+        begin = time.perf_counter()
+        found = model.predict(parts[part], 100)
+        took = time.perf_counter() - begin
+        figures = metrics.evaluate(found, parts[part].Y, NAMES, frequencies, n_train=parts["train"].n_docs)
+        result[part] = {metric: round(100 * value, 2) for metric, value in figures.items()}
+        result[part]["docs_per_s"] = round(parts[part].n_docs / took)
+        if keep:
+            kept = {"labels": found.labels[:, :KEPT], "scores": found.scores[:, :KEPT]}
+            np.savez_compressed(keep / f"{name}-{part}.npz", **kept)
+        print(name, part, result[part], flush=True)
+    return result
+
+
+def train(args: argparse.Namespace) -> None:
+    """Train the jobs of a JSON file side by side: an LSTM keeps a GPU waiting most of the time."""
+    import torch
+
+    jobs, results = json.loads(args.jobs.read_text()), []
+    files = {file: read(Path(file)) for file in {job["file"] for job in jobs}}
+
+    def work(job: dict[str, Any]) -> None:
+        stream = torch.cuda.stream(torch.cuda.Stream()) if torch.cuda.is_available() else nullcontext()
+        with stream:
+            method = method_class(job["method"])(**job["settings"])
+            results.append({"file": job["file"], **learn(method, job["name"], files[job["file"]], args.keep)})
+            if args.out:
+                args.out.write_text(json.dumps(results, indent=1))
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+        time.sleep(args.apart)  # so that each draws its first weights undisturbed
+    for thread in threads:
+        thread.join()
+
+
+def speed(args: argparse.Namespace) -> None:
+    """Where the time of a training step goes."""
+    from attention_speed import million, table
+
+    table(read(args.file)["train"], args.batches)
+    million()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    make = commands.add_parser("prepare")
+    make.add_argument("data")
+    make.add_argument("--out", type=Path, required=True)
+    make.add_argument("--words", type=int, default=60_000)
+    make.add_argument("--vectors", default="glove-100d")
+    make.add_argument("--corpora", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    make.set_defaults(run=prepare)
+    fit = commands.add_parser("train")
+    fit.add_argument(
+        "jobs", type=Path, help='JSON: [{"file": ..., "method": ..., "settings": {...}, "name": ...}, ...]'
+    )
+    fit.add_argument("--apart", type=float, default=8.0, help="seconds between the begins of trainings")
+    fit.add_argument("--out", type=Path)
+    fit.add_argument("--keep", type=Path, help="folder for the best labels of every document")
+    fit.set_defaults(run=train)
+    time_it = commands.add_parser("speed")
+    time_it.add_argument("file", type=Path)
+    time_it.add_argument("--batches", type=int, nargs="+", default=[40, 200, 400, 800])
+    time_it.set_defaults(run=speed)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Where the time of a training step of AttentionXML goes, part by part, on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from xmtc.data.dataset import Dataset, Tokens
+from xmtc.methods.attention.levels import loss_of
+from xmtc.methods.attention.model import Shape
+from xmtc.nn.batches import Corpus, LabelRows
+from xmtc.nn.devices import mixed
+from xmtc.nn.training import Plan, State
+
+
+def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
+    """The median of several runs after two that do not count."""
+    times = []
+    for _ in range(repeats):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    return float(np.median(times[2:]))
+
+
+def table(data: Dataset, sizes: list[int]) -> None:
+    """A line for each size of batch: the parts of a step, the whole of it, and the memory."""
+    device = torch.device("cuda")
+    torch.set_float32_matmul_precision("high")
+    corpus, labels = Corpus(data.tokens, device), LabelRows(data.Y, device)
+    longest = np.flatnonzero(corpus.lengths == corpus.lengths.max())
+    for size in sizes:
+        line(data, corpus, labels, longest[:size], device)
+
+
+def line(data: Dataset, corpus: Corpus, labels: LabelRows, docs: np.ndarray, device: torch.device) -> None:
+    torch.cuda.reset_peak_memory_stats()
+    shape = Shape(data.n_words, data.tokens.vectors.shape[1], 256, (256,), "attention")
+    network = shape.network(data.n_labels, 0.2, 0.5).to(device).train()
+    state = State(network, Plan(1, 1e-3, 99, 99, 9, 0))
+    batch = corpus.batch(docs)
+    targets = labels.targets(batch.docs)
+    with torch.no_grad():
+        states = network.encoder(batch).clone()
+    states.requires_grad_(True)
+
+    def encode() -> None:
+        with mixed(device):
+            network.encoder(batch).sum().backward()
+
+    def attend() -> None:
+        with mixed(device):
+            loss_of(network.head(states, batch.is_word()), targets).backward()
+
+    def step() -> None:
+        batch = corpus.batch(docs)
+        with mixed(device):
+            state.step(loss_of(network(batch), labels.targets(batch.docs)))
+
+    step()
+    parts = {
+        "data": milliseconds(lambda: corpus.batch(docs)),
+        "LSTM": milliseconds(encode),
+        "attention and head": milliseconds(attend),
+        "optimiser": milliseconds(lambda: [optimiser.step() for optimiser in state.optimisers]),
+        "step": milliseconds(step),
+    }
+    times = "  ".join(f"{name} {value:.1f}" for name, value in parts.items())
+    memory = torch.cuda.max_memory_allocated() / 1e9
+    rate = len(docs) / parts["step"] * 1000
+    print(
+        f"batch {len(docs)} x {batch.longest} words, ms: {times}; {rate:.0f} documents/s, {memory:.1f} GB", flush=True
+    )
+
+
+def million(n_labels: int = 1_000_000, n_candidates: int = 1280, n_docs: int = 200, n_words: int = 250) -> None:
+    """A step of the lowest level of a tree with a million labels, at the sizes that the paper uses for Amazon-670K."""
+    device = torch.device("cuda")
+    torch.cuda.reset_peak_memory_stats()
+    rng = np.random.default_rng(0)
+    starts = np.arange(n_docs + 1, dtype=np.int64) * n_words
+    tokens = Tokens(rng.integers(0, 400_000, n_docs * n_words).astype(np.int32), starts, 400_000)
+    network = Shape(400_000, 300, 512, (512, 256), "attention").network(n_labels, 0.2, 0.5, True).to(device).train()
+    state, batch = State(network, Plan(1, 1e-3, 99, 99, 9, 0)), Corpus(tokens, device).batch(np.arange(n_docs))
+    candidates = torch.randint(n_labels, (n_docs, n_candidates), device=device)
+    targets = (torch.rand(n_docs, n_candidates, device=device) < 0.005).float()
+
+    def step() -> None:
+        with mixed(device):
+            state.step(loss_of(network(batch, candidates), targets))
+
+    step()
+    took, memory = milliseconds(step), torch.cuda.max_memory_allocated() / 1e9
+    sizes = f"{n_labels} labels, {n_candidates} candidates, batch {n_docs} x {n_words} words"
+    print(f"{sizes}: {took:.1f} ms, {memory:.1f} GB")

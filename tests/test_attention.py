@@ -1,0 +1,314 @@
+"""AttentionXML's network against plain loops written from the equations, and Algorithms 1 to 4 worked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
+
+from xmtc.checkpoint import Checkpoint  # noqa: E402
+from xmtc.data.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.labels.tree import LabelTree, compressed, from_groups  # noqa: E402
+from xmtc.methods.attention.attention_xml import AttentionXML  # noqa: E402
+from xmtc.methods.attention.levels import LevelData, loss_of, table_of_children, true_ones_first  # noqa: E402
+from xmtc.methods.attention.model import Shape, predict_level  # noqa: E402
+from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
+from xmtc.nn import training  # noqa: E402
+from xmtc.nn.attention import Encoder, LabelAttention, MaxPooling  # noqa: E402
+from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
+from xmtc.nn.devices import device_of  # noqa: E402
+from xmtc.nn.training import Plan, State, clip  # noqa: E402
+from xmtc.predictions import NO_LABEL, Predictions  # noqa: E402
+from xmtc.run import Run  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+def tokens(*documents: list[int], n_words: int = 20, vectors: np.ndarray | None = None) -> Tokens:
+    starts = np.cumsum([0, *map(len, documents)])
+    return Tokens(np.array([word for words in documents for word in words], np.int32), starts, n_words, vectors)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm_plainly(x: np.ndarray, W, U, b, h, c) -> np.ndarray:
+    """Eq. 2, step by step; PyTorch's gates stand in the order i, f, g, o."""
+    states = []
+    for step in x:
+        i, f, g, o = np.split(W @ step + U @ h + b, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        states.append(h)
+    return np.array(states)
+
+
+def test_the_encoder_is_eq_2_in_both_directions_for_every_document_of_a_batch():
+    torch.manual_seed(0)
+    encoder = Encoder(20, 5, 4, 0.0, 0.0).eval()
+    torch.nn.init.normal_(encoder.first_state)
+    documents = [3, 1, 4, 1, 5], [9, 2], [6, 5, 3]
+    batch = Corpus(tokens(*documents), CPU).batch(np.arange(3))
+    with torch.no_grad():
+        states = encoder(batch).numpy()
+    w = {name: value.detach().numpy() for name, value in encoder.named_parameters()}
+    assert batch.docs.tolist() == [0, 2, 1]
+    for row, number in enumerate(batch.docs):
+        x = w["embedding.weight"][documents[number]]
+        for direction, suffix in enumerate(("", "_reverse")):
+            W, U = w[f"lstm.weight_ih_l0{suffix}"], w[f"lstm.weight_hh_l0{suffix}"]
+            b = w[f"lstm.bias_ih_l0{suffix}"] + w[f"lstm.bias_hh_l0{suffix}"]
+            h, c = w["first_state"][:, direction, 0]
+            expected = lstm_plainly(x[::-1] if direction else x, W, U, b, h, c)[:: -1 if direction else 1]
+            found = states[row, : len(x), 4 * direction : 4 * direction + 4]
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_array_equal(states[2, 2:], 0)
+
+
+def logits_plainly(head: LabelAttention, states: np.ndarray, labels) -> np.ndarray:
+    """Eqs. 4 and 5, label by label, on the states of one document's words."""
+    w = {name: value.detach().numpy() for name, value in head.named_parameters()}
+    found = []
+    for label in labels:
+        scores = np.array([np.exp(h @ w["rows.weight"][label]) for h in states])
+        alpha = scores / scores.sum()
+        m = sum(a * h for a, h in zip(alpha, states, strict=True))
+        x = np.maximum(0, w["layers.first.weight"] @ m + w["layers.first.bias"])
+        for i in range(len(head.layers.further)):
+            x = np.maximum(0, w[f"layers.further.{i}.weight"] @ x + w[f"layers.further.{i}.bias"])
+        found.append(float(w["layers.output.weight"][0] @ x + w["layers.output.bias"][0]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("sizes", [(5,), (6, 3)])
+def test_attention_and_layers_are_eqs_4_and_5(sizes):
+    torch.manual_seed(1)
+    head, lengths = LabelAttention(7, 8, sizes), [3, 1, 4]
+    states, is_word = torch.randn(3, 8, 8), torch.arange(8) < torch.tensor(lengths)[:, None]
+    states[~is_word] = 0
+    candidates = torch.tensor([[6, 0], [1, 1], [2, 5]])
+    with torch.no_grad():
+        everything, chosen = head(states, is_word).numpy(), head(states, is_word, candidates).numpy()
+        alpha = head.weights_of_words(states[:1], is_word[:1], 4)
+    for row, length in enumerate(lengths):
+        words = states[row, :length].numpy()
+        np.testing.assert_allclose(everything[row], logits_plainly(head, words, range(7)), atol=1e-5)
+        np.testing.assert_allclose(chosen[row], logits_plainly(head, words, candidates[row]), atol=1e-5)
+    assert float(alpha.sum()) == pytest.approx(1)
+    assert (alpha[3:] == 0).all()
+
+
+def test_max_pooling_looks_at_words_alone():
+    torch.manual_seed(2)
+    head = MaxPooling(5, 4, (6,))
+    states, is_word = -1 - torch.rand(1, 8, 4), torch.arange(8)[None] < 3
+    states[~is_word] = 0  # larger than every word's
+    with torch.no_grad():
+        found = head(states, is_word)
+        np.testing.assert_allclose(found, head.logits(states[:, :3].amax(1)), rtol=1e-6)
+        weights = head.weights_of_words(states, is_word, 2)
+    assert (weights[3:] == 0).all()
+
+
+def test_the_loss_is_eq_6_summed_over_labels():
+    rng = np.random.default_rng(0)
+    logits, y = rng.normal(size=(3, 4)), rng.random((3, 4)) < 0.5
+    p = sigmoid(logits)
+    expected = -(y * np.log(p) + (1 - y) * np.log(1 - p))
+    found = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32))
+    assert float(found) == pytest.approx(expected.sum() / 3, rel=1e-5)
+    known = np.array([[1, 1, 0, 1]] * 3, np.float32)
+    found = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known))
+    assert float(found) == pytest.approx((expected * known).sum() / 3, rel=1e-5)
+
+
+def binary_tree(depth: int) -> LabelTree:
+    """2 ** depth leaves of two labels each."""
+    levels = [[np.array([2 * i, 2 * i + 1]) for i in range(2**level)] for level in range(depth + 1)]
+    return from_groups(levels)
+
+
+@pytest.mark.parametrize(
+    ("height", "shapes"),
+    [
+        (0, [(1, 64)]),
+        (1, [(1, 32), (32, 64)]),
+        (2, [(1, 8), (8, 32), (32, 64)]),
+        (3, [(1, 2), (2, 8), (8, 32), (32, 64)]),
+        (9, [(1, 2), (2, 8), (8, 32), (32, 64)]),
+    ],
+)
+def test_algorithm_1_makes_a_tree_shallow_and_wide(height, shapes):
+    tree = compressed(binary_tree(5), 2, height)
+    assert [level.shape for level in tree.levels] == shapes
+    members = tree.memberships(csr_array(np.eye(64, dtype=np.float32)))
+    for level in members:  # Algorithm 2: every label belongs to one node of each level
+        np.testing.assert_array_equal(level.sum(axis=1), np.ones(64))
+
+
+def test_algorithm_3_takes_true_nodes_first_and_then_the_best():
+    Y = csr_array(np.array([[0, 1, 0, 0, 1], [0, 0, 0, 0, 0], [1, 1, 1, 1, 0]], np.float32))
+    found = np.array([[0, 1, 3], [4, 2, NO_LABEL], [4, 3, 2]], np.int32)
+    expected = [[1, 4, 0], [4, 2, NO_LABEL], [0, 1, 2]]
+    assert true_ones_first(Y.indptr, Y.indices, found).tolist() == expected
+
+
+def test_algorithm_4_multiplies_down_the_tree():
+    """A network whose logits are known: all zeros, so that every P(node | node above) is ½."""
+    network = Shape(20, 3, 2, (2,), "attention").network(5).eval()
+    torch.nn.init.zeros_(network.head.layers.output.weight)
+    torch.nn.init.zeros_(network.head.layers.output.bias)
+    children = table_of_children(csr_array(np.array([[1, 0, 0, 0, 1], [0, 1, 1, 0, 0], [0, 0, 0, 1, 0]], np.float32)))
+    assert children.tolist() == [[0, 4], [1, 2], [3, NO_LABEL]]
+    above = Predictions(np.array([[2, 1], [0, NO_LABEL]], np.int32), np.array([[0.8, 0.5], [0.4, 0]], np.float32))
+    found = predict_level(network, children, tokens([1, 2], [3]), above, 4, Run(threads=1))
+    assert found.labels[0, 0] == 3
+    assert sorted(found.labels[0, 1:]) == [NO_LABEL, 1, 2]
+    np.testing.assert_allclose(found.scores[0], [0.4, 0.25, 0.25, 0])
+    assert sorted(found.labels[1]) == [NO_LABEL, NO_LABEL, 0, 4]
+
+
+def test_batches_hold_every_document_once():
+    rng = np.random.default_rng(0)
+    documents = [list(rng.integers(0, 20, n)) for n in rng.integers(1, 30, 157)]
+    corpus = Corpus(tokens(*documents), CPU)
+    for batches in (corpus.shuffled(8, rng), corpus.by_length(8)):
+        found = []
+        for docs in batches:
+            batch = corpus.batch(docs)
+            words = batch.padded(batch.words[:, None].float() + 1)[..., 0].long() - 1
+            assert batch.width % 8 == 0
+            for row, number in enumerate(batch.docs):
+                assert words[row][batch.is_word()[row]].tolist() == documents[number]
+            found += batch.docs.tolist()
+        assert sorted(found) == list(range(157))
+
+
+def test_targets_are_found_among_candidates():
+    Y = csr_array(np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]], np.float32))
+    labels = LabelRows(Y, CPU)
+    docs, candidates = np.array([2, 0, 1]), torch.tensor([[0, 1], [3, 0], [3, 3]])
+    assert labels.targets_among(docs, candidates).tolist() == [[1, 0], [1, 0], [0, 0]]
+    np.testing.assert_array_equal(labels.targets(docs).numpy(), Y.toarray()[docs])
+    assert labels.targets_among(np.array([1]), torch.tensor([[2]])).tolist() == [[0]]
+
+
+def test_gradients_are_clipped_relative_to_recent_ones():
+    weight = torch.zeros(2, requires_grad=True)
+    recent = torch.tensor([0.01, 0.01, 0.01, 0.01, 0.02])
+    weight.grad = torch.tensor([3.0, 4.0])  # norm 5: clipped to 5 · 0.02, recorded as 2 · 0.02
+    recent = clip([weight], recent)
+    np.testing.assert_allclose(weight.grad.norm(), 0.1, rtol=1e-5)
+    np.testing.assert_allclose(recent, [0.01, 0.01, 0.01, 0.02, 0.04])
+    weight.grad = torch.tensor([0.03, 0.0])  # small enough
+    recent = clip([weight], recent)
+    np.testing.assert_allclose(weight.grad, [0.03, 0])
+    np.testing.assert_allclose(recent[-1], 0.03)
+    weight.grad = torch.tensor([900.0, 0.0])
+    np.testing.assert_allclose(clip([weight], torch.tensor([1.0, 1, 1, 1, 1]))[-1], 1)  # never more than 1
+
+
+def test_the_best_average_is_kept():
+    network = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(network.weight)
+    state, seen = State(network, Plan(9, 1.0, 0, 1, 9, 0)), []
+    scores = iter([0.1, 0.5, 0.2])
+    for _ in range(3):
+        state.step(-network.weight.sum())  # Adam at rate 1 goes up by 1 a step
+        state.finish_epoch(lambda: seen.append(network.weight.item()) or next(scores))
+    np.testing.assert_allclose(seen, [1, 1.5, 2], rtol=1e-5)
+    assert state.since_best == 1
+    state.restore_best()
+    assert network.weight.item() == pytest.approx(1.5, rel=1e-5)
+
+
+def planted_tokens(n_docs: int, seed: int) -> Dataset:
+    """Documents of three labels out of twelve; label l has word 1 + l."""
+    rng = np.random.default_rng(seed)
+    chosen = [rng.choice(12, 3, replace=False) for _ in range(n_docs)]
+    documents = [list(rng.permutation([*(1 + labels), *rng.integers(13, 30, rng.integers(2, 9))])) for labels in chosen]
+    Y = np.zeros((n_docs, 12), np.float32)
+    for row, labels in enumerate(chosen):
+        Y[row, labels] = 1
+    vectors = np.random.default_rng(0).uniform(-1, 1, (30, 12)).astype(np.float32)
+    return replace(Dataset.of_tokens(tokens(*documents, n_words=30, vectors=vectors)), Y=csr_array(Y))
+
+
+SMALL = AttentionXML(
+    hidden=8, layers="8", batch=16, epochs=4, rate=0.02, average_from=2, height=1, arity=2, candidates=4, dropout=0.1
+)
+
+
+def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypatch):
+    data = planted_tokens(80, 1)
+    whole = SMALL.fit(data, run=Run(threads=1))
+    monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
+    finish, n_epochs = State.finish_epoch, []
+
+    def killed_half_way(self, score):
+        n_epochs.append(self.epoch)
+        if len(n_epochs) == 6:  # the second of the second level
+            raise KeyboardInterrupt
+        finish(self, score)
+
+    monkeypatch.setattr(State, "finish_epoch", killed_half_way)
+    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
+    with pytest.raises(KeyboardInterrupt):
+        SMALL.fit(data, run=run)
+    monkeypatch.setattr(State, "finish_epoch", finish)
+    resumed = SMALL.fit(data, run=run)
+    for one, other in zip(whole.levels, resumed.levels, strict=True):
+        for array, same in zip(one.weights.arrays, other.weights.arrays, strict=True):
+            np.testing.assert_array_equal(array, same)
+    run.checkpoint.forget()
+    assert not (tmp_path / "parts").exists()
+
+
+def test_rows_of_many_labels_move_only_where_they_are_candidates(monkeypatch):
+    monkeypatch.setattr("xmtc.methods.attention.family.SPARSE", 5)
+    data = planted_tokens(200, 2)
+    model = replace(SMALL, epochs=12, average_from=6).fit(data, run=Run(threads=1))
+    found = model.predict(data, 3, Run(threads=1))
+    truth = data.Y.toarray()
+    assert truth[np.arange(200)[:, None], found.labels].mean() > 0.6
+
+
+def test_a_level_sees_the_children_of_what_the_level_above_found():
+    data = planted_tokens(30, 3)
+    network = Shape(30, 12, 4, (4,), "attention").network(6).eval()
+    children, Y = np.arange(6, dtype=np.int32)[None], csr_array(data.Y.toarray()[:, ::2])
+    seen = LevelData(data.tokens, Y).found_by(network, children, 4, Run(threads=1), positives_first=True)
+    for row in range(30):
+        true_ones = set(np.flatnonzero(Y.toarray()[row]))
+        assert true_ones == set(seen.above.labels[row, : len(true_ones)])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AttentionXML(arity=6), "arity=6 does not fit; expected a power of 2, such as 8"),
+        (lambda: XMLRNN(layers="a,b").layer_sizes, "layers='a,b' does not fit; expected sizes such as 512,256"),
+        (lambda: XMLRNN(layers="0").layer_sizes, "layers='0' does not fit"),
+        (lambda: device_of(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),
+        (lambda: device_of(Run(device="abacus")), "The device 'abacus' cannot be used"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(make, message):
+    with pytest.raises(XmtcError) as error:
+        make()
+    assert message in str(error.value)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_a_gpu_answers_as_the_cpu_does():
+    data = planted_tokens(200, 4)
+    model = replace(SMALL, epochs=12, average_from=6).fit(data, run=Run(device="cuda"))
+    gpu, cpu = (model.predict(data, 3, Run(device=device)) for device in ("cuda", "cpu"))
+    assert (gpu.labels[:, 0] == cpu.labels[:, 0]).mean() > 0.95
+    np.testing.assert_allclose(gpu.scores[:, 0], cpu.scores[:, 0], atol=0.05)

@@ -1,0 +1,312 @@
+"""Ensembles and consensuses: answers worked by hand, members' settings, what is read, resuming; overlap of answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from commands import lines_of
+from planted import own_words, planted
+from scipy.sparse import csr_array
+from test_damaged_models import set_said
+from test_features import run as xmtc
+from voting import enter
+
+from xmtc import Classifier, Tagger, XmtcError
+from xmtc.checkpoint import Checkpoint
+from xmtc.compare import overlap, renumbered
+from xmtc.data.dataset import Dataset
+from xmtc.errors import MissingExtra
+from xmtc.linear.solver import Solver
+from xmtc.method import Explanation, Model
+from xmtc.methods.ensemble.consensus import Consensus
+from xmtc.methods.ensemble.ensemble import Ensemble
+from xmtc.methods.ensemble.model import DEPTH, MEAN, NOISY_OR, Combination, merged
+from xmtc.predictions import NO_LABEL, Predictions
+from xmtc.run import Run
+from xmtc.text.vocabulary import Vocabulary
+
+TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
+LINEAR = {"methods": "parabel,dismec", "settings": "parabel.n_trees=1 parabel.max_leaf=8"}
+TINY = {
+    "methods": "attention_xml,parabel",
+    "settings": "parabel.n_trees=1 attention_xml.hidden=8 attention_xml.layers=8 attention_xml.epochs=1",
+}
+NOTHING_READ = Dataset(csr_array((1, 0), dtype=np.float32))
+
+
+@dataclass(frozen=True)
+class Fixed(Model):
+    """Gives the same answer to one document, as far as it is asked for."""
+
+    labels: list[int]
+    scores: list[float]
+    n_labels: int = 200
+    n_features: int = 0
+    n_words: int = 0
+    places: tuple[float, ...] | None = None
+
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        return answer([self.labels[:k]], [self.scores[:k]])
+
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        places = None if self.places is None else np.array(self.places, np.float32)
+        return Explanation(np.array(self.labels, np.int32), np.array(self.scores, np.float32), places)
+
+
+def answer(labels: list[list[int]], scores: list[list[float]] | None = None) -> Predictions:
+    return Predictions(np.array(labels, np.int32), np.array(labels if scores is None else scores, np.float32))
+
+
+def combined(rule: str, *models: Model, n_features: int = 0, n_words: int = 0) -> Combination:
+    return Combination(200, n_features, n_words, rule, models)
+
+
+ONE, OTHER = Fixed([4, 7, 9], [0.8, 0.5, 0.2]), Fixed([7, 1, NO_LABEL], [0.6, 0.3, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels", "scores"),
+    [
+        (MEAN, [7, 4, 1, 9], [(0.5 + 0.6) / 2, 0.8 / 2, 0.3 / 2, 0.2 / 2]),
+        (NOISY_OR, [4, 7, 1, 9], [0.8, 1 - 0.5 * 0.4, 0.3, 0.2]),
+    ],
+)
+def test_two_models_become_one(rule, labels, scores):
+    found = combined(rule, ONE, OTHER).predict(NOTHING_READ, k=5)
+    assert found.labels.tolist() == [[*labels, NO_LABEL]]
+    np.testing.assert_allclose(found.scores, [[*scores, 0]], rtol=1e-6)
+    assert found.labels.dtype == np.int32
+    assert found.scores.dtype == np.float32
+
+
+@pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
+def test_certain_and_impossible_labels_are_ranked_too(rule):
+    found = combined(rule, Fixed([3, 5, 6], [1, 1, 0]), Fixed([5, 3, 6], [1, 0.5, 0])).predict(NOTHING_READ, k=3)
+    assert found.labels.tolist() == [[5, 3, 6] if rule == MEAN else [3, 5, 6]]
+    np.testing.assert_allclose(found.scores, [[1, 0.75, 0] if rule == MEAN else [1, 1, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
+def test_merging_is_what_the_plain_formula_says(rule):
+    rng = np.random.default_rng(3)
+    parts = [(np.argsort(rng.random((50, 30)))[:, :8], rng.random((50, 8))) for _ in range(3)]
+    dense = np.zeros((3, 50, 30))
+    for P, (labels, scores) in zip(dense, parts, strict=True):
+        np.put_along_axis(P, labels, scores, axis=1)
+    P = dense.mean(axis=0) if rule == MEAN else 1 - (1 - dense).prod(axis=0)
+    expected = np.argsort(-P, axis=1)[:, :6]
+    found = merged([answer(*part) for part in parts], rule, 30, 6)
+    np.testing.assert_array_equal(found.labels, expected)
+    np.testing.assert_allclose(found.scores, np.take_along_axis(P, expected, axis=1), rtol=1e-5)
+
+
+def test_each_model_names_a_hundred_labels_or_as_many_as_are_asked_for():
+    many, last = Fixed(list(range(150)), [0.1] * 150), Fixed([DEPTH - 1, DEPTH], [0.8, 0.8])
+    both = combined(MEAN, many, last)
+    found = both.predict(NOTHING_READ, k=2)  # label DEPTH is beyond what the first names
+    assert found.labels.tolist() == [[DEPTH - 1, DEPTH]]
+    np.testing.assert_allclose(found.scores, [[0.45, 0.4]], rtol=1e-6)
+    found = both.predict(NOTHING_READ, k=DEPTH + 1)
+    np.testing.assert_allclose(found.scores[0, :3], [0.45, 0.45, 0.05], rtol=1e-6)
+    assert both.predict(NOTHING_READ, k=1000).k == both.n_labels
+
+
+def test_explanations_are_averaged():
+    explained = combined(MEAN, ONE, OTHER).explain(NOTHING_READ, 0)
+    assert explained.features.tolist() == [7, 4, 1, 9, NO_LABEL]
+    np.testing.assert_allclose(explained.weights, [0.55, 0.4, 0.15, 0.1, 0], rtol=1e-6)
+    assert explained.places is None
+    both = [replace(ONE, places=(0.5, 0.5)), replace(ONE, places=(0.1, 0.9))]
+    np.testing.assert_allclose(combined(MEAN, *both).explain(NOTHING_READ, 0).places, [0.3, 0.7], rtol=1e-6)
+
+
+def test_where_some_read_features_and_others_words_features_explain():
+    mixed = combined(NOISY_OR, replace(ONE, n_features=5), replace(OTHER, n_words=9), n_features=5, n_words=9)
+    assert mixed.explain(NOTHING_READ, 0).features.tolist() == ONE.labels
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        combined("max", ONE),
+        combined(MEAN),
+        combined(MEAN, ONE, replace(OTHER, n_labels=3)),
+        combined(MEAN, replace(ONE, n_features=7), n_features=8),
+        combined(MEAN, combined("max", ONE)),
+    ],
+)
+def test_models_that_do_not_fit_together_are_refused(model):
+    combined(MEAN, ONE, combined(NOISY_OR, OTHER)).check()
+    with pytest.raises(ValueError, match=r"its models are|it does not say how"):
+        model.check()
+
+
+def test_settings_are_the_members_parameters():
+    first, second = Ensemble(members=2, settings="n_trees=1  C=2").recipes
+    assert (first.n_trees, first.C, second.C) == (1, 2.0, 2.0)
+    assert first.seed != second.seed
+    parabel, dismec = Consensus(**LINEAR).recipes
+    assert (parabel.n_trees, parabel.max_leaf, dismec.C) == (1, 8, 1.0)
+    nested = Consensus("ensemble,dismec", "ensemble.of=plt 'ensemble.settings=n_trees=1 C=2' dismec.C=3")
+    assert (nested.recipes[0].recipes[2].C, nested.recipes[1].C) == (2.0, 3.0)
+
+
+def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
+    seeds = [seed for ensemble in (Ensemble(), Ensemble(seed=1), Ensemble(seed=2**32 - 1)) for seed in ensemble.seeds]
+    assert len(set(seeds)) == 9
+    assert {type(seed) for seed in seeds} == {int}
+    assert Ensemble(members=5).seeds[:3] == Ensemble().seeds == [2968811710, 3964924996, 3141116543]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        (Ensemble, {"of": "parabell"}, "There is no method 'parabell'. Did you mean parabel?"),
+        (Ensemble, {"of": "consensus"}, "consensus has no seed, so its members would not differ; choose another"),
+        (Ensemble, {"settings": "n_tres=1"}, "parabel has no parameter 'n_tres'; it has n_trees, max_leaf"),
+        (Ensemble, {"settings": "n_trees"}, "has no value for 'n_trees'; expected name=value."),
+        (Ensemble, {"settings": "n_trees=many"}, "parabel: n_trees='many' does not fit; expected a whole number of at"),
+        (Ensemble, {"settings": "n_trees=0"}, "Parabel: n_trees=0 does not fit; expected a whole number of at least 1"),
+        (Ensemble, {"settings": "n_trees='1"}, "has a quotation mark that is not closed"),
+        (Ensemble, {"settings": "seed=1"}, "settings cannot set seed, which its members must not share"),
+        (Ensemble, {"members": 0}, "Ensemble: members=0 does not fit; expected a whole number of at least 1"),
+        (Consensus, {"methods": "parabel"}, "methods='parabel' does not fit; expected at least two different ones"),
+        (Consensus, {"methods": "plt,plt"}, "methods='plt,plt' does not fit; expected at least two different ones"),
+        (Consensus, {"methods": "plt, nothing"}, "There is no method 'nothing'"),
+        (Consensus, {"settings": "n_trees=1"}, "settings has 'n_trees', which is no member's; expected METHOD.name="),
+        (Consensus, {"settings": "plt.C=1"}, "where METHOD is one of attention_xml, parabel."),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(kind, parameters, message):
+    with pytest.raises(XmtcError) as raised:
+        kind(**parameters)
+    assert message in str(raised.value)
+
+
+def test_members_decide_what_is_read(monkeypatch):
+    enter(monkeypatch)
+    assert Ensemble().reads == Consensus(**LINEAR).reads == ("X", "Y")
+    assert Ensemble(of="attention_xml").reads == ("tokens", "Y")
+    assert Consensus().reads == ("X", "tokens", "Y")
+    for methods, kind in [("parabel,dismec", "tfidf"), ("wordvotes,xml_rnn", "words"), ("dismec,wordvotes", "bagand")]:
+        settings = "xml_rnn.hidden=8 xml_rnn.layers=8 xml_rnn.epochs=1" if "rnn" in methods else ""
+        classifier = Classifier("consensus", methods=methods, settings=settings).fit(*TRAIN, valid=TEST)
+        assert classifier.tagger_.about["features"]["kind"].startswith(kind)
+        assert classifier.predict(TEST[0][:2], k=3)
+
+
+def test_a_missing_extra_is_named_when_it_is_needed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xmtc.methods.attention.attention_xml", None)
+    monkeypatch.setattr("xmtc.methods.EXTRAS", {"xmtc": ("PyTorch", "neural")})
+    with pytest.raises(MissingExtra, match="attention_xml needs PyTorch"):
+        Consensus()
+    Consensus(**LINEAR)
+    assert "methods " in xmtc("methods", "consensus")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("ensemble", {"settings": "n_trees=1", "members": 2}), ("consensus", LINEAR)]
+)
+def test_features_of_a_matrix_are_read_and_loaded(name, parameters, tmp_path):
+    X, tags = csr_array(np.eye(20, dtype=np.float32)), [[str(i % 4)] for i in range(20)]
+    classifier = Classifier(name, **parameters, unit_length=False).fit(X, tags)
+    classifier.save(tmp_path / "model")
+    loaded = Classifier.load(tmp_path / "model")
+    assert loaded.get_params() == classifier.get_params()
+    assert loaded.predict(X, k=1) == tags
+
+
+def test_a_network_and_a_linear_method_agree(tmp_path):
+    classifier = Classifier("consensus", **TINY, min_df=1, max_tokens=50, dimension=8).fit(*TRAIN)
+    about = classifier.tagger_.about
+    assert (about["features"]["kind"], about["n_words"] > 0, about["n_features"] > 0) == ("bagandwords", True, True)
+    assert about["parameters"] == TINY
+    classifier.save(tmp_path / "model")
+    loaded = Classifier.load(tmp_path / "model", verify=True)
+    assert loaded.get_params() == classifier.get_params()
+    np.testing.assert_array_equal(loaded.rank(TEST[0]).labels, classifier.rank(TEST[0]).labels)
+    assert loaded.explain(" ".join(own_words(3)), "label-03")[0][0] in own_words(3)
+    set_said(tmp_path / "model", "parts.model.models", [loaded.tagger_.about["features"]])
+    with pytest.raises(XmtcError, match="is damaged"):
+        Tagger.load(tmp_path / "model")
+
+
+def test_a_linear_consensus_leaves_torch_alone(tmp_path):
+    Classifier("consensus", **LINEAR).fit(*TRAIN).save(tmp_path / "model")
+    code = "import sys, xmtc; xmtc.Classifier.load(sys.argv[1]).tags(['a']); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, tmp_path / "model"], check=True)
+
+
+@pytest.mark.parametrize(
+    "method", [Ensemble(members=2, settings="n_trees=2 max_leaf=100"), Consensus("parabel,dismec", "parabel.n_trees=2")]
+)
+def test_a_training_that_was_stopped_goes_on(method, tmp_path, monkeypatch):
+    rng = np.random.default_rng(11)
+    X, Y = rng.random((60, 30)), rng.random((60, 300)) < 0.05
+    data = Dataset(csr_array(X.astype(np.float32)), csr_array(Y.astype(np.float32)))
+    whole = method.fit(data)
+    run, fit = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts")), Solver.fit
+
+    def killed_in_the_second_member(self, *arguments):
+        if len(list((tmp_path / "parts").rglob("*.npz"))) == 3:
+            raise KeyboardInterrupt
+        return fit(self, *arguments)
+
+    monkeypatch.setattr(Solver, "fit", killed_in_the_second_member)
+    with pytest.raises(KeyboardInterrupt):
+        method.fit(data, run=run)
+    finished = [len(list((tmp_path / "parts" / f"member-{i}").glob("*.npz"))) for i in range(2)]
+    assert finished == [2, 1]
+    monkeypatch.setattr(Solver, "fit", fit)
+    with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
+        replace(method, settings="").fit(data, run=run)
+    resumed = method.fit(data, run=run)
+    for one, other in zip(whole.models, resumed.models, strict=True):
+        for tree, same in zip(one.trees, other.trees, strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(tree.arrays, same.arrays, strict=True))
+    run.checkpoint.forget()
+    assert not (tmp_path / "parts").exists()
+
+
+def test_overlap():
+    one, other = answer([[1, 2, 3], [4, 5, NO_LABEL]]), answer([[1, 3, 9], [5, 6, NO_LABEL]])
+    found = [overlap(one, other, k) for k in (1, 2, 3)]
+    assert found == pytest.approx([(1 + 0) / 2, (1 / 2 + 1 / 2) / 2, (2 / 3 + 1 / 3) / 2])
+    assert overlap(one, one, 2) == 1
+    assert overlap(one, one, 6) == pytest.approx((3 / 6 + 2 / 6) / 2)
+    with pytest.raises(XmtcError, match="answers to the same documents; got 2 and 1"):
+        overlap(one, answer([[1]]), 1)
+
+
+def test_labels_are_compared_by_name():
+    ours, theirs = Vocabulary.of(["a", "b", "c"]), Vocabulary.of(["b", "d", "c"])
+    same = renumbered(answer([[0, 1, 2, NO_LABEL]]), theirs, ours)
+    assert same.labels.tolist() == [[1, NO_LABEL, 2, NO_LABEL]]
+
+
+def test_commands(tmp_path):
+    corpus = tmp_path / "train.jsonl"
+    corpus.write_text(lines_of(200, seed=0))
+    settings = "settings=parabel.n_trees=1 dismec.C=2"
+    code, said = xmtc(
+        "train", corpus, "-m", "consensus", "-o", tmp_path / "both", "-p", "methods=parabel,dismec", "-p", settings,
+        "-p", "min_df=1", "--checkpoint", tmp_path / "parts",
+    )  # fmt: skip
+    assert code == 0, said
+    assert "consensus trained on 200 documents with 40 labels and" in said
+    assert not (tmp_path / "parts").exists()
+    assert xmtc("train", corpus, "-m", "parabel", "-o", tmp_path / "one")[0] == 0
+    refused = ("train", corpus, "-m", "ensemble", "-o", tmp_path / "both", "-p", "max_words=9")
+    assert "ensemble has no parameter 'max_words' for a corpus of texts; it has of, members" in xmtc(*refused)[1]
+    shown = json.loads(xmtc("compare", tmp_path / "both", tmp_path / "one", corpus, "--json")[1])
+    assert [list(values) for values in shown["models"]] == [["P@1", "P@3", "P@5", "nDCG@5"]] * 2
+    assert list(shown["overlap"]) == [f"top{k}" for k in range(1, 6)]
+    assert 0.5 < shown["overlap"]["top1"] <= 1
+    lines = xmtc("compare", tmp_path / "one", tmp_path / "one", corpus)[1].splitlines()
+    assert len(lines) == 3
+    assert lines[2].split()[:3] == ["overlap", "top1", "100.00"]

@@ -1,0 +1,304 @@
+"""Explanations laid over the text: the right words, nothing lost, on a terminal, as a page and as a command."""
+
+from __future__ import annotations
+
+import io
+import json
+import unicodedata
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from commands import xmtc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import label_name, own_words, planted
+from rich.console import Console
+
+from xmtc import Classifier
+from xmtc.errors import XmtcError
+from xmtc.explain.page import page
+from xmtc.explain.pieces import Highlight, Piece, cut, highlight, weights_of_terms
+from xmtc.explain.terminal import terminal
+from xmtc.method import Explanation
+from xmtc.text.both import BagAndWords
+from xmtc.text.places import composing_units, find_places
+from xmtc.text.sequences import Words
+from xmtc.text.tfidf import Tfidf
+from xmtc.text.words import Tokenizer
+
+TRAIN = planted(400, seed=0)
+TEXT = f"Some <b>noise</b>, then {own_words(3)[0].upper()}; {own_words(3)[1]} & more.\n"
+SMALL_NETWORK = {"hidden": 8, "layers": "8", "dimension": 8, "epochs": 2, "batch": 16}
+ODD = ["é", "e\u0301", "İ", "=\u0338", "\u0338", "\u1112\u1161\u11ab", "한", "ΑΣ", "क\u093c", "\u0958", "\u212b", "𝒳"]
+ODD += [
+    " ",
+    "\n",
+    "\r",
+    "\t",
+    "\x00",
+    "\x1b[31m",
+    "_",
+    "a",
+    "B",
+    "1",
+    "<",
+    "&",
+    "\ud800",
+    "\U000e0100",
+    "ש",
+    "字",
+    "ß",
+    "ﬁ",
+]
+texts = st.one_of(st.lists(st.sampled_from(ODD)).map("".join), st.text())
+tokenizers = st.builds(Tokenizer, st.booleans(), st.integers(1, 3), stop_words=st.sampled_from([(), ("a", "İ", "ΑΣ")]))
+
+
+@pytest.fixture(scope="module")
+def linear() -> Classifier:
+    return Classifier("parabel", max_leaf=10).fit(*TRAIN)
+
+
+@pytest.fixture(scope="module")
+def network() -> Classifier:
+    pytest.importorskip("torch")
+    return Classifier("attention_xml", max_tokens=12, **SMALL_NETWORK).fit(*TRAIN)
+
+
+def test_composing_units_are_composed_one_by_one():
+    for text in ("", "e\u0301\u0323 o", "\u1112\u1161\u11ab\u11ab", "x=\u0338y", "क\u093c\u0958"):
+        units = list(composing_units(text))
+        assert "".join(units) == text
+        assert "".join(unicodedata.normalize("NFC", unit) for unit in units) == unicodedata.normalize("NFC", text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(tokenizers, texts)
+def test_places_hold_the_words_that_the_tokenizer_finds(tokenizer, text):
+    places = find_places(tokenizer, text)
+    numbered = tokenizer.number([text], max_words=10**6)
+    words = [bytes(numbered.text[a:b]).decode() for a, b in zip(numbered.ends[:-1], numbered.ends[1:], strict=True)]
+    assert [place.word for place in places] == [words[i - 1] for i in numbered.ids if i]
+    edges = [edge for place in places for edge in (place.begin, place.end)]
+    assert edges == sorted(edges)
+    assert "".join(piece.text for piece in cut(text, [(place, 1.0) for place in places])) == text
+
+
+def test_a_place_is_the_word_as_it_was_written():
+    text = "Cafe\u0301 İzmir, ΣΟΦΟΣ 각!"
+    found = [text[place.begin : place.end] for place in find_places(Tokenizer(), text)]
+    assert found == ["Cafe\u0301", "İzmir", "ΣΟΦΟΣ"]
+
+
+def test_every_occurrence_of_a_term_weighs_the_same():
+    vectorizer, _ = Tfidf(min_df=1).fit_transform(["red apple", "green pear"])
+    numbers = {vectorizer.word(i): i for i in range(4)}
+    explanation = Explanation(np.array([numbers["red"], numbers["pear"]]), np.array([0.5, -1], np.float32))
+    found = highlight("Red, red: PEAR? a plum", "l", 0.25, vectorizer, explanation)
+    assert found.pieces == [
+        ("Red", 0.5), (", ", 0), ("red", 0.5), (": ", 0), ("PEAR", -1), ("? a ", 0), ("plum", 0),
+    ]  # fmt: skip
+    assert found.words == [("pear", -1), ("red", 0.5)]
+    assert found.strengths() == [0.5, 0, 0.5, 0, -1, 0, 0]
+
+
+def test_a_word_shows_the_strongest_term_that_it_is_part_of():
+    terms = {"new": 0.1, "new york": 0.9, "york": -0.2, "york city": -0.4}
+    assert weights_of_terms(["new", "york", "city", "new"], terms, ngrams=2) == [0.9, 0.9, -0.4, 0.1]
+
+
+def test_places_decide_where_the_order_was_read():
+    sequencer, _ = Words(max_tokens=3).fit_transform(["to be or not to be"])
+    both, _ = BagAndWords(max_tokens=3, min_df=1).fit_transform(["to be or not to be"])
+    places = np.array([0.5, 0.25, 0.125], np.float32)
+    for features in (sequencer, both):
+        found = highlight("To go to be", "l", None, features, Explanation(np.zeros(0, int), np.zeros(0), places))
+        assert [piece for piece in found.pieces if piece.text != " "] == [
+            ("To", 0.5),
+            ("go", 0.25),
+            ("to", 0.125),
+            (" be", 0),
+        ]
+
+
+def test_without_places_a_word_weighs_what_it_does_in_all():
+    sequencer, _ = Words(max_tokens=3).fit_transform(["to be or not to be"])
+    number = sequencer.vocabulary.words().index("to") + 1
+    explanation = Explanation(np.array([number, 0], np.int32), np.array([0.5, 0.25], np.float32))
+    found = highlight("to go to to", "l", None, sequencer, explanation)
+    assert [piece.weight for piece in found.pieces if piece.text.strip()] == [0.5, 0.25, 0.5, 0]
+    assert found.words == [("to", 0.5), ("(unknown words)", 0.25)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts)
+def test_nothing_of_a_text_is_lost(linear, text):
+    for found in linear.highlight(text, k=1):
+        assert "".join(piece.text for piece in found.pieces) == text
+        assert terminal(found, Console(file=io.StringIO())) == text
+        page(linear.highlight(text, k=2)).encode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("kind", ["linear", "network"])
+def test_a_planted_word_weighs_most(kind, request):
+    if kind == "network":
+        pytest.importorskip("torch")
+    classifier = request.getfixturevalue(kind)
+    (found,) = classifier.highlight(TEXT, label_name(3))
+    assert "".join(piece.text for piece in found.pieces) == TEXT
+    assert found.words == sorted(found.words, key=lambda pair: -abs(pair[1]))
+    if kind == "linear":  # two epochs are too few for a network
+        assert max(found.pieces, key=lambda piece: piece.weight).text.lower() in own_words(3)
+        assert found.score == pytest.approx(dict(classifier.tags([TEXT], k=1)[0])[label_name(3)])
+    else:
+        assert sum(piece.weight for piece in found.pieces) == pytest.approx(1, abs=1e-4)
+
+
+def test_attention_is_of_places_and_ends_at_max_tokens(network):
+    (found,) = network.highlight("noise1 " * 14, label_name(0))
+    weights = [piece.weight for piece in found.pieces if piece.text == "noise1"]
+    assert len(weights) == 12
+    assert all(weights)
+    assert len(set(weights)) > 1
+    assert found.pieces[-1] == (" noise1 noise1 ", 0)
+
+
+def test_without_labels_the_best_are_explained(linear):
+    assert [h.label for h in linear.highlight(TEXT, k=2)] == linear.predict([TEXT], k=2)[0]
+    assert [h.label for h in linear.highlight("", label_name(1), label_name(2))] == [label_name(1), label_name(2)]
+
+
+def test_a_near_label_is_named(linear):
+    with pytest.raises(XmtcError, match="The model has no label 'lable-03'; did you mean 'label-03' or "):
+        linear.highlight(TEXT, "lable-03")
+
+
+FOUND = Highlight(
+    "<i>", 0.5, [Piece("<script>", 1.0), Piece(" & ", 0), Piece("b\x1b[2J", -0.3), Piece("c", 0.01)], [("b", -0.3)]
+)
+
+
+def test_a_terminal_shows_strength_and_sign_and_obeys_no_text():
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", no_color=False)
+    shown = terminal(FOUND, console)
+    assert shown.startswith("\x1b[1;38;2;255;255;255;48;2;204;17;0m<script>\x1b[0m & \x1b[")
+    assert "b␛[2J\x1b[0mc" in shown
+    assert terminal(FOUND, Console(file=io.StringIO(), force_terminal=True, no_color=True)) == "<script> & b␛[2Jc"
+
+
+class Reader(HTMLParser):
+    """The words of a page, and whether every element is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.text += data
+
+
+def test_a_page_is_whole_and_escaped():
+    reader = Reader()
+    reader.feed(page([FOUND, FOUND]))
+    reader.close()
+    assert reader.open == []
+    assert "script" not in reader.seen
+    assert reader.seen.count("section") == 2
+    assert "<script> & b\ufffd[2Jc" in reader.text
+    assert "<i> (0.500), <i> (0.500)" in reader.text
+    assert "://" not in page([FOUND])  # it needs nothing from elsewhere
+    assert '<mark class="against" style="--w:0.30" title="-0.3">' in page([FOUND])
+
+
+def test_a_page_says_what_its_colours_mean():
+    assert "speak against" in page([FOUND])
+    assert "speak against" not in page([Highlight("l", 0.5, FOUND.pieces[:2], [])])
+    assert "No word of this text weighs anything" in page([Highlight("l", None, [], [])])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, linear):
+    folder = tmp_path_factory.mktemp("explain")
+    linear.save(folder / "model")
+    (folder / "text.txt").write_text(TEXT)
+    return folder
+
+
+def test_command_shows_label_score_text_and_words(place, linear):
+    done = xmtc("explain", "model", TEXT, "--label", label_name(3), "-n", "2", cwd=place)
+    assert done.returncode == 0, done.stderr
+    title, _, text, _, words = done.stdout.decode().splitlines()
+    assert title == f"label-03  {linear.tags([TEXT], k=1)[0][0].score:.4f}"
+    assert text == TEXT.strip()
+    assert {word.split()[0] for word in words.split(", ")} == set(own_words(3)[:2])
+    for words, given_text in ((["-"], TEXT.encode()), (["--file", "text.txt"], None)):
+        again = xmtc("explain", "model", *words, "--label", label_name(3), "-n", "2", input=given_text, cwd=place)
+        assert again.stdout == done.stdout
+
+
+def test_command_in_colour_where_it_is_asked_for(place):
+    env = {"PATH": "/usr/bin:/bin", "FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm"}
+    assert b"\x1b[1;38;2;255" in xmtc("explain", "model", TEXT, "-k", "1", cwd=place, env=env).stdout
+    assert b"\x1b" not in xmtc("explain", "model", TEXT, "-k", "1", cwd=place, env=env | {"NO_COLOR": "1"}).stdout
+
+
+def test_command_as_json(place):
+    done = xmtc("explain", "model", TEXT, "-k", "2", "--json", cwd=place)
+    answer = json.loads(done.stdout)["labels"]
+    assert answer[0]["label"] == label_name(3)
+    assert len(answer) == 2
+    assert "".join(piece["text"] for piece in answer[0]["pieces"]) == TEXT
+    assert answer[0]["words"][0]["weight"] > 0
+
+
+def test_command_writes_a_page_and_replaces_only_its_own(place):
+    done = xmtc("explain", "model", TEXT, "--html", "page.html", cwd=place)
+    assert done.stderr == b"page.html written.\n"
+    first = (place / "page.html").read_text()
+    assert first.count("<section>") == 3
+    assert xmtc("explain", "model", TEXT, "-k", "1", "--html", "page.html", cwd=place).returncode == 0
+    assert (place / "page.html").read_text().count("<section>") == 1
+    assert xmtc("explain", "model", TEXT, "--html", "-", cwd=place).stdout.decode() == first
+    refused = xmtc("explain", "model", TEXT, "--html", "text.txt", cwd=place)
+    assert refused.returncode == 2
+    assert (place / "text.txt").read_text() == TEXT
+
+
+def test_command_explains_a_network(place, network):
+    network.save(place / "network")
+    done = xmtc("explain", "network", TEXT, "-k", "1", "--json", cwd=place)
+    assert done.returncode == 0, done.stderr
+    (answer,) = json.loads(done.stdout)["labels"]
+    assert sum(piece["weight"] for piece in answer["pieces"]) == pytest.approx(1, abs=1e-4)
+
+
+MISTAKES = [
+    (["model", "text", "--label", "label-3"], "The model has no label 'label-3'; did you mean 'label-"),
+    (["model"], "Found no text; give one: the text itself, - for standard input, or --file PATH."),
+    (["model", "text", "--file", "text.txt"], "Found both TEXT and --file; give one"),
+    (["model", "--file", "txt.txt"], "txt.txt: there is no such file; did you mean text.txt?"),
+    (["model", "--file", "latin.txt"], "latin.txt: byte 0xe9 at position 4 is no UTF-8; expected UTF-8 text."),
+    (["model", "text", "--html", "latin.txt"], "latin.txt exists and is not a page of `xmtc explain`; choose another"),
+    (["model", "text", "--html", "-", "--json"], "--html - and --json both write to standard output;"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
+def test_mistakes_get_one_sentence(place, words, sentence):
+    (place / "latin.txt").write_bytes("café".encode("latin-1"))
+    done = xmtc("explain", *words, cwd=place)
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(f"xmtc: {sentence}")
+    assert done.stderr.count(b"\n") == 1

@@ -1,0 +1,169 @@
+"""Methods get what they read, tf-idf or words or both, from the Tagger, the Classifier and the commands alike."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from commands import lines_of
+from planted import own_words, planted
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from test_damaged_models import set_said
+from typer.testing import CliRunner
+from voting import AllVotes, WordVotes, enter
+
+from xmtc import Classifier, Tagger, XmtcError
+from xmtc.cli import app
+from xmtc.data.document import Document
+from xmtc.data.given import Given
+from xmtc.features import kind_for, kinds_for
+from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.tagger import train
+from xmtc.text.both import BagAndSequences, BagAndWords
+from xmtc.text.sequences import Sequencer, Words
+from xmtc.text.tfidf import Tfidf
+
+TRAIN, TEST = planted(400, seed=1), planted(100, seed=2)
+NAMES = ["wordvotes", "allvotes"]
+FITTED = {"wordvotes": Sequencer, "allvotes": BagAndSequences}
+
+
+@pytest.fixture(autouse=True)
+def methods(monkeypatch):
+    enter(monkeypatch)
+
+
+def run(*words) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception and not isinstance(done.exception, (SystemExit, XmtcError)):
+        raise done.exception
+    return done.exit_code, done.output + (str(done.exception) if isinstance(done.exception, XmtcError) else "")
+
+
+def test_a_method_chooses_its_features():
+    assert kinds_for(Parabel) == [Tfidf, Given]
+    assert kinds_for(WordVotes) == [Words]
+    assert kinds_for(AllVotes) == [BagAndWords]
+    assert kind_for(Parabel(), holds_features=True) is Given
+    assert kind_for(AllVotes(), holds_features=False) is BagAndWords
+
+
+def test_both_has_the_parameters_of_both_and_what_they_share_means_the_same():
+    bag, words, both = ({f.name: f for f in fields(kind)} for kind in (Tfidf, Words, BagAndWords))
+    assert both.keys() == bag.keys() | words.keys()
+    for name in bag.keys() & words.keys():
+        assert (bag[name].default, bag[name].metadata) == (words[name].default, words[name].metadata)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_are_learnt_from_saved_and_loaded(name, tmp_path):
+    classifier = Classifier(name, max_tokens=300, lowercase=False, dimension=5).fit(*TRAIN, valid=TEST)
+    assert isinstance(classifier.tagger_.features, FITTED[name])
+    assert classifier.evaluate(*TEST, ["P@1"])["P@1"] > 0.9
+    assert classifier.rank(["", "unheard-of"]).labels.shape == (2, 5)
+    classifier.save(tmp_path / "model")
+    loaded = Classifier.load(tmp_path / "model", verify=True)
+    assert loaded.get_params() == classifier.get_params() == clone(classifier).get_params()
+    assert (loaded.max_tokens, loaded.lowercase) == (300, False)
+    np.testing.assert_array_equal(loaded.rank(TEST[0]).labels, classifier.rank(TEST[0]).labels)
+
+
+def test_about_says_what_was_read(tmp_path):
+    about = {name: Classifier(name).fit(*TRAIN).tagger_.about for name in ("parabel", *NAMES)}
+    kinds = [about[name]["features"]["kind"] for name in about]
+    assert kinds == ["tfidf", "words", "bagandwords"]
+    sizes = [{size for size in ("n_features", "n_words") if size in about[name]} for name in about]
+    assert sizes == [{"n_features"}, {"n_words"}, {"n_features", "n_words"}]
+
+
+def test_a_tagger_takes_the_features_that_its_method_reads():
+    documents = [Document(str(i), text, tags) for i, (text, tags) in enumerate(zip(*TRAIN, strict=True))]
+    assert isinstance(train(iter(documents), WordVotes()).features, Sequencer)
+    assert train(documents, WordVotes(), Words(max_words=50)).features.n_words == 51
+    with pytest.raises(XmtcError, match="WordVotes does not read Tfidf; give it Words"):
+        train(documents, WordVotes(), Tfidf())
+    with pytest.raises(XmtcError, match="Parabel does not read BagAndWords; give it Tfidf"):
+        train(documents, Parabel(), BagAndWords())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_cannot_be_read_from_features(name):
+    X = csr_array(np.eye(4, dtype=np.float32))
+    with pytest.raises(XmtcError, match="reads words, but the corpus holds features; give it texts, or choose a"):
+        Classifier(name).fit(X, [["a"], ["b"]] * 2)
+    with pytest.raises(XmtcError, match="holds features, but this model reads text"):
+        Classifier(name).fit(*TRAIN).predict(X)
+
+
+def test_parameters_are_those_of_the_features_that_are_read():
+    assert {"power", "max_words", "vectors"} < Classifier("wordvotes").get_params().keys()
+    with pytest.raises(XmtcError, match="wordvotes has no parameter 'min_df'"):
+        Classifier("wordvotes", min_df=1)
+    with pytest.raises(XmtcError, match="parabel has no parameter 'max_tokens'"):
+        Classifier("parabel", max_tokens=1)
+    names = list(Classifier("allvotes").get_params())
+    assert {"min_df", "max_words"} < set(names)
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes_that_do_not_fit_are_damage(name, tmp_path):
+    Classifier(name).fit(*TRAIN).save(tmp_path / "model")
+    set_said(tmp_path / "model", "parts.model.n_words", 7)
+    with pytest.raises(
+        XmtcError, match=r"is damaged: 40 labels, \d+ features and \d+ words are not those of its model"
+    ):
+        Tagger.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(("name", "path"), [("wordvotes", "features"), ("allvotes", "features.words")])
+def test_damaged_words_are_found_before_they_are_used(name, path, tmp_path):
+    Classifier(name).fit(*TRAIN).save(tmp_path / "model")
+    set_said(tmp_path / "model", f"parts.{path}.max_tokens", 2**70)
+    with pytest.raises(XmtcError, match=r"is damaged: it reads .* words of a text"):
+        Tagger.load(tmp_path / "model").tags(["text"])
+
+
+def test_words_are_explained():
+    classifier = Classifier("wordvotes").fit(*TRAIN)
+    words = classifier.tagger_.features.vocabulary.words()
+    assert classifier.explain("any text", "label-03") == [("(unknown words)", 1), (words[0], 1), (words[1], 1)]
+
+
+def test_features_beside_words_are_explained():
+    explained = Classifier("allvotes").fit(*TRAIN).explain(" ".join(own_words(3)), "label-03")
+    assert explained[0][0] in own_words(3)
+
+
+def test_commands(tmp_path):
+    corpus, model = tmp_path / "train.jsonl", tmp_path / "model"
+    corpus.write_text(lines_of(100, seed=0))
+    code, said = run("train", corpus, "-m", "wordvotes", "-o", model, "-p", "max_words=150", "-p", "power=2")
+    assert code == 0
+    assert "with 39 labels and 151 words in" in said
+    about = json.loads((model / "about.json").read_text())
+    assert (about["parameters"], about["features"]["max_words"]) == ({"power": 2.0}, 150)
+    assert "P@1" in run("evaluate", model, corpus)[1]
+    assert (
+        "wordvotes has no parameter 'min_df'"
+        in run("train", corpus, "-m", "wordvotes", "-o", model, "-p", "min_df=1")[1]
+    )
+
+
+def test_a_corpus_of_features_is_refused_before_it_is_read(tmp_path):
+    (tmp_path / "given.txt").write_text("2 3 2\n0 0:1 2:1\n1 1:1\n")
+    said = run("train", tmp_path / "given.txt", "-m", "wordvotes", "-o", tmp_path / "model")[1]
+    assert "WordVotes reads words, but the corpus holds features; give it texts, or choose a linear method." in said
+
+
+def test_methods_shows_the_parameters_of_what_is_read():
+    shown = run("methods", "wordvotes")[1]
+    assert "Sequences of words:\n\n  max_words" in shown
+    assert "min_df" not in shown
+    shown = run("methods", "allvotes")[1]
+    assert "Text features and sequences of words:\n\n  min_df" in shown
+    assert shown.count("\n  lowercase ") == 1
+    assert "max_tokens" in shown

@@ -1,0 +1,66 @@
+"""xmtc compare: two models on the same documents."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from xmtc.cli.options import (
+    CorpusPath,
+    Id,
+    InputFormat,
+    Labels,
+    ModelPath,
+    OnError,
+    RejectsFile,
+    Separator,
+    Text,
+    Threads,
+    make_run,
+    open_input,
+    report_rejects,
+)
+
+METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
+TOP = (1, 2, 3, 4, 5)
+
+
+def compare(
+    one: ModelPath,
+    other: ModelPath,
+    corpus: CorpusPath,
+    json: Annotated[bool, typer.Option("--json", help="print a JSON object of fractions")] = False,
+    threads: Threads = 0,
+    input_format: InputFormat = None,
+    text: Text = "text",
+    labels: Labels = "labels",
+    id: Id = "id",
+    separator: Separator = None,
+    on_error: OnError = "stop",
+    rejects: RejectsFile = None,
+) -> None:
+    """Print metrics of two models on a labelled corpus, and how many of their best labels are the same, in percent."""
+    from json import dumps
+
+    from xmtc.compare import overlap, renumbered
+    from xmtc.tagger import Tagger
+
+    source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects)
+    taggers, run = [Tagger.load(one), Tagger.load(other)], make_run(threads)
+    documents = list(source)  # both models read them
+    answers = [tagger.rank_labelled(documents, max(TOP), run) for tagger in taggers]
+    measured = [tagger.measure(*answer, METRICS) for tagger, answer in zip(taggers, answers, strict=True)]
+    (ours, _), (theirs, _) = answers
+    theirs = renumbered(theirs, taggers[1].labels, taggers[0].labels)
+    shared = {f"top{k}": overlap(ours, theirs, k) for k in TOP}
+    typer.echo(dumps({"models": measured, "overlap": shared}) if json else table([one, other], measured, shared))
+    report_rejects(source)
+
+
+def table(names: list[str], measured: list[dict[str, float]], shared: dict[str, float]) -> str:
+    """A line for each model, in percent, and one for what their best labels share."""
+    rows = list(zip([*names, "overlap"], [*measured, shared], strict=True))
+    width = max(len(name) for name, _ in rows)
+    cells = [[f"{metric} {100 * value:6.2f}" for metric, value in values.items()] for _, values in rows]
+    return "\n".join("   ".join([f"{name:{width}}", *line]) for (name, _), line in zip(rows, cells, strict=True))

@@ -1,0 +1,117 @@
+"""xmtc explain: which words of a text speak for a label."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from xmtc.cli.options import ModelPath
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from xmtc.explain.pieces import Highlight
+
+
+def explain(
+    model: ModelPath,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT|-", help="the text; - reads standard input")] = None,
+    file: Annotated[str | None, typer.Option(help="file with the text, instead of TEXT")] = None,
+    label: Annotated[list[str] | None, typer.Option("--label", "-l", help="label to explain; repeatable")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="without --label, explain this many of the best")] = 3,
+    n: Annotated[int, typer.Option("-n", min=0, help="strongest words to list")] = 20,
+    html: Annotated[str | None, typer.Option(help="write a page, too; - writes it to standard output, alone")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False,
+) -> None:
+    """Show how much each word of a text weighs for its labels: attention, or what a linear model adds up."""
+    from json import dumps
+
+    from xmtc.data.files import STANDARD_STREAM
+    from xmtc.tagger import Tagger
+
+    check_page(html, json)
+    tagger = Tagger.load(model)
+    found = tagger.highlight(text_to_explain(text, file), *(label or []), k=k, n=n)
+    if html is not None:
+        write_page(html, found)
+    if json:
+        typer.echo(dumps({"labels": [as_json(each) for each in found]}, ensure_ascii=False))
+    elif html != STANDARD_STREAM:
+        show(found)
+
+
+def text_to_explain(text: str | None, file: str | None) -> str:
+    """The text itself, or what the file or standard input holds."""
+    from xmtc.data.files import STANDARD_STREAM, display_name, open_binary
+    from xmtc.errors import XmtcError
+
+    if (text is None) == (file is None):
+        found = "no text" if text is None else "both TEXT and --file"
+        raise XmtcError(f"Found {found}; give one: the text itself, - for standard input, or --file PATH.")
+    if text is not None and text != STANDARD_STREAM:
+        return text
+    path = file or STANDARD_STREAM
+    with open_binary(path) as stream:
+        content = stream.read()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{content[error.start]:02x} at position {error.start + 1} is no UTF-8"
+        raise XmtcError(f"{display_name(path)}: {found}; expected UTF-8 text.") from None
+
+
+def check_page(path: str | None, json: bool) -> None:
+    """Refuse, before the work, to write a page over something else."""
+    from pathlib import Path
+
+    from xmtc.data.files import STANDARD_STREAM, open_binary
+    from xmtc.errors import XmtcError
+    from xmtc.explain.page import GENERATOR
+
+    if path == STANDARD_STREAM and json:
+        raise XmtcError("--html - and --json both write to standard output; give one of them, or a file for the page.")
+    if path is None or path == STANDARD_STREAM or not Path(path).is_file() or not Path(path).stat().st_size:
+        return
+    with open_binary(path) as stream:
+        if GENERATOR.encode() not in stream.read(1000):
+            raise XmtcError(f"{path} exists and is not a page of `xmtc explain`; choose another name or move it away.")
+
+
+def write_page(path: str, found: list[Highlight]) -> None:
+    from xmtc.data.files import STANDARD_STREAM, writing
+    from xmtc.explain.page import page
+
+    with writing(path) as stream:
+        stream.write(page(found).encode("utf-8", "replace"))
+    if path != STANDARD_STREAM:
+        typer.echo(f"{path} written.", err=True)
+
+
+def as_json(highlight: Highlight) -> dict[str, Any]:
+    return {
+        "label": highlight.label,
+        "score": None if highlight.score is None else round(highlight.score, 6),
+        "words": [{"word": word, "weight": round(weight, 6)} for word, weight in highlight.words],
+        "pieces": [{"text": piece.text, "weight": round(piece.weight, 6)} for piece in highlight.pieces],
+    }
+
+
+def show(found: list[Highlight]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not found:
+        typer.echo("The model finds no label for this text.", err=True)
+    # the console has decided on colours; typer would take them, and what looks like them, out of what is piped
+    typer.echo("\n".join(block(each, console) for each in found), nl=False, color=True)
+
+
+def block(highlight: Highlight, console: Console) -> str:
+    """A label with its score, the text, and its strongest words."""
+    from xmtc.explain.terminal import shown, terminal
+
+    score = "not among the labels that the model finds" if highlight.score is None else f"{highlight.score:.4f}"
+    text = terminal(highlight, console)
+    words = ", ".join(f"{word} {weight:.3g}" for word, weight in highlight.words)
+    return f"{shown(highlight.label, console)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n"

@@ -1,0 +1,16 @@
+"""xmtc vectors: the word vectors that have a name."""
+
+from __future__ import annotations
+
+import typer
+
+
+def vectors() -> None:
+    """List the word vectors that can be had by name, and which of them are in the cache."""
+    from xmtc.text.vector_packages import NAMED, cached_path
+
+    for name, package in NAMED.items():
+        path = cached_path(name)
+        place = str(path) if path.exists() else f"not yet fetched; {package.tool} package {package.name}"
+        typer.echo(f"{name:12} {package.n_words:,} words of {package.dimensions} numbers, {package.what} ({place})")
+    typer.echo("\nAny file in the format of GloVe, word2vec or fastText does as well: give its path.")

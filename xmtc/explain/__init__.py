@@ -1,0 +1,1 @@
+"""An explanation shown in the text it explains: on a terminal, or as a page."""

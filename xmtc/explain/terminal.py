@@ -1,0 +1,43 @@
+"""An explanation on a terminal: the text as it is, its words coloured."""
+
+from __future__ import annotations
+
+from rich.console import COLOR_SYSTEMS, Console
+from rich.style import Style
+
+from xmtc.explain.pieces import Highlight
+
+# From which share of the strongest weight on a word looks how, if it speaks for the label and if against. Dull to
+# bright, not pale to dark: the terminal's own background may be black or white.
+LEVELS = [
+    (0.8, Style.parse("bold #ffffff on #cc1100"), Style.parse("bold #ffffff on #0a4be0")),
+    (0.5, Style.parse("#ffffff on #a8452a"), Style.parse("#ffffff on #2c62a6")),
+    (0.25, Style.parse("#ffffff on #8a5f4d"), Style.parse("#ffffff on #566d88")),
+    (0.1, Style.parse("underline #c0562a"), Style.parse("underline #4078bd")),
+]
+PLAIN = Style.null()
+# Control characters as pictures, since a text may come from anywhere and a terminal obeys them.
+PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"} | dict.fromkeys(
+    range(127, 160), 0xFFFD
+)
+
+
+def terminal(highlight: Highlight, console: Console) -> str:
+    """The text, coloured for this console; where it shows no colours, the text alone."""
+    colours = None if console.no_color or not console.color_system else COLOR_SYSTEMS[console.color_system]
+    return "".join(
+        style(strength).render(shown(piece.text, console), color_system=colours)
+        for piece, strength in zip(highlight.pieces, highlight.strengths(), strict=True)
+    )
+
+
+def style(strength: float) -> Style:
+    for share, speaks_for, speaks_against in LEVELS:
+        if abs(strength) >= share:
+            return speaks_for if strength > 0 else speaks_against
+    return PLAIN
+
+
+def shown(text: str, console: Console) -> str:
+    """The text as a terminal may have it; a file or a pipe gets every character."""
+    return text.translate(PICTURES) if console.is_terminal else text

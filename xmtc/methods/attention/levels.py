@@ -1,0 +1,113 @@
+"""Training of one level of a label tree: what it learns from, and the candidates that the level above leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from xmtc import metrics
+from xmtc.compiled import kernel
+from xmtc.data.dataset import Tokens
+from xmtc.methods.attention.model import children_of, predict_level
+from xmtc.nn.attention import Network
+from xmtc.nn.batches import Corpus, LabelRows
+from xmtc.nn.devices import mixed, working
+from xmtc.nn.training import Plan, train
+from xmtc.predictions import NO_LABEL, Predictions
+from xmtc.run import Run
+
+
+@dataclass(frozen=True)
+class LevelData:
+    """Documents, the nodes of the level that they belong to, and the nodes above whose children are candidates."""
+
+    tokens: Tokens
+    Y: csr_array | None = None  # (n_docs, n_nodes)
+    above: Predictions | None = None
+
+    def found_by(
+        self, network: Network, children: np.ndarray, n_candidates: int, run: Run, positives_first: bool
+    ) -> LevelData:
+        """As the level below will see it: the best nodes of this one, in training the true ones before all others."""
+        found = predict_level(network, children, self.tokens, self.above, n_candidates, run)
+        if positives_first and self.Y is not None:
+            Y = self.Y
+            found = replace(found, labels=true_ones_first(Y.indptr, Y.indices, found.labels))
+        return replace(self, above=found)
+
+
+def table_of_children(edges: csr_array) -> np.ndarray:
+    """The children of every node in a row, filled up with NO_LABEL."""
+    counts = np.diff(edges.indptr)
+    table = np.full((len(counts), counts.max()), NO_LABEL, np.int32)
+    table[np.arange(counts.max()) < counts[:, None]] = edges.indices
+    return table
+
+
+@kernel
+def true_ones_first(indptr, indices, found):
+    """Of every document, its true nodes and then those found, as many as there is room for."""
+    n_docs, width = found.shape
+    out = np.full((n_docs, width), NO_LABEL, np.int32)
+    for doc in range(n_docs):
+        true_ones, n = indices[indptr[doc] : indptr[doc + 1]], 0
+        for node in true_ones[:width]:
+            out[doc, n] = node
+            n += 1
+        for node in found[doc]:
+            if n == width or node == NO_LABEL:
+                break
+            if not (true_ones == node).any():
+                out[doc, n] = node
+                n += 1
+    return out
+
+
+def loss_of(logits: Tensor, targets: Tensor, known: Tensor | None = None) -> Tensor:
+    """Binary cross-entropy, eq. 6, but summed over labels instead of averaged, which would make gradients so small that
+    Adam's epsilon holds them back."""
+    return binary_cross_entropy_with_logits(logits.float(), targets, known, reduction="sum") / len(logits)
+
+
+def train_level(
+    network: Network,
+    children: np.ndarray,
+    data: LevelData,
+    valid: LevelData,
+    plan: Plan,
+    batch_size: int,
+    piece: str,
+    run: Run,
+) -> None:
+    """Binary cross-entropy (eq. 6) of all nodes, or of the candidates; the best nDCG@5 of held-out documents stays."""
+    assert data.Y is not None
+    assert valid.Y is not None
+    device = next(network.parameters()).device
+    corpus, labels = Corpus(data.tokens, device), LabelRows(data.Y, device)
+    table = torch.from_numpy(children.astype(np.int64)).to(device)
+
+    def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
+        return corpus.shuffled(batch_size, rng)
+
+    def loss(docs: np.ndarray) -> Tensor:
+        batch = corpus.batch(docs)
+        with mixed(device):
+            if data.above is None:
+                return loss_of(network(batch), labels.targets(batch.docs))
+            above = torch.from_numpy(data.above.labels[batch.docs].astype(np.int64)).to(device)
+            candidates, known = children_of(above, table)
+            targets = labels.targets_among(batch.docs, candidates)
+            return loss_of(network(batch, candidates), targets, known.float())
+
+    def score() -> float:
+        found = predict_level(network, children, valid.tokens, valid.above, 5, replace(run, progress=Run().progress))
+        return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
+
+    with working(run, device, plan.seed):
+        train(network, batches, loss, score, plan, corpus.n_docs, run, piece)

@@ -1,0 +1,131 @@
+"""The networks of AttentionXML: word vectors, a bidirectional LSTM, and what reads labels off its states."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, linear, relu
+from torch.nn.utils.rnn import PackedSequence
+
+from xmtc.nn.batches import Batch
+
+
+class Encoder(nn.Module):
+    """Words to states, eqs. 1–3: one bidirectional LSTM layer with a learned initial state."""
+
+    def __init__(self, n_words: int, dimension: int, hidden: int, word_dropout: float, dropout: float):
+        super().__init__()
+        self.embedding = nn.Embedding(n_words, dimension)
+        self.lstm = nn.LSTM(dimension, hidden, bidirectional=True)
+        self.first_state = nn.Parameter(torch.zeros(2, 2, 1, hidden))  # (h or c, direction, any document, unit)
+        self.word_dropout, self.dropout = word_dropout, dropout
+
+    def forward(self, batch: Batch) -> Tensor:
+        """(n_docs, width, 2 · hidden)"""
+        words = dropout(self.embedding(batch.words), self.word_dropout, self.training)
+        first = self.first_state.expand(-1, -1, batch.n_docs, -1).contiguous()
+        if int(batch.sizes[-1]) == batch.n_docs:  # all equally long
+            states = self.lstm(words.view(batch.longest, batch.n_docs, -1), (first[0], first[1]))[0].flatten(0, 1)
+        else:
+            states = self.lstm(PackedSequence(words, batch.sizes), (first[0], first[1]))[0].data
+        return dropout(batch.padded(states), self.dropout, self.training)
+
+
+class Layers(nn.Module):
+    """The fully connected layers that all labels share, and the output layer: eq. 5. The first is applied to the states
+    before they are averaged: W₁ Σ αᵢ hᵢ = Σ αᵢ (W₁ hᵢ), and a document has fewer words than there are labels."""
+
+    def __init__(self, width: int, sizes: tuple[int, ...]):
+        super().__init__()
+        self.first = nn.Linear(width, sizes[0])
+        self.further = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.output = nn.Linear(sizes[-1], 1)
+
+    def project(self, states: Tensor) -> Tensor:
+        return linear(states, self.first.weight.to(states.dtype))
+
+    def forward(self, projected: Tensor) -> Tensor:
+        """Logits (n_docs, n_labels) of averages of projected states, (n_docs, n_labels, sizes[0])."""
+        kind = projected.dtype
+        x = relu(projected + self.first.bias.to(kind))
+        for layer in self.further:
+            assert isinstance(layer, nn.Linear)
+            x = relu(linear(x, layer.weight.to(kind), layer.bias.to(kind)))
+        return (x @ self.output.weight[0].to(kind)).float() + self.output.bias
+
+
+class LabelAttention(nn.Module):
+    """One attention per label over the states of a document: eq. 4, then the shared layers."""
+
+    def __init__(self, n_labels: int, width: int, sizes: tuple[int, ...], sparse: bool = False):
+        super().__init__()
+        self.n_labels = n_labels
+        self.rows = nn.Embedding(n_labels, width, sparse=sparse)
+        nn.init.xavier_uniform_(self.rows.weight)
+        self.layers = Layers(width, sizes)
+
+    def forward(self, states: Tensor, is_word: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """Logits of all labels, or of each document's candidates (n_docs, n_candidates)."""
+        kind = states.device.type
+        if torch.is_autocast_enabled(kind):  # which would make a softmax, and all after it, float32: twice the bytes
+            states = states.to(torch.get_autocast_dtype(kind))
+        with torch.autocast(kind, enabled=False):
+            average = self.attention(states, is_word, candidates) @ self.layers.project(states)
+            return self.layers(average)
+
+    def attention(self, states: Tensor, is_word: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """α, (n_docs, n_labels, width)."""
+        n_docs, longest, width = states.shape
+        out_of_text = states.new_zeros(n_docs, longest).masked_fill(~is_word, -torch.inf)
+        if candidates is not None:
+            rows = self.rows(candidates).to(states.dtype)
+            return torch.baddbmm(out_of_text[:, None], rows, states.transpose(1, 2)).softmax(-1)
+        # all labels: one product for the whole batch, labels first
+        scores = torch.addmm(out_of_text.view(-1), self.rows.weight.to(states.dtype), states.reshape(-1, width).T)
+        return scores.view(-1, n_docs, longest).softmax(-1).transpose(0, 1)
+
+    def weights_of_words(self, states: Tensor, is_word: Tensor, label: int) -> Tensor:
+        """(width,) how much attention the label pays to each word of one document: all of it adds up to 1."""
+        return self.attention(states, is_word, torch.tensor([[label]], device=states.device))[0, 0]
+
+
+class MaxPooling(nn.Module):
+    """XML-RNN: the largest of each unit's states over the words, one representation for all labels."""
+
+    def __init__(self, n_labels: int, width: int, sizes: tuple[int, ...]):
+        super().__init__()
+        self.n_labels = n_labels
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((width, *sizes)))
+        self.output = nn.Linear(sizes[-1], n_labels)
+
+    def forward(self, states: Tensor, is_word: Tensor, candidates: Tensor | None = None) -> Tensor:
+        return self.logits(states.masked_fill(~is_word[..., None], -torch.inf).amax(1))
+
+    def logits(self, largest: Tensor) -> Tensor:
+        for layer in self.hidden:
+            largest = relu(layer(largest))
+        return self.output(largest)
+
+    def weights_of_words(self, states: Tensor, is_word: Tensor, label: int) -> Tensor:
+        """(width,) what each word of one document adds to the label's logit: of every unit, its largest state times the
+        logit's gradient there belongs to the word that has it."""
+        largest, word = states.masked_fill(~is_word[..., None], -torch.inf).max(1)
+        with torch.enable_grad():
+            largest.requires_grad_(True)
+            (gradient,) = torch.autograd.grad(self.logits(largest)[0, label], largest)
+        return torch.zeros(states.shape[1]).index_add(0, word[0], (gradient * largest)[0].detach())
+
+
+class Network(nn.Module):
+    def __init__(self, encoder: Encoder, head: LabelAttention | MaxPooling):
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    @property
+    def n_labels(self) -> int:
+        return self.head.n_labels
+
+    def forward(self, batch: Batch, candidates: Tensor | None = None) -> Tensor:
+        return self.head(self.encoder(batch), batch.is_word(), candidates)

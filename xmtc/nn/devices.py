@@ -1,0 +1,44 @@
+"""Where networks are computed, and in which precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from xmtc.errors import XmtcError
+from xmtc.run import Run
+
+
+def device_of(run: Run) -> torch.device:
+    if run.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(run.device)
+        torch.empty(0, device=device)
+        return device
+    except (RuntimeError, AssertionError) as error:
+        raise XmtcError(f"The device {run.device!r} cannot be used ({str(error).splitlines()[0]}); try cpu.") from None
+
+
+def mixed(device: torch.device) -> torch.autocast:
+    """bf16 for large products on GPUs that have it, float32 elsewhere."""
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.autocast(device.type, torch.bfloat16, enabled=has_bf16)
+
+
+@contextmanager
+def working(run: Run, device: torch.device, seed: int | None = None) -> Iterator[None]:
+    """Use the run's threads and, if a seed is given, random numbers of our own; leave both as they were."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(run.threads)
+    torch.set_float32_matmul_precision("high")  # TF32 where bf16 is not used
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)

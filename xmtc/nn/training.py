@@ -1,0 +1,189 @@
+"""The one training loop of all networks: Adam, clipped gradients, averaged weights, the best of them kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xmtc.run import Run
+
+RECENT, ABOVE_RECENT, RECORDED = 5, 5.0, 2.0  # gradients are clipped at 5 times the largest of the last 5 norms
+KEEP_SECONDS = 600.0  # between checkpoints
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to train and how fast."""
+
+    epochs: int
+    rate: float
+    average_from: int  # the epoch from which on weights are averaged
+    average_every: int  # steps
+    patience: int  # epochs without a better score before training ends
+    seed: int
+    seconds: float = inf  # after which no further epoch begins
+
+
+Batches = Callable[[np.random.Generator], Iterator[np.ndarray]]  # an epoch's batches of document numbers
+
+
+def train(
+    network: nn.Module,
+    batches: Batches,
+    loss: Callable[[np.ndarray], Tensor],
+    score: Callable[[], float],
+    plan: Plan,
+    n_docs: int,
+    run: Run = Run(),
+    piece: str = "network",
+) -> list[float]:
+    """Train on the loss of batches until the score of the validation documents, looked at after every epoch, has not
+    grown for a while. The network ends with the weights of the best epoch; the scores are returned."""
+    state = State(network, plan)
+    state.resume(run, piece)
+    begin = last_kept = time.monotonic()
+    with run.progress("training", plan.epochs * n_docs) as progress:
+        progress.advance(state.epoch * n_docs)
+        while state.wants_more and time.monotonic() - begin < plan.seconds:
+            network.train()
+            torch.manual_seed(plan.seed * 100_003 + state.epoch)  # a resumed training drops out the same
+            for docs in batches(np.random.default_rng((plan.seed, state.epoch))):
+                state.step(loss(docs))
+                progress.advance(len(docs))
+            state.finish_epoch(score)
+            progress.tell(f"pass {state.epoch}: {state.scores[-1]:.4f}, best {max(state.scores):.4f}")
+            if time.monotonic() - last_kept > KEEP_SECONDS:
+                state.keep(run, piece)
+                last_kept = time.monotonic()
+    state.keep(run, piece)
+    state.restore_best()
+    return state.scores
+
+
+class State:
+    """Where a training stands: the network, the optimisers' memory, the averaged weights and the best so far."""
+
+    def __init__(self, network: nn.Module, plan: Plan):
+        self.network, self.plan = network, plan
+        self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
+        self.optimisers = optimisers(network, plan.rate)
+        self.recent = torch.full((RECENT,), 1.0, device=self.parameters[0].device)
+        self.average: list[Tensor] = []
+        self.n_averaged, self.n_steps, self.epoch = 0, 0, 0
+        self.best = [p.detach().clone() for p in self.parameters]
+        self.scores: list[float] = []
+
+    @property
+    def since_best(self) -> int:
+        return len(self.scores) - 1 - int(np.argmax(self.scores)) if self.scores else 0
+
+    @property
+    def wants_more(self) -> bool:
+        return self.epoch < self.plan.epochs and self.since_best < self.plan.patience
+
+    def step(self, loss: Tensor) -> None:
+        for optimiser in self.optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.recent = clip(self.parameters, self.recent)
+        for optimiser in self.optimisers:
+            optimiser.step()
+        self.n_steps += 1
+        if self.epoch >= self.plan.average_from and self.n_steps % self.plan.average_every == 0:
+            self.add_to_average()
+
+    @torch.no_grad()
+    def add_to_average(self) -> None:
+        self.n_averaged += 1
+        if self.n_averaged == 1:
+            self.average = [p.detach().clone() for p in self.parameters]
+        else:
+            torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 / self.n_averaged)
+
+    @torch.no_grad()
+    def finish_epoch(self, score: Callable[[], float]) -> None:
+        """Score the averaged weights, or the present ones before there are any."""
+        present = [p.detach().clone() for p in self.parameters] if self.average else []
+        if self.average:
+            torch._foreach_copy_(self.parameters, self.average)
+        self.network.eval()
+        self.scores.append(score())
+        if self.since_best == 0:
+            torch._foreach_copy_(self.best, [p.detach() for p in self.parameters])
+        if present:
+            torch._foreach_copy_(self.parameters, present)
+        self.epoch += 1
+
+    @torch.no_grad()
+    def restore_best(self) -> None:
+        torch._foreach_copy_(self.parameters, self.best)
+        self.network.eval()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """All that a resumed training needs, under flat names."""
+        found = {f"now-{i}": p.detach() for i, p in enumerate(self.parameters)}
+        found |= {f"best-{i}": p for i, p in enumerate(self.best)}
+        found |= {f"average-{i}": p for i, p in enumerate(self.average)}
+        for number, optimiser in enumerate(self.optimisers):
+            for i, memory in optimiser.state_dict()["state"].items():
+                found |= {f"adam-{number}-{i}-{name}": torch.as_tensor(value) for name, value in memory.items()}
+        return found | {"recent": self.recent}
+
+    def keep(self, run: Run, piece: str) -> None:
+        if run.checkpoint.folder is not None:
+            arrays = {name: tensor.cpu().numpy() for name, tensor in self._tensors().items()}
+            counts = np.array([self.epoch, self.n_steps, self.n_averaged])
+            run.checkpoint.keep(f"{piece}-unfinished", arrays | {"counts": counts, "scores": np.array(self.scores)})
+
+    @torch.no_grad()
+    def resume(self, run: Run, piece: str) -> None:
+        kept = run.checkpoint.recall(f"{piece}-unfinished")
+        if kept is None:
+            return
+        self.epoch, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"])
+        self.scores = kept["scores"].tolist()
+        device = self.recent.device
+
+        def tensors(kind: str) -> list[Tensor]:
+            n = sum(name.startswith(f"{kind}-") for name in kept)
+            return [torch.from_numpy(kept[f"{kind}-{i}"]).to(device) for i in range(n)]
+
+        torch._foreach_copy_(self.parameters, tensors("now"))
+        self.best, self.average = tensors("best"), tensors("average")
+        self.recent = torch.from_numpy(kept["recent"]).to(device)
+        for number, optimiser in enumerate(self.optimisers):
+            memory: dict[int, dict[str, Tensor]] = {}
+            for name, array in kept.items():
+                if name.startswith(f"adam-{number}-"):
+                    _, _, i, key = name.split("-")
+                    memory.setdefault(int(i), {})[key] = torch.from_numpy(array)
+            optimiser.load_state_dict({"state": memory, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def optimisers(network: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+    """Adam; for rows of which a step sees only a few, the one that moves only these."""
+    few = {id(m.weight) for m in network.modules() if isinstance(m, nn.Embedding) and m.sparse}
+    trained = [p for p in network.parameters() if p.requires_grad]
+    dense, sparse = [p for p in trained if id(p) not in few], [p for p in trained if id(p) in few]
+    fused = dense[0].device.type == "cuda"
+    found: list[torch.optim.Optimizer] = [torch.optim.Adam(dense, rate, fused=fused)]
+    return found + ([torch.optim.SparseAdam(sparse, rate)] if sparse else [])
+
+
+@torch.no_grad()
+def clip(parameters: list[Tensor], recent: Tensor) -> Tensor:
+    """Scale gradients down to 5 times the largest of the recent norms; the recent norms with the new one, of which no
+    more is recorded than twice that largest, or 1."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    values = [g._values() if g.is_sparse else g for g in gradients]  # unmerged rows: a little more than the norm
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
+    largest = recent.max()
+    torch._foreach_mul_(values, (ABOVE_RECENT * largest / (norm + 1e-12)).clamp(max=1.0))
+    recorded = torch.minimum(norm, RECORDED * largest).clamp(max=1.0)
+    return torch.cat([recent[1:], recorded[None]])

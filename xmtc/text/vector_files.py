@@ -1,0 +1,277 @@
+"""Files of word vectors: GloVe text, word2vec text and binary, fastText text and model, and the JSON of winkNLP.
+
+The first bytes tell the format, whatever the name says. A file is read once, front to back and in blocks, so it may be
+compressed and larger than memory; numbers are parsed only for words that are wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader, BytesIO
+from itertools import chain
+from typing import IO, Any
+
+import numpy as np
+
+from xmtc.data.files import DAMAGE, OnRead, WatchedFile, open_binary, unreadable
+from xmtc.errors import XmtcError
+
+Wanted = Callable[[bytes], bool]
+Vectors = Iterator[tuple[bytes, np.ndarray]]  # words with their float32 vectors, in the order of the file
+
+HEAD_BYTES = 1 << 20  # enough to tell the format, and some hundred lines
+BLOCK_BYTES = 4 << 20
+LONGEST_WORD = 1 << 16  # bytes; what has no end within these is no word
+LONGEST_PRELUDE = 1 << 28  # bytes of JSON before the vectors: winkNLP's has all words there, 4 MB
+LARGEST = float(np.finfo(np.float32).max)
+MEND = "fetch or write the file again"
+
+HEADER = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*\n")  # word2vec's first line: words and dimensions
+DECIMAL = re.compile(rb"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
+FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")
+JSON_VECTORS = re.compile(rb'"vectors"\s*:\s*\{')
+JSON_DIMENSIONS = re.compile(rb'"dimensions"\s*:\s*(\d+)')
+JSON_ENTRY = re.compile(rb'\s*"((?:[^"\\]|\\.)*+)"\s*:\s*\[([^\]]*+)\]\s*([,}])')
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """An open file of which the dimensions are known and the vectors not yet read."""
+
+    dimensions: int
+    read: Callable[[Wanted], Vectors]
+
+
+def open_vectors(stream: BufferedReader[Any], name: str) -> VectorFile:
+    """Tell the format from the first bytes."""
+    head = first_bytes(stream, name)
+    if head.startswith(FASTTEXT_MAGIC):
+        from xmtc.text.fasttext_model import fasttext_model
+
+        return fasttext_model(Cursor(stream, name, head))
+    if re.match(rb'\s*\{\s*"', head):
+        return wink_json(Cursor(stream, name, head))
+    header = HEADER.match(head)
+    if header and is_binary(head[header.end() :]):
+        return word2vec_binary(Cursor(stream, name, head), int(header[1]), int(header[2]))
+    return text_vectors(stream, name, head, header)
+
+
+def first_bytes(stream: BufferedReader[Any], name: str) -> bytes:
+    head = b""
+    try:
+        while len(head) < HEAD_BYTES and (more := stream.read1(HEAD_BYTES)):
+            head += more
+    except DAMAGE as error:
+        if not head:  # else whoever reads on meets the damage again, and can say where
+            raise XmtcError(
+                f"{name}, within the first {HEAD_BYTES} bytes: the data is damaged or ends too early ({error}); {MEND}."
+            ) from None
+    if not head.strip():
+        raise XmtcError(f"{name} is empty, expected word vectors; {MEND}.")
+    return head
+
+
+def is_binary(sample: bytes) -> bool:
+    """Whether control characters are as frequent as among the bytes of floats; a text may have a stray one."""
+    return 100 * len(sample.translate(None, b"\t\n\r" + bytes(range(32, 256)))) > len(sample)
+
+
+class Cursor:
+    """A place in a stream of records, which complaints can name."""
+
+    def __init__(self, stream: IO[bytes], name: str, head: bytes = b"") -> None:
+        self.stream, self.name = stream, name
+        self.buffer, self.start, self.buffer_begins = head, 0, 0  # the head was read from the stream before
+
+    def broken(self, found: str) -> XmtcError:
+        return XmtcError(f"{self.name}, byte {self.buffer_begins + self.start}: {found}; {MEND}.")
+
+    def fill(self) -> bool:
+        """Read on; whether there was more."""
+        try:
+            more = self.stream.read(BLOCK_BYTES)
+        except DAMAGE as error:
+            raise self.broken(f"the data after this is damaged or ends too early ({error})") from None
+        self.buffer_begins += self.start
+        self.buffer, self.start = self.buffer[self.start :] + more, 0
+        return bool(more)
+
+    def take(self, n_bytes: int) -> bytes:
+        while len(self.buffer) - self.start < n_bytes:
+            if not self.fill():
+                raise self.broken(f"the file ends {n_bytes - len(self.buffer)} bytes too early")
+        self.start += n_bytes
+        return self.buffer[self.start - n_bytes : self.start]
+
+    def until(self, mark: bytes) -> bytes:
+        """The bytes before the mark, which is passed over."""
+        while (end := self.buffer.find(mark, self.start)) < 0:
+            if len(self.buffer) - self.start > LONGEST_WORD or not self.fill():
+                raise self.broken(f"no word ends here, expected one with {mark!r} after it")
+        word = self.buffer[self.start : end]
+        self.start = end + len(mark)
+        return word
+
+
+def word2vec_binary(cursor: Cursor, n_words: int, d: int) -> VectorFile:
+    """`words dimensions`, then each word, a blank and its floats; some writers put a line break after them."""
+
+    def read(wanted: Wanted) -> Vectors:
+        for _ in range(n_words):
+            word = cursor.until(b" ").lstrip(b"\n")
+            content = cursor.take(4 * d)
+            if wanted(word):
+                yield word, finite(np.frombuffer(content, "<f4"), cursor, word)
+
+    cursor.until(b"\n")
+    return VectorFile(checked(d, cursor.name), read)
+
+
+def finite(vector: np.ndarray, cursor: Cursor, word: bytes) -> np.ndarray:
+    if not np.isfinite(vector).all():
+        raise cursor.broken(f"the vector of {shown(word)} before this has a value that is no finite number")
+    return vector
+
+
+def checked(d: int, name: str) -> int:
+    if not 0 < d < 1 << 20:
+        raise XmtcError(f"{name} says that its vectors have {d} dimensions, expected some hundreds; {MEND}.")
+    return d
+
+
+def text_vectors(stream: IO[bytes], name: str, head: bytes, header: re.Match[bytes] | None) -> VectorFile:
+    """Lines `word v1 … vd`: GloVe's, and after a line `words dimensions` word2vec's and fastText's."""
+    d = int(header[2]) if header else usual_dimensions(head)
+    if not header and d < 2:
+        raise XmtcError(
+            f"{name} does not begin like word vectors, expected lines of a word and its numbers, a word2vec or "
+            f"fastText file, or winkNLP's JSON; choose another file."
+        )
+
+    def read(wanted: Wanted) -> Vectors:
+        n_lines = 0
+        for n_lines, line in enumerate(lines_of(head, stream, name), 1):
+            is_header = header is not None and n_lines == 1
+            start = line.split(None, 1)
+            # the first line shows whether these are vectors at all, one without an end whether the file was cut
+            if not start or is_header or not (n_lines == 1 or wanted(start[0]) or not line.endswith(b"\n")):
+                continue
+            word, vector = parse_line(line, d, f"{name}, line {n_lines}")
+            if wanted(word):
+                yield word, vector
+        if header and n_lines - 1 < int(header[1]):
+            raise XmtcError(f"{name} ends after line {n_lines}, expected the {int(header[1])} words of line 1; {MEND}.")
+
+    return VectorFile(checked(d, name), read)
+
+
+def usual_dimensions(head: bytes) -> int:
+    """How many values most of the first lines have: single ones may be broken, or have a blank in their word."""
+    lines = head.splitlines()
+    whole = lines[:-1] if len(lines) > 1 and not head.endswith(b"\n") else lines
+    return Counter(len(line.split()) - 1 for line in whole[:100]).most_common(1)[0][0]
+
+
+def lines_of(head: bytes, stream: IO[bytes], name: str) -> Iterator[bytes]:
+    n_lines, line = 0, b""
+    try:
+        for piece in chain(BytesIO(head), stream):  # the last line of the head goes on in the stream
+            line += piece
+            if line.endswith(b"\n"):
+                yield line
+                n_lines, line = n_lines + 1, b""
+    except DAMAGE as error:
+        raise XmtcError(
+            f"{name}, after line {n_lines}: the data is damaged or ends too early ({error}); {MEND}."
+        ) from None
+    if line:
+        yield line
+
+
+def parse_line(line: bytes, d: int, where: str) -> tuple[bytes, np.ndarray]:
+    """The last d values are the vector: some words of GloVe 840B have blanks in them."""
+    parts = line.rsplit(None, d)
+    word = parts[0].strip()
+    too_many = b" " in word and DECIMAL.fullmatch(word.split()[-1])
+    if len(parts) <= d or too_many:
+        raise XmtcError(f"{where}: found {len(line.split()) - 1} values after the word, expected {d}; {MEND}.")
+    return word, parse_numbers(parts[1:], where)
+
+
+def parse_numbers(values: list[bytes], where: str) -> np.ndarray:
+    try:
+        vector = np.array([float(value) for value in values])
+        if (np.abs(vector) <= LARGEST).all():  # false for what is no number, too
+            return vector.astype(np.float32)
+    except ValueError:
+        pass
+    bad = next(value for value in values if not is_number(value))
+    raise XmtcError(f"{where}: {shown(bad)} is not a number, expected {len(values)} numbers after a word; {MEND}.")
+
+
+def is_number(value: bytes) -> bool:
+    try:
+        return abs(float(value)) <= LARGEST
+    except ValueError:
+        return False
+
+
+def shown(word: bytes) -> str:
+    return repr(word[:40].decode(errors="replace"))
+
+
+def wink_json(cursor: Cursor) -> VectorFile:
+    """`{…, "dimensions": d, "words": […], "vectors": {"word": [v1, …, vd, length, number], …}, …}`"""
+    while not (begin := JSON_VECTORS.search(cursor.buffer)):
+        if len(cursor.buffer) > LONGEST_PRELUDE or not cursor.fill():
+            raise XmtcError(f'{cursor.name} is JSON without an object "vectors"; choose a file of word vectors.')
+    dimensions = JSON_DIMENSIONS.search(cursor.buffer, 0, begin.start())
+    if not dimensions:
+        raise XmtcError(f'{cursor.name} does not say its "dimensions" before its "vectors"; {MEND}.')
+    cursor.start = begin.end()
+    d = checked(int(dimensions[1]), cursor.name)
+    return VectorFile(d, lambda wanted: wink_entries(cursor, d, wanted))
+
+
+def wink_entries(cursor: Cursor, d: int, wanted: Wanted) -> Vectors:
+    after = b","
+    while after == b",":
+        while not (entry := JSON_ENTRY.match(cursor.buffer, cursor.start)):
+            if len(cursor.buffer) - cursor.start > BLOCK_BYTES + LONGEST_WORD or not cursor.fill():
+                raise cursor.broken('expected "word": [numbers] of a whole JSON file')
+        word = json.loads(b'"%b"' % entry[1]).encode("utf-8", "replace") if b"\\" in entry[1] else entry[1]
+        if wanted(word):
+            values = entry[2].split(b",")
+            if len(values) not in (d, d + 2):  # winkNLP adds the vector's length and the word's number
+                raise cursor.broken(f"the vector of {shown(word)} has {len(values)} values, expected {d}")
+            yield word, parse_numbers(values, f"{cursor.name}, byte {cursor.buffer_begins + cursor.start}")[:d]
+        cursor.start, after = entry.end(), entry[3]
+
+
+@contextmanager
+def open_bytes(path: str, member: str, on_read: OnRead) -> Iterator[BufferedReader[Any]]:
+    """The content of a file, plain or compressed, or of one member of a .zip."""
+    try:
+        is_zip = os.path.isfile(path) and zipfile.is_zipfile(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if not is_zip:
+        with open_binary(path, on_read) as stream:
+            yield stream
+        return
+    with BufferedReader(WatchedFile(path, on_read), HEAD_BYTES) as packed, zipfile.ZipFile(packed) as archive:
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
+        if len(names) == 1 and not member:
+            member = names[0]
+        if member not in names:
+            held = ", ".join(names) or "no files"
+            raise XmtcError(f"{path} holds {held}; name one of them, as in {path}#{names[0] if names else 'NAME'}.")
+        with BufferedReader(archive.open(member), BLOCK_BYTES) as stream:  # type: ignore[type-var]
+            yield stream
