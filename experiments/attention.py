@@ -2,7 +2,8 @@
 
 python experiments/attention.py prepare eurlex57k --out carry/eurlex57k.npz.xz
 python experiments/attention.py speed carry/eurlex57k.npz.xz
-python experiments/attention.py train experiments/attention-flat.json --out results.json
+python experiments/attention.py train experiments/attention-flat.json --out results.json --keep kept
+python experiments/attention.py combine eurlex57k carry/eurlex57k.npz.xz kept flat-0 flat-1 flat-2 --out combined.json
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import argparse
 import io
 import json
 import lzma
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,7 @@ from xmtc import metrics
 from xmtc.data.dataset import Dataset, Tokens
 from xmtc.method import Method
 from xmtc.methods import method_class
+from xmtc.predictions import Predictions
 from xmtc.run import Run
 
 KEPT = 50  # labels of every document that are kept for ensembles and consensus
@@ -117,7 +119,8 @@ def learn(method: Method, name: str, parts: dict[str, Dataset], keep: Path | Non
 
 
 def train(args: argparse.Namespace) -> None:
-    """Train the jobs of a JSON file side by side: an LSTM keeps a GPU waiting most of the time."""
+    """Train the jobs of a JSON file side by side: an LSTM keeps a GPU waiting most of the time. They draw from the same
+    random numbers, so that their seeds tell them apart but do not repeat them."""
     import torch
 
     jobs, results = json.loads(args.jobs.read_text()), []
@@ -131,12 +134,51 @@ def train(args: argparse.Namespace) -> None:
             if args.out:
                 args.out.write_text(json.dumps(results, indent=1))
 
-    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
-    for thread in threads:
-        thread.start()
-        time.sleep(args.apart)  # so that each draws its first weights undisturbed
-    for thread in threads:
-        thread.join()
+    if args.keep:
+        args.keep.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        running = []
+        for job in jobs:
+            running.append(pool.submit(work, job))
+            time.sleep(args.apart)  # so that each draws its first weights undisturbed
+        for training in running:
+            training.result()
+
+
+def combine(args: argparse.Namespace) -> None:
+    """What kept predictions of several networks are worth together, and with Parabel, trained here (Tables 4 and 5)."""
+    from xmtc.compare import overlap
+    from xmtc.data.corpus import open_corpus
+    from xmtc.methods.ensemble.model import MEAN, NOISY_OR, merged
+    from xmtc.methods.label_tree.parabel import Parabel
+    from xmtc.tagger import train as train_tagger
+
+    parts, folder = read(args.file), args.corpora / args.data
+    n_labels, n_train = parts["train"].n_labels, parts["train"].n_docs
+    frequencies = np.bincount(parts["train"].Y.indices, minlength=n_labels)
+    parabel = train_tagger(open_corpus(str(folder / "train.jsonl.gz")), Parabel())
+    results: dict[str, Any] = {}
+    for part in ("dev", "test"):
+        linear, Y = parabel.rank_labelled(open_corpus(str(folder / f"{part}.jsonl.gz")), 100)
+        assert (Y != parts[part].Y).nnz == 0, "the kept predictions are of other documents"
+        networks = [kept_predictions(args.kept / f"{name}-{part}.npz") for name in args.names]
+        ensemble = merged(networks, MEAN, n_labels, KEPT)
+        found = {"parabel": linear, args.names[0]: networks[0], "ensemble": ensemble}
+        for name in (args.names[0], "ensemble"):
+            found[f"consensus of parabel and {name}"] = merged([found[name], linear], NOISY_OR, n_labels, KEPT)
+        for name, predictions in found.items():
+            figures = metrics.evaluate(predictions, Y, NAMES, frequencies, n_train=n_train)
+            results[f"{part}: {name}"] = {metric: round(100 * value, 2) for metric, value in figures.items()}
+        shared = [round(100 * overlap(networks[0], linear, k)) for k in range(1, 6)]
+        results[f"{part}: overlap of {args.names[0]} and parabel, top 1 to 5"] = shared
+    for name, figures in results.items():
+        print(name, figures)
+    args.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def kept_predictions(path: Path) -> Predictions:
+    with np.load(path) as arrays:
+        return Predictions(arrays["labels"], arrays["scores"].astype(np.float32))
 
 
 def speed(args: argparse.Namespace) -> None:
@@ -165,6 +207,14 @@ def main() -> None:
     fit.add_argument("--out", type=Path)
     fit.add_argument("--keep", type=Path, help="folder for the best labels of every document")
     fit.set_defaults(run=train)
+    both = commands.add_parser("combine")
+    both.add_argument("data")
+    both.add_argument("file", type=Path)
+    both.add_argument("kept", type=Path)
+    both.add_argument("names", nargs="+")
+    both.add_argument("--out", type=Path, required=True)
+    both.add_argument("--corpora", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    both.set_defaults(run=combine)
     time_it = commands.add_parser("speed")
     time_it.add_argument("file", type=Path)
     time_it.add_argument("--batches", type=int, nargs="+", default=[40, 200, 400, 800])

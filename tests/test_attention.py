@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from planted import planted
 from scipy.sparse import csr_array
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
+from xmtc import Classifier  # noqa: E402
 from xmtc.checkpoint import Checkpoint  # noqa: E402
 from xmtc.data.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.labels.tree import LabelTree, compressed, from_groups  # noqa: E402
-from xmtc.methods.attention.attention_xml import AttentionXML  # noqa: E402
+from xmtc.methods.attention import family  # noqa: E402
+from xmtc.methods.attention.attention_xml import PRESETS, AttentionXML  # noqa: E402
 from xmtc.methods.attention.levels import LevelData, loss_of, table_of_children, true_ones_first  # noqa: E402
 from xmtc.methods.attention.model import Shape, predict_level  # noqa: E402
 from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
-from xmtc.nn import training  # noqa: E402
+from xmtc.nn import distributed, training  # noqa: E402
 from xmtc.nn.attention import Encoder, LabelAttention, MaxPooling  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
 from xmtc.nn.devices import device_of  # noqa: E402
@@ -245,7 +251,10 @@ SMALL = AttentionXML(
 )
 
 
-def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize("sparse_from", [50_000, 5])
+def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, tmp_path, monkeypatch):
+    monkeypatch.setattr(family, "SPARSE", sparse_from)
+    monkeypatch.setattr(family, "AVERAGE_EVERY", 2)
     data = planted_tokens(80, 1)
     whole = SMALL.fit(data, run=Run(threads=1))
     monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
@@ -253,7 +262,7 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypa
 
     def killed_half_way(self, score):
         n_epochs.append(self.epoch)
-        if len(n_epochs) == 6:  # the second of the second level
+        if len(n_epochs) == 8:  # the last of the second level: weights are being averaged
             raise KeyboardInterrupt
         finish(self, score)
 
@@ -270,13 +279,77 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypa
     assert not (tmp_path / "parts").exists()
 
 
-def test_rows_of_many_labels_move_only_where_they_are_candidates(monkeypatch):
-    monkeypatch.setattr("xmtc.methods.attention.family.SPARSE", 5)
+def test_rows_of_many_labels_move_only_where_they_are_candidates():
+    network = Shape(30, 12, 4, (4,), "attention").network(10, sparse=True)
+    before = network.head.rows.weight.detach().clone()
+    state, batch = (
+        State(network, Plan(1, 0.1, 9, 9, 9, 0)),
+        Corpus(planted_tokens(3, 2).tokens, CPU).batch(np.arange(3)),
+    )
+    candidates = torch.tensor([[1, 4], [4, 7], [1, 7]])
+    for _ in range(2):
+        state.step(loss_of(network(batch, candidates), torch.tensor([[1.0, 0], [0, 1], [1, 0]])))
+    moved = (network.head.rows.weight != before).any(1)
+    assert np.flatnonzero(moved).tolist() == [1, 4, 7]
+
+
+def test_many_labels_are_learnt_sparsely(monkeypatch):
+    monkeypatch.setattr(family, "SPARSE", 5)
     data = planted_tokens(200, 2)
     model = replace(SMALL, epochs=12, average_from=6).fit(data, run=Run(threads=1))
     found = model.predict(data, 3, Run(threads=1))
-    truth = data.Y.toarray()
-    assert truth[np.arange(200)[:, None], found.labels].mean() > 0.6
+    assert data.Y.toarray()[np.arange(200)[:, None], found.labels].mean() > 0.6
+
+
+DAMAGE = {
+    "words": lambda m: replace(m, n_words=31),
+    "labels": lambda m: replace(m, n_labels=13),
+    "no levels": lambda m: replace(m, levels=()),
+    "pooling": lambda m: replace(m, shape=replace(m.shape, pooling="mean")),
+    "candidates": lambda m: replace(m, n_candidates=0),
+    "a child too far": lambda m: with_children(m, lambda c: np.where(c == 3, 12, c)),
+    "a child before": lambda m: with_children(m, lambda c: np.where(c == 3, -2, c)),
+    "too few nodes": lambda m: with_children(m, lambda c: c[:-1]),
+    "a shape": lambda m: replace(m, shape=replace(m.shape, hidden=2**40)),
+    "a kind of number": lambda m: with_weights(m, lambda a: a.astype(np.float64)),
+    "a length": lambda m: with_weights(m, lambda a: a[:-1]),
+}
+
+
+def with_children(model, change):
+    return replace(model, levels=(model.levels[0], replace(model.levels[1], children=change(model.levels[1].children))))
+
+
+def with_weights(model, change):
+    level = model.levels[1]
+    arrays = (change(level.weights.arrays[0]), *level.weights.arrays[1:])
+    return replace(model, levels=(model.levels[0], replace(level, weights=replace(level.weights, arrays=arrays))))
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return replace(SMALL, epochs=1).fit(planted_tokens(40, 1), run=Run(threads=1))
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_network_is_refused_without_building_it(damage, sound):
+    sound.check()
+    with pytest.raises((ValueError, RuntimeError)):
+        damage(sound).check()
+
+
+def test_what_cannot_decide_when_to_stop_is_refused():
+    data = planted_tokens(40, 1)
+    unlabelled = replace(data, Y=csr_array(data.Y.shape, dtype=np.float32))
+    with pytest.raises(XmtcError, match="No validation document has a label"):
+        SMALL.fit(data, unlabelled)
+    with pytest.raises(XmtcError, match="Found 1 documents with labels; a network needs two"):
+        SMALL.fit(data.rows(np.array([0])))
+
+
+@pytest.mark.parametrize(("n_labels", "height"), [(20_000, 0), (20_001, 1), (160_000, 1), (160_001, 2), (3_000_000, 3)])
+def test_a_tree_has_as_many_levels_as_it_takes(n_labels, height):
+    assert AttentionXML().enough_levels(n_labels) == height
 
 
 def test_a_level_sees_the_children_of_what_the_level_above_found():
@@ -303,6 +376,40 @@ def test_settings_that_do_not_fit_are_refused(make, message):
     with pytest.raises(XmtcError) as error:
         make()
     assert message in str(error.value)
+
+
+def test_a_preset_fills_what_is_not_given():
+    recipe = AttentionXML(preset="Amazon-670K", candidates=80).with_preset()
+    assert (recipe.hidden, recipe.layer_sizes, recipe.height, recipe.candidates) == (512, (512, 256), 3, 80)
+    assert (recipe.plan(0).average_from, recipe.plan(1).average_from) == (6, 2)
+    assert AttentionXML(hidden=7).with_preset() == AttentionXML(hidden=7)
+    for name in PRESETS:
+        AttentionXML(preset=name).with_preset()
+
+
+def test_processes_share_a_batch(monkeypatch):
+    docs = np.arange(5)
+    assert distributed.share(docs).tolist() == [0, 1, 2, 3, 4]
+    parts = []
+    for number in range(3):
+        monkeypatch.setattr(distributed, "place", lambda number=number: (number, 3))
+        parts.append(distributed.share(docs).tolist())
+        assert distributed.share(docs[:2]).tolist() == [0, 1]  # too few to share
+    assert parts == [[0, 3], [1, 4], [2]]
+
+
+def test_two_processes_train_one_model(tmp_path):
+    """As `torchrun -m xmtc train` starts them, on the CPU."""
+    texts, tags = planted(120, seed=1)
+    lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    settings = [f"-p{name}" for name in ("hidden=8", "layers=8", "dimension=8", "epochs=2", "batch=16")]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "xmtc"]
+    command += ["train", "corpus.jsonl", "-m", "attention_xml", "-o", "model", "--threads", "1", "--device", "cpu"]
+    subprocess.run([*command, *settings], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    together = Classifier.load(tmp_path / "model").tagger_
+    assert together.about["n_docs"] == 120
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["model"]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

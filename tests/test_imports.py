@@ -27,6 +27,7 @@ FLOORS = [
     {"tagger"},
     {"classifier"},
     {"cli", "server"},
+    {"__main__"},
 ]
 HEAVY = ("torch", "transformers", "ray", "fastapi")
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

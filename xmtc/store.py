@@ -26,7 +26,7 @@ from xmtc.errors import XmtcError
 
 FORMAT = 2
 ABOUT, ARRAYS = "about.json", "arrays.safetensors"
-MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError)
+MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
 
 # The only classes a folder may name. One line per form of model.
 FORMS = {

@@ -8,6 +8,7 @@ import typer
 
 from xmtc.cli.options import (
     CorpusPath,
+    Device,
     Id,
     InputFormat,
     Labels,
@@ -32,6 +33,7 @@ def compare(
     corpus: CorpusPath,
     json: Annotated[bool, typer.Option("--json", help="print a JSON object of fractions")] = False,
     threads: Threads = 0,
+    device: Device = "auto",
     input_format: InputFormat = None,
     text: Text = "text",
     labels: Labels = "labels",
@@ -47,7 +49,7 @@ def compare(
     from xmtc.tagger import Tagger
 
     source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects)
-    taggers, run = [Tagger.load(one), Tagger.load(other)], make_run(threads)
+    taggers, run = [Tagger.load(one), Tagger.load(other)], make_run(threads, device=device)
     documents = list(source)  # both models read them
     answers = [tagger.rank_labelled(documents, max(TOP), run) for tagger in taggers]
     measured = [tagger.measure(*answer, METRICS) for tagger, answer in zip(taggers, answers, strict=True)]

@@ -8,6 +8,7 @@ import typer
 
 from xmtc.cli.options import (
     CorpusPath,
+    Device,
     Id,
     InputFormat,
     Labels,
@@ -37,6 +38,7 @@ def evaluate(
     propensity_a: Annotated[float | None, typer.Option(help="its A, instead of the model's own")] = None,
     propensity_b: Annotated[float | None, typer.Option(help="its B, instead of the model's own")] = None,
     threads: Threads = 0,
+    device: Device = "auto",
     input_format: InputFormat = None,
     text: Text = "text",
     labels: Labels = "labels",
@@ -55,7 +57,7 @@ def evaluate(
     k, weights = max_k(names), chosen_propensity(propensity, propensity_a, propensity_b)  # refused before the work
     source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects)
     tagger = Tagger.load(model)
-    predictions, truth = tagger.rank_labelled(source, k, make_run(threads))
+    predictions, truth = tagger.rank_labelled(source, k, make_run(threads, device=device))
     result = tagger.measure(predictions, truth, names, weights)
     if json:  # a group without labels has no value: nan, which JSON does not know
         typer.echo(dumps({name: None if value != value else value for name, value in result.items()}))

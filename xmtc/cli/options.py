@@ -20,6 +20,9 @@ Id = Annotated[str, typer.Option(help="field with the document's id")]
 Separator = Annotated[str | None, typer.Option(help="between labels in one cell ('|' in tables)")]
 OnError = Annotated[str, typer.Option(help="at a bad line: stop, or skip it into the rejects file")]
 RejectsFile = Annotated[str | None, typer.Option("--rejects", help="file for bad lines (CORPUS.rejects)")]
+Device = Annotated[
+    str, typer.Option(help="where networks are computed: cpu, cuda, cuda:1 (auto: a GPU if there is one)")
+]
 Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
 
 
@@ -47,9 +50,9 @@ def report_rejects(corpus: Corpus) -> None:
         typer.echo(str(corpus.rejects), err=True)
 
 
-def make_run(threads: int, quiet: bool = False, checkpoint: Path | None = None) -> Run:
+def make_run(threads: int, quiet: bool = False, checkpoint: Path | None = None, device: str = "auto") -> Run:
     from xmtc.checkpoint import Checkpoint
     from xmtc.cli.progress import bar
     from xmtc.run import Run, available_threads, silent
 
-    return Run(threads or available_threads(), silent if quiet else bar, Checkpoint(checkpoint))
+    return Run(threads or available_threads(), silent if quiet else bar, Checkpoint(checkpoint), device)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xmtc.cli.options import (
+    Device,
     Id,
     InputFormat,
     ModelPath,
@@ -33,6 +34,7 @@ def predict(
     threshold: Annotated[float, typer.Option(help="only labels that score at least this")] = 0.0,
     format: Annotated[str, typer.Option(help="format to write: jsonl, tsv or csv")] = "jsonl",
     threads: Threads = 0,
+    device: Device = "auto",
     input_format: InputFormat = None,
     text: Text = "text",
     labels: Annotated[str, typer.Option(hidden=True)] = "labels",  # taken as by `evaluate`, and not read
@@ -51,7 +53,7 @@ def predict(
     tagger = Tagger.load(model)
     quiet = sys.stdout.isatty()  # there the answers themselves show the progress
     source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, quiet)
-    run = make_run(threads, quiet)
+    run = make_run(threads, quiet, device=device)
     for batch in in_batches(source):
         ranked = tagger.rank(batch, k, run).above(threshold)
         for document, tags in zip(batch, tagger.named(ranked), strict=True):

@@ -9,6 +9,7 @@ import typer
 
 from xmtc.cli.options import (
     CorpusPath,
+    Device,
     Id,
     InputFormat,
     Labels,
@@ -36,6 +37,7 @@ def train(
     valid: Annotated[str | None, typer.Option(help="corpus that decides when to stop, never what to learn")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
     threads: Threads = 0,
+    device: Device = "auto",
     input_format: InputFormat = None,
     text: Text = "text",
     labels: Labels = "labels",
@@ -45,6 +47,7 @@ def train(
     rejects: RejectsFile = None,
 ) -> None:
     """Train a tagger on a corpus of labelled documents."""
+    import os
     import time
 
     from xmtc import store, tagger
@@ -55,8 +58,10 @@ def train(
     source = open_input(corpus, input_format, names, on_error, rejects)
     checked = open_input(valid, input_format, names, on_error, None) if valid else None
     recipe, features = recipes(method, parameter or [], source.holds_features)
-    run = make_run(threads, checkpoint=checkpoint)
+    run = make_run(threads, checkpoint=checkpoint, device=device)
     trained = tagger.train(source, recipe, features, checked, run, source.n_features)
+    if os.environ.get("RANK", "0") != "0":  # one of several processes that torchrun has started: the first saves
+        return
     trained.save(output)
     run.checkpoint.forget()
     report_rejects(source)

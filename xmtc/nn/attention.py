@@ -53,7 +53,9 @@ class Layers(nn.Module):
         for layer in self.further:
             assert isinstance(layer, nn.Linear)
             x = relu(linear(x, layer.weight.to(kind), layer.bias.to(kind)))
-        return (x @ self.output.weight[0].to(kind)).float() + self.output.bias
+        # bf16 has too few digits to rank labels by; in training, gradients have the same noise anyway
+        x = x if self.training else x.float()
+        return (x @ self.output.weight[0].to(x.dtype)).float() + self.output.bias
 
 
 class LabelAttention(nn.Module):
@@ -61,7 +63,7 @@ class LabelAttention(nn.Module):
 
     def __init__(self, n_labels: int, width: int, sizes: tuple[int, ...], sparse: bool = False):
         super().__init__()
-        self.n_labels = n_labels
+        self.n_labels, self.width = n_labels, max(width, *sizes)
         self.rows = nn.Embedding(n_labels, width, sparse=sparse)
         nn.init.xavier_uniform_(self.rows.weight)
         self.layers = Layers(width, sizes)
@@ -96,7 +98,7 @@ class MaxPooling(nn.Module):
 
     def __init__(self, n_labels: int, width: int, sizes: tuple[int, ...]):
         super().__init__()
-        self.n_labels = n_labels
+        self.n_labels, self.width = n_labels, 1
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((width, *sizes)))
         self.output = nn.Linear(sizes[-1], n_labels)
 

@@ -93,13 +93,10 @@ class Corpus:
             yield batches[number]
 
     def by_length(self, size: int) -> Iterator[np.ndarray]:
-        """Every document once, longest first, in batches of `size` of the longest, or of more that are shorter."""
+        """Every document once, longest first."""
         order = np.argsort(-self.lengths, kind="stable")
-        begin, most_words = 0, size * int(self.lengths.max(initial=1))
-        while begin < len(order):
-            end = begin + max(size, most_words // int(self.lengths[order[begin]]))
-            yield order[begin:end]
-            begin = end
+        for begin in range(0, len(order), size):
+            yield order[begin : begin + size]
 
 
 class LabelRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,13 +14,18 @@ from xmtc.run import Run
 
 def device_of(run: Run) -> torch.device:
     if run.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return cuda() if torch.cuda.is_available() else torch.device("cpu")
     try:
         device = torch.device(run.device)
-        torch.empty(0, device=device)
-        return device
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device).item()
+        return cuda() if device == torch.device("cuda") else device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise XmtcError(f"The device {run.device!r} cannot be used ({str(error).splitlines()[0]}); try cpu.") from None
+
+
+def cuda() -> torch.device:
+    """This process's GPU: the first, or the one for its number among those that torchrun has started here."""
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def mixed(device: torch.device) -> torch.autocast:

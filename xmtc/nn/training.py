@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xmtc.nn import distributed
 from xmtc.run import Run
 
 RECENT, ABOVE_RECENT, RECORDED = 5, 5.0, 2.0  # gradients are clipped at 5 times the largest of the last 5 norms
@@ -47,16 +49,20 @@ def train(
     grown for a while. The network ends with the weights of the best epoch; the scores are returned."""
     state = State(network, plan)
     state.resume(run, piece)
-    begin = last_kept = time.monotonic()
+    last_kept = time.monotonic()
+    begin = last_kept - state.seconds
+    number, n_processes = distributed.place()
     with run.progress("training", plan.epochs * n_docs) as progress:
         progress.advance(state.epoch * n_docs)
-        while state.wants_more and time.monotonic() - begin < plan.seconds:
+        while distributed.agreed(state.wants_more):
             network.train()
-            torch.manual_seed(plan.seed * 100_003 + state.epoch)  # a resumed training drops out the same
+            # so that a resumed training drops out the same, and every process something else
+            torch.manual_seed((plan.seed * 100_003 + state.epoch) * n_processes + number)
             for docs in batches(np.random.default_rng((plan.seed, state.epoch))):
-                state.step(loss(docs))
+                state.step(loss(distributed.share(docs)))
                 progress.advance(len(docs))
-            state.finish_epoch(score)
+            state.finish_epoch(lambda: distributed.agreed(score()))
+            state.seconds = time.monotonic() - begin
             progress.tell(f"pass {state.epoch}: {state.scores[-1]:.4f}, best {max(state.scores):.4f}")
             if time.monotonic() - last_kept > KEEP_SECONDS:
                 state.keep(run, piece)
@@ -75,17 +81,19 @@ class State:
         self.optimisers = optimisers(network, plan.rate)
         self.recent = torch.full((RECENT,), 1.0, device=self.parameters[0].device)
         self.average: list[Tensor] = []
-        self.n_averaged, self.n_steps, self.epoch = 0, 0, 0
+        self.n_averaged, self.n_steps, self.epoch, self.seconds = 0, 0, 0, 0.0
         self.best = [p.detach().clone() for p in self.parameters]
         self.scores: list[float] = []
 
     @property
     def since_best(self) -> int:
-        return len(self.scores) - 1 - int(np.argmax(self.scores)) if self.scores else 0
+        """Epochs since the best score; of equal ones the last counts, which has learnt more."""
+        return int(np.argmax(self.scores[::-1])) if self.scores else 0
 
     @property
     def wants_more(self) -> bool:
-        return self.epoch < self.plan.epochs and self.since_best < self.plan.patience
+        has_time = self.seconds < self.plan.seconds
+        return has_time and self.epoch < self.plan.epochs and self.since_best < self.plan.patience
 
     def step(self, loss: Tensor) -> None:
         for optimiser in self.optimisers:
@@ -136,9 +144,9 @@ class State:
         return found | {"recent": self.recent}
 
     def keep(self, run: Run, piece: str) -> None:
-        if run.checkpoint.folder is not None:
+        if run.checkpoint.folder is not None and distributed.place()[0] == 0:
             arrays = {name: tensor.cpu().numpy() for name, tensor in self._tensors().items()}
-            counts = np.array([self.epoch, self.n_steps, self.n_averaged])
+            counts = np.array([self.epoch, self.n_steps, self.n_averaged, self.seconds])
             run.checkpoint.keep(f"{piece}-unfinished", arrays | {"counts": counts, "scores": np.array(self.scores)})
 
     @torch.no_grad()
@@ -146,7 +154,8 @@ class State:
         kept = run.checkpoint.recall(f"{piece}-unfinished")
         if kept is None:
             return
-        self.epoch, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"])
+        self.epoch, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:3])
+        self.seconds = float(kept["counts"][3])
         self.scores = kept["scores"].tolist()
         device = self.recent.device
 
@@ -158,11 +167,13 @@ class State:
         self.best, self.average = tensors("best"), tensors("average")
         self.recent = torch.from_numpy(kept["recent"]).to(device)
         for number, optimiser in enumerate(self.optimisers):
-            memory: dict[int, dict[str, Tensor]] = {}
+            memory: dict[int, dict[str, Any]] = {}
             for name, array in kept.items():
                 if name.startswith(f"adam-{number}-"):
                     _, _, i, key = name.split("-")
-                    memory.setdefault(int(i), {})[key] = torch.from_numpy(array)
+                    value = torch.from_numpy(array)
+                    is_count = key == "step" and isinstance(optimiser, torch.optim.SparseAdam)
+                    memory.setdefault(int(i), {})[key] = value.item() if is_count else value
             optimiser.load_state_dict({"state": memory, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
@@ -181,7 +192,7 @@ def clip(parameters: list[Tensor], recent: Tensor) -> Tensor:
     """Scale gradients down to 5 times the largest of the recent norms; the recent norms with the new one, of which no
     more is recorded than twice that largest, or 1."""
     gradients = [p.grad for p in parameters if p.grad is not None]
-    values = [g._values() if g.is_sparse else g for g in gradients]  # unmerged rows: a little more than the norm
+    values = [g._values() if g.is_sparse else g for g in gradients]  # of sparse ones, rows not yet added up
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
     largest = recent.max()
     torch._foreach_mul_(values, (ABOVE_RECENT * largest / (norm + 1e-12)).clamp(max=1.0))

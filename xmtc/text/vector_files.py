@@ -141,7 +141,7 @@ def finite(vector: np.ndarray, cursor: Cursor, word: bytes) -> np.ndarray:
 
 
 def checked(d: int, name: str) -> int:
-    if not 0 < d < 1 << 20:
+    if not 0 < d <= 10_000:
         raise XmtcError(f"{name} says that its vectors have {d} dimensions, expected some hundreds; {MEND}.")
     return d
 

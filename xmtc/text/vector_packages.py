@@ -66,7 +66,14 @@ def named_vectors(name: str, run: Run = Run()) -> Path:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise XmtcError(f"{path.parent} cannot be made ({error.strerror}); set XDG_CACHE_HOME.") from None
-            convert(archive, path, package, run)
+            try:
+                convert(archive, path, package, run)
+            except XmtcError:
+                raise
+            except (tarfile.TarError, zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
+                raise XmtcError(
+                    f"{package.name} cannot be unpacked ({error}); try again, or give a file of word vectors instead."
+                ) from None
     return path
 
 

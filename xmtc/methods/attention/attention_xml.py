@@ -1,15 +1,18 @@
 """AttentionXML: a bidirectional LSTM with one attention per label, and a shallow, wide label tree for label sets too
 large for that. You, Zhang, Wang, Dai, Mamitsuka, Zhu (NeurIPS 2019), and its first version (arXiv:1811.01727).
 
-Follows the authors' code where the papers are silent: dropout of words and states, relative gradient clipping, averaged
-weights of which the best nDCG@5 is kept. Differs from it in: larger batches and rates; the first fully connected layer
-is applied before the average over words, which is the same function; candidates are not filled up with random labels.
+Follows the authors' code where the papers are silent: dropout of words and states, gradient clipping relative to recent
+norms, averaged weights of which the best nDCG@5 is kept. Differs from it in: the loss is summed over labels, not
+averaged; larger batches and rates; weights are averaged every 20 steps and looked at after every pass, not every 100
+steps; the first fully connected layer is applied before the average over words, which is the same function; candidates
+are not filled up with random labels.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from math import log2
+from typing import Any
 
 from xmtc.data.dataset import Dataset
 from xmtc.errors import XmtcError
@@ -17,11 +20,26 @@ from xmtc.labels.tree import LabelTree, balanced_binary_trees, compressed
 from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.attention.family import RecurrentNetwork
 from xmtc.methods.attention.model import AttentionModel
+from xmtc.nn.training import Plan
 from xmtc.params import param
 from xmtc.run import Run
 from xmtc.sparse import with_unit_rows
 
-MOST_FLAT = 20_000  # labels that get an attention of their own in a single network, where height is auto
+MOST_FLAT = 20_000  # labels, or nodes of the first level, that all get an attention of their own
+
+# The authors' settings for the papers' data sets. Vectors are GloVe's, of 300 numbers: -p vectors=FILE.
+SMALL = {"hidden": 256, "layers": "256", "train_vectors": False, "batch": 40, "rate": 0.001, "epochs": 30, "height": 0}
+LARGE = {"hidden": 512, "layers": "512,256", "train_vectors": True, "batch": 200, "rate": 0.001}
+PRESETS: dict[str, dict[str, Any]] = {
+    "EUR-Lex": SMALL | {"average_from": 10},
+    "Wiki10-31K": SMALL | {"average_from": 4},
+    "AmazonCat-13K": LARGE | {"epochs": 10, "average_from": 2, "height": 0},
+    "Amazon-670K": LARGE | {"epochs": 10, "average_from": 6, "height": 3, "arity": 8, "candidates": 160},
+    "Wiki-500K": LARGE
+    | {"epochs": 5, "average_from": 2, "average_below": 1, "height": 1, "arity": 64, "candidates": 15},
+    "Amazon-3M": LARGE
+    | {"epochs": 5, "average_from": 2, "average_below": 1, "height": 3, "arity": 8, "candidates": 160},
+}
 
 
 @dataclass(frozen=True)
@@ -30,9 +48,13 @@ class AttentionXML(RecurrentNetwork):
 
     pooling = "attention"
 
-    height: int = param(-1, "levels of nodes above the labels; 0: no tree; -1: one, if there are many labels", low=-1)
+    height: int = param(-1, "levels of nodes above the labels; 0: no tree; -1: as many as it takes", low=-1)
     arity: int = param(8, "labels of a leaf, and children of a node, at most; a power of 2", low=2)
     candidates: int = param(160, "nodes of a level whose children are looked at", low=1)
+    average_below: int = param(2, "pass from which on weights are averaged in levels below the first", low=0)
+    preset: str = param(
+        "", "a data set of the papers, whose settings replace those that have their defaults", choices=("", *PRESETS)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,12 +62,29 @@ class AttentionXML(RecurrentNetwork):
             raise XmtcError(f"AttentionXML: arity={self.arity} does not fit; expected a power of 2, such as 8.")
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
-        data, valid = self.split(data, valid)
-        return self.train(data, valid, self.label_tree(data, run), self.candidates, run)
+        recipe = self.with_preset()
+        data, valid = recipe.split(data, valid)
+        return recipe.train(data, valid, recipe.label_tree(data, run), recipe.candidates, run)
+
+    def with_preset(self) -> AttentionXML:
+        """The preset's settings where this one has defaults."""
+        left = {field.name for field in fields(self) if getattr(self, field.name) == field.default}
+        return replace(self, **{name: value for name, value in PRESETS.get(self.preset, {}).items() if name in left})
+
+    def enough_levels(self, n_labels: int) -> int:
+        """Above the labels, so that the first has few enough nodes."""
+        height, n_nodes = 0, n_labels
+        while n_nodes > MOST_FLAT:
+            height, n_nodes = height + 1, -(-n_nodes // self.arity)
+        return height
+
+    def plan(self, number: int) -> Plan:
+        plan = super().plan(number)
+        return plan if number == 0 else replace(plan, average_from=self.average_below)
 
     def label_tree(self, data: Dataset, run: Run) -> LabelTree:
         """Parabel's tree, made shallow and wide (Algorithm 1)."""
-        height = self.height if self.height >= 0 else int(data.n_labels > MOST_FLAT)
+        height = self.height if self.height >= 0 else self.enough_levels(data.n_labels)
         if height == 0:
             return LabelTree.flat(data.n_labels)
         assert data.tokens is not None

@@ -15,6 +15,7 @@ from xmtc.labels.tree import LabelTree
 from xmtc.method import Method
 from xmtc.methods.attention.levels import LevelData, table_of_children, train_level
 from xmtc.methods.attention.model import AttentionModel, Level, Shape
+from xmtc.nn import distributed
 from xmtc.nn.attention import LabelAttention, Network
 from xmtc.nn.devices import device_of, working
 from xmtc.nn.training import Plan
@@ -47,6 +48,10 @@ class RecurrentNetwork(Method):
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit), a level's own", low=0.0)
     seed: int = param(0, "seed of the first weights, the order of documents and the tree", low=0, high=2**32 - 1)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.layer_sizes  # noqa: B018 (raises where they do not fit)
+
     @property
     def layer_sizes(self) -> tuple[int, ...]:
         try:
@@ -61,19 +66,32 @@ class RecurrentNetwork(Method):
 
     def split(self, data: Dataset, valid: Dataset | None) -> tuple[Dataset, Dataset]:
         """Hold documents out of training to decide when to stop, unless such are given."""
+        assert data.Y is not None
         if valid is not None:
+            if valid.Y is None or not valid.Y.nnz:
+                raise XmtcError(
+                    "No validation document has a label that training documents have, so that nothing can tell when to "
+                    "stop; check its labels field, or leave it out."
+                )
             return data, valid
-        order = np.random.default_rng(self.seed).permutation(data.n_docs)
-        n_valid = min(MOST_VALID, max(1, data.n_docs // VALID_SHARE))
-        return data.rows(np.sort(order[n_valid:])), data.rows(np.sort(order[:n_valid]))
+        labelled = np.flatnonzero(np.diff(data.Y.indptr))
+        if len(labelled) < 2:
+            raise XmtcError(
+                f"Found {len(labelled)} documents with labels; a network needs two, one to decide when to stop."
+            )
+        order = np.random.default_rng(self.seed).permutation(labelled)
+        held_out = np.sort(order[: min(MOST_VALID, max(1, len(labelled) // VALID_SHARE))])
+        return data.rows(np.setdiff1d(np.arange(data.n_docs), held_out)), data.rows(held_out)
 
     def train(self, data: Dataset, valid: Dataset, tree: LabelTree, n_candidates: int, run: Run) -> AttentionModel:
         """A network for every level, each starting from the one above (Algorithm 3)."""
         assert data.tokens is not None
         assert data.tokens.vectors is not None
         assert valid.tokens is not None
+        distributed.join(device_of(run))
         if run.checkpoint.folder:
-            run.checkpoint.claim(f"{self} {data.fingerprint()} {valid.fingerprint()}")
+            with distributed.first_alone():
+                run.checkpoint.claim(f"{self} {data.fingerprint()} {valid.fingerprint()}")
         shape = Shape(data.n_words, data.tokens.vectors.shape[1], self.hidden, self.layer_sizes, self.pooling)
         levels: list[Level] = []
         network, seen, held_out = None, LevelData(data.tokens), LevelData(valid.tokens)
@@ -94,8 +112,10 @@ class RecurrentNetwork(Method):
     ) -> Network:
         """A level's network before training: attention anew, all else as in the level above."""
         device = device_of(run)
-        with working(run, device, self.seed + number):
-            sparse = above is not None and n_nodes > SPARSE
+        with working(run, device, level_seed(self.seed, number)):
+            sparse = (
+                above is not None and n_nodes > SPARSE and distributed.place()[1] == 1
+            )  # NCCL adds up no sparse ones
             network = shape.network(n_nodes, self.word_dropout, self.dropout, sparse)
         network.encoder.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
         network.encoder.embedding.weight.requires_grad = self.train_vectors
@@ -109,5 +129,10 @@ class RecurrentNetwork(Method):
 
     def plan(self, number: int) -> Plan:
         seconds = 60 * self.minutes or inf
-        every, seed = AVERAGE_EVERY, self.seed + number
+        every, seed = AVERAGE_EVERY, level_seed(self.seed, number)
         return Plan(self.epochs, self.rate, self.average_from, every, self.patience, seed, seconds)
+
+
+def level_seed(seed: int, number: int) -> int:
+    """One for each level, none of which another seed shares."""
+    return int(np.random.SeedSequence((seed, number)).generate_state(1)[0])

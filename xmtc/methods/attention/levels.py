@@ -15,6 +15,7 @@ from xmtc import metrics
 from xmtc.compiled import kernel
 from xmtc.data.dataset import Tokens
 from xmtc.methods.attention.model import children_of, predict_level
+from xmtc.nn import distributed
 from xmtc.nn.attention import Network
 from xmtc.nn.batches import Corpus, LabelRows
 from xmtc.nn.devices import mixed, working
@@ -91,6 +92,7 @@ def train_level(
     device = next(network.parameters()).device
     corpus, labels = Corpus(data.tokens, device), LabelRows(data.Y, device)
     table = torch.from_numpy(children.astype(np.int64)).to(device)
+    forward = distributed.shared(network)
 
     def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
         return corpus.shuffled(batch_size, rng)
@@ -99,11 +101,11 @@ def train_level(
         batch = corpus.batch(docs)
         with mixed(device):
             if data.above is None:
-                return loss_of(network(batch), labels.targets(batch.docs))
+                return loss_of(forward(batch), labels.targets(batch.docs))
             above = torch.from_numpy(data.above.labels[batch.docs].astype(np.int64)).to(device)
             candidates, known = children_of(above, table)
             targets = labels.targets_among(batch.docs, candidates)
-            return loss_of(network(batch, candidates), targets, known.float())
+            return loss_of(forward(batch, candidates), targets, known.float())
 
     def score() -> float:
         found = predict_level(network, children, valid.tokens, valid.above, 5, replace(run, progress=Run().progress))

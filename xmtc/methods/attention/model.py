@@ -18,8 +18,9 @@ from xmtc.nn.weights import Weights
 from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.run import Run
 
-DOCS = 64  # predicted at a time on a CPU
-DOCS_ON_GPU = 512
+POOLINGS = ATTENTION, MAX = "attention", "max"
+DOCS, DOCS_ON_GPU = 64, 512  # predicted at a time, at most
+MOST_NUMBERS = {"cpu": 2**27, "cuda": 2**31}  # of one tensor in a prediction
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,16 @@ class Shape:
     dimension: int
     hidden: int
     layers: tuple[int, ...]
-    pooling: str  # "attention" or "max"
+    pooling: str  # one of POOLINGS
+
+    def on_paper(self, n_labels: int) -> Network:
+        """The network without memory for its weights, which are to come from elsewhere."""
+        with torch.device("meta"):
+            return self.network(n_labels)
 
     def network(self, n_labels: int, word_dropout: float = 0.0, dropout: float = 0.0, sparse: bool = False) -> Network:
         encoder = Encoder(self.n_words, self.dimension, self.hidden, word_dropout, dropout)
-        if self.pooling == "max":
+        if self.pooling == MAX:
             return Network(encoder, MaxPooling(n_labels, 2 * self.hidden, self.layers))
         return Network(encoder, LabelAttention(n_labels, 2 * self.hidden, self.layers, sparse))
 
@@ -68,7 +74,7 @@ class AttentionModel(Model):
         return found
 
     def explain(self, document: Dataset, label: int) -> Explanation:
-        """How much attention the label pays to each word, all in all 1; without attention, what it adds to it."""
+        """How much attention the label pays to each word, all in all 1; without attention, what it adds."""
         assert document.tokens is not None
         run = Run(device="cpu")
         network = self._network(len(self.levels) - 1, run)
@@ -83,11 +89,17 @@ class AttentionModel(Model):
         return Explanation(words[order].astype(np.int32), total[order], places=weights.astype(np.float32))
 
     def check(self) -> None:
-        for number, level in enumerate(self.levels):
-            self.shape.network(1)
-            if level.children.ndim != 2 or level.children.max(initial=NO_LABEL) >= level.n_nodes:
+        sizes = [1, *(level.n_nodes for level in self.levels)]
+        sound = self.shape.n_words == self.n_words and self.n_candidates >= 1 and sizes[-1] == self.n_labels
+        if not sound or not self.levels or self.shape.pooling not in POOLINGS:
+            raise ValueError("its network is not for its words and labels")
+        for level, n_above in zip(self.levels, sizes[:-1], strict=True):
+            children = level.children
+            if children.ndim != 2 or len(children) != n_above or not children.size:
                 raise ValueError("the levels of its label tree do not fit together")
-            self._network(number, Run(device="cpu"))
+            if children.min() < NO_LABEL or children.max() >= level.n_nodes:
+                raise ValueError("a node of its label tree has children that are not there")
+            level.weights.check(self.shape.on_paper(level.n_nodes))
 
     def _network(self, number: int, run: Run) -> Network:
         """The network of a level, built at its first use on a device."""
@@ -95,7 +107,7 @@ class AttentionModel(Model):
         built = self.__dict__.setdefault("_built", {})
         if (number, device) not in built:
             level = self.levels[number]
-            network = level.weights.into(self.shape.network(level.n_nodes))
+            network = level.weights.into(self.shape.on_paper(level.n_nodes))
             built[number, device] = network.to(device).eval()
         return built[number, device]
 
@@ -110,7 +122,7 @@ def predict_level(
     labels, scores = np.full((corpus.n_docs, k), NO_LABEL, np.int32), np.zeros((corpus.n_docs, k), np.float32)
     table = torch.from_numpy(children.astype(np.int64)).to(device)
     with run.progress("predicting", corpus.n_docs) as progress, working(run, device):
-        for docs in corpus.by_length(DOCS_ON_GPU if device.type == "cuda" else DOCS):
+        for docs in corpus.by_length(docs_at_once(network, table, above, device)):
             batch = corpus.batch(docs)
             with mixed(device):
                 best = (
@@ -122,6 +134,13 @@ def predict_level(
                 array[batch.docs, : tensor.shape[1]] = tensor.cpu().numpy()
             progress.advance(len(docs))
     return Predictions(labels, scores)
+
+
+def docs_at_once(network: Network, children: Tensor, above: Predictions | None, device: torch.device) -> int:
+    """Documents of a prediction step: every label, or candidate, has a row of its own in each of them."""
+    n_rows = network.n_labels if above is None else above.k * children.shape[1]
+    most = MOST_NUMBERS.get(device.type, MOST_NUMBERS["cpu"]) // (n_rows * network.head.width)
+    return max(1, min(most, DOCS_ON_GPU if device.type == "cuda" else DOCS))
 
 
 def best_of_all(network: Network, batch: Batch, k: int) -> tuple[Tensor, Tensor]:

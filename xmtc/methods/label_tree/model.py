@@ -36,7 +36,7 @@ class TreeModel(Model):
         """The k best labels; label_weights, such as inverse propensities, multiply the probabilities."""
         k = min(k, self.n_labels)
         logs = np.zeros(0, np.float32) if label_weights is None else np.log(label_weights).astype(np.float32)
-        most_waiting = max(tree.n_chunks if self.beam == EXACT else self.beam for tree in self.trees)
+        most_waiting = max(self.width(tree) for tree in self.trees)
         size = max(1, min(MOST_DOCS, MOST_WAITING // most_waiting, -(-data.n_docs // run.threads)))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
@@ -45,6 +45,10 @@ class TreeModel(Model):
 
         empty = Predictions(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
+
+    def width(self, tree: Tree) -> int:
+        """How many chunks of a tree may wait: there are not always as many as the beam lets."""
+        return tree.n_chunks if self.beam == EXACT else min(self.beam, tree.n_chunks)
 
     def _search(self, data: Dataset, batch: slice, k: int, label_logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The best labels that each tree finds for the documents of a batch, side by side, and their log probabilities.
@@ -56,7 +60,7 @@ class TreeModel(Model):
         for number, tree in enumerate(self.trees):
             found = slice(number * width, (number + 1) * width)
             search(
-                X.indptr, X.indices, X.data, batch.start, batch.stop, LINKS[self.link], self.beam or tree.n_chunks,
+                X.indptr, X.indices, X.data, batch.start, batch.stop, LINKS[self.link], self.width(tree),
                 label_logs, *tree.arrays, labels[:, found], logs[:, found],
             )  # fmt: skip
         return labels, logs

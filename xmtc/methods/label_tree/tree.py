@@ -96,8 +96,8 @@ class Tree:
             ((self.leads >= 0) == holds_labels).all()
             and (self.above[holds_labels] == HERE).all()
             and ((self.above >= HERE) & (self.above < number)).all()
-            and (self.leads < n_labels).all()
-            and (target < self.n_chunks).all()
+            and np.array_equal(np.sort(self.leads[self.leads >= 0]), np.arange(n_labels))
+            and np.array_equal(np.sort(target[target > 0]), np.arange(1, self.n_chunks))
             and (target[target > 0] > chunk[target > 0]).all()
         )
 

@@ -1,0 +1,5 @@
+"""`python -m xmtc`, and what `torchrun -m xmtc` starts."""
+
+from xmtc.cli import main
+
+main()

@@ -1,0 +1,60 @@
+"""Several processes, one network, as torchrun starts them: each takes its share of every batch, and PyTorch's own
+DistributedDataParallel adds up the gradients. Without torchrun nothing of this is used."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def join(device: torch.device) -> None:
+    """Meet the processes that torchrun has started beside this one, if it has."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
+
+
+def place() -> tuple[int, int]:
+    """The number of this process, and how many have joined."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
+def shared(network: nn.Module) -> nn.Module:
+    """The network, or one that computes the same and whose gradients are the mean over the processes."""
+    return DistributedDataParallel(network) if place()[1] > 1 else network
+
+
+def share(docs: np.ndarray) -> np.ndarray:
+    """This process's part of a batch; all of it if there is not a document for everyone."""
+    number, n = place()
+    return docs if len(docs) < n else docs[number::n]
+
+
+def agreed(value: float) -> float:
+    """What the first process says: whoever stops or goes on, all must."""
+    if place()[1] == 1:
+        return value
+    said = torch.tensor([value], dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.broadcast(said, 0)
+    return float(said)
+
+
+@contextmanager
+def first_alone() -> Iterator[None]:
+    """The first process goes before the others, as where files are written that they will find."""
+    number, n = place()
+    if n > 1 and number > 0:
+        dist.barrier()
+    yield
+    if n > 1 and number == 0:
+        dist.barrier()
