@@ -190,7 +190,7 @@ def optimisers(network: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
 @torch.no_grad()
 def clip(parameters: list[Tensor], recent: Tensor) -> Tensor:
     """Scale gradients down to 5 times the largest of the recent norms; the recent norms with the new one, of which no
-    more is recorded than twice that largest, or 1."""
+    more is recorded than twice that largest, or 1, so that the limit is never above 5."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     values = [g._values() if g.is_sparse else g for g in gradients]  # of sparse ones, rows not yet added up
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))

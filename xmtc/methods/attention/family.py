@@ -113,9 +113,8 @@ class RecurrentNetwork(Method):
         """A level's network before training: attention anew, all else as in the level above."""
         device = device_of(run)
         with working(run, device, level_seed(self.seed, number)):
-            sparse = (
-                above is not None and n_nodes > SPARSE and distributed.place()[1] == 1
-            )  # NCCL adds up no sparse ones
+            alone = distributed.place()[1] == 1  # NCCL does not add up sparse gradients
+            sparse = above is not None and n_nodes > SPARSE and alone
             network = shape.network(n_nodes, self.word_dropout, self.dropout, sparse)
         network.encoder.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
         network.encoder.embedding.weight.requires_grad = self.train_vectors
