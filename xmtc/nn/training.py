@@ -44,9 +44,9 @@ def train(
     n_docs: int,
     run: Run = Run(),
     piece: str = "network",
-) -> list[float]:
+) -> None:
     """Train on the loss of batches until the score of the validation documents, looked at after every epoch, has not
-    grown for a while. The network ends with the weights of the best epoch; the scores are returned."""
+    grown for a while. The network ends with the weights of the best epoch."""
     state = State(network, plan)
     state.resume(run, piece)
     last_kept = time.monotonic()
@@ -69,7 +69,6 @@ def train(
                 last_kept = time.monotonic()
     state.keep(run, piece)
     state.restore_best()
-    return state.scores
 
 
 class State:
