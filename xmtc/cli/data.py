@@ -1,4 +1,4 @@
-"""xmtc data: what is in a corpus, the same corpus in another format, or split in two."""
+"""xmtc data: what is in a corpus, the same corpus in another format, split in two, or with noise in its labels."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from xmtc.cli.options import (
 if TYPE_CHECKING:
     from xmtc.data.stats import Statistics
 
-app = typer.Typer(help="Look at, convert and split corpora.", no_args_is_help=True)
+app = typer.Typer(help="Look at, convert and split corpora, or add noise to their labels.", no_args_is_help=True)
 
 To = Annotated[str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext or sparse (by extension)")]
+Seed = Annotated[int, typer.Option(help="seed of what is drawn at random", min=0, max=2**32 - 1)]
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="documents may lack the field with the labels")]
 
 
@@ -90,7 +91,7 @@ def split(
     test: Annotated[str, typer.Argument(metavar="TEST", help="file for the test part")],
     share: Annotated[float | None, typer.Option(help="of the documents, the part for TEST (0.2)")] = None,
     count: Annotated[int | None, typer.Option(help="documents for TEST, instead of a share")] = None,
-    seed: Annotated[int, typer.Option(help="seed of the random order", min=0, max=2**32 - 1)] = 0,
+    seed: Seed = 0,
     to: To = None,
     input_format: InputFormat = None,
     text: Text = "text",
@@ -109,6 +110,37 @@ def split(
     if parts.n_test < parts.n_wished:
         short = f"{parts.n_wished:,} were wished for in {test}, but the others hold a label's last training document."
         typer.echo(short, err=True)
+    report_rejects(corpus)
+
+
+@app.command()
+def noise(
+    path: CorpusPath,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
+    rate: Annotated[float, typer.Option(help="how likely a label, or with flip a cell, is to change")],
+    kind: Annotated[
+        str, typer.Option(help="missing takes labels away; swap puts wrong ones in their place; flip turns every cell")
+    ] = "missing",
+    seed: Seed = 0,
+    to: To = None,
+    input_format: InputFormat = None,
+    text: Text = "text",
+    labels: Labels = "labels",
+    id: Id = "id",
+    separator: Separator = None,
+    on_error: OnError = "stop",
+    rejects: RejectsFile = None,
+) -> None:
+    """Write a corpus with labels missing or wrong at random, at a rate. A document may end without labels."""
+    from xmtc.data.noise import noisy_corpus
+
+    corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects)
+    done = noisy_corpus(corpus, target, rate, kind, seed, to)
+    typer.echo(
+        f"{done.n_docs:,} documents written to {target}: of {done.n_labels:,} labels {done.n_removed:,} were removed, "
+        f"and {done.n_added:,} wrong ones added; {done.n_bare:,} documents have none left.",
+        err=True,
+    )
     report_rejects(corpus)
 
 
