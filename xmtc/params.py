@@ -13,9 +13,20 @@ from xmtc.errors import XmtcError
 LOWEST, HIGHEST = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
 
 
-def param(default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()) -> Any:
-    """A field of a recipe."""
-    return field(default=default, metadata={"help": help, "low": low, "high": high, "choices": choices})
+def param(
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple = (),
+    search: tuple = (),
+    log: bool = False,
+) -> Any:
+    """A field of a recipe. `search` says that it is worth searching, and where: from a lowest to a highest number, on a
+    logarithmic scale with `log`; or among the values themselves, where they are no numbers or not two."""
+    limits = {"low": low, "high": high, "choices": choices}
+    return field(default=default, metadata={"help": help, **limits, "search": search, "log": log})
 
 
 @dataclass(frozen=True)
@@ -37,8 +48,10 @@ class Recipe:
 def is_valid(parameter: Field, value: Any) -> bool:
     kind, (low, high, choices) = type(parameter.default), bounds(parameter)
     if kind in (int, float):
-        return is_number(value, kind) and (low is None or value >= low) and (high is None or value <= high)
-    return isinstance(value, (bool, np.bool_) if kind is bool else kind) and (not choices or value in choices)
+        fits = is_number(value, kind) and (low is None or value >= low) and (high is None or value <= high)
+    else:
+        fits = isinstance(value, (bool, np.bool_) if kind is bool else kind)
+    return fits and (not choices or value in choices)
 
 
 def is_number(value: Any, kind: type) -> bool:

@@ -163,6 +163,25 @@ class Tagger:
         return cls(**parts, about=said, unchecked=Path(folder))
 
 
+@dataclass(frozen=True)
+class Material:
+    """Labelled documents made into what methods read, for one training or several."""
+
+    features: Features
+    fitted: FittedFeatures
+    labels: Vocabulary
+    data: Dataset
+    collector: LabelCollector
+
+    def train(self, method: Method, valid: Dataset | None, run: Run) -> Tagger:
+        check_reads(method, self.features)
+        model = method.fit(self.data, valid, run)
+        assert self.data.Y is not None
+        frequencies = np.bincount(self.data.Y.indices, minlength=len(self.labels)).astype(np.int64)
+        about = describe(method, self.features, self.data, self.collector)
+        return Tagger(self.fitted, self.labels, frequencies, model, about)
+
+
 def train(
     documents: Iterable[Document],
     method: Method,
@@ -174,6 +193,19 @@ def train(
     """A Tagger from labelled documents, which may be a stream: texts pass through and are not kept. Features are those
     that the method reads, with their defaults, if left out. n_features is the width of documents that hold features,
     where it is known: it may be more than occur in them."""
+    material = prepare(documents, method, features, run, n_features)
+    checked = None if valid is None else labelled(valid, material.fitted, material.labels, run)
+    return material.train(method, checked, run)
+
+
+def prepare(
+    documents: Iterable[Document],
+    method: Method,
+    features: Features | None = None,
+    run: Run = Run(),
+    n_features: int | None = None,
+) -> Material:
+    """What `train` does before the method's turn comes."""
     collector = LabelCollector()
     stream = collector.watch(documents)
     first = next(stream, None)
@@ -181,17 +213,18 @@ def train(
         raise XmtcError("The training corpus holds no documents; give it at least two with labels.")
     kind = kind_for(method, holds_features=first.features is not None)
     features = kind() if features is None else features
-    if type(features) not in kinds_for(method):
-        raise XmtcError(f"{type(method).__name__} does not read {type(features).__name__}; give it {kind.__name__}.")
+    check_reads(method, features)
     fitted, data = fit(features, chain([first], stream), run, n_features)
     labels = Vocabulary.of(sorted(collector.numbers))
     if not len(labels):
         raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
-    Y = collector.matrix(labels.words())
-    checked = None if valid is None else labelled(valid, fitted, labels, run)
-    model = method.fit(replace(data, Y=Y), checked, run)
-    frequencies = np.bincount(Y.indices, minlength=len(labels)).astype(np.int64)
-    return Tagger(fitted, labels, frequencies, model, describe(method, features, data, collector))
+    return Material(features, fitted, labels, replace(data, Y=collector.matrix(labels.words())), collector)
+
+
+def check_reads(method: Method, features: Features) -> None:
+    if type(features) not in kinds_for(method):
+        name, wanted = type(method).__name__, " or ".join(kind.__name__ for kind in kinds_for(method))
+        raise XmtcError(f"{name} does not read {type(features).__name__}; give it {wanted}.")
 
 
 def labelled(documents: Iterable[Document], features: FittedFeatures, labels: Vocabulary, run: Run) -> Dataset:

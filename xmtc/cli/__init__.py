@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from xmtc.cli import compare, data, demo, evaluate, explain, info, methods, predict, train, vectors
+from xmtc.cli import compare, data, demo, evaluate, explain, info, methods, predict, train, tune, vectors
 from xmtc.errors import XmtcError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ for command in (train.train, predict.predict, evaluate.evaluate, explain.explain
 app.command()(demo.demo)
 app.command()(vectors.vectors)
 app.command()(compare.compare)
+app.command()(tune.tune)
 app.add_typer(data.app, name="data")
 
 

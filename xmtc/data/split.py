@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
 from xmtc.data.corpus import Corpus, writing_corpus
+from xmtc.data.document import Document
 from xmtc.data.files import STANDARD_STREAM
 from xmtc.errors import XmtcError
 
@@ -55,6 +58,35 @@ def split_corpus(
             raise XmtcError(f"{corpus.path} changed while it was read; nothing was written, so split it again.")
     n_test = int(in_test.sum())
     return Split(len(in_test) - n_test, n_test, wished)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some documents of a corpus; each pass streams them anew."""
+
+    documents: Iterable[Document]
+    chosen: np.ndarray  # (n_docs,) bool
+
+    def __iter__(self) -> Iterator[Document]:
+        return compress(self.documents, self.chosen)
+
+    def __len__(self) -> int:
+        return int(self.chosen.sum())
+
+
+def hold_out(documents: Iterable[Document], share: float = 0.2, seed: int = 0) -> tuple[Part, Part]:
+    """The two parts of documents that can be iterated over again, for training and held out, without writing them. What
+    is held out is a plain sample of the documents with labels: where parameters are compared, rare labels and unseen
+    ones shall be as frequent as they will be."""
+    has_labels = np.array([bool(document.labels) for document in documents], dtype=bool)
+    labelled = np.flatnonzero(has_labels)
+    if len(labelled) < 2:
+        raise XmtcError(
+            f"Found {len(labelled)} documents with labels; expected at least two, one to train on, one to measure on."
+        )
+    held_out = np.zeros(len(has_labels), dtype=bool)
+    held_out[np.random.default_rng(seed).permutation(labelled)[: _wished(len(labelled), share, None)]] = True
+    return Part(documents, ~held_out), Part(documents, held_out)
 
 
 def choose_test(labels: np.ndarray, ends: np.ndarray, n_test: int, seed: int) -> np.ndarray:

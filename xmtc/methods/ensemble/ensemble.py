@@ -33,7 +33,7 @@ class Ensemble(Method):
     reads = ()  # what the members read, once they are known
 
     of: str = param("parabel", "method of the members")
-    members: int = param(3, "how many models, each with a seed of its own", low=1)
+    members: int = param(3, "how many models, each with a seed of its own", low=1, search=(2, 5))
     settings: str = param("", "parameters of the members, such as n_trees=1 C=2")
     seed: int = param(0, "seed of the members' seeds", low=0, high=2**32 - 1)
 

@@ -30,7 +30,9 @@ class Bonsai(LinearTrees):
 
     arity: int = param(100, "children of a node at most", low=2)
     max_depth: int = param(3, "levels at most, the labels' own included", low=1, high=64)
-    space: str = param("input", "cluster labels by their documents, companions, or both", choices=tuple(SPACES))
+    space: str = param(
+        "input", "cluster labels by their documents, companions, or both", choices=tuple(SPACES), search=tuple(SPACES)
+    )
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         vectors = SPACES[self.space](data, run)

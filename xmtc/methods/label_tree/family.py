@@ -23,11 +23,11 @@ class LinearTrees(Method):
     loss: ClassVar[str] = "squared_hinge"
 
     n_trees: int = param(3, "trees, each grown from its own random start", low=1)
-    max_leaf: int = param(100, "labels of a node that is not divided any further", low=1)
-    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6)
+    max_leaf: int = param(100, "labels of a node that is not divided any further", low=1, search=(20, 500), log=True)
+    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
     eps: float = param(0.005, "stop training a node when a pass moves no document by more than this part of C", low=0.0)
     max_passes: int = param(20, "passes over a node's documents at most; nodes with much data take 6", low=1)
-    min_weight: float = param(0.1, "drop weights smaller than this", low=0.0)
+    min_weight: float = param(0.1, "drop weights smaller than this", low=0.0, search=(0.01, 0.3), log=True)
     match_negatives: bool = param(False, "train nodes also on documents that the levels above let through")
     beam: int = param(10, "nodes in question at a time, and leaves looked at, in a search; 0: all it takes", low=0)
     seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)

@@ -28,10 +28,10 @@ from xmtc.run import Run
 class DiSMEC(Method):
     """One linear classifier per label against all documents (Babbar and Schölkopf, WSDM 2017)."""
 
-    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6)
+    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
     eps: float = param(0.005, "stop training labels when a pass moves no document by more than this part of C", low=0.0)
     max_passes: int = param(20, "passes over the documents at most; where there are many, 6", low=1)
-    min_weight: float = param(0.01, "drop weights smaller than this", low=0.0)
+    min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, search=(0.001, 0.1), log=True)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:

@@ -1,0 +1,371 @@
+"""The search of hyper-parameters: what is searched, what is found, and what happens when things go wrong."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import shlex
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import lines_of
+from planted import planted
+from test_methods import ONE, QUICK
+from typer.testing import CliRunner, Result
+
+from xmtc import METHODS
+from xmtc.classifier import documents_of
+from xmtc.cli import app
+from xmtc.cli.train import recipes
+from xmtc.data.document import Document
+from xmtc.data.split import hold_out
+from xmtc.errors import MissingExtra, XmtcError
+from xmtc.features import kinds_for
+from xmtc.methods import method_class
+from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.methods.label_tree.plt import PLT
+from xmtc.params import is_valid
+from xmtc.text.tfidf import Tfidf
+from xmtc.tune import search
+from xmtc.tune.search import Goal, Trial, tune
+from xmtc.tune.space import Choice, Range, marked_at, search_space
+
+TRAIN, VALID = (list(documents_of(*planted(n, seed))) for n, seed in ((300, 1), (80, 2)))
+METHOD = Parabel(max_leaf=8)
+MARKED = ("max_leaf", "C", "min_weight")  # by the trees
+
+
+def searched(*wishes: str, fixed: tuple[str, ...] = MARKED, method=METHOD, features=Tfidf(), **goal) -> list[Trial]:
+    space = search_space("parabel", (method, features), wishes, fixed)
+    return tune(TRAIN, VALID, method, features, space, Goal(**{"trials": 5, **goal}), ONE)
+
+
+def told(trials: list[Trial]) -> list[tuple]:
+    """What is the same whenever it is done."""
+    return [(trial.number, trial.parameters, trial.value, trial.failure) for trial in trials]
+
+
+def test_what_is_clearly_best_is_found():
+    bad = Parabel(max_leaf=8, min_weight=10.0)  # drops every weight
+    found = searched("min_weight=0.01:10:log", fixed=("max_leaf", "C"), method=bad, trials=8)
+    first = next(trial for trial in found if trial.number == 1)
+    assert first.parameters == {"min_weight": 10.0}
+    assert first.value < 0.5
+    assert found[0].value > 0.95
+    assert found[0].parameters["min_weight"] < 1
+    assert [trial.value for trial in found] == sorted((trial.value for trial in found), reverse=True)
+
+
+def test_a_choice_among_features_is_found():
+    found = searched("max_features=3,30,0", trials=9)
+    assert found[0].parameters == {"max_features": 0}
+    assert {trial.parameters["max_features"] for trial in found} == {3, 30, 0}
+    assert len(found) == 3  # none was trained twice
+
+
+def test_the_first_trial_is_what_would_be_trained_without_a_search():
+    first = min(searched("max_features=0,5", fixed=("max_leaf",)), key=lambda trial: trial.number)
+    assert first.parameters == {"C": 1.0, "min_weight": 0.1, "max_features": 0}
+    assert first.value == search.Bench(TRAIN, VALID, "nDCG@5", ONE, None).measure(METHOD, Tfidf())
+
+
+def test_no_trial_leaves_the_space():
+    found = searched("C=2:3", "max_features=5,9", fixed=("max_leaf",))
+    assert len(found) == 5
+    for trial in found:
+        assert 2 <= trial.parameters["C"] <= 3
+        assert trial.parameters["max_features"] in (5, 9)
+    assert min(found, key=lambda trial: trial.number).parameters["min_weight"] == 0.1  # which does lie in it
+
+
+def test_a_seed_repeats_its_trials():
+    one, again, other = (searched(fixed=(), seed=seed) for seed in (1, 1, 2))
+    assert told(one) == told(again) != told(other)
+    assert {trial.number for trial in one} == {1, 2, 3, 4, 5}
+
+
+def test_numbers_can_be_typed():
+    for trial in searched(fixed=("max_leaf",)):
+        assert all(float(f"{value:.3g}") == value for value in trial.parameters.values())
+    assert search.short(Range(0.12345, 0.12346), 0.123451) == 0.12345
+    assert search.short(Range(10, 99999), 12345) == 12345
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_can_be_tuned(name):
+    quick = QUICK.get(name, {}) | ({"epochs": 1} if "epochs" in {f.name for f in fields(method_class(name))} else {})
+    marked = [f.name for f in fields(method_class(name)) if marked_at(f)]
+    wishes = [] if marked else ["settings=parabel.C=0.5,parabel.C=2"]
+    free = marked[-1:] or ["settings"]
+    fixed = [f"{key}={value}" for key, value in quick.items() if key not in free]
+    made = recipes(name, fixed, holds_features=False)
+    space = search_space(name, made, wishes, [each.partition("=")[0] for each in fixed])
+    found = tune(TRAIN[:150], VALID[:40], *made, space, Goal(trials=2), ONE)
+    assert [trial.failure for trial in found] == ["", ""]
+    assert all(trial.parameters.keys() == space.keys() for trial in found)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_methods_mark_fits(name):
+    kinds = [method_class(name), *kinds_for(method_class(name))]
+    for field in (field for kind in kinds for field in fields(kind)):
+        place = marked_at(field)
+        ends = () if place is None else place.values if isinstance(place, Choice) else (place.low, place.high)
+        assert all(is_valid(field, value) for value in ends), field.name
+        is_off = isinstance(place, Range) and place.log and field.default == 0  # which no logarithmic scale has
+        assert place is None or field.default in place or is_off, field.name
+        assert not isinstance(place, Range) or (place.low < place.high and (place.low > 0 or not place.log)), field.name
+
+
+def test_features_are_made_once_unless_they_are_searched(monkeypatch):
+    made = []
+
+    def fit_transform(self, texts, run):
+        made.append(self)
+        return genuine(self, texts, run)
+
+    genuine = Tfidf.fit_transform
+    monkeypatch.setattr(Tfidf, "fit_transform", fit_transform)
+    searched(fixed=())
+    assert len(made) == 1
+    searched("ngrams=1,2", trials=8)
+    assert {features.ngrams for features in made[1:]} == {1, 2}
+
+
+def test_validation_documents_decide_when_to_stop_and_strange_labels_are_missed(monkeypatch):
+    seen = []
+
+    def fit(self, data, valid, run):
+        seen.append((data.n_docs, valid.n_docs, data.n_labels == valid.n_labels))
+        return genuine(self, data, valid, run)
+
+    genuine = Parabel.fit
+    monkeypatch.setattr(Parabel, "fit", fit)
+    strange = [document._replace(labels=[*document.labels, "stranger"]) for document in VALID]
+    known, missed = (
+        search.Bench(TRAIN, valid, "R@5", ONE, None).measure(METHOD, Tfidf()) for valid in (VALID, strange)
+    )
+    assert missed < known
+    assert seen == [(300, 80, True)] * 2
+
+
+def test_a_trial_that_fails_is_kept_and_the_search_goes_on():
+    found = searched("min_df=1,2,299", trials=12)
+    assert found[-1].value is None
+    assert found[-1].parameters == {"min_df": 299}
+    assert found[-1].failure.startswith("No word occurs in at least min_df=299 of the 300 documents")
+    assert found[0].value > 0.9
+    with pytest.raises(XmtcError, match="Every trial failed, the last one so: No word occurs in at least min_df=29"):
+        searched("min_df=298,299", trials=2)
+
+
+def test_a_metric_without_a_value_fails():
+    with pytest.raises(XmtcError, match="Every trial failed, the last one so: AUC@rare has no value on the valid"):
+        tune(TRAIN, VALID[:2], METHOD, Tfidf(), {"C": Range(0.5, 2.0)}, Goal("AUC@rare", trials=1), ONE)
+
+
+def test_what_is_wrong_with_the_data_is_said_at_once(monkeypatch):
+    monkeypatch.setattr(Parabel, "fit", lambda *arguments: pytest.fail("nothing can be trained"))
+    bare = [Document("1", "a word", []), Document("2", "a word", [])]
+    with pytest.raises(XmtcError, match="None of the 2 training documents has a label"):
+        tune(bare, VALID, METHOD, Tfidf(), {"C": Range(0.5, 2.0)}, run=ONE)
+
+
+@pytest.mark.parametrize(("n_finished", "n_kept"), [(2, 2), (0, None)])
+def test_ctrl_c_keeps_what_was_found(n_finished, n_kept, monkeypatch):
+    def fit(self, *arguments):
+        fit.calls += 1
+        if fit.calls > n_finished:
+            raise KeyboardInterrupt
+        return genuine(self, *arguments)
+
+    genuine, fit.calls = Parabel.fit, 0
+    monkeypatch.setattr(Parabel, "fit", fit)
+    if n_kept is None:
+        with pytest.raises(KeyboardInterrupt):
+            searched(fixed=())
+    else:
+        assert len(searched(fixed=())) == n_kept
+
+
+def test_no_trial_begins_after_the_minutes():
+    assert len(searched(fixed=(), minutes=1e-9)) == 1
+
+
+def test_progress_counts_trials_and_tells_the_best():
+    class Told:
+        def __init__(self):
+            self.steps, self.news = 0, []
+
+        def __call__(self, title, total=None):
+            self.title, self.total = title, total
+            return self
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+        def advance(self, steps=1):
+            self.steps += steps
+
+        def tell(self, news):
+            self.news.append(news)
+
+    progress = Told()
+    run = search.replace(ONE, progress=progress)
+    found = tune(TRAIN, VALID, METHOD, Tfidf(), {"C": Range(0.5, 2.0)}, Goal(trials=3), run)
+    assert (progress.title, progress.total, progress.steps) == ("tuning parabel", 3, 3)
+    assert progress.news[-1] == f"best nDCG@5 {100 * found[0].value:.2f}"
+
+
+@pytest.mark.parametrize(
+    ("wish", "place"),
+    [
+        ("C=0.1:10", Range(0.1, 10.0)),
+        ("C=0.1:10:log", Range(0.1, 10.0, log=True)),
+        ("max_leaf=4:64", Range(4, 64)),
+        ("max_leaf=4,64", Choice((4, 64))),
+        ("match_negatives=true,false", Choice((True, False))),
+        ("stop_words=english,a:b", Choice(("english", "a:b"))),
+        ("stop_words=a,b|c", Choice(("a,b", "c"))),
+    ],
+)
+def test_wishes(wish, place):
+    name = wish.partition("=")[0]
+    assert search_space("parabel", (Parabel(), Tfidf()), [wish])[name] == place
+    kind = type(place.low) if isinstance(place, Range) else type(place.values[0])
+    assert kind in (type(getattr(Parabel(), name, None)), type(getattr(Tfidf(), name, None)))
+
+
+FORMS = "expected -s name=low:high, name=low:high:log or name=a,b,c."
+
+
+@pytest.mark.parametrize(
+    ("wish", "sentence"),
+    [
+        ("C", f"-s C does not say where to search; {FORMS}"),
+        ("D=1:2", "parabel has no parameter 'D' to search; it has n_trees, max_leaf, C, "),
+        ("C=10:1", "-s C=10:1 is no range; expected the lower number first, then the higher."),
+        ("C=1:2:3", f"-s C=1:2:3 does not fit; {FORMS}"),
+        ("C=1:x", "parabel: C='x' does not fit; expected a number of at least 1e-06."),
+        ("C=-1:1", "parabel: C=-1 does not fit; expected a number of at least 1e-06."),
+        ("max_leaf=1.5:3", "parabel: max_leaf='1.5' does not fit; expected a whole number of at least 1."),
+        ("beam=0:10:log", "-s beam=0:10:log has no logarithmic scale; expected numbers above 0."),
+        ("C=1", f"-s C=1 leaves nothing to search; fix it with -p, or {FORMS}"),
+        ("n_trees=1,1", f"-s n_trees=1,1 leaves nothing to search; fix it with -p, or {FORMS}"),
+        ("min_df=1:2", "min_df is both fixed (-p) and searched (-s); give one of them."),
+    ],
+)
+def test_wishes_that_make_no_sense(wish, sentence):
+    with pytest.raises(XmtcError) as error:
+        search_space("parabel", (Parabel(), Tfidf()), [wish], fixed=["min_df"])
+    assert str(error.value).startswith(sentence)
+
+
+def test_a_parameter_with_choices_has_no_range_and_no_others():
+    with pytest.raises(XmtcError, match="plt: arity='2:64' does not fit; expected one of 2, 4, 8"):
+        search_space("plt", (PLT(), Tfidf()), ["arity=2:64"])
+    with pytest.raises(XmtcError, match="PLT: arity=3 does not fit; expected one of 2, 4, 8"):
+        PLT(arity=3)
+
+
+def test_what_is_fixed_is_not_searched():
+    assert search_space("parabel", (Parabel(), Tfidf()), fixed=["C", "max_leaf"]).keys() == {"min_weight"}
+    with pytest.raises(XmtcError, match="parabel has nothing left to search; name parameters with -s name=low:high"):
+        search_space("parabel", (Parabel(), Tfidf()), fixed=MARKED)
+
+
+def test_held_out_documents():
+    documents = [*TRAIN, *(Document(f"bare{i}", "no labels", []) for i in range(50))]
+    train, valid = hold_out(documents, 0.2, seed=1)
+    assert (len(train), len(valid)) == (290, 60)
+    assert sorted(map(str, [*train, *valid])) == sorted(map(str, documents))
+    assert all(document.labels for document in valid)
+    again, other = hold_out(documents, 0.2, seed=1)[1], hold_out(documents, 0.2, seed=2)[1]
+    np.testing.assert_array_equal(valid.chosen, again.chosen)
+    assert (valid.chosen != other.chosen).any()
+    assert list(valid) == list(valid)  # a second pass gives the same
+    with pytest.raises(XmtcError, match="Found 1 documents with labels; expected at least two, one to train on"):
+        hold_out([Document("1", "a", ["x"]), Document("2", "b", [])])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tune")
+    (folder / "train.jsonl").write_text(lines_of(300, seed=0).replace('"text"', '"body"'))
+    (folder / "valid.jsonl").write_text(lines_of(60, seed=1).replace('"text"', '"body"'))
+    return folder
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+
+
+@pytest.mark.parametrize("valid", [[], ["--valid", "valid.jsonl"]])
+def test_the_command_trains_what_it_says(valid, place, monkeypatch):
+    monkeypatch.chdir(place)
+    words = ["--text", "body", "-p", "max_leaf=8", "-s", "ngrams=1,2", "--trials", "3", "--metric", "p@1", *valid]
+    done = call("tune", "train.jsonl", *words, "--json", "trials.json", "-o", "best")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["trial", "P@1", "seconds", "C", "min_weight", "ngrams"]
+    assert len(lines[1:4]) == 3
+    said = json.loads(Path("trials.json").read_text())
+    best = said["trials"][0]
+    assert lines[1].split()[:2] == [str(best["number"]), f"{100 * best['value']:.2f}"]
+    assert f"Best: {' '.join(f'{name}={value}' for name, value in best['parameters'].items())}" in lines
+    assert lines[-1] == said["command"]
+    assert said["fixed"] == ["max_leaf=8"]
+    assert "Searching the best P@1 of parabel: C from 0.1 to 10 (log); " in done.stderr
+    assert "best: parabel trained on 300 documents" in done.stderr
+    command = shlex.split(lines[-1])
+    assert command[:2] == ["xmtc", "train"]
+    assert ("--valid" in command) == bool(valid)
+    command[command.index("-o") + 1] = "again"
+    assert call(*command[1:]).exit_code == 0
+    for name in ("about.json", "arrays.safetensors"):
+        assert filecmp.cmp(f"best/{name}", f"again/{name}", shallow=False)
+
+
+def test_the_json_alone_and_the_reasons_of_failures(place, monkeypatch):
+    monkeypatch.chdir(place)
+    fixed = [word for name in MARKED for word in ("-p", f"{name}=1")]
+    words = ["train.jsonl", "--text", "body", *fixed, "-s", "min_df=2,400", "--trials", "4"]
+    trials = json.loads(call("tune", *words, "--json", "-").stdout)["trials"]
+    assert [trial["parameters"]["min_df"] for trial in trials] == [2, 400]
+    shown = call("tune", *words)
+    assert [line.split()[1] for line in shown.stdout.splitlines()[1:3]] == [f"{100 * trials[0]['value']:.2f}", "failed"]
+    assert f"Trial {trials[1]['number']} failed: No word occurs in at least min_df=400 of the 240 docu" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-m", "bonsay"], "There is no method 'bonsay'."),
+        (["--metric", "P"], "'P' is not a metric"),
+        (["-s", "C"], "-s C does not say where to search"),
+        (["-p", "C=1", "-s", "C=1:2"], "C is both fixed (-p) and searched (-s); give one of them."),
+        (["-o", "valid.jsonl"], "valid.jsonl exists and is not a model folder"),
+        (["--json", "no/trials.json"], "no/trials.json cannot be written; choose another place for the trials."),
+        (["--json", "train.jsonl"], "train.jsonl is part of the corpus that is read, expected another file"),
+        (["--text", "texts"], "train.jsonl, line 1: "),
+    ],
+)
+def test_mistakes_are_told_before_the_work(words, sentence, place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(Parabel, "fit", lambda *arguments: pytest.fail("this is the work"))
+    with pytest.raises(XmtcError) as error:
+        call("tune", "train.jsonl", "--text", "body", *words)
+    assert str(error.value).startswith(sentence)
+
+
+def test_without_optuna_the_extra_is_named(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtra) as error:
+        call("tune", place / "train.jsonl", "--text", "body")
+    assert str(error.value) == "xmtc tune needs Optuna: pip install 'xmtc[tune]'"

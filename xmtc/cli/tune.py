@@ -1,0 +1,160 @@
+"""xmtc tune: the hyper-parameters that do best on documents held out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from xmtc.cli.options import (
+    CorpusPath,
+    Device,
+    Id,
+    InputFormat,
+    Labels,
+    OnError,
+    RejectsFile,
+    Separator,
+    Text,
+    Threads,
+    make_run,
+    open_input,
+    report_rejects,
+)
+
+if TYPE_CHECKING:
+    from xmtc.data.corpus import Corpus
+    from xmtc.run import Run
+    from xmtc.tune.search import Goal, Trial
+
+WIDE = 1000  # characters of a line that is no terminal's: nothing is cut off
+
+
+def tune(
+    corpus: CorpusPath,
+    method: Annotated[str, typer.Option("-m", "--method", help="method, one of `xmtc methods`")] = "parabel",
+    parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value of what is fixed; repeatable")] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option("-s", help="name=low:high, name=low:high:log or name=a,b,c to search; repeatable"),
+    ] = None,
+    valid: Annotated[str | None, typer.Option(help="corpus to measure on (20 % of CORPUS, held out)")] = None,
+    metric: Annotated[str, typer.Option(help="what is to be high, as `xmtc evaluate` names it")] = "nDCG@5",
+    trials: Annotated[int, typer.Option(min=1, help="trainings at most")] = 20,
+    minutes: Annotated[float, typer.Option(min=0, help="begin no further trial after so many (0: no limit)")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed of what is tried, and held out")] = 0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="train with the best, to this folder")] = None,
+    json: Annotated[str | None, typer.Option(help="file for all trials; - writes to standard output, alone")] = None,
+    threads: Threads = 0,
+    device: Device = "auto",
+    input_format: InputFormat = None,
+    text: Text = "text",
+    labels: Labels = "labels",
+    id: Id = "id",
+    separator: Separator = None,
+    on_error: OnError = "stop",
+    rejects: RejectsFile = None,
+) -> None:
+    """Search the hyper-parameters of a method, and print the command that trains with the best of them."""
+    from xmtc.cli.train import train
+    from xmtc.data.files import STANDARD_STREAM
+    from xmtc.tune.search import Goal
+
+    fields, reading = (text, labels, id, separator), (on_error, rejects)
+    source = open_input(corpus, input_format, fields, *reading, quiet=True)  # one bar for all that is done
+    checked = open_input(valid, input_format, fields, on_error, None, quiet=True) if valid else None
+    check_targets(source, output, json)
+    goal, fixed = Goal(metric, trials, minutes, seed), parameter or []
+    found = searched(method, fixed, search or [], source, checked, goal, make_run(threads, device=device))
+    chosen = [*fixed, *(f"{name}={value}" for name, value in found[0].parameters.items())]
+    options = {"valid": valid, "device": device, "input-format": input_format, "text": text, "labels": labels}
+    options |= {"id": id, "separator": separator, "on-error": on_error, "rejects": rejects}
+    command = train_command(corpus, method, output, options, chosen)
+    if json is not None:
+        about = {"method": method, "fixed": fixed, "metric": goal.metric, "seed": seed, "command": command}
+        write_trials(json, about, found)
+    if json != STANDARD_STREAM:
+        show(found, goal.metric, command)
+    for each in filter(None, (source, checked)) if output is None else ():  # the training below reports them, too
+        report_rejects(each)
+    if output is not None:
+        train(corpus, output, method, chosen, valid, None, threads, device, input_format, *fields, *reading)
+
+
+def check_targets(source: Corpus, output: Path | None, json: str | None) -> None:
+    """Refuse, before the work, what could not be written after it."""
+    import os
+
+    from xmtc import store
+    from xmtc.data.files import STANDARD_STREAM
+    from xmtc.errors import XmtcError
+
+    if output is not None:
+        store.check_target(output)
+    if json is not None and json != STANDARD_STREAM:
+        source.check_target(json)
+        if os.path.isdir(json) or not os.access(os.path.dirname(os.path.realpath(json)), os.W_OK):
+            raise XmtcError(f"{json} cannot be written; choose another place for the trials.")
+
+
+def searched(
+    method: str, fixed: list[str], wishes: list[str], source: Corpus, valid: Corpus | None, goal: Goal, run: Run
+) -> list[Trial]:
+    """The trials, after saying what they are about."""
+    from xmtc.cli.train import recipes
+    from xmtc.data.split import hold_out
+    from xmtc.tune.search import imported_optuna, tune
+    from xmtc.tune.space import search_space
+
+    imported_optuna()
+    made = recipes(method, fixed, source.holds_features)
+    space = search_space(method, made, wishes, [each.partition("=")[0] for each in fixed])
+    about = "; ".join(f"{name} {place}" for name, place in space.items())
+    typer.echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
+    train, checked = (source, valid) if valid is not None else hold_out(source, seed=goal.seed)
+    return tune(train, checked, *made, space, goal, run, source.n_features)
+
+
+def train_command(corpus: str, method: str, output: Path | None, options: dict[str, Any], chosen: list[str]) -> str:
+    """What to type for the final training; of the options, those that are not as they are by themselves."""
+    import shlex
+
+    usual = {"device": "auto", "text": "text", "labels": "labels", "id": "id", "on-error": "stop"}
+    words = ["xmtc", "train", corpus, "-m", method, "-o", str(output or "MODEL")]
+    for name, value in options.items():
+        words += [f"--{name}", value] if value != usual.get(name) else []
+    return shlex.join([*words, *(word for each in chosen for word in ("-p", each))])
+
+
+def write_trials(path: str, about: dict[str, Any], trials: list[Trial]) -> None:
+    from dataclasses import asdict
+    from json import dumps
+
+    from xmtc.data.files import writing
+
+    content = dumps({**about, "trials": [asdict(trial) for trial in trials]}, indent=2, ensure_ascii=False)
+    with writing(path) as stream:
+        stream.write(f"{content}\n".encode())
+
+
+def show(trials: list[Trial], metric: str, command: str) -> None:
+    """A table of the trials, best first; the reasons of those that failed; what to do next."""
+    from rich.console import Console
+    from rich.table import Table
+
+    names = list(trials[0].parameters)
+    table = Table("trial", metric, "seconds", *names, box=None, pad_edge=False)
+    for column in table.columns:
+        column.justify = "right"
+    for trial in trials:
+        value = "failed" if trial.value is None else f"{100 * trial.value:.2f}"
+        cells = (str(trial.parameters[name]) for name in names)
+        table.add_row(str(trial.number), value, f"{trial.seconds:.1f}", *cells)
+    console = Console(highlight=False, markup=False)
+    Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table)
+    for trial in trials:
+        if trial.failure:
+            typer.echo(f"Trial {trial.number} failed: {trial.failure}", err=True)
+    best = " ".join(f"{name}={value}" for name, value in trials[0].parameters.items())
+    typer.echo(f"\nBest: {best}\n\n{command}")

@@ -1,0 +1,181 @@
+"""The search for good hyper-parameters: trainings on one part of the data, measured on another. Optuna's TPE sampler
+chooses what to try next; the first trial is what would be trained without a search, where that lies in the space."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, fields, replace
+from math import inf, isfinite
+from time import perf_counter
+from types import ModuleType
+from typing import Any, TypeVar
+
+from xmtc.data.collect import LabelCollector
+from xmtc.data.document import Document
+from xmtc.errors import XmtcError
+from xmtc.features import Features, read
+from xmtc.method import Method
+from xmtc.methods import method_name, missing_extra
+from xmtc.metrics import max_k, parse_metric
+from xmtc.params import Recipe, param
+from xmtc.run import Run, silent
+from xmtc.tagger import Material, prepare
+from xmtc.tune.space import Choice, Range, Space
+
+AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
+
+
+@dataclass(frozen=True)
+class Goal(Recipe):
+    """What is to be as high as possible, and how long to look for it."""
+
+    metric: str = param("nDCG@5", "metric of the validation documents")
+    trials: int = param(20, "trainings at most", low=1)
+    minutes: float = param(0.0, "begin no further trial after so many minutes (0: no limit)", low=0.0)
+    seed: int = param(0, "seed of what is tried", low=0, high=2**32 - 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "metric", parse_metric(self.metric).name)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training and how good it was."""
+
+    number: int
+    parameters: dict[str, Any]
+    value: float | None  # of the metric, as a fraction; None where it failed
+    seconds: float
+    failure: str = ""
+
+
+class Bench:
+    """Where parameters are tried. Documents become features once for as many trials in a row as need the same ones."""
+
+    def __init__(
+        self, train: Iterable[Document], valid: Iterable[Document], metric: str, run: Run, n_features: int | None
+    ) -> None:
+        self.train, self.valid, self.metric, self.k = train, valid, metric, max_k([metric])
+        self.run, self.n_features = run, n_features
+        self.material: Material | None = None
+
+    def measure(self, method: Method, features: Features) -> float:
+        """Train on the one part, with the other to stop by where the method asks when to, and measure on that."""
+        material = self.prepared(method, features)
+        tagger = material.train(method, self.held_out, self.run)
+        predictions = tagger.model.predict(self.held_out, self.k, self.run)
+        return next(iter(tagger.measure(predictions, self.truth, [self.metric]).values()))
+
+    def prepared(self, method: Method, features: Features) -> Material:
+        if self.material is None or self.material.features != features:
+            self.material = None  # so that never two are held
+            material = prepare(self.train, method, features, self.run, self.n_features)
+            collector, names = LabelCollector(), material.labels.words()
+            data = read(material.fitted, collector.watch(self.valid), self.run)
+            self.truth = collector.matrix(names)  # labels that training never saw come last
+            self.held_out = replace(data, Y=self.truth[:, : len(names)])
+            self.material = material
+        return self.material
+
+    def tried(self, number: int, method: Method, features: Features, parameters: dict[str, Any]) -> Trial:
+        begin, value, failure = perf_counter(), None, ""
+        try:
+            value = self.measure(with_values(method, parameters), with_values(features, parameters))
+            if not isfinite(value):
+                value, failure = None, f"{self.metric} has no value on the validation documents; choose another metric."
+        except XmtcError as error:
+            failure = str(error)
+        return Trial(number, parameters, value, perf_counter() - begin, failure)
+
+
+def tune(
+    train: Iterable[Document],
+    valid: Iterable[Document],
+    method: Method,
+    features: Features,
+    space: Space,
+    goal: Goal = Goal(),
+    run: Run = Run(),
+    n_features: int | None = None,
+) -> list[Trial]:
+    """Trials, the best first and failed ones last. Both parts of the data can be iterated over as often as need be (see
+    `hold_out`). Ctrl-C ends the search with what it has found. n_features is the width of documents that hold features,
+    where it is known."""
+    bench = Bench(train, valid, goal.metric, replace(run, progress=silent), n_features)
+    wanted = proposals(space, own_values(space, (method, features)), goal.seed)
+    parameters, found = next(wanted), dict[tuple, Trial]()
+    deadline = perf_counter() + 60 * goal.minutes if goal.minutes else inf
+    with run.progress(f"tuning {method_name(method)}", goal.trials) as progress:
+        try:
+            if not any(field.name in space for field in fields(features)):
+                bench.prepared(method, features)  # what is wrong with the data is wrong for all trials
+            for _ in range(goal.trials):
+                if found and perf_counter() >= deadline:
+                    break
+                key = tuple(parameters[name] for name in space)
+                if key not in found:  # the same training again would give the same value
+                    found[key] = bench.tried(len(found) + 1, method, features, parameters)
+                progress.advance()
+                progress.tell(f"best {goal.metric} {100 * max(trial.value or 0.0 for trial in found.values()):.2f}")
+                parameters = wanted.send(found[key].value or 0.0)  # a failure is as bad as can be
+        except KeyboardInterrupt:
+            if not any(trial.value is not None for trial in found.values()):
+                raise
+    return ranked(list(found.values()))
+
+
+def proposals(space: Space, first: dict[str, Any], seed: int) -> Generator[dict[str, Any], float]:
+    """Parameters to try, without end; each time the metric's value is to be sent back."""
+    optuna = imported_optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every trial
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+    study.enqueue_trial(first)
+    places = {name: distribution(place) for name, place in space.items()}
+    while True:
+        asked = study.ask(places)
+        value = yield {name: short(space[name], number) for name, number in asked.params.items()}
+        study.tell(asked, value)
+
+
+def ranked(trials: list[Trial]) -> list[Trial]:
+    """The best first, failed ones last; refused if there are none else."""
+    if all(trial.failure for trial in trials):
+        raise XmtcError(f"Every trial failed, the last one so: {trials[-1].failure}")
+    return sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0), trial.number))
+
+
+def with_values(recipe: AnyRecipe, values: dict[str, Any]) -> AnyRecipe:
+    """A recipe with those of the values that are its own."""
+    return replace(recipe, **{field.name: values[field.name] for field in fields(recipe) if field.name in values})
+
+
+def own_values(space: Space, recipes: Iterable[Recipe]) -> dict[str, Any]:
+    """The values that the recipes have, where they lie in the space."""
+    own = {field.name: getattr(recipe, field.name) for recipe in recipes for field in fields(recipe)}
+    return {name: own[name] for name, place in space.items() if own[name] in place}
+
+
+def short(place: Range | Choice, value: Any) -> Any:
+    """Three digits of a number are enough, and can be typed."""
+    if isinstance(place, Choice) or isinstance(value, int):
+        return value
+    return min(max(float(f"{value:.3g}"), place.low), place.high)
+
+
+def distribution(place: Range | Choice) -> Any:
+    """What Optuna calls a place to search."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(place, Choice):
+        return CategoricalDistribution(place.values)
+    kind: Any = IntDistribution if isinstance(place.low, int) else FloatDistribution
+    return kind(place.low, place.high, log=place.log)
+
+
+def imported_optuna() -> ModuleType:
+    try:
+        import optuna
+    except ImportError as error:
+        raise missing_extra("xmtc tune", error) from None
+    return optuna
