@@ -15,7 +15,7 @@ import lzma
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def prepare(args: argparse.Namespace) -> None:
             for document in collector.watch(open_corpus(str(args.corpora / args.data / f"{part}.jsonl.gz")))
         ]
         if part == "train":
-            sequencer, tokens = Words(max_words=args.words, vectors=args.vectors).fit_transform(texts)
+            sequencer, tokens = Words(max_words=args.words, vectors=args.vectors, own=args.own).fit_transform(texts)
             names = sorted(collector.numbers)
             found |= {"n_words": tokens.n_words, "vectors": tokens.vectors.astype(np.float16), "n_labels": len(names)}
         else:
@@ -118,6 +118,15 @@ def learn(method: Method, name: str, parts: dict[str, Dataset], keep: Path | Non
     return result
 
 
+def shortened(data: Dataset, words: int = 10**9, columns: int = 10**9) -> Dataset:
+    """Only the first words of every document, only the first numbers of every word's vector."""
+    tokens = data.tokens
+    kept = np.minimum(tokens.lengths, words)
+    begins = np.repeat(tokens.starts[:-1] - (np.cumsum(kept) - kept), kept)
+    ids, starts = tokens.ids[begins + np.arange(kept.sum())], np.concatenate([[0], np.cumsum(kept)])
+    return replace(data, tokens=replace(tokens, ids=ids, starts=starts, vectors=tokens.vectors[:, :columns]))
+
+
 def train(args: argparse.Namespace) -> None:
     """Train the jobs of a JSON file side by side: an LSTM keeps a GPU waiting most of the time. They draw from the same
     random numbers, so that their seeds tell them apart but do not repeat them."""
@@ -129,8 +138,9 @@ def train(args: argparse.Namespace) -> None:
     def work(job: dict[str, Any]) -> None:
         stream = torch.cuda.stream(torch.cuda.Stream()) if torch.cuda.is_available() else nullcontext()
         with stream:
-            method = method_class(job["method"])(**job["settings"])
-            results.append({"file": job["file"], **learn(method, job["name"], files[job["file"]], args.keep)})
+            method, parts = method_class(job["method"])(**job["settings"]), files[job["file"]]
+            parts = {part: shortened(data, **job.get("only", {})) for part, data in parts.items()}
+            results.append({"job": job, **learn(method, job["name"], parts, args.keep)})
             if args.out:
                 args.out.write_text(json.dumps(results, indent=1))
 
@@ -197,11 +207,14 @@ def main() -> None:
     make.add_argument("--out", type=Path, required=True)
     make.add_argument("--words", type=int, default=60_000)
     make.add_argument("--vectors", default="glove-100d")
+    make.add_argument("--own", type=int, default=0, help="numbers that the corpus adds to each word's vector")
     make.add_argument("--corpora", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
     make.set_defaults(run=prepare)
     fit = commands.add_parser("train")
     fit.add_argument(
-        "jobs", type=Path, help='JSON: [{"file": ..., "method": ..., "settings": {...}, "name": ...}, ...]'
+        "jobs",
+        type=Path,
+        help='JSON: [{"file": ..., "method": ..., "settings": {...}, "name": ..., "only": {...}}, ...]',
     )
     fit.add_argument("--apart", type=float, default=8.0, help="seconds between the begins of trainings")
     fit.add_argument("--out", type=Path)

@@ -7,9 +7,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, relu
-from torch.nn.utils.rnn import PackedSequence
 
 from xmtc.nn.batches import Batch
+from xmtc.nn.lstm import states_of
+
+# Attentions start far enough apart to look at different words. The authors' Xavier numbers, which shrink with the
+# number of labels, begin with the same plain average for all of them, and take many passes to part.
+SPREAD = 0.35
 
 
 class Encoder(nn.Module):
@@ -25,11 +29,7 @@ class Encoder(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """(n_docs, width, 2 · hidden)"""
         words = dropout(self.embedding(batch.words), self.word_dropout, self.training)
-        first = self.first_state.expand(-1, -1, batch.n_docs, -1).contiguous()
-        if int(batch.sizes[-1]) == batch.n_docs:  # all equally long
-            states = self.lstm(words.view(batch.longest, batch.n_docs, -1), (first[0], first[1]))[0].flatten(0, 1)
-        else:
-            states = self.lstm(PackedSequence(words, batch.sizes), (first[0], first[1]))[0].data
+        states = states_of(self.lstm, words, self.first_state, batch)
         return dropout(batch.padded(states), self.dropout, self.training)
 
 
@@ -65,7 +65,7 @@ class LabelAttention(nn.Module):
         super().__init__()
         self.n_labels, self.width = n_labels, max(width, *sizes)
         self.rows = nn.Embedding(n_labels, width, sparse=sparse)
-        nn.init.xavier_uniform_(self.rows.weight)
+        nn.init.uniform_(self.rows.weight, -SPREAD, SPREAD)
         self.layers = Layers(width, sizes)
 
     def forward(self, states: Tensor, is_word: Tensor, candidates: Tensor | None = None) -> Tensor:

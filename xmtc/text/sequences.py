@@ -27,6 +27,7 @@ class Words(Recipe):
         "", "word vectors to start from: a file (GloVe, word2vec, fastText) or a name; random if left out"
     )
     dimension: int = param(100, "length of random word vectors, where none are given", low=1)
+    own: int = param(0, "numbers that the corpus itself adds to each word's vector: what words it stands near", low=0)
 
     def fit_transform(self, texts: Iterable[str], run: Run = Run()) -> tuple[Sequencer, Tokens]:
         """Learn the vocabulary and number the words of the same texts; the Tokens hold the vectors that training starts
@@ -47,8 +48,13 @@ class Words(Recipe):
         sequencer = Sequencer(tokenizer, Vocabulary.picked(words, ends, kept), self.max_tokens)
         places = np.full(len(ends) - 1, FREE, np.int32)
         places[kept] = np.arange(len(kept), dtype=np.int32)
+        tokens = joined(parts, [places[number] for number in numbers], sequencer.n_words)
         vectors = self._first_vectors(sequencer.vocabulary, run)
-        return sequencer, joined(parts, [places[number] for number in numbers], sequencer.n_words, vectors)
+        if self.own:
+            from xmtc.text.cooccurrence import corpus_vectors
+
+            vectors = np.hstack([vectors, corpus_vectors(tokens, self.own)])
+        return sequencer, replace(tokens, vectors=vectors)
 
     def _first_vectors(self, vocabulary: Vocabulary, run: Run) -> np.ndarray:
         """(n_words, d) float32: the unknown word's vector first, then the vocabulary's."""
@@ -95,7 +101,7 @@ class Sequencer:
             raise ValueError(f"it reads {self.max_tokens} words of a text")
 
 
-def joined(parts: list[Sequences], places: list[np.ndarray], n_words: int, vectors: np.ndarray | None = None) -> Tokens:
+def joined(parts: list[Sequences], places: list[np.ndarray], n_words: int) -> Tokens:
     """Batches end to end, given the place in the vocabulary of each batch's words, FREE for those it lacks."""
     lengths = [np.diff(part.starts) for part in parts]
     starts = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
@@ -104,7 +110,7 @@ def joined(parts: list[Sequences], places: list[np.ndarray], n_words: int, vecto
         numbers = np.concatenate([np.zeros(1, np.int32), place + np.int32(1)])
         ids[begin : begin + len(part.ids)] = numbers[part.ids]
         begin += len(part.ids)
-    return with_something_known(Tokens(ids, starts, n_words, vectors))
+    return with_something_known(Tokens(ids, starts, n_words))
 
 
 def with_something_known(tokens: Tokens) -> Tokens:

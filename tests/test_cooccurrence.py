@@ -1,0 +1,73 @@
+"""Word vectors from a corpus itself."""
+
+import numpy as np
+import pytest
+
+from xmtc.data.dataset import Tokens
+from xmtc.text.cooccurrence import corpus_vectors, mutual_information, neighbours, singular_vectors
+from xmtc.text.sequences import Words
+
+
+def tokens(*documents: list[int], n_words: int) -> Tokens:
+    starts = np.concatenate([[0], np.cumsum([len(words) for words in documents])])
+    return Tokens(np.concatenate(documents).astype(np.int32), starts, n_words)
+
+
+def test_neighbours_count_by_nearness_within_a_document():
+    found = neighbours(tokens([1, 2, 3], [3, 0, 1], n_words=4)).toarray()
+    expected = np.zeros((4, 4))
+    for a, b, weight in [(1, 2, 1), (2, 3, 1), (1, 3, 1 / 2), (3, 1, 1 / 2)]:
+        expected[a, b] += weight
+        expected[b, a] += weight
+    assert found == pytest.approx(expected)
+
+
+def test_mutual_information_is_the_formula_where_it_is_positive():
+    counts = neighbours(tokens([1, 2, 1, 2, 3, 1, 4, 4, 2], n_words=5))
+    dense = counts.toarray().astype(np.float64)
+    totals = dense.sum(axis=1)
+    smooth = totals**0.75 / (totals**0.75).sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = np.where(dense > 0, np.log(dense / (totals[:, None] * smooth)), 0).clip(min=0)
+    assert mutual_information(counts).toarray() == pytest.approx(expected, abs=1e-5)
+
+
+def test_singular_vectors_are_those_of_a_dense_matrix():
+    counts = neighbours(tokens(*np.random.default_rng(0).integers(1, 40, (60, 30)).tolist(), n_words=40))
+    left, values = singular_vectors(counts, 5, seed=0)
+    exact_left, exact_values, _ = np.linalg.svd(counts.toarray())
+    assert values == pytest.approx(exact_values[:5], rel=1e-3)
+    assert np.abs((left * exact_left[:, :5]).sum(axis=0))[0] == pytest.approx(1, abs=1e-3)
+
+
+def test_words_with_the_same_neighbours_are_alike():
+    rng = np.random.default_rng(0)
+    colours, animals = [1, 2, 3], [4, 5, 6]
+    documents = [[rng.choice(colours), 7, rng.choice(colours)] for _ in range(100)]
+    documents += [[rng.choice(animals), 8, rng.choice(animals)] for _ in range(100)]
+    vectors = corpus_vectors(tokens(*documents, n_words=9), 3)
+    alike = vectors @ vectors.T / np.outer(*[np.linalg.norm(vectors, axis=1) + 1e-9] * 2)
+    assert alike[1, 2] > 0.9 > 0.3 > alike[1, 4]
+    assert np.abs(vectors[0]).max() < 1e-6
+
+
+def test_words_add_what_the_corpus_tells_to_their_vectors():
+    texts = ["red apple green apple", "a dog and a cat", "green dog"]
+    _, plain = Words(dimension=4).fit_transform(texts)
+    _, both = Words(dimension=4, own=3).fit_transform(texts)
+    assert both.vectors.shape == (plain.n_words, 7)
+    assert (both.vectors[:, :4] == plain.vectors).all()
+    again = Words(dimension=4, own=3).fit_transform(texts)[1].vectors
+    assert (both.vectors == again).all()
+
+
+def test_more_numbers_than_words_are_zeros():
+    _, found = Words(dimension=2, own=50).fit_transform(["one two three", "two three"])
+    assert found.vectors.shape[1] == 52
+    assert np.isfinite(found.vectors).all()
+
+
+@pytest.mark.parametrize("texts", [["word"], ["a"], ["one", "two"]])
+def test_words_without_neighbours(texts):
+    _, found = Words(dimension=2, own=2).fit_transform(texts)
+    assert not found.vectors[:, 2:].any()

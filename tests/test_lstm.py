@@ -1,0 +1,67 @@
+"""The LSTM's own kernels against PyTorch's LSTM."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from xmtc.data.dataset import Tokens
+from xmtc.nn.batches import Batch, Corpus
+from xmtc.nn.lstm import by_kernels, states_of
+
+HIDDEN, DIMENSION = 64, 20
+
+
+def some_documents(device: torch.device, longest: int = 8) -> Batch:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, longest + 1, 19)  # more than one program's documents, and not all of a second one's
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    return Corpus(Tokens(rng.integers(0, 50, starts[-1]).astype(np.int32), starts, 50), device).batch(np.arange(19))
+
+
+def states_and_gradients(states, device: torch.device, batch: Batch):
+    torch.manual_seed(0)
+    lstm = nn.LSTM(DIMENSION, HIDDEN, bidirectional=True).to(device)
+    words = torch.randn(len(batch.words), DIMENSION).to(device).requires_grad_(True)
+    first = (0.3 * torch.randn(2, 2, 1, HIDDEN)).to(device).requires_grad_(True)
+    found = states(lstm, words, first, batch)
+    (found.float() * torch.randn(len(batch.words), 2 * HIDDEN).to(device)).sum().backward()
+    return [found.detach(), *(tensor.grad for tensor in (words, first, *lstm.parameters()))]
+
+
+def largest_difference(kind: torch.dtype, device: torch.device) -> float:
+    batch = some_documents(device)
+    expected = states_and_gradients(states_of, device, batch)
+    found = states_and_gradients(lambda *given: by_kernels(*given, kind=kind), device, batch)
+    return max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed, whose interpreter runs kernels on a CPU")
+def test_kernels_compute_what_the_lstm_computes():
+    """In another process: Triton's interpreter is chosen when kernels are first read."""
+    program = (
+        "import torch; from test_lstm import largest_difference as d; print(d(torch.float32, torch.device('cpu')))"
+    )
+    environment = os.environ | {
+        "TRITON_INTERPRET": "1",
+        "PYTHONPATH": os.pathsep.join([*sys.path, os.path.dirname(__file__)]),
+    }
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 1e-5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_kernels_on_a_gpu():
+    assert largest_difference(torch.bfloat16, torch.device("cuda")) < 0.02
+
+
+def test_without_a_gpu_the_lstm_is_pytorchs():
+    batch = some_documents(torch.device("cpu"))
+    states, *gradients = states_and_gradients(states_of, torch.device("cpu"), batch)
+    assert states.shape == (len(batch.words), 2 * HIDDEN)
+    assert all(gradient.abs().max() > 0 for gradient in gradients)

@@ -1,0 +1,105 @@
+"""The bidirectional LSTM of a batch: PyTorch's own, or on GPUs with bf16 the kernels of `lstm_kernels`, which compute
+the same several times faster."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import PackedSequence
+
+from xmtc.nn.batches import Batch
+
+SIZES = (64, 128, 256)  # of hidden layers for which the kernels are faster; at 512 cuDNN is
+
+
+def states_of(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: Batch) -> Tensor:
+    """(n_words, 2 · hidden) of a batch's word vectors, (n_words, d); first: (h or c, direction, 1, hidden)."""
+    if words.is_cuda and torch.is_autocast_enabled("cuda") and lstm.hidden_size in SIZES and has_kernels():
+        return by_kernels(lstm, words, first, batch)
+    first = first.expand(-1, -1, batch.n_docs, -1).contiguous()
+    if int(batch.sizes[-1]) == batch.n_docs:  # all equally long
+        return lstm(words.view(batch.longest, batch.n_docs, -1), (first[0], first[1]))[0].flatten(0, 1)
+    return lstm(PackedSequence(words, batch.sizes), (first[0], first[1]))[0].data
+
+
+@cache
+def has_kernels() -> bool:
+    return find_spec("triton") is not None
+
+
+def by_kernels(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: Batch, kind: torch.dtype | None = None) -> Tensor:
+    kind = kind or torch.get_autocast_dtype("cuda")
+    both = [getattr(lstm, f"{name}_l0{direction}") for direction in ("", "_reverse") for name in
+            ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]  # fmt: skip
+    from_words, from_states = torch.stack(both[::4]).to(kind), torch.stack(both[1::4]).to(kind)
+    bias = torch.stack(both[2::4]) + torch.stack(both[3::4])
+    with torch.autocast(words.device.type, enabled=False):
+        gates = torch.addmm(bias.flatten().to(kind), words.to(kind), from_words.flatten(0, 1).T)
+        return Recurrence.apply(gates, from_states, first, Places(batch, words.device))
+
+
+class Places:
+    """Where the words of a batch stand, on the GPU."""
+
+    def __init__(self, batch: Batch, device: torch.device):
+        sizes, numbers = batch.sizes, torch.arange(batch.n_docs)
+        lengths = torch.searchsorted(-sizes, -numbers, right=False)  # steps with more documents than this one's number
+        both = torch.cat([lengths, sizes.cumsum(0) - sizes]).to(torch.int32)
+        both = both.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else both
+        self.n_docs = batch.n_docs
+        self.lengths, self.offsets = both[: batch.n_docs], both[batch.n_docs :]
+        self.doc, self.step = batch.places // batch.width, batch.places % batch.width
+
+    def before(self, states: Tensor, first: Tensor) -> Tensor:
+        """(n_words, 2, hidden): the state that each word's step began with, in both directions."""
+        last = self.lengths[self.doc] - 1
+        earlier = self.offsets[(self.step - 1).clamp(min=0)] + self.doc
+        later = self.offsets[torch.minimum(self.step + 1, last)] + self.doc
+        first = first.to(states.dtype)
+        forward = torch.where((self.step == 0)[:, None], first[0], states[earlier, 0])
+        return torch.stack([forward, torch.where((self.step == last)[:, None], first[1], states[later, 1])], 1)
+
+
+class Recurrence(torch.autograd.Function):
+    """States from what the words add to the gates, (n_words, 8 · hidden), which is overwritten."""
+
+    @staticmethod
+    def forward(ctx: Any, gates: Tensor, from_states: Tensor, first: Tensor, places: Places) -> Tensor:
+        from xmtc.nn import lstm_kernels as kernels
+
+        hidden = from_states.shape[2]
+        first = first.detach().float().view(2, 2, hidden).contiguous()
+        states = gates.new_empty(len(gates), 2, hidden)
+        cells = torch.empty_like(states, dtype=torch.float32)
+        to_gates = from_states.view(2, 4, hidden, hidden).permute(0, 3, 1, 2).contiguous()
+        grid = (-(-places.n_docs // kernels.DOCS), 2)
+        kernels.forward_kernel[grid](
+            gates, to_gates, first, cells, states, places.lengths, places.offsets, places.n_docs,
+            hidden, **kernels.SIZES,
+        )  # fmt: skip
+        ctx.save_for_backward(gates, from_states, first, cells, states)
+        ctx.places = places
+        return states.flatten(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        from xmtc.nn import lstm_kernels as kernels
+
+        gates, from_states, first, cells, states = ctx.saved_tensors
+        hidden, places = from_states.shape[2], ctx.places
+        d_first = torch.empty(places.n_docs, 2, 2, hidden, device=gates.device)
+        grid = (-(-places.n_docs // kernels.DOCS), 2)
+        kernels.backward_kernel[grid](
+            gates, from_states.contiguous(), first, cells, d_states.contiguous(), d_first, places.lengths,
+            places.offsets, places.n_docs, hidden, **kernels.SIZES,
+        )  # fmt: skip
+        before = places.before(states, first[0])
+        d_gates = gates.view(-1, 2, 4 * hidden)  # by now
+        d_from_states = torch.bmm(d_gates.permute(1, 2, 0), before.transpose(0, 1))
+        return gates, d_from_states, d_first.sum(0)[:, :, None], None
