@@ -25,11 +25,11 @@ FLOORS = [
     {"features", "store"},
     {"explain"},
     {"tagger"},
-    {"classifier"},
+    {"classifier", "tune"},
     {"cli", "server"},
     {"__main__"},
 ]
-HEAVY = ("torch", "transformers", "ray", "fastapi")
+HEAVY = ("torch", "transformers", "ray", "fastapi", "optuna")
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -18,6 +18,8 @@ from xmtc.run import Run
 
 TRAIN, TEST = planted(800, seed=1), planted(200, seed=2)
 
+AUTOENCODER = {"layer": 64, "hidden": 32, "channels": 32, "batch": 32, "epochs": 25, "rate": 0.01, "average_from": 8}
+
 # What makes a method quick enough for this suite, where its defaults are not.
 QUICK: dict[str, dict] = {
     "parabel": {"max_leaf": 8},
@@ -27,12 +29,15 @@ QUICK: dict[str, dict] = {
     | {"candidates": 6, "batch": 32, "epochs": 10, "rate": 0.02, "average_from": 5},
     "xml_rnn": {"hidden": 64, "layers": "64", "dimension": 32, "dropout": 0.3, "word_dropout": 0.0}
     | {"batch": 16, "epochs": 20, "rate": 0.01, "average_from": 8, "patience": 20},
+    "rank_ae": AUTOENCODER,
+    "bce_ae": AUTOENCODER,
+    "c2ae": {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003, "average_from": 8},
     "ensemble": {"of": "parabel", "members": 2, "settings": "max_leaf=8 n_trees=1"},
     "consensus": {"methods": "parabel,dismec", "settings": "parabel.max_leaf=8"},
 }
 
 
-LEAST_P1 = {"xml_rnn": 0.95}  # one representation for all labels has it harder; the others reach 0.98
+LEAST_P1 = {"xml_rnn": 0.95, "c2ae": 0.96}  # one representation for all labels has it harder; the others reach 0.98
 ONE = Run(threads=1)  # small networks are slower on several
 
 
@@ -43,7 +48,7 @@ def trained(name: str) -> Classifier:
 
 def is_network(name: str) -> bool:
     """Networks add up in an order that depends on the batch and the threads; all others do not."""
-    return "tokens" in method_class(name).reads
+    return method_class(name).__module__.split(".")[2] in ("attention", "autoencoder")
 
 
 @pytest.fixture(params=METHODS)
@@ -120,7 +125,8 @@ def test_threads_change_no_answer(name, monkeypatch):
     pieces = Pieces()
     texts = TRAIN[0] + TEST[0]
     one, two = (trained(name).rank(texts, run=Run(threads, pieces)) for threads in (1, 2))
-    assert_same(one, two)
+    np.testing.assert_array_equal(one.labels, two.labels)
+    np.testing.assert_allclose(one.scores, two.scores, rtol=1e-5 if is_network(name) else 0)
     assert min(pieces.counts.values()) >= 2, "the work was too little to be shared by two threads"
 
 

@@ -1,5 +1,5 @@
-"""Documents made into what a method reads: tf-idf or features that the corpus brings along (X), sequences of words
-(tokens), or both."""
+"""Documents made into what a method reads: tf-idf or features that the corpus brings along (X), where word vectors of
+its columns start from (vectors), sequences of words (tokens), or several of these."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from xmtc.data.given import Given, GivenFeatures, needs_features, needs_text
 from xmtc.errors import XmtcError
 from xmtc.method import Method
 from xmtc.run import Run
-from xmtc.text.both import BagAndSequences, BagAndWords
+from xmtc.text.both import BagAndSequences, BagAndWords, BagVectorsAndWords, TfidfAndVectors
 from xmtc.text.sequences import Sequencer, Words
 from xmtc.text.tfidf import Tfidf, Vectorizer
 
-Features = Tfidf | Given | Words | BagAndWords
+Features = Tfidf | Given | Words | BagAndWords  # and what is derived from them
 FittedFeatures = Vectorizer | GivenFeatures | Sequencer | BagAndSequences
 
 # The recipes for each thing that methods read, the one for texts first; and what people call them.
 KINDS: dict[tuple[str, ...], list[type[Features]]] = {
     ("X",): [Tfidf, Given],
+    ("X", "vectors"): [TfidfAndVectors, Given],
     ("tokens",): [Words],
     ("X", "tokens"): [BagAndWords],
+    ("X", "vectors", "tokens"): [BagVectorsAndWords],
     (): [BagAndWords, Given],  # of a method that holds others, before it is known which: all that there is to set
 }
 TITLES = {
@@ -38,7 +40,7 @@ TITLES = {
 def kinds_for(method: Method | type[Method]) -> list[type[Features]]:
     """The recipes of features that a method can be trained on; what one that holds others reads, only an instance
     knows."""
-    return KINDS[tuple(part for part in ("X", "tokens") if part in method.reads)]
+    return KINDS[tuple(part for part in ("X", "vectors", "tokens") if part in method.reads)]
 
 
 def kind_for(method: Method, holds_features: bool) -> type[Features]:

@@ -50,8 +50,8 @@ class Model:
 class Method(Recipe):
     """A recipe for training. A subclass is a frozen dataclass with param() fields, named as its paper names it."""
 
-    # Parts of a Dataset; methods that read words have "tokens" in it. Of those that hold other methods, each instance
-    # has its own.
+    # Parts of a Dataset; methods that read words have "tokens" in it, those that start from word vectors of X's columns
+    # "vectors". Where that depends on parameters, each instance has its own, and the class none.
     reads: ClassVar[tuple[str, ...]] = ("X", "Y")
 
     @abstractmethod

@@ -43,6 +43,8 @@ FORMS = {
     "Shape": "xmtc.methods.attention.model",
     "Level": "xmtc.methods.attention.model",
     "AttentionModel": "xmtc.methods.attention.model",
+    "Layout": "xmtc.methods.autoencoder.model",
+    "AutoencoderModel": "xmtc.methods.autoencoder.model",
 }
 
 DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}

@@ -14,12 +14,16 @@ def main() -> None:
     texts = [f"word{i} word{i % 7} common text" for i in range(40)]
     tags = [[f"a{i % 5}", f"b{i % 7}"] for i in range(40)]
     network = {"hidden": 4, "layers": "4", "dimension": 4, "epochs": 1, "batch": 16}
+    autoencoder = {"layer": 4, "epochs": 1, "batch": 16}
     small: dict[str, dict] = {
         "parabel": {"max_leaf": 4},
         "bonsai": {"max_leaf": 4, "arity": 3},
         "plt": {"max_leaf": 4},
         "attention_xml": {**network, "height": 1, "arity": 2},
         "xml_rnn": network,
+        "rank_ae": autoencoder,
+        "bce_ae": autoencoder,
+        "c2ae": autoencoder,
         "consensus": {"methods": "parabel,plt"},
     }
     for name in METHODS:

@@ -56,6 +56,7 @@ class Dataset:
     X: csr_array  # (n_docs, n_features) float32
     Y: csr_array | None = None  # (n_docs, n_labels) float32, ones at the labels
     tokens: Tokens | None = None
+    vectors: np.ndarray | None = None  # (n_features, d) float32: where vectors of X's columns start from in training
 
     @classmethod
     def of_tokens(cls, tokens: Tokens) -> Dataset:
@@ -94,8 +95,10 @@ class Dataset:
             yield from (np.array([self.n_docs, self.n_words]), self.tokens.starts, self.tokens.ids)
             if self.tokens.vectors is not None:
                 yield from (np.array(self.tokens.vectors.shape), self.tokens.vectors)
+        if self.vectors is not None:
+            yield from (np.array(self.vectors.shape), self.vectors)
 
     def rows(self, index: np.ndarray | slice) -> Dataset:
         """The documents at the given rows."""
         Y = None if self.Y is None else self.Y[index]
-        return Dataset(self.X[index], Y, None if self.tokens is None else self.tokens.rows(index))
+        return Dataset(self.X[index], Y, None if self.tokens is None else self.tokens.rows(index), self.vectors)

@@ -15,6 +15,9 @@ METHODS = {
     "dismec": "xmtc.methods.one_vs_all.dismec:DiSMEC",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
     "xml_rnn": "xmtc.methods.attention.xml_rnn:XMLRNN",
+    "rank_ae": "xmtc.methods.autoencoder.rank_ae:RankAE",
+    "bce_ae": "xmtc.methods.autoencoder.bce_ae:BCEAE",
+    "c2ae": "xmtc.methods.autoencoder.c2ae:C2AE",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }
@@ -25,6 +28,7 @@ EXTRAS = {
     "transformers": ("transformers", "neural"),
     "tokenizers": ("tokenizers", "neural"),
     "ray": ("Ray", "cluster"),
+    "optuna": ("Optuna", "tune"),
 }
 
 
@@ -38,11 +42,16 @@ def method_class(name: str) -> type[Method]:
     try:
         return getattr(import_module(module), attribute)
     except ImportError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
-            raise
-        title, extra = EXTRAS[package]
-        raise MissingExtra(f"{name} needs {title}: pip install 'xmtc[{extra}]'") from None
+        raise missing_extra(name, error) from None
+
+
+def missing_extra(name: str, error: ImportError) -> ImportError:
+    """What to install for a method or command that lacks a package; the error itself if it is another."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return error
+    title, extra = EXTRAS[package]
+    return MissingExtra(f"{name} needs {title}: pip install 'xmtc[{extra}]'")
 
 
 def method_name(method: Method) -> str:

@@ -30,6 +30,10 @@ class Plan:
     patience: int  # epochs without a better score before training ends
     seed: int
     seconds: float = inf  # after which no further epoch begins
+    decay: float = 1.0  # what the rate is multiplied by after every epoch
+    weight_decay: float = 0.0
+    clips: bool = True  # gradients, relative to recent ones
+    average_over: float = inf  # weights in the average, after which older ones fade from it; inf: all, as in SWA
 
 
 Batches = Callable[[np.random.Generator], Iterator[np.ndarray]]  # an epoch's batches of document numbers
@@ -49,24 +53,21 @@ def train(
     grown for a while. The network ends with the weights of the best epoch."""
     state = State(network, plan)
     state.resume(run, piece)
-    last_kept = time.monotonic()
-    begin = last_kept - state.seconds
-    number, n_processes = distributed.place()
+    begin = time.monotonic() - state.seconds
     with run.progress("training", plan.epochs * n_docs) as progress:
         progress.advance(state.epoch * n_docs)
         while distributed.agreed(state.wants_more):
             network.train()
-            # so that a resumed training drops out the same, and every process something else
-            torch.manual_seed((plan.seed * 100_003 + state.epoch) * n_processes + number)
-            for docs in batches(np.random.default_rng((plan.seed, state.epoch))):
-                state.step(loss(distributed.share(docs)))
+            state.set_rate()
+            for number, docs in enumerate(batches(np.random.default_rng((plan.seed, state.epoch)))):
+                if number >= state.n_done:  # a resumed training may have done some
+                    state.set_seed()
+                    state.step(loss(distributed.share(docs)))
+                    state.keep_now_and_then(run, piece, time.monotonic() - begin)
                 progress.advance(len(docs))
             state.finish_epoch(lambda: distributed.agreed(score()))
             state.seconds = time.monotonic() - begin
             progress.tell(f"pass {state.epoch}: {state.scores[-1]:.4f}, best {max(state.scores):.4f}")
-            if time.monotonic() - last_kept > KEEP_SECONDS:
-                state.keep(run, piece)
-                last_kept = time.monotonic()
     state.keep(run, piece)
     state.restore_best()
 
@@ -77,11 +78,14 @@ class State:
     def __init__(self, network: nn.Module, plan: Plan):
         self.network, self.plan = network, plan
         self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
-        self.optimisers = optimisers(network, plan.rate)
+        # these and what batch normalisation has seen, which is averaged and kept like them
+        self.tensors: list[Tensor] = [*self.parameters, *network.buffers()]
+        self.optimisers = optimisers(network, plan.rate, plan.weight_decay)
         self.recent = torch.full((RECENT,), 1.0, device=self.parameters[0].device)
         self.average: list[Tensor] = []
-        self.n_averaged, self.n_steps, self.epoch, self.seconds = 0, 0, 0, 0.0
-        self.best = [p.detach().clone() for p in self.parameters]
+        self.n_averaged, self.n_steps, self.epoch, self.n_done, self.seconds = 0, 0, 0, 0, 0.0
+        self.last_kept = time.monotonic()
+        self.best = [p.detach().clone() for p in self.tensors]
         self.scores: list[float] = []
 
     @property
@@ -94,47 +98,61 @@ class State:
         has_time = self.seconds < self.plan.seconds
         return has_time and self.epoch < self.plan.epochs and self.since_best < self.plan.patience
 
+    def set_rate(self) -> None:
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = self.plan.rate * self.plan.decay**self.epoch
+
+    def set_seed(self) -> None:
+        """So that a training resumed here drops out the same, and every process something else."""
+        number, n_processes = distributed.place()
+        seeds = self.plan.seed, self.epoch, self.n_done, number, n_processes
+        torch.manual_seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
+
     def step(self, loss: Tensor) -> None:
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        self.recent = clip(self.parameters, self.recent)
+        if self.plan.clips:
+            self.recent = clip(self.parameters, self.recent)
         for optimiser in self.optimisers:
             optimiser.step()
         self.n_steps += 1
+        self.n_done += 1
         if self.epoch >= self.plan.average_from and self.n_steps % self.plan.average_every == 0:
             self.add_to_average()
 
     @torch.no_grad()
     def add_to_average(self) -> None:
         self.n_averaged += 1
+        share = 1 / min(self.n_averaged, self.plan.average_over)
         if self.n_averaged == 1:
-            self.average = [p.detach().clone() for p in self.parameters]
+            self.average = [p.detach().clone() for p in self.tensors]
         else:
-            torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 / self.n_averaged)
+            torch._foreach_lerp_(self.average, [p.detach() for p in self.tensors], share)
 
     @torch.no_grad()
     def finish_epoch(self, score: Callable[[], float]) -> None:
         """Score the averaged weights, or the present ones before there are any."""
-        present = [p.detach().clone() for p in self.parameters] if self.average else []
+        present = [p.detach().clone() for p in self.tensors] if self.average else []
         if self.average:
-            torch._foreach_copy_(self.parameters, self.average)
+            torch._foreach_copy_(self.tensors, self.average)
         self.network.eval()
         self.scores.append(score())
         if self.since_best == 0:
-            torch._foreach_copy_(self.best, [p.detach() for p in self.parameters])
+            torch._foreach_copy_(self.best, [p.detach() for p in self.tensors])
         if present:
-            torch._foreach_copy_(self.parameters, present)
-        self.epoch += 1
+            torch._foreach_copy_(self.tensors, present)
+        self.epoch, self.n_done = self.epoch + 1, 0
 
     @torch.no_grad()
     def restore_best(self) -> None:
-        torch._foreach_copy_(self.parameters, self.best)
+        torch._foreach_copy_(self.tensors, self.best)
         self.network.eval()
 
     def _tensors(self) -> dict[str, Tensor]:
         """All that a resumed training needs, under flat names."""
-        found = {f"now-{i}": p.detach() for i, p in enumerate(self.parameters)}
+        found = {f"now-{i}": p.detach() for i, p in enumerate(self.tensors)}
         found |= {f"best-{i}": p for i, p in enumerate(self.best)}
         found |= {f"average-{i}": p for i, p in enumerate(self.average)}
         for number, optimiser in enumerate(self.optimisers):
@@ -142,10 +160,16 @@ class State:
                 found |= {f"adam-{number}-{i}-{name}": torch.as_tensor(value) for name, value in memory.items()}
         return found | {"recent": self.recent}
 
+    def keep_now_and_then(self, run: Run, piece: str, seconds: float) -> None:
+        if run.checkpoint.folder is not None and time.monotonic() - self.last_kept > KEEP_SECONDS:
+            self.seconds = seconds
+            self.keep(run, piece)
+            self.last_kept = time.monotonic()
+
     def keep(self, run: Run, piece: str) -> None:
         if run.checkpoint.folder is not None and distributed.place()[0] == 0:
             arrays = {name: tensor.cpu().numpy() for name, tensor in self._tensors().items()}
-            counts = np.array([self.epoch, self.n_steps, self.n_averaged, self.seconds])
+            counts = np.array([self.epoch, self.n_done, self.n_steps, self.n_averaged, self.seconds])
             run.checkpoint.keep(f"{piece}-unfinished", arrays | {"counts": counts, "scores": np.array(self.scores)})
 
     @torch.no_grad()
@@ -153,8 +177,8 @@ class State:
         kept = run.checkpoint.recall(f"{piece}-unfinished")
         if kept is None:
             return
-        self.epoch, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:3])
-        self.seconds = float(kept["counts"][3])
+        self.epoch, self.n_done, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:4])
+        self.seconds = float(kept["counts"][4])
         self.scores = kept["scores"].tolist()
         device = self.recent.device
 
@@ -162,7 +186,7 @@ class State:
             n = sum(name.startswith(f"{kind}-") for name in kept)
             return [torch.from_numpy(kept[f"{kind}-{i}"]).to(device) for i in range(n)]
 
-        torch._foreach_copy_(self.parameters, tensors("now"))
+        torch._foreach_copy_(self.tensors, tensors("now"))
         self.best, self.average = tensors("best"), tensors("average")
         self.recent = torch.from_numpy(kept["recent"]).to(device)
         for number, optimiser in enumerate(self.optimisers):
@@ -176,13 +200,13 @@ class State:
             optimiser.load_state_dict({"state": memory, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
-def optimisers(network: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+def optimisers(network: nn.Module, rate: float, weight_decay: float = 0.0) -> list[torch.optim.Optimizer]:
     """Adam; for rows of which a step sees only a few, the one that moves only these."""
     few = {id(m.weight) for m in network.modules() if isinstance(m, nn.Embedding) and m.sparse}
     trained = [p for p in network.parameters() if p.requires_grad]
     dense, sparse = [p for p in trained if id(p) not in few], [p for p in trained if id(p) in few]
     fused = dense[0].device.type == "cuda"
-    found: list[torch.optim.Optimizer] = [torch.optim.Adam(dense, rate, fused=fused)]
+    found: list[torch.optim.Optimizer] = [torch.optim.AdamW(dense, rate, weight_decay=weight_decay, fused=fused)]
     return found + ([torch.optim.SparseAdam(sparse, rate)] if sparse else [])
 
 

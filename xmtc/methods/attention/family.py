@@ -18,14 +18,17 @@ from xmtc.methods.attention.model import AttentionModel, Level, Shape
 from xmtc.nn import distributed
 from xmtc.nn.attention import LabelAttention, Network
 from xmtc.nn.devices import device_of, working
+from xmtc.nn.holding_out import split
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 from xmtc.params import param
 from xmtc.run import Run
 
-AVERAGE_EVERY = 20  # steps
+AVERAGE_EVERY, AVERAGE_OVER = (
+    20,
+    75,
+)  # steps between weights that are averaged; weights in the average, of which older ones fade
 SPARSE = 50_000  # nodes of which a step moves only the candidates, where there are more
-MOST_VALID, VALID_SHARE = 4000, 20  # documents held out where no validation corpus is given: one in 20, at most 4,000
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,17 @@ class RecurrentNetwork(Method):
     reads: ClassVar[tuple[str, ...]] = ("tokens", "Y")
     pooling: ClassVar[str]
 
-    hidden: int = param(256, "units of the LSTM in each direction", low=1)
+    hidden: int = param(256, "units of the LSTM in each direction", low=1, search=(128, 256, 512))
     layers: str = param("256", "sizes of the fully connected layers that all labels share, such as 512,256")
     word_dropout: float = param(0.2, "share of the word vectors' numbers that a step leaves out", low=0.0, high=0.99)
-    dropout: float = param(0.5, "share of the LSTM's outputs that a step leaves out", low=0.0, high=0.99)
+    dropout: float = param(
+        0.5, "share of the LSTM's outputs that a step leaves out", low=0.0, high=0.99, search=(0.2, 0.7)
+    )
     train_vectors: bool = param(True, "let training move the word vectors")
     batch: int = param(200, "documents of a step", low=1)
     epochs: int = param(30, "passes over the documents at most", low=1)
-    rate: float = param(0.002, "learning rate of Adam", low=1e-8)
+    rate: float = param(0.002, "learning rate of Adam", low=1e-8, search=(5e-4, 1e-2), log=True)
+    decay: float = param(1.0, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
     average_from: int = param(10, "pass from which on weights are averaged", low=0)
     patience: int = param(5, "passes without a better nDCG@5 after which training ends", low=1)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit), a level's own", low=0.0)
@@ -66,22 +72,7 @@ class RecurrentNetwork(Method):
 
     def split(self, data: Dataset, valid: Dataset | None) -> tuple[Dataset, Dataset]:
         """Hold documents out of training to decide when to stop, unless such are given."""
-        assert data.Y is not None
-        if valid is not None:
-            if valid.Y is None or not valid.Y.nnz:
-                raise XmtcError(
-                    "No validation document has a label that training documents have, so that nothing can tell when to "
-                    "stop; check its labels field, or leave it out."
-                )
-            return data, valid
-        labelled = np.flatnonzero(np.diff(data.Y.indptr))
-        if len(labelled) < 2:
-            raise XmtcError(
-                f"Found {len(labelled)} documents with labels; a network needs two, one to decide when to stop."
-            )
-        order = np.random.default_rng(self.seed).permutation(labelled)
-        held_out = np.sort(order[: min(MOST_VALID, max(1, len(labelled) // VALID_SHARE))])
-        return data.rows(np.setdiff1d(np.arange(data.n_docs), held_out)), data.rows(held_out)
+        return split(data, valid, self.seed)
 
     def train(self, data: Dataset, valid: Dataset, tree: LabelTree, n_candidates: int, run: Run) -> AttentionModel:
         """A network for every level, each starting from the one above (Algorithm 3)."""
@@ -128,8 +119,17 @@ class RecurrentNetwork(Method):
 
     def plan(self, number: int) -> Plan:
         seconds = 60 * self.minutes or inf
-        every, seed = AVERAGE_EVERY, level_seed(self.seed, number)
-        return Plan(self.epochs, self.rate, self.average_from, every, self.patience, seed, seconds)
+        return Plan(
+            self.epochs,
+            self.rate,
+            self.average_from,
+            AVERAGE_EVERY,
+            self.patience,
+            level_seed(self.seed, number),
+            seconds,
+            self.decay,
+            average_over=AVERAGE_OVER,
+        )
 
 
 def level_seed(seed: int, number: int) -> int:

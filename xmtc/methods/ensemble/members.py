@@ -40,7 +40,7 @@ def member(method: str, settings: Iterable[tuple[str, str]], **more: Any) -> Met
 
 def read_together(members: Iterable[Method]) -> tuple[str, ...]:
     read = {part for method in members for part in method.reads}
-    return tuple(part for part in ("X", "tokens", "Y") if part in read)
+    return tuple(part for part in ("X", "vectors", "tokens", "Y") if part in read)
 
 
 def fit_together(

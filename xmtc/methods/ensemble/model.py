@@ -74,7 +74,8 @@ def read_by(model: Model, data: Dataset) -> Dataset:
 def only(data: Dataset, X: bool, tokens: bool) -> Dataset:
     """Data without what is not read."""
     none = csr_array((data.n_docs, 0), dtype=np.float32)
-    return replace(data, X=data.X if X else none, tokens=data.tokens if tokens else None)
+    vectors = data.vectors if X else None
+    return replace(data, X=data.X if X else none, tokens=data.tokens if tokens else None, vectors=vectors)
 
 
 def n_features_of(model: Model) -> int:

@@ -1,0 +1,635 @@
+"""Rank-AE, BCE-AE and C2AE against plain loops written from their equations; gradients against finite differences."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from math import exp, log
+
+import numpy as np
+import pytest
+from planted import label_name, own_words, planted
+from rich.console import Console
+from scipy.sparse import csr_array, random_array
+
+torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
+
+from torch import nn  # noqa: E402
+
+from xmtc import Classifier  # noqa: E402
+from xmtc.checkpoint import Checkpoint  # noqa: E402
+from xmtc.data.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.explain.page import page  # noqa: E402
+from xmtc.explain.terminal import terminal  # noqa: E402
+from xmtc.methods.autoencoder import family  # noqa: E402
+from xmtc.methods.autoencoder.bce_ae import BCEAE  # noqa: E402
+from xmtc.methods.autoencoder.c2ae import C2AE, canonical  # noqa: E402
+from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared  # noqa: E402
+from xmtc.metrics import evaluate  # noqa: E402
+from xmtc.nn import training  # noqa: E402
+from xmtc.nn.autoencoder import (  # noqa: E402
+    Autoencoder,
+    BagFeatures,
+    BatchNorm,
+    Decoder,
+    LabelEncoder,
+    LayeredFeatures,
+    Objective,
+    Predictor,
+    SequenceFeatures,
+)
+from xmtc.nn.bags import Bags  # noqa: E402
+from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
+from xmtc.nn.output_losses import CrossEntropy, ExponentialPairs, Positives, Ranking, output_loss  # noqa: E402
+from xmtc.nn.training import State  # noqa: E402
+from xmtc.run import Run  # noqa: E402
+
+CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
+N_LABELS = 9
+# documents with some labels, with one, without any, with all but one, with all
+LABELS = [[1, 4, 7], [0], [], [0, 1, 2, 3, 4, 5, 6, 7], list(range(9)), [8, 2]]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Small products are slower on several."""
+    n = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(n)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def ranking_plainly(y: np.ndarray, labels: list[int], m: float, averaged: bool = False) -> float:
+    """Eqs. 2–4, pair by pair."""
+    others = [n for n in range(len(y)) if n not in labels]
+    if not labels or not others:
+        return 0.0
+    L_P = sum(max(max(0.0, m + y[n] - y[p]) for p in labels) for n in others)
+    L_N = sum(max(max(0.0, m + y[n] - y[p]) for n in others) for p in labels)
+    return L_P / len(others) + L_N / len(labels) if averaged else L_P + L_N
+
+
+def cross_entropy_plainly(y: np.ndarray, labels: list[int]) -> float:
+    return -sum(log(sigmoid(y[i])) if i in labels else log(1 - sigmoid(y[i])) for i in range(len(y)))
+
+
+def exponential_plainly(y: np.ndarray, labels: list[int]) -> float:
+    """Γ of one document, pair by pair."""
+    others = [n for n in range(len(y)) if n not in labels]
+    if not labels or not others:
+        return 0.0
+    return sum(exp(-(y[p] - y[n])) for p in labels for n in others) / (len(labels) * len(others))
+
+
+LOSSES = {
+    "ranking": (Ranking(0.7, bounded=False), lambda y, labels: ranking_plainly(y, labels, 0.7)),
+    "ranking, bounded": (Ranking(0.4, bounded=True), lambda y, labels: ranking_plainly(sigmoid(y), labels, 0.4)),
+    "averaged": (Ranking(0.7, False, N_LABELS), lambda y, labels: ranking_plainly(y, labels, 0.7, averaged=True)),
+    "averaged, bounded": (
+        Ranking(0.4, True, N_LABELS),
+        lambda y, labels: ranking_plainly(sigmoid(y), labels, 0.4, averaged=True),
+    ),
+    "margin 0": (Ranking(0.0, bounded=False), lambda y, labels: ranking_plainly(y, labels, 0.0)),
+    "bce": (CrossEntropy(), cross_entropy_plainly),
+    "pairs": (ExponentialPairs(N_LABELS), exponential_plainly),
+}
+
+
+def random_layer(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """inner, weight and bias, in double precision."""
+    rng = np.random.default_rng(seed)
+    shapes = (len(LABELS), 4), (N_LABELS, 4), (N_LABELS,)
+    return tuple(torch.tensor(rng.normal(size=shape), requires_grad=True) for shape in shapes)
+
+
+def positives(documents=LABELS) -> Positives:
+    rows = [row for row, labels in enumerate(documents) for _ in labels]
+    return Positives.of(torch.tensor(rows), torch.tensor([i for labels in documents for i in labels]), len(documents))
+
+
+@pytest.mark.parametrize("block", [1, 2, 5, N_LABELS, 100, None])
+@pytest.mark.parametrize(("loss", "plainly"), LOSSES.values(), ids=LOSSES)
+def test_losses_are_their_equations_block_by_block(loss, plainly, block):
+    inner, weight, bias = random_layer()
+    found = output_loss(loss, inner, weight, bias, positives(), block)
+    logits = (inner @ weight.T + bias).detach().numpy()
+    expected = np.mean([plainly(y, labels) for y, labels in zip(logits, LABELS, strict=True)])
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("block", [2, 100])
+@pytest.mark.parametrize("loss", [loss for loss, _ in LOSSES.values()], ids=LOSSES)
+def test_gradients_are_finite_differences(loss, block):
+    tensors, step = random_layer(1), 1e-6
+    (3 * output_loss(loss, *tensors, positives(), block)).backward()
+    for tensor in tensors:
+        numbers, gradient = tensor.data.view(-1), tensor.grad.view(-1)
+        for i in range(len(numbers)):
+            values, middle = [], numbers[i].item()
+            for moved in (middle + step, middle - step):
+                numbers[i] = moved
+                values.append(output_loss(loss, *(t.detach() for t in tensors), positives(), block).item())
+            numbers[i] = middle
+            assert gradient[i].item() == pytest.approx(3 * (values[0] - values[1]) / (2 * step), abs=1e-6)
+
+
+def test_equal_outputs_share_the_gradient_of_the_lowest_label():
+    inner, bias = torch.ones(1, 1, dtype=torch.float64), torch.zeros(5, dtype=torch.float64)
+    weight = torch.tensor([[1.0], [1.0], [3.0], [0.9], [-9.0]], dtype=torch.float64, requires_grad=True)
+    # labels 0, 1 (equal) and 2; of the others only 3 is within the margin of the lowest, and above no label
+    output_loss(Ranking(0.5, False), inner, weight, bias, positives([[0, 1, 2]])).backward()
+    # L_P: 1 for label 3, half of -1 for each of the lowest; L_N: -1 for 0 and 1 each, 2 for 3
+    np.testing.assert_allclose(weight.grad[:, 0], [-1.5, -1.5, 0, 3, 0])
+
+
+def test_large_logits_do_not_overflow():
+    inner, bias = torch.full((1, 1), 200.0), torch.zeros(3)
+    for signs in ([1.0, -1, 0], [-1.0, 1, 0]):
+        weight = torch.tensor(signs)[:, None].requires_grad_()
+        for loss in (ExponentialPairs(3), CrossEntropy(), Ranking(1.0, True)):
+            value = output_loss(loss, inner, weight, bias, positives([[0]]))
+            value.backward()
+            assert torch.isfinite(value)
+            assert torch.isfinite(weight.grad).all()
+
+
+def X_of(*documents: dict[int, float], n_features: int = 7) -> csr_array:
+    X = np.zeros((len(documents), n_features), np.float32)
+    for row, features in enumerate(documents):
+        for feature, value in features.items():
+            X[row, feature] = value
+    return csr_array(X)
+
+
+DOCUMENTS = X_of({0: 0.5, 3: 2.0, 6: -1.0}, {}, {3: 0.25}, {1: 1.0, 2: 1.5})
+
+
+def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
+    return {name: value.detach().numpy() for name, value in module.named_parameters()}
+
+
+@pytest.mark.parametrize(("reduction", "averages"), [(0, True), (3, True), (3, False)])
+def test_documents_are_weighted_words_with_channel_attention_pooled(reduction, averages):
+    """Section 2.4 and eq. 5, word by word."""
+    torch.manual_seed(0)
+    features = BagFeatures(7, 6, reduction, averages, 5).eval()
+    w, dense = arrays_of(features), DOCUMENTS.toarray()
+    with torch.no_grad():
+        found = features(Bags(DOCUMENTS, CPU).batch(np.array([2, 0, 1]))).numpy()
+    for row, number in enumerate([2, 0, 1]):
+        words = np.flatnonzero(dense[number])
+        M = []
+        for word in words:
+            v = dense[number, word] * w["embedding.weight"][word]
+            a = np.ones(6)
+            if reduction:
+                a = sigmoid(w["attention.excite.weight"] @ np.maximum(0, w["attention.squeeze.weight"] @ v))
+            M.append(v * a)
+        pooled = np.sum(M, axis=0) / (len(M) if averages else 1) if M else np.zeros(6)
+        np.testing.assert_allclose(found[row], w["output.weight"] @ pooled + w["output.bias"], atol=1e-6)
+
+
+@pytest.mark.parametrize("averages", [True, False])
+def test_an_lstm_takes_the_place_of_weighted_words(averages):
+    torch.manual_seed(1)
+    features = SequenceFeatures(9, 3, 6, 2, averages, 5).eval()
+    tokens = Tokens(np.array([1, 2, 3, 4, 5, 1], np.int32), np.array([0, 4, 6]), 9)
+    batch = Corpus(tokens, CPU).batch(np.array([0, 1]))
+    w = arrays_of(features)
+    with torch.no_grad():
+        states, found = features.encoder(batch).numpy(), features(batch).numpy()
+    squeeze = w["attention.squeeze.weight"]
+    for row, length in enumerate([4, 2]):
+        M = [v * sigmoid(w["attention.excite.weight"] @ np.maximum(0, squeeze @ v)) for v in states[row, :length]]
+        pooled = np.sum(M, axis=0) / (length if averages else 1)
+        np.testing.assert_allclose(found[row], w["output.weight"] @ pooled + w["output.bias"], atol=1e-6)
+
+
+def test_the_features_of_c2ae_are_layers():
+    torch.manual_seed(2)
+    features = LayeredFeatures(7, 4, 3).eval()
+    w = arrays_of(features)
+    x = DOCUMENTS.toarray() @ w["rows.weight"] + w["bias"]
+    x = np.where(x > 0, x, 0.1 * x) @ w["further.weight"].T + w["further.bias"]
+    expected = np.where(x > 0, x, 0.1 * x) @ w["output.weight"].T + w["output.bias"]
+    with torch.no_grad():
+        np.testing.assert_allclose(features(Bags(DOCUMENTS, CPU).batch(np.arange(4))), expected, atol=1e-6)
+
+
+def dense_labels() -> np.ndarray:
+    Y = np.zeros((len(LABELS), N_LABELS), np.float32)
+    for row, labels in enumerate(LABELS):
+        Y[row, labels] = 1
+    return Y
+
+
+def test_labels_are_encoded_as_by_two_full_layers():
+    torch.manual_seed(3)
+    encoder = LabelEncoder(N_LABELS, 5, 3, normalised=True)
+    nn.init.normal_(encoder.bias)
+    pairs = LabelRows(csr_array(dense_labels()), CPU).pairs(np.arange(len(LABELS)))
+    found = encoder(*pairs, len(LABELS)).detach().numpy()
+    w = arrays_of(encoder)
+    x = dense_labels() @ w["rows.weight"] + w["bias"]
+    x = np.maximum(0, (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5))
+    np.testing.assert_allclose(found, x @ w["output.weight"].T + w["output.bias"], atol=1e-5)
+
+
+def test_batches_are_normalised_as_by_pytorch_and_a_single_document_by_those_before():
+    ours, theirs, x = BatchNorm(4), nn.BatchNorm1d(4), torch.randn(8, 4)
+    for batch in (x, 2 * x + 1):
+        torch.testing.assert_close(ours(batch), theirs(batch))
+    theirs.eval()
+    torch.testing.assert_close(ours(x[:1]), theirs(x[:1]))
+    ours.eval()
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+@pytest.mark.parametrize("n_docs", [3, 8])
+def test_canonical_correlation_is_a_penalty(n_docs):
+    rng = np.random.default_rng(0)
+    x_h, y_h = rng.normal(size=(2, n_docs, 5))
+    expected = np.sum((x_h - y_h) ** 2) / n_docs
+    for h in (x_h, y_h):
+        expected += 0.3 * np.sum((h.T @ h / n_docs - np.eye(5)) ** 2)
+    assert canonical(torch.tensor(x_h), torch.tensor(y_h), 0.3).item() == pytest.approx(expected)
+
+
+def test_the_objective_is_eq_1_and_what_is_added_to_it():
+    torch.manual_seed(4)
+    X = random_array((len(LABELS), 7), density=0.5, dtype=np.float32, format="csr", rng=np.random.default_rng(0))
+    aim = Objective(mean_squared, 0.5, Ranking(0.7, False), 2.0, CrossEntropy(), 3.0)
+    sizes = (N_LABELS, 5, 3, True)
+    network = Autoencoder(Predictor(BagFeatures(7, 4, 2, True, 3), Decoder(*sizes)), LabelEncoder(*sizes), aim)
+    pairs = LabelRows(csr_array(dense_labels()), CPU).pairs(np.arange(len(LABELS)))
+    bag = Bags(X, CPU).batch(np.arange(len(LABELS)))
+    found = network(bag, *pairs).item()
+    with torch.no_grad():
+        x_h, y_h = network.predictor.features(bag), network.encoder(*pairs, len(LABELS))
+        of_labels, of_documents = network.predictor.decoder(torch.cat([y_h, x_h])).numpy().reshape(2, -1, N_LABELS)
+        expected = 0.5 * ((x_h - y_h) ** 2).mean().item()
+    n = len(LABELS)
+    expected += 2 * sum(ranking_plainly(y, labels, 0.7) for y, labels in zip(of_labels, LABELS, strict=True)) / n
+    expected += 3 * sum(cross_entropy_plainly(y, labels) for y, labels in zip(of_documents, LABELS, strict=True)) / n
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [RankAE(layer=16, hidden=8, channels=8, through=1.0), C2AE(layer=16)])
+def test_half_precision_is_nearly_whole(method):
+    """As on a GPU with bf16."""
+    data = planted_features(40, 1)
+    layout = method.layout(data)
+    bag, pairs = Bags(data.X, CPU).batch(np.arange(40)), LabelRows(data.Y, CPU).pairs(np.arange(40))
+    losses, gradients = [], []
+    for half in (False, True):
+        network = method.network(layout, data, ONE)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = network(bag, *pairs)
+        loss.backward()
+        assert all(p.grad.dtype == torch.float32 for p in network.parameters())
+        losses.append(loss.item())
+        gradients.append(network.predictor.decoder.output.weight.grad)
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert losses[1] != losses[0]
+    assert nn.functional.cosine_similarity(*(g.flatten() for g in gradients), dim=0) > 0.99
+
+
+def planted_features(n_docs: int, seed: int) -> Dataset:
+    """Documents of three labels out of twelve; label l has a large feature l, and all others are small and real."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(0, 0.1, (n_docs, 30)) * (rng.random((n_docs, 30)) < 0.3)
+    Y = np.zeros((n_docs, 12), np.float32)
+    for row in range(n_docs):
+        chosen = rng.choice(12, 3, replace=False)
+        X[row, chosen], Y[row, chosen] = rng.uniform(0.5, 2, 3), 1
+    return Dataset(csr_array(X.astype(np.float32)), csr_array(Y))
+
+
+SIZES = {"batch": 16, "rate": 0.01, "layer": 24}
+SMALL = RankAE(epochs=10, channels=16, hidden=12, average_from=5, **SIZES)
+METHODS = {
+    "rank_ae": SMALL,
+    "bounded": replace(SMALL, bounded=True, margin=1.0),
+    "averaged": replace(SMALL, pooling="mean"),
+    "no attention": replace(SMALL, attention=False),
+    "no ranking": replace(SMALL, loss="bce"),
+    "through": replace(SMALL, through=1.0, margin=1.0, word_dropout=0.1, dropout=0.1),
+    "ranking through": replace(SMALL, through=1.0, through_loss="ranking", balance=0.1),
+    "straight": replace(SMALL, through=1.0, common=0.0, balance=0.0),
+    "bce_ae": BCEAE(epochs=10, channels=16, hidden=12, average_from=5, **SIZES),
+    "c2ae": C2AE(epochs=10, average_from=5, **SIZES),
+}
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_real_valued_features_are_learnt_from(method):
+    """Among them documents without features, without labels and with all labels, which must not disturb."""
+    data, test = planted_features(300, 1), planted_features(100, 2)
+    X, Y = data.X.toarray(), data.Y.toarray()
+    X[0], Y[1], Y[2] = 0, 0, 1
+    model = method.fit(Dataset(csr_array(X), csr_array(Y)), run=ONE)
+    found = model.predict(test, 5, ONE)
+    assert ((found.scores >= 0) & (found.scores <= 1)).all()
+    assert evaluate(found, test.Y, ["nDCG@5"])["nDCG@5"] > 0.85
+    model.check()
+
+
+def test_bce_ae_is_rank_ae_with_another_loss():
+    data = planted_features(60, 1)
+    one, other = METHODS["no ranking"].fit(data, run=ONE), METHODS["bce_ae"].fit(data, run=ONE)
+    assert_same_weights(one, other)
+
+
+def assert_same_weights(one, other):
+    assert one.weights.names == other.weights.names
+    for array, same in zip(one.weights.arrays, other.weights.arrays, strict=True):
+        np.testing.assert_array_equal(array, same)
+
+
+@pytest.mark.parametrize("kind", ["rank_ae", "through", "c2ae", "sparse", "lstm"])
+def test_a_training_that_was_killed_ends_like_an_unbroken_one(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(family, "AVERAGE_EVERY", 2)
+    if kind == "sparse":
+        monkeypatch.setattr(family, "SPARSE", 5)
+    method = replace(SMALL, input="lstm") if kind == "lstm" else METHODS.get(kind, SMALL)
+    method = replace(method, epochs=4, average_from=2, decay=0.9, weight_decay=0.01)
+    data = as_tokens(planted_features(60, 1)) if kind == "lstm" else planted_features(60, 1)
+    whole = method.fit(data, run=ONE)
+    monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
+    finish = State.finish_epoch
+
+    def killed(self, score):
+        if self.epoch == 3:  # weights are being averaged
+            raise KeyboardInterrupt
+        finish(self, score)
+
+    monkeypatch.setattr(State, "finish_epoch", killed)
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
+    with pytest.raises(KeyboardInterrupt):
+        method.fit(data, run=run)
+    monkeypatch.setattr(State, "finish_epoch", finish)
+    assert_same_weights(whole, method.fit(data, run=run))
+    with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
+        replace(method, seed=1).fit(data, run=run)
+
+
+def as_tokens(data: Dataset) -> Dataset:
+    """Columns as words, 0 being the unknown one, with vectors of seven numbers."""
+    vectors = np.random.default_rng(0).uniform(-1, 1, (data.n_features + 1, 7)).astype(np.float32)
+    tokens = Tokens(data.X.indices.astype(np.int32) + 1, data.X.indptr.astype(np.int64), data.n_features + 1, vectors)
+    return replace(Dataset.of_tokens(tokens), Y=data.Y)
+
+
+def test_many_words_and_labels_are_learnt_sparsely(monkeypatch):
+    monkeypatch.setattr(family, "SPARSE", 5)
+    data = planted_features(300, 1)
+    network = SMALL.network(SMALL.layout(data), data, ONE)
+    assert network.predictor.features.embedding.sparse
+    assert network.encoder.rows.sparse
+    found = SMALL.fit(data, run=ONE).predict(data, 3, ONE)
+    assert data.Y.toarray()[np.arange(300)[:, None], found.labels].mean() > 0.8
+
+
+def test_all_documents_are_learnt_from_if_none_is_held_out():
+    data, seen = planted_features(40, 1), []
+    method = replace(SMALL, held_out=0.0, epochs=3, average_from=9)
+
+    class Progress:
+        def advance(self, steps=1):
+            seen.append(steps)
+
+        def tell(self, news):
+            pass
+
+        def __call__(self, title, total=None):
+            return self
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+    model = method.fit(data, run=replace(ONE, progress=Progress()))
+    assert sum(seen) == 3 * 40
+    layout = method.layout(data)
+    last = method.network(layout, data, ONE)
+    kept = {}
+
+    def keep(self, score):
+        kept.update({name: array.clone() for name, array in self.network.predictor.state_dict().items()})
+        return original(self, score)
+
+    original, State.finish_epoch = State.finish_epoch, keep
+    try:
+        method.train(last, layout, data, None, ONE)
+    finally:
+        State.finish_epoch = original
+    for name, array in zip(model.weights.names, model.weights.arrays, strict=True):
+        np.testing.assert_array_equal(array, kept[name])
+    assert sum(len(part.X.data) for part in family.split(data, None, 0, 0.5, 40)) == len(data.X.data)
+    with pytest.raises(XmtcError, match="No validation document has a label"):
+        method.fit(data, replace(data, Y=csr_array(data.Y.shape, dtype=np.float32)))
+
+
+def test_what_batch_normalisation_has_seen_is_averaged_and_kept():
+    network = nn.Sequential(nn.Linear(1, 1), BatchNorm(1))
+    state = State(network, training.Plan(9, 0.1, 0, 1, 9, 0))
+    means = []
+    for scores in (0.5, 0.1):
+        state.step(network.train()(torch.randn(8, 1)).square().sum())
+        means.append(network[1].mean.item())
+        state.finish_epoch(lambda scores=scores: scores)
+    assert state.average[4].item() == pytest.approx(np.mean(means))
+    state.restore_best()
+    assert network[1].mean.item() == means[0] != means[1]
+
+
+TRAIN = planted(300, seed=1)
+QUICK = {"channels": 24, "hidden": 24, "layer": 48, "batch": 16, "epochs": 12, "rate": 0.01, "average_from": 6}
+TEXT = " ".join([*own_words(3)[:2], "noise1", "noise2", "noise3", own_words(3)[0]])
+
+
+@pytest.fixture(scope="module")
+def lstm() -> Classifier:
+    settings = QUICK | {"channels": 32, "hidden": 32, "rate": 0.02, "epochs": 16}
+    return Classifier("rank_ae", input="lstm", dimension=24, **settings).fit(*TRAIN, run=ONE)
+
+
+def test_an_lstm_learns(lstm):
+    assert lstm.tagger_.about["features"]["kind"] == "words"
+    assert lstm.evaluate(*planted(100, seed=2), ["P@1"])["P@1"] > 0.5  # of 40 labels
+
+
+def test_an_lstm_explains_with_the_channel_attention_of_each_word_in_its_place(lstm):
+    tagger = lstm.tagger_
+    document = tagger.read([next(iter(documents_of([TEXT])))])
+    explanation = tagger.model.explain(document, 3)
+    network = tagger.model.layout.predictor()
+    network.load_state_dict({n: torch.from_numpy(np.array(a)) for n, a in named(tagger.model.weights)})
+    with torch.no_grad():
+        batch = Corpus(document.tokens, CPU).batch(np.array([0]))
+        states = network.eval().features.encoder(batch)[0, :6]
+        A = network.features.attention.weights(states).sum(1).numpy()
+    np.testing.assert_allclose(explanation.places, A - A.min(), atol=1e-5)
+    assert explanation.places.min() == 0 < explanation.places.max()
+    other = tagger.model.explain(document, 5)
+    np.testing.assert_array_equal(other.places, explanation.places)
+    assert len(explanation.features) == 5  # one word stands in two places
+    highlight = lstm.highlight(TEXT, label_name(3))[0]
+    assert [piece.text for piece in highlight.pieces if piece.text.strip()] == TEXT.split()
+    np.testing.assert_allclose([p.weight for p in highlight.pieces if p.text.strip()], explanation.places, atol=1e-6)
+    assert own_words(3)[0] in page([highlight])
+    assert own_words(3)[0] in terminal(highlight, Console(file=io.StringIO()))
+
+
+def documents_of(texts):
+    from xmtc.classifier import documents_of
+
+    return documents_of(texts)
+
+
+def named(weights):
+    return zip(weights.names, weights.arrays, strict=True)
+
+
+def test_a_bag_explains_with_what_each_word_adds_to_the_logit():
+    classifier = Classifier("rank_ae", **QUICK).fit(*TRAIN, run=ONE)
+    document = classifier.tagger_.read(documents_of([TEXT]))
+    model = classifier.tagger_.model
+    explanation = model.explain(document, 3)
+    without = {}
+    for i, feature in enumerate(document.X.indices):  # a small share of a word's part less, by hand
+        network, bag = model._network(ONE), Bags(document.X, CPU).batch(np.array([0]))
+        with torch.no_grad():
+            parts = network.features.parts(bag)
+            pooled = parts.sum(0, keepdim=True)
+            hidden = network.features.after(torch.cat([pooled, pooled - 1e-2 * parts[i]]))
+            logits = network.decoder(hidden)[:, 3]
+        without[int(feature)] = float(logits[0] - logits[1]) / 1e-2
+    expected = [without[int(feature)] for feature in explanation.features]
+    np.testing.assert_allclose(explanation.weights, expected, rtol=0.05, atol=0.02)
+    assert {classifier.tagger_.features.word(f) for f in explanation.features[:2]} == set(own_words(3)[:2])
+
+
+def test_word_vectors_are_where_training_starts(tmp_path):
+    words = sorted({word for text in TRAIN[0] for word in text.split()})
+    table = {word: np.random.default_rng(i).normal(size=6).round(3) for i, word in enumerate(words)}
+    lines = [" ".join([word, *map(str, table[word])]) for word in words[:-1]]
+    (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
+    settings = QUICK | {"epochs": 1, "rate": 1e-8}
+    given = Classifier("rank_ae", vectors=str(tmp_path / "vectors.txt"), **settings).fit(*TRAIN, run=ONE)
+    tagger = given.tagger_
+    embedding = dict(named(tagger.model.weights))["features.embedding.weight"]
+    assert tagger.about["features"]["kind"] == "tfidfandvectors"
+    assert embedding.shape == (tagger.features.n_features, 6)
+    for column in range(tagger.features.n_features):
+        if tagger.features.word(column) != words[-1]:
+            np.testing.assert_allclose(embedding[column], table[tagger.features.word(column)], atol=1e-5)
+    both = Classifier(
+        "consensus",
+        methods="rank_ae,xml_rnn,bce_ae",
+        vectors=str(tmp_path / "vectors.txt"),
+        settings="rank_ae.rate=1e-8 rank_ae.epochs=1 bce_ae.epochs=1 xml_rnn.epochs=1 xml_rnn.hidden=4",
+    ).fit(*TRAIN, run=ONE)
+    assert both.tagger_.about["features"]["kind"] == "bagvectorsandwords"
+    embedding = dict(named(both.tagger_.model.models[0].weights))["features.embedding.weight"]
+    for column in range(0, len(embedding), 7):
+        if both.tagger_.features.word(column) != words[-1]:
+            np.testing.assert_allclose(embedding[column], table[both.tagger_.features.word(column)], atol=1e-5)
+    assert len(both.predict(TRAIN[0][:2], k=3)[0]) == 3
+
+
+@pytest.mark.parametrize("bound", [1, 30])
+def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
+    data = planted_features(50, 1)
+    model = SMALL.fit(data, run=ONE)
+    whole = model.predict(data, 12, ONE)
+    monkeypatch.setattr("xmtc.methods.autoencoder.model.MOST_NUMBERS", {"cpu": bound})
+    parts = model.predict(data, 12, ONE)
+    np.testing.assert_array_equal(whole.labels[:, :4], parts.labels[:, :4])
+    np.testing.assert_allclose(whole.scores, parts.scores, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RankAE(input="lstm", channels=25), "RankAE: channels=25 does not fit an LSTM of two directions"),
+        (lambda: BCEAE(balance=0.0), "BCEAE: balance and through are both 0, so that no labels are learnt"),
+        (lambda: RankAE(loss="hinge"), "loss='hinge' does not fit; expected one of 'ranking', 'bce'"),
+        (lambda: SMALL.fit(planted_features(1, 0)), "Found 1 documents with labels; a network needs two"),
+        (
+            lambda: Classifier("rank_ae", input="lstm").fit(np.eye(4), [["a"]] * 4),
+            "RankAE reads words, but the corpus holds features",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(make, message):
+    with pytest.raises(XmtcError) as error:
+        make()
+    assert message in str(error.value)
+
+
+def test_the_latent_space_of_c2ae_is_bounded():
+    data = planted_features(4, 0)
+    assert C2AE().layout(data).hidden == 10
+    assert C2AE(most_latent=7).layout(data).hidden == 7
+    assert C2AE(latent=1e-3).layout(data).hidden == 1
+
+
+DAMAGE = {
+    "features": lambda m: replace(m, n_features=31),
+    "words": lambda m: replace(m, n_words=3),
+    "labels": lambda m: replace(m, n_labels=13),
+    "input": lambda m: replace(m, layout=replace(m.layout, input="cnn")),
+    "another input": lambda m: replace(m, layout=replace(m.layout, input="lstm")),
+    "no layer": lambda m: replace(m, layout=replace(m.layout, layer=0)),
+    "negative": lambda m: replace(m, layout=replace(m.layout, channels=-16)),
+    "another reduction": lambda m: replace(m, layout=replace(m.layout, reduction=0)),
+    "a shape": lambda m: replace(m, layout=replace(m.layout, hidden=2**40)),
+    "a kind of number": lambda m: with_first_weights(m, lambda a: a.astype(np.float64)),
+    "a length": lambda m: with_first_weights(m, lambda a: a[:-1]),
+}
+
+
+def with_first_weights(model, change):
+    arrays = change(model.weights.arrays[0]), *model.weights.arrays[1:]
+    return replace(model, weights=replace(model.weights, arrays=arrays))
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return replace(SMALL, epochs=1).fit(planted_features(40, 1), run=ONE)
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_network_is_refused_without_building_it(damage, sound):
+    sound.check()
+    with pytest.raises((ValueError, RuntimeError)):
+        damage(sound).check()
+
+
+def test_a_damaged_folder_is_one_sentence(tmp_path):
+    Classifier("rank_ae", **QUICK | {"epochs": 1}).fit(*TRAIN, run=ONE).save(tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "about.json").read_text())
+    about["parts"]["model"]["layout"]["hidden"] += 1
+    (tmp_path / "model" / "about.json").write_text(json.dumps(about))
+    with pytest.raises(XmtcError, match="is damaged: its weights are not those of its network; copy or train it again"):
+        Classifier.load(tmp_path / "model").predict(["text"])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_a_gpu_learns_and_answers_as_the_cpu_does(method):
+    data = planted_features(300, 1)
+    model = method.fit(data, run=Run(device="cuda"))
+    gpu, cpu = (model.predict(data, 3, Run(device=device)) for device in ("cuda", "cpu"))
+    assert (gpu.labels[:, 0] == cpu.labels[:, 0]).mean() > 0.95
+    np.testing.assert_allclose(gpu.scores[:, 0], cpu.scores[:, 0], atol=0.05)
+    assert data.Y.toarray()[np.arange(300), gpu.labels[:, 0]].mean() > 0.85

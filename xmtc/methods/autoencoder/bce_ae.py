@@ -1,0 +1,16 @@
+"""BCE-AE: Rank-AE with binary cross-entropy in place of the ranking loss. The baseline of Wang et al. (NAACL 2019),
+section 3.3, there to tell what the ranking loss does for noisy labels. `rank_ae` with `loss=bce` is the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xmtc.methods.autoencoder.rank_ae import BCE, LOSSES, RankAE
+from xmtc.params import param
+
+
+@dataclass(frozen=True)
+class BCEAE(RankAE):
+    """Rank-AE with binary cross-entropy (the baseline of Wang et al., NAACL 2019)."""
+
+    loss: str = param(BCE, "loss of labels decoded from labels, D(E(y)): ranking, or bce", choices=LOSSES)

@@ -1,0 +1,61 @@
+"""C2AE: a canonical-correlated autoencoder of labels. Yeh, Wu, Ko, Wang: Learning Deep Latent Space for Multi-Label
+Classification (AAAI 2017).
+
+F_x: features to the latent space, by two inner layers; F_e and F_d: labels to the latent space and back, by one each;
+leaky ReLU. Training minimises Φ + α Γ. Φ is the distance of F_x(X) and F_e(Y) with the constraint of canonical
+correlation analysis, F_x F_xᵀ = F_e F_eᵀ = I, as a penalty: ‖F_x − F_e‖² + λ (‖F_x F_xᵀ − I‖² + ‖F_e F_eᵀ − I‖²), here
+over the documents of a batch, columns divided by its square root. Γ is the mean over documents of 1 / (|Y¹| |Y⁰|) Σ_p
+Σ_n exp(−(y_p − y_n)), which factorises into (Σ_n exp y_n) (Σ_p exp −y_p): O(L), not O(|Y¹| |Y⁰|) as it is known for.
+
+Differs from the paper in: Adam and the house's early stopping; `most_latent` bounds the latent space, which is 0.8 L.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from xmtc.data.dataset import Dataset
+from xmtc.methods.autoencoder.family import LabelAutoencoder
+from xmtc.methods.autoencoder.model import LAYERS, Layout
+from xmtc.nn.autoencoder import Objective, Predictor
+from xmtc.nn.output_losses import ExponentialPairs
+from xmtc.params import param
+
+
+@dataclass(frozen=True)
+class C2AE(LabelAutoencoder):
+    """A canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017)."""
+
+    alpha: float = param(2.0, "weight of the loss of decoded labels (α)", low=1e-6, search=(0.1, 10.0), log=True)
+    orthogonality: float = param(0.5, "weight of the constraint (λ)", low=0.0, search=(1e-3, 1.0), log=True)
+    latent: float = param(0.8, "numbers of the latent space for each label", low=1e-6)
+    most_latent: int = param(512, "numbers of the latent space at most", low=1)
+    layer: int = param(512, "width of the inner layers", low=1)
+
+    def layout(self, data: Dataset) -> Layout:
+        hidden = max(1, min(self.most_latent, round(self.latent * data.n_labels)))
+        return Layout(LAYERS, data.n_features, data.n_labels, 0, 0, 0, False, hidden, self.layer)
+
+    def predictor(self, layout: Layout, data: Dataset, sparse: bool) -> Predictor:
+        return layout.predictor(0.0, self.dropout, sparse)
+
+    def objective(self, data: Dataset) -> Objective:
+        distance = partial(canonical, orthogonality=self.orthogonality)
+        pairs = ExponentialPairs(data.n_labels)
+        return Objective(distance, 1.0, pairs, self.alpha, pairs)
+
+
+def canonical(x_h: Tensor, y_h: Tensor, orthogonality: float) -> Tensor:
+    """Φ"""
+    distance = (x_h - y_h).square().sum() / len(x_h)
+    return distance + orthogonality * (from_identity(x_h) + from_identity(y_h))
+
+
+def from_identity(h: Tensor) -> Tensor:
+    """‖hᵀh / n − I‖² of n documents: of d × d or, as ‖hhᵀ / n‖² − 2 tr(hhᵀ) / n + d, of n × n, whichever is less."""
+    n, d = h.shape
+    products = (h @ h.T if n < d else h.T @ h) / n
+    return products.square().sum() - 2 * products.diagonal().sum() + d

@@ -1,0 +1,124 @@
+"""Rank-AE: documents and labels in one hidden space, an autoencoder of labels trained with a margin-based ranking loss,
+and channel attention over word vectors. Wang, Chen, Sun, Qin, Wang: Ranking-Based Autoencoder for Extreme Multi-label
+Classification (NAACL 2019).
+
+F(x): word vectors times tf-idf (or what X has), channel attention (eq. 5), pooled, one layer → x_h. E(y) and
+D(h): two layers each, the first followed by batch normalisation and ReLU. Training minimises L_h(x_h, E(y)) + λ L_ae(y,
+D(E(y))) (eq. 1), L_h the mean squared difference, L_ae the ranking loss (eqs. 2–4) in O(L); prediction is D(F(x)).
+
+No authors' code is public. Where the paper is silent: x_h and E(y) are linear in their last layers, the ranking loss is
+summed over labels and averaged over documents, layers of channel attention have no bias (as in eq. 5). Differs from the
+paper by default in: words are added up, not averaged (`pooling=mean`), which did better on documents held out of
+Delicious and on cve-libraries; outputs are unbounded and the margin is 10, as the authors are said to have had it on
+EUR-Lex (the paper's outputs and margin lie in [0, 1]: `bounded=true`, `margin=1`).
+
+`input=lstm` is the paper's variant for raw text (section 3.4): the states of a bidirectional LSTM in place of weighted
+word vectors. The ablations of section 3.4 are `attention=false` and `loss=bce`.
+
+Beyond the paper, and off unless set: `through`, a loss on D(F(x)) itself, which is what a prediction goes through;
+dropout; averaged weights (`average_from`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xmtc.data.dataset import Dataset
+from xmtc.errors import XmtcError
+from xmtc.methods.autoencoder.family import LabelAutoencoder
+from xmtc.methods.autoencoder.model import BAG, LSTM, Layout
+from xmtc.nn.autoencoder import BagFeatures, Objective, Predictor, SequenceFeatures
+from xmtc.nn.output_losses import CrossEntropy, Loss, Ranking
+from xmtc.params import param
+
+LOSSES = RANKING, BCE = "ranking", "bce"
+POOLINGS = MEAN, SUM = "mean", "sum"
+
+
+@dataclass(frozen=True)
+class RankAE(LabelAutoencoder):
+    """An autoencoder of labels with a ranking loss and channel attention (Wang et al., NAACL 2019)."""
+
+    reads = ()  # words in their order or not, once `input` is known
+
+    input: str = param("bag", "words without their order (bag), or in it (lstm)", choices=(BAG, LSTM))
+    channels: int = param(
+        100, "numbers of a word's vector (C), where no vectors are given; with input=lstm, of its states", low=1
+    )
+    attention: bool = param(True, "weigh these numbers by channel attention")
+    reduction: int = param(4, "how much narrower channel attention is inside (r)", low=1)
+    pooling: str = param("sum", "a document is the sum of its words, or their mean, as in the paper", choices=POOLINGS)
+    hidden: int = param(100, "numbers of the space that documents and labels share (h)", low=1)
+    layer: int = param(800, "width of the inner layers of label encoder and decoder", low=1)
+    loss: str = param("ranking", "loss of labels decoded from labels, D(E(y)): ranking, or bce", choices=LOSSES)
+    balance: float = param(
+        1.0, "weight of that loss (λ) beside the distance of F(x) and E(y)", low=0.0, search=(1e-3, 10.0), log=True
+    )
+    margin: float = param(
+        10.0, "by how much labels are to be ahead of others (m); in [0, 1] if bounded", low=0.0, search=(0.1, 20.0)
+    )
+    bounded: bool = param(False, "rank by outputs between 0 and 1, as in the paper, or by any numbers")
+    averaged: bool = param(
+        False, "average the ranking loss over labels and over others, each for itself, not add it up"
+    )
+    common: float = param(1.0, "weight of the distance of F(x) and E(y)", low=0.0)
+    through: float = param(
+        0.0, "weight of a loss of labels decoded from documents, D(F(x)); none in the paper", low=0.0
+    )
+    through_loss: str = param("bce", "that loss: ranking, or bce", choices=LOSSES)
+    rate: float = param(0.003, "learning rate of Adam", low=1e-8, search=(1e-4, 3e-2), log=True)
+    word_dropout: float = param(
+        0.0, "share of the words (of an LSTM, of their vectors' numbers) that a step leaves out", low=0.0, high=0.99
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = type(self).__name__
+        if self.input == LSTM and self.channels % 2:
+            raise XmtcError(f"{name}: channels={self.channels} does not fit an LSTM of two directions; expected 2, 4 …")
+        if not self.balance and not self.through:
+            raise XmtcError(f"{name}: balance and through are both 0, so that no labels are learnt; set one of them.")
+        object.__setattr__(self, "reads", ("tokens", "Y") if self.input == LSTM else ("X", "vectors", "Y"))
+
+    def layout(self, data: Dataset) -> Layout:
+        n_inputs, dimension, channels = data.n_features, 0, self.channels
+        if self.input == LSTM:
+            assert data.tokens is not None
+            assert data.tokens.vectors is not None
+            n_inputs, dimension = data.n_words, data.tokens.vectors.shape[1]
+        elif data.vectors is not None:
+            channels = data.vectors.shape[1]
+        words = dimension, channels, self.reduction if self.attention else 0, self.pooling == MEAN
+        return Layout(self.input, n_inputs, data.n_labels, *words, self.hidden, self.layer)
+
+    def predictor(self, layout: Layout, data: Dataset, sparse: bool) -> Predictor:
+        predictor = layout.predictor(self.word_dropout, self.dropout, sparse)
+        features = predictor.features
+        if isinstance(features, SequenceFeatures):
+            assert data.tokens is not None
+            features.encoder.embedding.weight.data = as_tensor(data.tokens.vectors)
+        elif data.vectors is not None:
+            assert isinstance(features, BagFeatures)
+            features.embedding.weight.data = as_tensor(data.vectors)
+        return predictor
+
+    def objective(self, data: Dataset) -> Objective:
+        kinds: dict[str, Loss] = {
+            RANKING: Ranking(self.margin, self.bounded, data.n_labels if self.averaged else 0),
+            BCE: CrossEntropy(),
+        }
+        decoded, predicted = kinds[self.loss], kinds[self.through_loss]
+        return Objective(mean_squared, self.common, decoded, self.balance, predicted, self.through)
+
+
+def mean_squared(x_h: Tensor, y_h: Tensor) -> Tensor:
+    """L_h"""
+    return (x_h - y_h).square().mean()
+
+
+def as_tensor(vectors: np.ndarray | None) -> Tensor:
+    return torch.from_numpy(np.array(vectors, np.float32))

@@ -1,0 +1,266 @@
+"""The networks of Rank-AE and C2AE: documents and labels in one hidden space, and labels read off it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm, dropout, embedding_bag, leaky_relu, relu
+
+from xmtc.nn.attention import Encoder
+from xmtc.nn.bags import Bag
+from xmtc.nn.batches import Batch
+from xmtc.nn.output_losses import Loss, Positives, output_loss
+
+LEAK = 0.1  # of the leaky ReLU
+
+
+class ChannelAttention(nn.Module):
+    """Weights between 0 and 1 for every number of a word's vector: Aᵀ = σ(F₂ ReLU(F₁ V'ᵀ)), eq. 5."""
+
+    def __init__(self, channels: int, reduction: int):
+        super().__init__()
+        self.squeeze = nn.Linear(channels, max(1, channels // reduction), bias=False)
+        self.excite = nn.Linear(max(1, channels // reduction), channels, bias=False)
+
+    def weights(self, words: Tensor) -> Tensor:
+        return self.excite(relu(self.squeeze(words))).sigmoid()
+
+    def forward(self, words: Tensor) -> Tensor:
+        """M = V' ∘ A"""
+        return words * self.weights(words)
+
+
+class NoAttention(nn.Identity):
+    """M = V': the ablation."""
+
+    def weights(self, words: Tensor) -> Tensor:
+        return torch.ones_like(words)
+
+
+def attention_of(channels: int, reduction: int) -> ChannelAttention | NoAttention:
+    return ChannelAttention(channels, reduction) if reduction else NoAttention()
+
+
+class BagFeatures(nn.Module):
+    """F of Rank-AE: word vectors times what X has for the word, channel attention, their average, one layer."""
+
+    def __init__(
+        self,
+        n_features: int,
+        channels: int,
+        reduction: int,
+        averages: bool,
+        hidden: int,
+        word_dropout: float = 0.0,
+        dropout: float = 0.0,
+        sparse: bool = False,
+    ):
+        super().__init__()
+        self.embedding = nn.Embedding(n_features, channels, sparse=sparse)
+        nn.init.uniform_(self.embedding.weight, -1, 1)  # about as long as word vectors from a file
+        self.attention = attention_of(channels, reduction)
+        self.output = nn.Linear(channels, hidden)
+        self.averages, self.word_dropout, self.dropout = averages, word_dropout, dropout
+
+    def parts(self, bag: Bag) -> Tensor:
+        """What each word adds to the average, or to the sum."""
+        values = dropout(bag.values, self.word_dropout, self.training)  # of whole words
+        rescaled = self.attention(self.embedding(bag.features) * values[:, None])
+        return rescaled / bag.counts[bag.rows] if self.averages else rescaled
+
+    def pooled(self, bag: Bag) -> Tensor:
+        parts = self.parts(bag)
+        return parts.new_zeros(bag.n_docs, parts.shape[1]).index_add(0, bag.rows, parts)
+
+    def after(self, pooled: Tensor) -> Tensor:
+        return self.output(dropout(pooled, self.dropout, self.training))
+
+    def forward(self, bag: Bag) -> Tensor:
+        return self.after(self.pooled(bag))
+
+
+class SequenceFeatures(nn.Module):
+    """F of Rank-AE on words in their order: a bidirectional LSTM's states in place of the weighted word vectors."""
+
+    def __init__(
+        self,
+        n_words: int,
+        dimension: int,
+        channels: int,
+        reduction: int,
+        averages: bool,
+        hidden: int,
+        word_dropout: float = 0.0,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.encoder = Encoder(n_words, dimension, channels // 2, word_dropout, 0.0)
+        self.attention = attention_of(channels, reduction)
+        self.output = nn.Linear(channels, hidden)
+        self.averages, self.dropout = averages, dropout
+
+    def forward(self, batch: Batch) -> Tensor:
+        rescaled = self.attention(self.encoder(batch)).float()  # zero beyond the end of a document, as the states are
+        pooled = rescaled.sum(1)
+        if self.averages:
+            pooled = pooled / batch.is_word().sum(1, keepdim=True)
+        return self.output(dropout(pooled, self.dropout, self.training))
+
+    def weights_of_words(self, batch: Batch) -> Tensor:
+        """(longest,) the sum of the channel attention of each word of one document: what the paper shows. It is about
+        as large for all words; less the smallest, so that they differ."""
+        weights = self.attention.weights(self.encoder(batch))[0, : batch.longest].sum(-1)
+        return weights - weights.min()
+
+
+class LayeredFeatures(nn.Module):
+    """F of C2AE: fully connected layers on the features."""
+
+    def __init__(self, n_features: int, layer: int, hidden: int, dropout: float = 0.0, sparse: bool = False):
+        super().__init__()
+        self.rows = summed_rows(n_features, layer, sparse)
+        self.bias = nn.Parameter(torch.zeros(layer))
+        self.further = nn.Linear(layer, layer)
+        self.output = nn.Linear(layer, hidden)
+        self.dropout = dropout
+
+    def parts(self, bag: Bag) -> Tensor:
+        """What each feature adds to the first layer."""
+        return self.rows(bag.features) * bag.values[:, None]
+
+    def pooled(self, bag: Bag) -> Tensor:
+        weight, sparse = self.rows.weight, self.rows.sparse
+        values = bag.values.to(weight.dtype)
+        return embedding_bag(bag.features, weight, bag.starts, mode="sum", sparse=sparse, per_sample_weights=values)
+
+    def after(self, pooled: Tensor) -> Tensor:
+        inner = leaky_relu(pooled + self.bias, LEAK)
+        inner = leaky_relu(self.further(dropout(inner, self.dropout, self.training)), LEAK)
+        return self.output(dropout(inner, self.dropout, self.training))
+
+    def forward(self, bag: Bag) -> Tensor:
+        return self.after(self.pooled(bag))
+
+
+def summed_rows(n: int, width: int, sparse: bool) -> nn.Embedding:
+    """The weights of a fully connected layer on sparse inputs, whose rows are to be added up."""
+    rows = nn.Embedding(n, width, sparse=sparse)
+    nn.init.xavier_uniform_(rows.weight)
+    return rows
+
+
+class BatchNorm(nn.Module):
+    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        of_batch = self.training and len(x) > 1
+        return batch_norm(x, self.get_buffer("mean"), self.get_buffer("variance"), self.weight, self.bias, of_batch)
+
+
+class Inner(nn.Module):
+    """What follows the first layer of encoder and decoder: in Rank-AE batch normalisation and ReLU, in C2AE a leaky
+    ReLU."""
+
+    def __init__(self, width: int, normalised: bool):
+        super().__init__()
+        self.norm = BatchNorm(width) if normalised else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return leaky_relu(x, LEAK) if self.norm is None else relu(self.norm(x))
+
+
+class LabelEncoder(nn.Module):
+    """E, two fully connected layers: labels → layer → hidden. The first is a sum of the rows of a document's labels."""
+
+    def __init__(self, n_labels: int, layer: int, hidden: int, normalised: bool, sparse: bool = False):
+        super().__init__()
+        self.rows = summed_rows(n_labels, layer, sparse)
+        self.bias = nn.Parameter(torch.zeros(layer))
+        self.inner = Inner(layer, normalised)
+        self.output = nn.Linear(layer, hidden)
+
+    def forward(self, rows: Tensor, labels: Tensor, n_docs: int) -> Tensor:
+        """rows: the document of each label, ascending."""
+        starts = torch.searchsorted(rows, torch.arange(n_docs, device=rows.device))
+        summed = embedding_bag(labels, self.rows.weight, starts, mode="sum", sparse=self.rows.sparse)
+        return self.output(self.inner(summed + self.bias))
+
+
+class Decoder(nn.Module):
+    """D, two fully connected layers: hidden → layer → labels."""
+
+    def __init__(self, n_labels: int, layer: int, hidden: int, normalised: bool):
+        super().__init__()
+        self.first = nn.Linear(hidden, layer)
+        self.inner = Inner(layer, normalised)
+        self.output = nn.Linear(layer, n_labels)
+
+    def before_output(self, hidden: Tensor) -> Tensor:
+        return self.inner(self.first(hidden))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.output(self.before_output(hidden))
+
+
+class Predictor(nn.Module):
+    """D(F(x)): logits of labels."""
+
+    def __init__(self, features: BagFeatures | SequenceFeatures | LayeredFeatures, decoder: Decoder):
+        super().__init__()
+        self.features, self.decoder = features, decoder
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.decoder(self.features(batch))
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised, eq. 1: common · L_h(x_h, y_h) + balance · L_ae(y, D(y_h)); and, where the way of a prediction
+    is to be trained as well, through · L(y, D(x_h))."""
+
+    distance: Callable[[Tensor, Tensor], Tensor]  # L_h
+    common: float
+    reconstruction: Loss  # L_ae
+    balance: float
+    prediction: Loss
+    through: float = 0.0
+
+    @property
+    def uses_encoder(self) -> bool:
+        return self.common > 0 or self.balance > 0
+
+
+class Autoencoder(nn.Module):
+    """F, E and D while they are trained together. A forward pass gives the loss."""
+
+    def __init__(self, predictor: Predictor, encoder: LabelEncoder, objective: Objective):
+        super().__init__()
+        self.predictor, self.encoder, self.objective = predictor, encoder, objective
+        encoder.requires_grad_(objective.uses_encoder)
+
+    def forward(self, batch: Any, rows: Tensor, labels: Tensor) -> Tensor:
+        """rows and labels: those of the batch's documents, in the order of the documents."""
+        aim, decoder, n_docs = self.objective, self.predictor.decoder, batch.n_docs
+        x_h, loss = self.predictor.features(batch), torch.zeros((), device=labels.device)
+        ways = []  # into the decoder: all at once, so that they are normalised alike
+        if aim.uses_encoder:
+            y_h = self.encoder(rows, labels, n_docs)
+            loss = loss + aim.common * aim.distance(x_h.float(), y_h.float())
+            ways += [(y_h, aim.balance, aim.reconstruction)] if aim.balance else []
+        ways += [(x_h, aim.through, aim.prediction)] if aim.through else []
+        if ways:
+            inner = decoder.before_output(torch.cat([hidden for hidden, _, _ in ways]))
+            positives = Positives.of(rows, labels, n_docs)
+            for part, (_, weight, kind) in zip(inner.split(n_docs), ways, strict=True):
+                loss = loss + weight * output_loss(kind, part, decoder.output.weight, decoder.output.bias, positives)
+        return loss

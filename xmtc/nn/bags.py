@@ -1,0 +1,65 @@
+"""Documents as bags of features on a device: the features end to end, without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Bag:
+    """Some documents: their features end to end, and where each document begins."""
+
+    docs: np.ndarray  # (n_docs,) their numbers
+    features: Tensor  # (n,) columns of X
+    values: Tensor  # (n,) what X has there
+    starts: Tensor  # (n_docs,)
+    rows: Tensor  # (n,) the document of each feature, counted from 0
+    counts: Tensor  # (n_docs, 1) how many features each has, and 1 for those without
+
+    @property
+    def n_docs(self) -> int:
+        return len(self.docs)
+
+
+class Bags:
+    """The documents of a data set: their features on the device, if they fit there, else in memory."""
+
+    def __init__(self, X: csr_array, device: torch.device, most_bytes: float = 16e9):
+        self.device, self.starts, self.n_docs = device, X.indptr.astype(np.int64), X.shape[0]
+        home = device if X.indices.nbytes + X.data.nbytes <= most_bytes else torch.device("cpu")
+        self.features = torch.from_numpy(X.indices.astype(np.int32)).to(home)
+        self.values = torch.from_numpy(X.data.astype(np.float32)).to(home)
+
+    def batch(self, docs: np.ndarray) -> Bag:
+        begins, counts = self.starts[docs], self.starts[docs + 1] - self.starts[docs]
+        starts = np.cumsum(counts) - counts
+        rows = np.repeat(np.arange(len(docs)), counts)
+        at = torch.from_numpy(np.arange(len(rows)) + np.repeat(begins - starts, counts)).to(self.features.device)
+        per_document = torch.from_numpy(np.stack([starts, np.maximum(counts, 1)])).to(self.device)
+        return Bag(
+            docs,
+            self.features[at].to(self.device).long(),
+            self.values[at].to(self.device),
+            per_document[0],
+            torch.from_numpy(rows).to(self.device),
+            per_document[1][:, None],
+        )
+
+    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Every document once, in random batches."""
+        return self._cut(rng.permutation(self.n_docs), size)
+
+    def by_length(self, size: int) -> Iterator[np.ndarray]:
+        """Every document once; nothing is padded, so that their lengths do not matter."""
+        return self._cut(np.arange(self.n_docs), size)
+
+    @staticmethod
+    def _cut(order: np.ndarray, size: int) -> Iterator[np.ndarray]:
+        for begin in range(0, len(order), size):
+            yield order[begin : begin + size]
