@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import unicodedata
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -31,26 +32,7 @@ TRAIN = planted(400, seed=0)
 TEXT = f"Some <b>noise</b>, then {own_words(3)[0].upper()}; {own_words(3)[1]} & more.\n"
 SMALL_NETWORK = {"hidden": 8, "layers": "8", "dimension": 8, "epochs": 2, "batch": 16}
 ODD = ["é", "e\u0301", "İ", "=\u0338", "\u0338", "\u1112\u1161\u11ab", "한", "ΑΣ", "क\u093c", "\u0958", "\u212b", "𝒳"]
-ODD += [
-    " ",
-    "\n",
-    "\r",
-    "\t",
-    "\x00",
-    "\x1b[31m",
-    "_",
-    "a",
-    "B",
-    "1",
-    "<",
-    "&",
-    "\ud800",
-    "\U000e0100",
-    "ש",
-    "字",
-    "ß",
-    "ﬁ",
-]
+ODD += [*" \n\r\t\x00_aB1<&\ud800\U000e0100ש字ßﬁ", "\x1b[31m"]
 texts = st.one_of(st.lists(st.sampled_from(ODD)).map("".join), st.text())
 tokenizers = st.builds(Tokenizer, st.booleans(), st.integers(1, 3), stop_words=st.sampled_from([(), ("a", "İ", "ΑΣ")]))
 
@@ -96,9 +78,8 @@ def test_every_occurrence_of_a_term_weighs_the_same():
     numbers = {vectorizer.word(i): i for i in range(4)}
     explanation = Explanation(np.array([numbers["red"], numbers["pear"]]), np.array([0.5, -1], np.float32))
     found = highlight("Red, red: PEAR? a plum", "l", 0.25, vectorizer, explanation)
-    assert found.pieces == [
-        ("Red", 0.5), (", ", 0), ("red", 0.5), (": ", 0), ("PEAR", -1), ("? a ", 0), ("plum", 0),
-    ]  # fmt: skip
+    pieces = [("Red", 0.5), (", ", 0), ("red", 0.5), (": ", 0), ("PEAR", -1), ("? a ", 0), ("plum", 0)]
+    assert found.pieces == pieces
     assert found.words == [("pear", -1), ("red", 0.5)]
     assert found.strengths() == [0.5, 0, 0.5, 0, -1, 0, 0]
 
@@ -114,12 +95,8 @@ def test_places_decide_where_the_order_was_read():
     places = np.array([0.5, 0.25, 0.125], np.float32)
     for features in (sequencer, both):
         found = highlight("To go to be", "l", None, features, Explanation(np.zeros(0, int), np.zeros(0), places))
-        assert [piece for piece in found.pieces if piece.text != " "] == [
-            ("To", 0.5),
-            ("go", 0.25),
-            ("to", 0.125),
-            (" be", 0),
-        ]
+        words = [piece for piece in found.pieces if piece.text != " "]
+        assert words == [("To", 0.5), ("go", 0.25), ("to", 0.125), (" be", 0)]
 
 
 def test_without_places_a_word_weighs_what_it_does_in_all():
@@ -174,9 +151,8 @@ def test_a_near_label_is_named(linear):
         linear.highlight(TEXT, "lable-03")
 
 
-FOUND = Highlight(
-    "<i>", 0.5, [Piece("<script>", 1.0), Piece(" & ", 0), Piece("b\x1b[2J", -0.3), Piece("c", 0.01)], [("b", -0.3)]
-)
+PIECES = [Piece("<script>", 1.0), Piece(" & ", 0), Piece("b\x1b[2J", -0.3), Piece("c", 0.01)]
+FOUND = Highlight("<i>", 0.5, PIECES, [("b", -0.3)])
 
 
 def test_a_terminal_shows_strength_and_sign_and_obeys_no_text():
@@ -185,6 +161,12 @@ def test_a_terminal_shows_strength_and_sign_and_obeys_no_text():
     assert shown.startswith("\x1b[1;38;2;255;255;255;48;2;204;17;0m<script>\x1b[0m & \x1b[")
     assert "b␛[2J\x1b[0mc" in shown
     assert terminal(FOUND, Console(file=io.StringIO(), force_terminal=True, no_color=True)) == "<script> & b␛[2Jc"
+
+
+def test_sixteen_colours_still_tell_for_from_against():
+    both = replace(FOUND, pieces=[Piece("a", 1.0), Piece("b", 0.3), Piece("c", -0.3)])
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", no_color=False)
+    assert terminal(both, console) == "\x1b[1;97;41ma\x1b[0m\x1b[30;43mb\x1b[0m\x1b[30;46mc\x1b[0m"
 
 
 class Reader(HTMLParser):
@@ -217,15 +199,36 @@ def test_a_page_is_whole_and_escaped():
     assert "script" not in reader.seen
     assert reader.seen.count("section") == 2
     assert "<script> & b\ufffd[2Jc" in reader.text
-    assert "<i> (0.500), <i> (0.500)" in reader.text
+    assert "<i>, <i>" in reader.text
+    assert reader.text.count("<i> score 0.500") == 2
     assert "://" not in page([FOUND])  # it needs nothing from elsewhere
-    assert '<mark class="against" style="--w:0.30" title="-0.3">' in page([FOUND])
+    assert '<mark class="against" style="--w:0.30" title="−0.3">' in page([FOUND])
 
 
 def test_a_page_says_what_its_colours_mean():
     assert "speak against" in page([FOUND])
     assert "speak against" not in page([Highlight("l", 0.5, FOUND.pieces[:2], [])])
-    assert "No word of this text weighs anything" in page([Highlight("l", None, [], [])])
+    nothing = page([Highlight("l", None, [Piece("text", 0)], [])])
+    assert "No word of this text weighs anything" in nothing
+    assert "not among the labels that the model finds" in nothing
+    assert "The model finds no label for this text." in page([])
+
+
+def test_a_page_lists_words_with_their_signs():
+    shown = page([Highlight("l", 0.5, [Piece("ש", -0.5)], [("ש", -0.5), ("b", 0.001)])])
+    # apart from the number, which a word written from right to left would turn around
+    word = '<bdi lang=""><mark class="against" style="--w:1.00" title="−0.5">ש</mark></bdi>'
+    assert f"<li>{word} −0.5</li>" in shown
+    assert '<mark style="--w:0.00" title="0.001">b</mark>' in shown
+    assert "<ol" not in page([replace(FOUND, words=[])])
+
+
+def test_a_page_can_be_read_aloud():
+    shown = page([FOUND, FOUND])
+    assert '<html lang="en">' in shown
+    assert shown.count("<h1") == 1
+    assert shown.count('<h2 lang="" dir="auto">') == 2
+    assert shown.count('<div class="text" lang="" dir="auto">') == 2
 
 
 @pytest.fixture(scope="module")

@@ -162,6 +162,32 @@ def test_a_trial_that_fails_is_kept_and_the_search_goes_on():
         searched("min_df=298,299", trials=2)
 
 
+class OutOfMemoryError(RuntimeError):
+    """As PyTorch's is called."""
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OutOfMemoryError("CUDA out of memory.")])
+def test_a_trial_that_takes_too_much_memory_is_one_that_fails(error, monkeypatch):
+    def fit(self, *arguments):
+        if self.max_leaf == 9:
+            raise error
+        return genuine(self, *arguments)
+
+    genuine = Parabel.fit
+    monkeypatch.setattr(Parabel, "fit", fit)
+    found = searched("max_leaf=8,9", fixed=("C", "min_weight"))
+    assert [trial.failure for trial in found] == ["", "The memory is not enough for this trial; search smaller sizes."]
+
+
+def test_a_mistake_in_a_method_is_no_failed_trial(monkeypatch):
+    def fit(self, *arguments):
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(Parabel, "fit", fit)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        searched(fixed=())
+
+
 def test_a_metric_without_a_value_fails():
     with pytest.raises(XmtcError, match="Every trial failed, the last one so: AUC@rare has no value on the valid"):
         tune(TRAIN, VALID[:2], METHOD, Tfidf(), {"C": Range(0.5, 2.0)}, Goal("AUC@rare", trials=1), ONE)

@@ -68,7 +68,8 @@ def train(
     if checked is not None:
         report_rejects(checked)
     about, seconds = trained.about, time.perf_counter() - start
-    sizes = [f"{about[f'n_{what}']:,} {what}" for what in ("labels", "features", "words") if f"n_{what}" in about]
+    counted = [what for what in ("labels", "features", "words", "subwords") if f"n_{what}" in about]
+    sizes = [f"{about[f'n_{what}']:,} {what}" for what in counted]
     typer.echo(
         f"{output}: {method} trained on {about['n_docs']:,} documents with {' and '.join(sizes)} in {seconds:.1f} s. "
         f"Next: xmtc evaluate {output} TEST-CORPUS",
@@ -96,8 +97,9 @@ def recipes(method: str, parameters: list[str], holds_features: bool) -> tuple[M
     for name in given:
         if name not in known:
             kind_of_corpus = "features" if holds_features else "texts"
+            who = method if type(recipe).reads else f"{method} as it is set here"  # which features it reads may vary
             raise XmtcError(
-                f"{method} has no parameter {name!r} for a corpus of {kind_of_corpus}; it has {', '.join(known)} "
+                f"{who} has no parameter {name!r} for a corpus of {kind_of_corpus}; it has {', '.join(known)} "
                 f"(`xmtc methods {method}`)."
             )
     return recipe, with_values(method, kind, given)

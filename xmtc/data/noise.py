@@ -121,10 +121,14 @@ def wrong_cells(Y: csr_array, wished: np.ndarray, rng: np.random.Generator) -> n
         drawn.append(cells[free])
         taken = np.concatenate([taken, cells[free]])
         waiting = np.delete(waiting, first[free])
-    for doc in np.unique(waiting):  # it has nearly all of what occurs often: look only at what it has not
+    taken.sort()
+    docs, counts = np.unique(waiting, return_counts=True)
+    begins, ends = (np.searchsorted(taken, edges * n_labels) for edges in (docs, docs + 1))
+    # these have nearly all of what occurs often: look only at what they have not
+    for doc, n, begin, end in zip(docs, counts, begins, ends, strict=True):
         weights = frequencies.astype(np.float64)
-        weights[taken[taken // n_labels == doc] % n_labels] = 0
-        labels = rng.choice(n_labels, np.sum(waiting == doc), replace=False, p=weights / weights.sum())
+        weights[taken[begin:end] % n_labels] = 0
+        labels = rng.choice(n_labels, n, replace=False, p=weights / weights.sum())
         drawn.append(doc * n_labels + labels)
     return np.concatenate(drawn)
 

@@ -15,6 +15,13 @@ LEVELS = [
     (0.25, Style.parse("#ffffff on #8a5f4d"), Style.parse("#ffffff on #566d88")),
     (0.1, Style.parse("underline #c0562a"), Style.parse("underline #4078bd")),
 ]
+# The same for terminals of 16 colours, where the nearest to the dull ones would be the same grey for both.
+SIXTEEN = [
+    (0.8, Style.parse("bold bright_white on red"), Style.parse("bold bright_white on blue")),
+    (0.5, Style.parse("bright_white on red"), Style.parse("bright_white on blue")),
+    (0.25, Style.parse("black on yellow"), Style.parse("black on cyan")),
+    (0.1, Style.parse("underline red"), Style.parse("underline bright_blue")),
+]
 PLAIN = Style.null()
 # Control characters as pictures, since a text may come from anywhere and a terminal obeys them.
 PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"} | dict.fromkeys(
@@ -25,14 +32,15 @@ PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\
 def terminal(highlight: Highlight, console: Console) -> str:
     """The text, coloured for this console; where it shows no colours, the text alone."""
     colours = None if console.no_color or not console.color_system else COLOR_SYSTEMS[console.color_system]
+    levels = SIXTEEN if console.color_system in ("standard", "windows") else LEVELS
     return "".join(
-        style(strength).render(shown(piece.text, console), color_system=colours)
+        style(strength, levels).render(shown(piece.text, console), color_system=colours)
         for piece, strength in zip(highlight.pieces, highlight.strengths(), strict=True)
     )
 
 
-def style(strength: float) -> Style:
-    for share, speaks_for, speaks_against in LEVELS:
+def style(strength: float, levels: list[tuple[float, Style, Style]]) -> Style:
+    for share, speaks_for, speaks_against in levels:
         if abs(strength) >= share:
             return speaks_for if strength > 0 else speaks_against
     return PLAIN

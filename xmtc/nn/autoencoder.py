@@ -255,7 +255,8 @@ class Autoencoder(nn.Module):
         ways = []  # into the decoder: all at once, so that they are normalised alike
         if aim.uses_encoder:
             y_h = self.encoder(rows, labels, n_docs)
-            loss = loss + aim.common * aim.distance(x_h.float(), y_h.float())
+            with torch.autocast(labels.device.type, enabled=False):  # which would multiply in half precision here, too
+                loss = loss + aim.common * aim.distance(x_h.float(), y_h.float())
             ways += [(y_h, aim.balance, aim.reconstruction)] if aim.balance else []
         ways += [(x_h, aim.through, aim.prediction)] if aim.through else []
         if ways:

@@ -3,16 +3,20 @@ the same several times faster."""
 
 from __future__ import annotations
 
+import warnings
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from xmtc.nn.batches import Batch
+from xmtc.data.dataset import Tokens
+from xmtc.nn.batches import Batch, Corpus
 
 SIZES = (64, 128, 256)  # of hidden layers for which the kernels are faster; at 512 cuDNN is
 
@@ -29,7 +33,18 @@ def states_of(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: Batch) -> Tens
 
 @cache
 def has_kernels() -> bool:
-    return find_spec("triton") is not None
+    """Whether Triton is there and can build them: it also needs a C compiler, which not every machine has."""
+    if find_spec("triton") is None:
+        return False
+    try:
+        device = torch.device("cuda", torch.cuda.current_device())
+        batch = Corpus(Tokens(np.zeros(2, np.int32), np.array([0, 2]), 1), device).batch(np.array([0]))
+        lstm, first = nn.LSTM(1, SIZES[0], bidirectional=True).to(device), torch.zeros(2, 2, 1, SIZES[0], device=device)
+        by_kernels(lstm, torch.zeros(2, 1, device=device), first, batch, torch.bfloat16)
+    except Exception as error:  # of any kind: building fails in many ways, and PyTorch's LSTM does as well, slower
+        warnings.warn(f"The LSTM runs on cuDNN, since its own kernels cannot be built here: {error}", stacklevel=2)
+        return False
+    return True
 
 
 def by_kernels(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: Batch, kind: torch.dtype | None = None) -> Tensor:
@@ -41,6 +56,11 @@ def by_kernels(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: Batch, kind: 
     with torch.autocast(words.device.type, enabled=False):
         gates = torch.addmm(bias.flatten().to(kind), words.to(kind), from_words.flatten(0, 1).T)
         return Recurrence.apply(gates, from_states, first, Places(batch, words.device))
+
+
+def launching_on(device: torch.device) -> AbstractContextManager:
+    """Triton takes the present GPU, which need not be the one that holds the arrays."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 class Places:
@@ -78,10 +98,11 @@ class Recurrence(torch.autograd.Function):
         cells = torch.empty_like(states, dtype=torch.float32)
         to_gates = from_states.view(2, 4, hidden, hidden).permute(0, 3, 1, 2).contiguous()
         grid = (-(-places.n_docs // kernels.DOCS), 2)
-        kernels.forward_kernel[grid](
-            gates, to_gates, first, cells, states, places.lengths, places.offsets, places.n_docs,
-            hidden, **kernels.SIZES,
-        )  # fmt: skip
+        with launching_on(gates.device):
+            kernels.forward_kernel[grid](
+                gates, to_gates, first, cells, states, places.lengths, places.offsets, places.n_docs,
+                hidden, **kernels.SIZES,
+            )  # fmt: skip
         ctx.save_for_backward(gates, from_states, first, cells, states)
         ctx.places = places
         return states.flatten(1)
@@ -93,12 +114,18 @@ class Recurrence(torch.autograd.Function):
 
         gates, from_states, first, cells, states = ctx.saved_tensors
         hidden, places = from_states.shape[2], ctx.places
+        if places is None:
+            raise RuntimeError(
+                "The gates of this LSTM were overwritten by its first backward pass; run it forward again."
+            )
         d_first = torch.empty(places.n_docs, 2, 2, hidden, device=gates.device)
         grid = (-(-places.n_docs // kernels.DOCS), 2)
-        kernels.backward_kernel[grid](
-            gates, from_states.contiguous(), first, cells, d_states.contiguous(), d_first, places.lengths,
-            places.offsets, places.n_docs, hidden, **kernels.SIZES,
-        )  # fmt: skip
+        with launching_on(gates.device):
+            kernels.backward_kernel[grid](
+                gates, from_states.contiguous(), first, cells, d_states.contiguous(), d_first, places.lengths,
+                places.offsets, places.n_docs, hidden, **kernels.SIZES,
+            )  # fmt: skip
+        ctx.places = None
         before = places.before(states, first[0])
         d_gates = gates.view(-1, 2, 4 * hidden)  # by now
         d_from_states = torch.bmm(d_gates.permute(1, 2, 0), before.transpose(0, 1))

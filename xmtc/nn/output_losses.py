@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 BLOCK_NUMBERS = {"cpu": 2**23, "cuda": 2**26}  # outputs held at a time
-LARGEST_EXPONENT = 60.0  # e to which float32 still holds, with room for a sum
+LARGEST_EXPONENT = 30.0  # e to which float32 still holds squared, as Adam has it, with room for a sum
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,9 @@ def judged(
     """The mean loss, and its gradients with respect to inner, weight and bias. Products are of the given precision."""
     n_docs, n_labels = len(inner), len(weight)
     rows, labels = positives.rows, positives.labels
-    judgement = loss(positives, (inner[rows] * weight[labels]).sum(1) + bias[labels])
+    at_once = max(1, block * n_docs // inner.shape[1])  # labels of documents, which have a row each
+    products = [(inner[r] * weight[p]).sum(1) for r, p in zip(rows.split(at_once), labels.split(at_once), strict=True)]
+    judgement = loss(positives, torch.cat(products) + bias[labels])
     edges = [*range(0, n_labels, block), n_labels]
     ends = torch.searchsorted(labels, torch.tensor(edges, device=labels.device)).tolist()
     of_inner, of_weight, of_bias = torch.zeros_like(inner), torch.empty_like(weight), torch.empty_like(bias)
@@ -224,8 +226,9 @@ def judged(
         gradient = gradient.to(precision)
         of_inner += gradient @ part
         of_weight[begin:end] = gradient.T @ share
-    rows, labels, left = judgement.finish()
-    of_inner.index_add_(0, rows, left[:, None] * weight[labels])
-    of_weight.index_add_(0, labels, left[:, None] * inner[rows] / n_docs)
-    of_bias.index_add_(0, labels, left)
+    last = judgement.finish()
+    for r, p, left in zip(*(part.split(at_once) for part in last), strict=True):
+        of_inner.index_add_(0, r, left[:, None] * weight[p])
+        of_weight.index_add_(0, p, left[:, None] * inner[r] / n_docs)
+    of_bias.index_add_(0, last[1], last[2])
     return judgement.loss.mean(), [of_inner.div_(n_docs), of_weight, of_bias.div_(n_docs)]

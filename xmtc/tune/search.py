@@ -86,6 +86,10 @@ class Bench:
                 value, failure = None, f"{self.metric} has no value on the validation documents; choose another metric."
         except XmtcError as error:
             failure = str(error)
+        except (MemoryError, RuntimeError) as error:
+            if not is_shortage(error):
+                raise
+            failure = "The memory is not enough for this trial; search smaller sizes."
         return Trial(number, parameters, value, perf_counter() - begin, failure)
 
 
@@ -143,6 +147,11 @@ def ranked(trials: list[Trial]) -> list[Trial]:
     if all(trial.failure for trial in trials):
         raise XmtcError(f"Every trial failed, the last one so: {trials[-1].failure}")
     return sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0), trial.number))
+
+
+def is_shortage(error: MemoryError | RuntimeError) -> bool:
+    """Of memory, also a GPU's: PyTorch, which may not be there, has an error of its own for it."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
 def with_values(recipe: AnyRecipe, values: dict[str, Any]) -> AnyRecipe:

@@ -24,10 +24,8 @@ from xmtc.nn.weights import Weights
 from xmtc.params import param
 from xmtc.run import Run
 
-AVERAGE_EVERY, AVERAGE_OVER = (
-    20,
-    75,
-)  # steps between weights that are averaged; weights in the average, of which older ones fade
+AVERAGE_EVERY = 20  # steps between weights that are averaged
+AVERAGE_OVER = 75  # weights in the average, of which older ones fade
 SPARSE = 50_000  # nodes of which a step moves only the candidates, where there are more
 
 
