@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
@@ -52,6 +52,7 @@ def lists_of(tokens: Tokens) -> list[list[int]]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(max_size=60), max_size=6), st.integers(1, 8), st.integers(1, 6), st.booleans())
+@example(["0\U000e0100"], 1, 1, False)  # a variation selector, a mark far beyond all letters
 def test_numbers_are_the_plain_twins(texts, max_words, max_tokens, lowercase):
     texts = [*texts, "some word"]
     sequencer, tokens = Words(max_words, max_tokens, lowercase).fit_transform(texts)

@@ -16,7 +16,7 @@ import numpy as np
 from xmtc.compiled import kernel
 from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes
 
-LAST_CHARACTER = 0x40000  # all letters assigned so far lie below
+LETTERS, SELECTORS, LAST_CHARACTER = 0x40000, 0xE0000, 0xE01F0  # letters lie below the first, marks also in the rest
 BATCH_BYTES = 4_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
 
 
@@ -105,7 +105,10 @@ def batches(texts: Iterable[str], size: int = BATCH_BYTES) -> Iterator[list[str]
 @functools.cache
 def word_characters() -> np.ndarray:
     """Which code points are part of words."""
-    return np.array([is_word_character(chr(code)) for code in range(LAST_CHARACTER)])
+    found = np.zeros(LAST_CHARACTER, bool)
+    for begin, end in ((0, LETTERS), (SELECTORS, LAST_CHARACTER)):
+        found[begin:end] = [is_word_character(chr(code)) for code in range(begin, end)]
+    return found
 
 
 def is_word_character(character: str) -> bool:
