@@ -184,7 +184,7 @@ def step(args: argparse.Namespace) -> None:
         (np.ones(n_docs * 5, np.float32), rng.integers(0, n_labels, n_docs * 5), np.arange(n_docs + 1) * 5),
         shape=(n_docs, n_labels),
     )
-    data, method = Dataset(X, Y), method_class("rank_ae")(average_from=99)
+    data, method = Dataset(X, Y), method_class("rank_ae")(hidden=100, layer=800, average_from=99)
     layout = method.layout(data)
     network = method.network(layout, data, run)
     state, corpus, labels = State(network, method.plan), layout.read(data, device), LabelRows(Y, device)

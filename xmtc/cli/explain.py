@@ -114,4 +114,5 @@ def block(highlight: Highlight, console: Console) -> str:
     score = "not among the labels that the model finds" if highlight.score is None else f"{highlight.score:.4f}"
     text = terminal(highlight, console)
     words = ", ".join(f"{word} {weight:.3g}" for word, weight in highlight.words)
+    words = words or "No word of this text weighs anything for the label."
     return f"{shown(highlight.label, console)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n"

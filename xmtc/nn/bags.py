@@ -36,6 +36,11 @@ class Bags:
         self.features = torch.from_numpy(X.indices.astype(np.int32)).to(home)
         self.values = torch.from_numpy(X.data.astype(np.float32)).to(home)
 
+    @property
+    def longest(self) -> int:
+        """Features of a document, at most."""
+        return max(1, int(np.diff(self.starts).max(initial=0)))
+
     def batch(self, docs: np.ndarray) -> Bag:
         begins, counts = self.starts[docs], self.starts[docs + 1] - self.starts[docs]
         starts = np.cumsum(counts) - counts

@@ -64,6 +64,11 @@ class Corpus:
     def n_docs(self) -> int:
         return len(self.lengths)
 
+    @property
+    def longest(self) -> int:
+        """Words of a document, at most."""
+        return int(self.lengths.max(initial=1))
+
     def batch(self, docs: np.ndarray) -> Batch:
         docs = docs[np.argsort(-self.lengths[docs], kind="stable")]
         starts, lengths = self.starts[docs], self.lengths[docs]

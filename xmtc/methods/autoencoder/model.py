@@ -20,7 +20,7 @@ from xmtc.run import Run
 
 INPUTS = BAG, LSTM, LAYERS = "bag", "lstm", "layers"
 MOST_DOCS = 512  # predicted at a time
-MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # outputs of a step of prediction
+MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # of one tensor in a step of prediction
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class Layout:
     def normalised(self) -> bool:
         """C2AE does without batch normalisation."""
         return self.input != LAYERS
+
+    @property
+    def width(self) -> int:
+        """Numbers of a word, or a feature, in F."""
+        return self.channels or self.layer
 
     def predictor(self, word_dropout: float = 0.0, dropout: float = 0.0, sparse: bool = False) -> Predictor:
         features: BagFeatures | SequenceFeatures | LayeredFeatures
@@ -120,7 +125,7 @@ def predict_with(network: Predictor, layout: Layout, data: Dataset, k: int, run:
     device = next(network.parameters()).device
     corpus, k = layout.read(data, device), min(k, layout.n_labels)
     labels, scores = np.empty((corpus.n_docs, k), np.int32), np.empty((corpus.n_docs, k), np.float32)
-    most = MOST_NUMBERS.get(device.type, MOST_NUMBERS["cpu"]) // layout.n_labels
+    most = MOST_NUMBERS.get(device.type, MOST_NUMBERS["cpu"]) // max(layout.n_labels, corpus.longest * layout.width)
     with run.progress("predicting", corpus.n_docs) as progress, working(run, device):
         for docs in corpus.by_length(max(1, min(most, MOST_DOCS))):
             batch = corpus.batch(docs)
