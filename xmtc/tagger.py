@@ -19,7 +19,7 @@ from xmtc.data.dataset import Dataset
 from xmtc.data.document import Document
 from xmtc.data.given import GivenFeatures
 from xmtc.errors import XmtcError
-from xmtc.explain.pieces import Highlight, TextFeatures, highlight
+from xmtc.explain.pieces import Highlight, TextFeatures, highlight, weights_of_words
 from xmtc.features import Features, FittedFeatures, fit, kind_for, kinds_for, read
 from xmtc.method import Method, Model
 from xmtc.methods import method_name
@@ -27,6 +27,7 @@ from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.run import Run
 from xmtc.text.vocabulary import Vocabulary
 
+SIZES = "n_features", "n_words", "n_subwords"  # of what is read, each 0 where it is not
 LOOK_FURTHER = 1000  # labels among which the score of a named one is looked for
 MANY_NAMES = 50_000  # labels, from which on a look for near names takes seconds
 
@@ -109,9 +110,7 @@ class Tagger:
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""
         features, document = self._to_explain(text)
-        explanation = self.model.explain(document, self._number(label))
-        pairs = zip(explanation.features[:n], explanation.weights[:n], strict=True)
-        return [(features.word(feature), float(weight)) for feature, weight in pairs]
+        return weights_of_words(text, features, self.model.explain(document, self._number(label)))[:n]
 
     def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20) -> list[Highlight]:
         """The whole text with each word's weight, for each label, or for the best k where none is named; with it the n
@@ -244,6 +243,7 @@ def describe(method: Method, features: Features, data: Dataset, collector: Label
         "n_docs": data.n_docs,
         **({"n_features": data.n_features} if "X" in method.reads else {}),
         **({"n_words": data.n_words} if "tokens" in method.reads else {}),
+        **({"n_subwords": data.n_subwords} if "subwords" in method.reads else {}),
         "n_labels": len(collector.numbers),
         "data": f"blake2b:{collector.fingerprint.hexdigest()}",
     }
@@ -265,11 +265,10 @@ def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
             if not isinstance(found.get(name), kind):
                 raise ValueError(f"its {name} is missing or of another kind")
     features, frequencies, model = parts["features"], parts["frequencies"], parts["model"]
-    n_labels, n_features, n_words = len(parts["labels"]), features.n_features, features.n_words
-    expected = model.n_labels, getattr(model, "n_features", 0), getattr(model, "n_words", 0)
-    if expected != (n_labels, n_features, n_words):
-        sizes = f"{n_labels} labels, {n_features} features and {n_words} words"
-        raise ValueError(f"{sizes} are not those of its model")
+    n_labels, sizes = len(parts["labels"]), [getattr(features, size, 0) for size in SIZES]
+    if [n_labels, *sizes] != [model.n_labels, *(getattr(model, size, 0) for size in SIZES)]:
+        counted = f"{n_labels} labels, {sizes[0]} features and {sizes[1] or sizes[2]} words"
+        raise ValueError(f"{counted} are not those of its model")
     if about["n_docs"] < 1 or frequencies.shape != (n_labels,) or frequencies.dtype != np.int64:
         raise ValueError(f"it does not say how often its {n_labels} labels occurred")
 

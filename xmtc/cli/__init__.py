@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from xmtc.cli import compare, data, demo, evaluate, explain, info, methods, predict, train, tune, vectors
+from xmtc.cli import compare, data, demo, encoders, evaluate, explain, info, methods, predict, train, tune, vectors
 from xmtc.errors import XmtcError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command()(vectors.vectors)
 app.command()(compare.compare)
 app.command()(tune.tune)
 app.add_typer(data.app, name="data")
+app.add_typer(encoders.app, name="encoders")
 
 
 def version(wanted: bool) -> None:

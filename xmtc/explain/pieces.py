@@ -16,9 +16,11 @@ from xmtc.method import Explanation
 from xmtc.text.both import BagAndSequences
 from xmtc.text.places import Place, find_places
 from xmtc.text.sequences import Sequencer
+from xmtc.text.subwords import SubwordReader
 from xmtc.text.tfidf import Vectorizer
+from xmtc.text.with_subwords import WithSubwords
 
-TextFeatures = Vectorizer | Sequencer | BagAndSequences
+TextFeatures = Vectorizer | Sequencer | BagAndSequences | SubwordReader | WithSubwords
 
 
 class Piece(NamedTuple):
@@ -47,13 +49,28 @@ def highlight(
     text: str, label: str, score: float | None, features: TextFeatures, explanation: Explanation, n: int = 20
 ) -> Highlight:
     """A model's explanation of a label, laid over the text; `words` are the n strongest."""
-    order = np.argsort(-np.abs(explanation.weights), kind="stable")[:n]
-    words = [(features.word(explanation.features[i]), float(explanation.weights[i])) for i in order]
+    words = sorted(weights_of_words(text, features, explanation), key=lambda pair: -abs(pair[1]))[:n]
     return Highlight(label, score, cut(text, weighed(text, features, explanation)), words)
+
+
+def weights_of_words(text: str, features: TextFeatures, explanation: Explanation) -> list[tuple[str, float]]:
+    """What each word weighs in all, the largest first. Subwords are added up to the words that they are of."""
+    if not isinstance(features, SubwordReader):
+        weights = explanation.weights.tolist()
+        return [(features.word(number), weight) for number, weight in zip(explanation.features, weights, strict=True)]
+    total: dict[str, float] = {}
+    for place, weight in weighed(text, features, explanation):
+        total[place.word] = total.get(place.word, 0.0) + weight
+    return sorted(total.items(), key=lambda pair: -pair[1])
 
 
 def weighed(text: str, features: TextFeatures, explanation: Explanation) -> list[tuple[Place, float]]:
     """The words of the text that the model read, and what each weighs."""
+    if isinstance(features, SubwordReader):
+        assert explanation.places is not None
+        words, which = features.places(text)
+        return list(zip(words, np.bincount(which + 1, explanation.places, len(words) + 1)[1:].tolist(), strict=True))
+    features = features.rest if isinstance(features, WithSubwords) else features  # by which such models explain
     reader = reader_of(features, in_order=explanation.places is not None)
     places = find_places(reader.tokenizer, text)
     weights = explanation.weights.tolist()
@@ -69,7 +86,7 @@ def weighed(text: str, features: TextFeatures, explanation: Explanation) -> list
     return list(zip(places, weights_of_terms([p.word for p in places], terms, reader.tokenizer.ngrams), strict=True))
 
 
-def reader_of(features: TextFeatures, in_order: bool) -> Vectorizer | Sequencer:
+def reader_of(features: Vectorizer | Sequencer | BagAndSequences, in_order: bool) -> Vectorizer | Sequencer:
     """What found the words that an explanation speaks of."""
     if isinstance(features, BagAndSequences):
         return features.words if in_order else features.bag

@@ -18,6 +18,7 @@ METHODS = {
     "rank_ae": "xmtc.methods.autoencoder.rank_ae:RankAE",
     "bce_ae": "xmtc.methods.autoencoder.bce_ae:BCEAE",
     "c2ae": "xmtc.methods.autoencoder.c2ae:C2AE",
+    "aplc_xlnet": "xmtc.methods.transformer.aplc_xlnet:APLCXLNet",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }

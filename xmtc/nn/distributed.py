@@ -29,9 +29,10 @@ def place() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
-def shared(network: nn.Module) -> nn.Module:
-    """The network, or one that computes the same and whose gradients are the mean over the processes."""
-    return DistributedDataParallel(network) if place()[1] > 1 else network
+def shared(network: nn.Module, uses_all: bool = True) -> nn.Module:
+    """The network, or one that computes the same and whose gradients are the mean over the processes; where a step does
+    not use all of it, each must find out what it has used."""
+    return DistributedDataParallel(network, find_unused_parameters=not uses_all) if place()[1] > 1 else network
 
 
 def share(docs: np.ndarray) -> np.ndarray:

@@ -34,6 +34,22 @@ class Plan:
     weight_decay: float = 0.0
     clips: bool = True  # gradients, relative to recent ones
     average_over: float = inf  # weights in the average, after which older ones fade from it; inf: all, as in SWA
+    rates: tuple[tuple[str, float], ...] = ()  # of parameters whose names begin so, in place of `rate`
+    clip_at: float = inf  # the norm that gradients are scaled down to
+    n_steps: int = 0  # of a training whose rates rise linearly, then fall to 0 at its end; 0: they do neither
+    warm_up: int = 0  # of these, steps in which they rise
+
+    def slant(self, step: int) -> float:
+        """The share of the rate that a step has, counted from 0: slanted triangular learning rates, eq. 15 of
+        APLC-XLNet."""
+        if not self.n_steps:
+            return 1.0
+        if step < self.warm_up:
+            return (step + 1) / self.warm_up
+        return max(0.0, (self.n_steps - step) / (self.n_steps - self.warm_up))
+
+    def rate_of(self, parameter: str) -> float:
+        return next((rate for beginning, rate in self.rates if parameter.startswith(beginning)), self.rate)
 
 
 Batches = Callable[[np.random.Generator], Iterator[np.ndarray]]  # an epoch's batches of document numbers
@@ -42,7 +58,7 @@ Batches = Callable[[np.random.Generator], Iterator[np.ndarray]]  # an epoch's ba
 def train(
     network: nn.Module,
     batches: Batches,
-    loss: Callable[[np.ndarray], Tensor],
+    loss: Callable[[np.ndarray], Tensor | Iterator[Tensor]],
     score: Callable[[], float],
     plan: Plan,
     n_docs: int,
@@ -50,7 +66,8 @@ def train(
     piece: str = "network",
 ) -> None:
     """Train on the loss of batches until the score of the validation documents, looked at after every epoch, has not
-    grown for a while. The network ends with the weights of the best epoch."""
+    grown for a while. The network ends with the weights of the best epoch. A loss may come in parts, one after the
+    other, of which the next is computed when the last has given its gradients."""
     state = State(network, plan)
     state.resume(run, piece)
     begin = time.monotonic() - state.seconds
@@ -58,7 +75,6 @@ def train(
         progress.advance(state.epoch * n_docs)
         while distributed.agreed(state.wants_more):
             network.train()
-            state.set_rate()
             for number, docs in enumerate(batches(np.random.default_rng((plan.seed, state.epoch)))):
                 if number >= state.n_done:  # a resumed training may have done some
                     state.set_seed()
@@ -80,7 +96,7 @@ class State:
         self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
         # these and what batch normalisation has seen, which is averaged and kept like them
         self.tensors: list[Tensor] = [*self.parameters, *network.buffers()]
-        self.optimisers = optimisers(network, plan.rate, plan.weight_decay)
+        self.optimisers = optimisers(network, plan)
         self.recent = torch.full((RECENT,), 1.0, device=self.parameters[0].device)
         self.average: list[Tensor] = []
         self.n_averaged, self.n_steps, self.epoch, self.n_done, self.seconds = 0, 0, 0, 0, 0.0
@@ -101,7 +117,7 @@ class State:
     def set_rate(self) -> None:
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
-                group["lr"] = self.plan.rate * self.plan.decay**self.epoch
+                group["lr"] = group["rate"] * self.plan.decay**self.epoch * self.plan.slant(self.n_steps)
 
     def set_seed(self) -> None:
         """So that a training resumed here drops out the same, and every process something else."""
@@ -109,11 +125,15 @@ class State:
         seeds = self.plan.seed, self.epoch, self.n_done, number, n_processes
         torch.manual_seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
 
-    def step(self, loss: Tensor) -> None:
+    def step(self, loss: Tensor | Iterator[Tensor]) -> None:
+        self.set_rate()
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        if self.plan.clips:
+        for part in [loss] if isinstance(loss, Tensor) else loss:
+            part.backward()
+        if self.plan.clip_at < inf:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.plan.clip_at)
+        elif self.plan.clips:
             self.recent = clip(self.parameters, self.recent)
         for optimiser in self.optimisers:
             optimiser.step()
@@ -200,14 +220,22 @@ class State:
             optimiser.load_state_dict({"state": memory, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
-def optimisers(network: nn.Module, rate: float, weight_decay: float = 0.0) -> list[torch.optim.Optimizer]:
+def optimisers(network: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
     """Adam; for rows of which a step sees only a few, the one that moves only these."""
     few = {id(m.weight) for m in network.modules() if isinstance(m, nn.Embedding) and m.sparse}
-    trained = [p for p in network.parameters() if p.requires_grad]
-    dense, sparse = [p for p in trained if id(p) not in few], [p for p in trained if id(p) in few]
-    fused = dense[0].device.type == "cuda"
-    found: list[torch.optim.Optimizer] = [torch.optim.AdamW(dense, rate, weight_decay=weight_decay, fused=fused)]
-    return found + ([torch.optim.SparseAdam(sparse, rate)] if sparse else [])
+    trained = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+    dense = groups([(name, p) for name, p in trained if id(p) not in few], plan)
+    sparse = groups([(name, p) for name, p in trained if id(p) in few], plan)
+    fused = dense[0]["params"][0].device.type == "cuda"
+    decay = plan.weight_decay
+    found: list[torch.optim.Optimizer] = [torch.optim.AdamW(dense, plan.rate, weight_decay=decay, fused=fused)]
+    return found + ([torch.optim.SparseAdam(sparse, plan.rate)] if sparse else [])
+
+
+def groups(parameters: list[tuple[str, Tensor]], plan: Plan) -> list[dict[str, Any]]:
+    """Parameters that have the same rate together."""
+    rates = dict.fromkeys(plan.rate_of(name) for name, _ in parameters)
+    return [{"params": [p for name, p in parameters if plan.rate_of(name) == rate], "rate": rate} for rate in rates]
 
 
 @torch.no_grad()

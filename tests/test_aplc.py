@@ -1,0 +1,473 @@
+"""APLC-XLNet on tiny encoders with random weights: pooling, rates, saving, resuming, explaining, and encoders that
+travel in parts. Nothing is fetched."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import own_words, planted
+from scipy.sparse import csr_array
+
+torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
+pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
+
+from tiny_encoders import tiny  # noqa: E402
+from transformers import AutoModel, MPNetConfig, MPNetModel  # noqa: E402
+
+from xmtc import Classifier, Tagger  # noqa: E402
+from xmtc.checkpoint import Checkpoint  # noqa: E402
+from xmtc.data.dataset import Dataset  # noqa: E402
+from xmtc.data.document import Document  # noqa: E402
+from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
+from xmtc.methods.transformer.model import predict_with  # noqa: E402
+from xmtc.nn import training  # noqa: E402
+from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
+from xmtc.nn.encoder import TextEncoder, built, config_of, pretrained, usual_pooling  # noqa: E402
+from xmtc.nn.mpnet import fuse_attention  # noqa: E402
+from xmtc.nn.training import Plan, State  # noqa: E402
+from xmtc.run import Run  # noqa: E402
+from xmtc.tagger import train  # noqa: E402
+from xmtc.text.subwords import NO_LIMIT, SubwordReader, Subwords, places_in  # noqa: E402
+
+CPU, ONE = torch.device("cpu"), Run(threads=1)
+KINDS = ["bert", "xlnet"]
+TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]
+SMALL = APLCXLNet(batch=16, epochs=3, encoder_rate=2e-3, hidden_rate=1e-2, head_rate=1e-2, clusters=3, loss="sum")
+
+
+def subwords(kind: str, texts: list[str], most: int = 60) -> tuple[SubwordReader, Dataset]:
+    reader, tokens = Subwords(tiny(kind), most).fit_transform(texts, ONE)
+    return reader, Dataset.of_subwords(tokens)
+
+
+def labelled(kind: str, n_docs: int, seed: int = 1) -> Dataset:
+    texts, tags = planted(n_docs, seed)
+    Y = np.array([[f"label-{label:02d}" in own for label in range(40)] for own in tags], np.float32)
+    return replace(subwords(kind, texts)[1], Y=csr_array(Y))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_subwords_are_the_encoders_own_between_its_marks(kind):
+    reader, data = subwords(kind, [*TEXTS, ""])
+    words = [[reader.word(number) for number in data.subwords.rows(np.array([i])).ids] for i in range(4)]
+    if kind == "bert":
+        assert words[1] == ["<cls>", "word5beta", "<sep>"]
+        assert words[2][2:9] == ["s", "##t", "##r", "##a", "##n", "##g", "##e"]
+        assert words[3] == ["<cls>", "<sep>"]
+    else:
+        assert words[1] == ["▁word5beta", "<sep>", "<cls>"]
+        assert words[3] == ["<sep>", "<cls>"]
+    assert data.subwords.encoder == tiny(kind)
+    assert data.n_subwords == reader.n_subwords
+    short, _ = subwords(kind, TEXTS, most=4)
+    assert short.transform(TEXTS).lengths.tolist() == [4, 3, 4]
+    assert short.transform(TEXTS).ids[-1] == data.subwords.rows(np.array([2])).ids[-1]  # the last mark stays
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_subwords_are_folded_into_the_words_of_the_text(kind):
+    reader, _ = subwords(kind, TEXTS)
+    text = "  strange word3alpha,\n noise1 zz"
+    places, which = reader.places(text)
+    words = ["strange", "word3alpha", ",", "noise1", "zz"]
+    if kind == "xlnet":
+        words[1:3] = ["word3alpha,"]  # a piece begins with a space, and a word ends at one
+    assert [place.word for place in places] == words
+    assert [text[place.begin : place.end] for place in places] == words
+    assert len(which) == len(reader.transform([text]).ids)
+    assert (which[[0, -1]] if kind == "bert" else which[-2:]).tolist() == [-1, -1]
+    assert sorted(set(which[which >= 0])) == list(range(len(words)))
+    assert (np.diff(which[which >= 0]) >= 0).all()
+
+
+def test_a_text_that_no_bytes_can_hold_is_read():
+    reader, _ = subwords("bert", TEXTS)
+    assert reader.transform(["noise1 \ud800"]).lengths.tolist() == [4]
+    assert [place.word for place in reader.places("noise1 \ud800")[0]] == ["noise1", "\ud800"]
+
+
+def test_texts_without_words_are_nothing_to_learn_from():
+    with pytest.raises(XmtcError, match="None of the 2 documents holds a word"):
+        subwords("bert", ["", " "])
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pooling_is_that_of_each_text_alone(kind, pooling):
+    """In a batch with padding, as for one text without."""
+    _, data = subwords(kind, TEXTS)
+    encoder = TextEncoder(pretrained(tiny(kind)), pooling).eval()
+    corpus = Corpus(data.subwords, CPU)
+    batch = corpus.batch(np.arange(3))
+    with torch.no_grad():
+        together = encoder(batch)
+    assert together.shape == (3, 32)
+    for row, doc in enumerate(batch.docs):
+        ids = torch.from_numpy(data.subwords.rows(np.array([doc])).ids.astype(np.int64))[None]
+        segments = torch.zeros_like(ids)
+        if kind == "xlnet":
+            segments[0, -1] = 2
+        with torch.no_grad():
+            states = encoder.model(ids, token_type_ids=segments).last_hidden_state[0]
+        expected = {"first": states[0], "last": states[-1], "mean": states.mean(0)}[pooling]
+        np.testing.assert_allclose(together[row], expected, atol=1e-5)
+
+
+def test_mpnet_computes_the_same_with_fused_attention():
+    """Which transformers does not have for it: the same states and the same gradients, padded or not."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    usual = MPNetModel(MPNetConfig(vocab_size=50, **sizes, initializer_range=0.5)).eval()
+    fused = copy.deepcopy(usual)
+    assert fuse_attention(fused) == 2
+    ids = torch.randint(4, 50, (3, 9))
+    mask = torch.ones_like(ids)
+    mask[1, 4:] = 0
+    found = [model(ids, attention_mask=mask).last_hidden_state for model in (usual, fused)]
+    np.testing.assert_allclose(*(states[mask > 0].detach() for states in found), atol=1e-5)
+    for states in found:
+        states[mask > 0].square().sum().backward()
+    for one, other in zip(usual.parameters(), fused.parameters(), strict=True):
+        assert (one.grad is None) == (other.grad is None)
+        assert one.grad is None or torch.allclose(one.grad, other.grad, atol=1e-3, rtol=1e-3)
+    assert fuse_attention(pretrained(tiny("bert"))) == 0
+
+
+def test_xlnet_does_not_mind_where_padding_stands():
+    model = pretrained(tiny("xlnet")).eval()
+    ids = torch.tensor([[7, 8, 9, 3, 2]])
+    right, left = torch.nn.functional.pad(ids, (0, 3)), torch.nn.functional.pad(ids, (3, 0))
+    with torch.no_grad():
+        at_end = model(right, attention_mask=(right > 0).long()).last_hidden_state[0, :5]
+        before = model(left, attention_mask=(left > 0).long()).last_hidden_state[0, 3:]
+    np.testing.assert_allclose(at_end, before, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_encoder_is_rebuilt_from_what_a_folder_says(kind):
+    model = pretrained(tiny(kind))
+    again = built(config_of(model))
+    assert {name: tuple(t.shape) for name, t in again.state_dict().items()} == {
+        name: tuple(t.shape) for name, t in model.state_dict().items()
+    }
+    assert "pooler.dense.weight" not in model.state_dict()
+    assert tiny(kind) not in config_of(model)
+
+
+def test_the_usual_pooling(tmp_path):
+    bert, xlnet = pretrained(tiny("bert")), pretrained(tiny("xlnet"))
+    assert (usual_pooling(tiny("xlnet"), xlnet), usual_pooling(tiny("bert"), bert)) == ("last", "first")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    assert usual_pooling(str(tmp_path), bert) == "mean"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_lowers_the_loss(kind):
+    data = labelled(kind, 32)
+    network, _ = SMALL.network(data, ONE)
+    corpus, labels = Corpus(data.subwords, CPU), LabelRows(data.Y, CPU)
+    batch = corpus.batch(np.arange(32))
+    state = State(network.eval(), SMALL.plan(32))  # without dropout, so that both losses are of the same function
+    losses = []
+    for _ in range(2):
+        loss = network(batch, *labels.pairs(batch.docs), True)
+        losses.append(loss.item())
+        state.step(loss)
+    assert losses[1] < losses[0]
+
+
+def test_rates_are_of_each_module_and_slanted():
+    network, _ = SMALL.network(labelled("bert", 32), ONE)
+    recipe = replace(SMALL, warm_up=0.2, epochs=5, batch=8, hidden_rate=3e-3)
+    state = State(network, recipe.plan(32))  # 20 steps, of which 4 rise
+    names = {id(p): name for name, p in network.named_parameters()}
+    groups = [[names[id(p)].partition(".")[0] for p in group["params"]] for group in state.optimisers[0].param_groups]
+    assert [set(group) for group in groups] == [{"encoder"}, {"head"}, {"hidden"}]
+    seen = []
+    for _ in range(20):
+        state.step(sum(p.sum() for p in network.parameters()))
+        seen.append([group["lr"] for group in state.optimisers[0].param_groups])
+    triangle = [0.25, 0.5, 0.75, *(np.arange(16, 0, -1) / 16)]
+    triangle.insert(3, 1.0)
+    np.testing.assert_allclose(np.array(seen), np.outer(triangle[:20], [2e-3, 1e-2, 3e-3]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        (Plan(1, 1.0, 1, 1, 1, 0), [1, 1, 1]),
+        (Plan(1, 1.0, 1, 1, 1, 0, n_steps=4), [1, 0.75, 0.5, 0.25, 0, 0]),
+        (Plan(1, 1.0, 1, 1, 1, 0, n_steps=4, warm_up=2), [0.5, 1, 1, 0.5, 0]),
+        (Plan(1, 1.0, 1, 1, 1, 0, n_steps=4, warm_up=4), [0.25, 0.5, 0.75, 1]),
+    ],
+)
+def test_rates_rise_and_fall(plan, expected):
+    assert [plan.slant(step) for step in range(len(expected))] == expected
+
+
+def test_gradients_are_clipped_at_a_norm():
+    weight = torch.nn.Linear(2, 1, bias=False)
+    torch.nn.init.zeros_(weight.weight)
+    state = State(weight, Plan(1, 1.0, 1, 1, 1, 0, clip_at=1.0))
+    state.step((weight.weight * torch.tensor([[30.0, 40.0]])).sum())
+    np.testing.assert_allclose(weight.weight.grad, [[0.6, 0.8]], rtol=1e-4)
+
+
+def test_a_step_in_parts_is_the_step_in_one():
+    data = labelled("bert", 40)
+    whole, parts = (replace(SMALL, parts=parts, epochs=1, dropout=0.0).fit(data, run=ONE).weights for parts in (1, 5))
+    for one, other in zip(whole.arrays, parts.arrays, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-4)
+
+
+def test_states_computed_twice_are_the_same():
+    data = labelled("bert", 40)
+    kept, computed = (
+        replace(SMALL, epochs=1, checkpointing=checkpointing).fit(data, run=ONE).weights
+        for checkpointing in (False, True)
+    )
+    for one, other in zip(kept.arrays, computed.arrays, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-4)
+    with pytest.raises(XmtcError, match="Encoders of type xlnet cannot do without memory"):
+        replace(SMALL, checkpointing=True).fit(labelled("xlnet", 40), run=ONE)
+
+
+def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypatch):
+    data, recipe = labelled("bert", 80), replace(SMALL, patience=9)
+    whole = recipe.fit(data, run=ONE)
+    monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
+    step = State.step
+
+    def killed_half_way(self, loss):
+        if (self.epoch, self.n_done) == (1, 2):
+            raise KeyboardInterrupt
+        step(self, loss)
+
+    monkeypatch.setattr(State, "step", killed_half_way)
+    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
+    with pytest.raises(KeyboardInterrupt):
+        recipe.fit(data, run=run)
+    monkeypatch.setattr(State, "step", step)
+    resumed = recipe.fit(data, run=run)
+    for array, same in zip(whole.weights.arrays, resumed.weights.arrays, strict=True):
+        np.testing.assert_array_equal(array, same)
+    with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
+        recipe.fit(replace(data, subwords=replace(data.subwords, encoder=tiny("bert", 16))), run=run)
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    """On a problem that tiny encoders learn in seconds: labels with words of their own."""
+    texts, tags = planted(600, seed=3)
+    documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
+    rates = {"head_rate": 2e-2, "epochs": 9, "patience": 9}
+    recipe = replace(SMALL, **rates, precision="fp16", hidden=96, pooling="mean")
+    return train(documents, recipe, Subwords(tiny("xlnet", 128), 40), run=ONE)
+
+
+def test_a_model_folder_needs_no_encoder_and_keeps_its_answers(tagger, tmp_path, monkeypatch):
+    tagger.save(tmp_path / "model")
+    texts = planted(30, seed=4)[0]
+    monkeypatch.setattr(AutoModel, "from_pretrained", None)
+    loaded = Tagger.load(tmp_path / "model", verify=True)
+    assert loaded.tags(texts, 7) == tagger.tags(texts, 7)
+    assert {array.dtype for array in loaded.model.weights.arrays} == {np.dtype(np.float16)}
+    assert tagger.model.design.hidden == 96
+    about = (tmp_path / "model" / "about.json").read_text()
+    assert json.loads(about)["n_subwords"] == tagger.features.n_subwords
+
+
+def test_labels_are_sorted_by_frequency_inside_and_named_outside(tagger):
+    frequencies = tagger.frequencies[tagger.model.order]
+    assert len(tagger.model.design.sizes) == 3
+    assert frequencies[:5].mean() > frequencies[-5:].mean()
+    texts, tags = planted(100, seed=5)
+    best = [row[0].label for row in tagger.tags(texts, 1)]
+    assert np.mean([label in own for label, own in zip(best, tags, strict=True)]) > 0.8
+
+
+def test_explanations_add_up_on_the_way_from_padding(tagger):
+    """Integrated gradients over many points: the parts are the difference that the words make."""
+    network = tagger.model._network(Run(device="cpu")).double()
+    ids = torch.from_numpy(tagger.read([Document("", TEXTS[0], [])]).subwords.ids.astype(np.int64))
+    label = 3
+    found = network.parts_of_logit(ids, label, 2000).sum()
+    with torch.no_grad():
+        vectors, padding = (network.encoder.vectors(each)[None] for each in (ids, torch.zeros_like(ids)))
+        is_word = torch.ones(1, len(ids), dtype=torch.bool)
+        text, nothing = (
+            network.head.logit(network.after(network.encoder.pooled(is_word, inputs_embeds=v)), label)
+            for v in (vectors, padding)
+        )
+    network.float()
+    assert found.item() == pytest.approx((text - nothing).item(), rel=0.05, abs=1e-3)
+
+
+def test_explanations_lie_over_the_text(tagger):
+    text = f"{own_words(3)[0]} noise1, unheard-of {own_words(3)[1]}"
+    found = tagger.highlight(text, "label-03")[0]
+    assert "".join(piece.text for piece in found.pieces) == text
+    words = [piece.text for piece in found.pieces if piece.weight]
+    assert words == [own_words(3)[0], "noise1,", "unheard-of", own_words(3)[1]]
+    assert {word for word, _ in found.words} == set(words)
+    assert dict(tagger.explain(text, "label-03"))["noise1,"] == pytest.approx(found.pieces[2].weight)
+
+
+DAMAGE = {
+    "labels": lambda m: replace(m, n_labels=41),
+    "sizes": lambda m: replace(m, design=replace(m.design, sizes=(40,))),
+    "no sizes": lambda m: replace(m, design=replace(m.design, sizes=())),
+    "a size": lambda m: replace(m, design=replace(m.design, sizes=(41, -1))),
+    "pooling": lambda m: replace(m, design=replace(m.design, pooling="most")),
+    "hidden": lambda m: replace(m, design=replace(m.design, hidden=2**40)),
+    "factor": lambda m: replace(m, design=replace(m.design, factor=0)),
+    "steps": lambda m: replace(m, steps=0),
+    "subwords": lambda m: replace(m, n_subwords=10**6),
+    "order": lambda m: replace(m, order=np.zeros_like(m.order)),
+    "no encoder": lambda m: replace(m, design=replace(m.design, encoder="{")),
+    "an encoder that nobody knows": lambda m: replace(m, design=replace(m.design, encoder='{"model_type": "tower"}')),
+    "an encoder without type": lambda m: replace(m, design=replace(m.design, encoder="{}")),
+    "another encoder": lambda m: replace(m, design=replace(m.design, encoder='{"model_type": "bert"}')),
+    "a kind of number": lambda m: with_weights(m, lambda a: a.astype(np.float64)),
+    "two kinds of numbers": lambda m: with_weights(m, lambda a: a.astype(np.float32)),
+    "a length": lambda m: with_weights(m, lambda a: a[..., :-1]),
+}
+
+
+def with_weights(model, change):
+    arrays = (change(model.weights.arrays[0]), *model.weights.arrays[1:])
+    return replace(model, weights=replace(model.weights, arrays=arrays))
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_model_is_refused(damage, tagger):
+    tagger.model.check()
+    with pytest.raises((ValueError, RuntimeError, KeyError, TypeError)):
+        damage(tagger.model).check()
+
+
+def test_a_damaged_tokenizer_is_refused(tagger):
+    tagger.features.check()
+    with pytest.raises(ValueError, match="its tokenizer cannot be read"):
+        replace(tagger.features, json=tagger.features.json[:-1]).check()
+    with pytest.raises(ValueError, match="it reads 0 subwords"):
+        replace(tagger.features, max_subwords=0).check()
+
+
+def test_a_flat_output_layer_is_one_cluster():
+    model = replace(SMALL, clusters=1, epochs=1).fit(labelled("bert", 40), run=ONE)
+    assert model.design.sizes == (40,)
+    assert not any("tails" in name for name in model.weights.names)
+    assert model.predict(labelled("bert", 5), 40, ONE).labels.shape == (5, 40)
+
+
+def test_predictions_are_those_of_the_network(tagger):
+    data = tagger.read([Document("", text, []) for text in TEXTS])
+    network = tagger.model._network(Run(device="cpu"))
+    found = predict_with(network, tagger.model.order, data.subwords, 9, ONE)
+    corpus = Corpus(data.subwords, CPU)
+    batch = corpus.batch(np.arange(3))
+    with torch.no_grad():
+        features = network.features(batch)
+        for row, doc in enumerate(batch.docs):
+            for label, score in zip(found.labels[doc], found.scores[doc], strict=True):
+                place = int(np.flatnonzero(tagger.model.order == label)[0])
+                assert network.head.logit(features, place)[row].sigmoid().item() == pytest.approx(score, rel=1e-3)
+
+
+def test_presets_are_tables_2_and_3():
+    recipe = APLCXLNet(preset="Amazon-670k", epochs=3).with_preset()
+    assert (recipe.hidden, recipe.shares, recipe.batch, recipe.epochs) == (512, (1, 1, 1, 1), 32, 3)
+    wiki = APLCXLNet(preset="Wiki10-31k").with_preset()
+    assert (wiki.encoder_rate, wiki.hidden_rate, wiki.head_rate, wiki.epochs) == (1e-5, 1e-4, 1e-3, 6)
+    assert APLCXLNet(preset="Wiki-500k").with_preset().shares == (0.33, 0.33, 0.34)
+    for name in PRESETS:
+        APLCXLNet(preset=name).with_preset()
+
+
+@pytest.mark.parametrize("wrong", ["a,b", "0.5,0", "0.5,-1", ",", "0.5,inf", "nan"])
+def test_proportions_that_do_not_fit_are_refused(wrong):
+    with pytest.raises(XmtcError, match=r"does not fit; expected shares such as 0\.7,0\.2,0\.1"):
+        APLCXLNet(proportions=wrong)
+
+
+@pytest.mark.parametrize(
+    ("said", "places"),
+    [
+        ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0}, 512),
+        ({"model_type": "xlnet"}, NO_LIMIT),
+        ({"model_type": "any", "max_position_embeddings": -1}, NO_LIMIT),
+    ],
+)
+def test_an_encoder_has_so_many_places(said, places, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    assert places_in(str(tmp_path)) == places
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_damaged_configuration_is_refused(content, tmp_path):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(XmtcError, match=r"cannot be had \(config.json: .*\); give the folder of one"):
+        places_in(str(tmp_path))
+
+
+def test_texts_longer_than_the_encoder_are_refused():
+    texts = [" ".join(["noise1"] * 100), "noise2"]
+    reader, read = subwords("bert", texts, 80)
+    assert (reader.max_subwords, read.subwords.lengths.max()) == (64, 64)  # as many as it has places for
+    long = replace(reader, max_subwords=80).transform(texts)
+    subwords_of_both = replace(long, encoder=read.subwords.encoder)
+    data = replace(Dataset.of_subwords(subwords_of_both), Y=csr_array(np.ones((2, 2), np.float32)))
+    with pytest.raises(XmtcError, match="up to 80 subwords, but the encoder has places for 64; set max_subwords=64"):
+        SMALL.fit(data, data, run=ONE)
+
+
+def test_two_processes_train_one_model(tmp_path):
+    """As `torchrun -m xmtc train` starts them, on the CPU; some steps have no label in a tail."""
+    texts, tags = planted(60, seed=1)
+    lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    settings = [f"-p{name}" for name in ("epochs=1", "batch=4", "clusters=8", f"encoder={tiny('bert')}")]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "xmtc"]
+    command += ["train", "corpus.jsonl", "-m", "aplc_xlnet", "-o", "model", "--threads", "1", "--device", "cpu"]
+    subprocess.run([*command, *settings], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    assert Tagger.load(tmp_path / "model").about["n_docs"] == 60
+
+
+@pytest.mark.parametrize(
+    ("others", "kind"),
+    [
+        ("parabel", "TfidfAndSubwords"),
+        ("xml_rnn", "WordsAndSubwords"),
+        ("parabel,xml_rnn", "BagWordsAndSubwords"),
+        ("rank_ae", "VectorsAndSubwords"),
+        ("rank_ae,xml_rnn", "BagVectorsWordsAndSubwords"),
+    ],
+)
+def test_it_is_a_member_beside_other_methods(others, kind, tmp_path):
+    settings = {
+        "aplc_xlnet": "epochs=1",
+        "xml_rnn": "epochs=1 hidden=8 layers=8",
+        "rank_ae": "epochs=1 layer=8 hidden=8",
+    }
+    members = ["aplc_xlnet", *others.split(",")]
+    said = " ".join(f"{name}.{each}" for name in members for each in settings.get(name, "").split())
+    consensus = Classifier("consensus", methods=",".join(members), settings=said, encoder=tiny("bert"), max_subwords=40)
+    consensus.fit(*planted(60, seed=1), run=ONE)
+    texts = planted(5, seed=2)[0]
+    consensus.save(tmp_path / "model")
+    loaded = Classifier.load(tmp_path / "model")
+    assert loaded.tagger_.about["features"]["kind"] == kind.lower()
+    assert loaded.tags(texts, run=ONE) == consensus.tags(texts, run=ONE)
+    found = loaded.highlight(texts[0], k=1)[0]
+    assert "".join(piece.text for piece in found.pieces) == texts[0]
+    assert found.words

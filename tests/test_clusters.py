@@ -1,0 +1,224 @@
+"""The output layer of APLC against plain loops written from eqs. 2–5, and on encoders of other methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
+
+from xmtc.data.dataset import Tokens  # noqa: E402
+from xmtc.nn.attention import Encoder  # noqa: E402
+from xmtc.nn.autoencoder import BagFeatures  # noqa: E402
+from xmtc.nn.bags import Bags  # noqa: E402
+from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
+from xmtc.nn.clusters import Clusters, LabelClusters, by_frequency, cross_entropy_of_product, cut  # noqa: E402
+
+CPU = torch.device("cpu")
+THREE = Clusters((5, 4, 6), 8, 2)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-np.float64(x)))
+
+
+def probabilities_plainly(head: LabelClusters, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eq. 2 for one document: of every label, and of every tail."""
+    w = {name: value.detach().numpy() for name, value in head.named_parameters()}
+    n_head, *n_tails = head.clusters.sizes
+    logits = w["head.weight"] @ x
+    found = [sigmoid(logit) for logit in logits[:n_head]]
+    tails = [sigmoid(logit) for logit in logits[n_head:]]
+    for i in range(len(n_tails)):
+        inner = w[f"tails.{i}.narrow.weight"] @ x
+        inner = (inner - inner.mean()) / np.sqrt(inner.var() + 1e-5)
+        inner = np.maximum(0, inner * w[f"tails.{i}.norm.weight"] + w[f"tails.{i}.norm.bias"])
+        found += [tails[i] * sigmoid(logit) for logit in w[f"tails.{i}.labels.weight"] @ inner]
+    return np.array(found), np.array(tails)
+
+
+def loss_plainly(head: LabelClusters, X: np.ndarray, Y: np.ndarray) -> tuple[float, int]:
+    """Eqs. 3–5, term by term: the sum, and how many terms there are."""
+    total, n_terms = 0.0, 0
+    clusters = np.split(np.arange(Y.shape[1]), np.cumsum(head.clusters.sizes)[:-1])
+    for x, y in zip(X, Y, strict=True):
+        p, p_tails = probabilities_plainly(head, x)
+        for number, members in enumerate(clusters):
+            if number == 0 or y[members].any():
+                for j in members:
+                    total -= np.log(p[j]) if y[j] else np.log(1 - p[j])
+                    n_terms += 1
+            else:
+                total -= np.log(1 - p_tails[number - 1])
+                n_terms += 1
+    return total, n_terms
+
+
+def problem(clusters: Clusters, n_docs: int = 12, seed: int = 0, spread: float = 2.0):
+    """A head with large weights, features, and labels of which some documents have none, in some or all clusters."""
+    torch.manual_seed(seed)
+    head = LabelClusters(clusters)
+    for weight in head.parameters():
+        torch.nn.init.normal_(weight, std=spread)
+    X = torch.randn(n_docs, clusters.width)
+    Y = np.random.default_rng(seed).random((n_docs, clusters.n_labels)) < 0.12
+    Y[0] = False
+    Y[1] = True
+    rows, labels = (torch.from_numpy(index) for index in np.nonzero(Y))
+    return head, X, Y, rows, labels
+
+
+@pytest.mark.parametrize("clusters", [THREE, Clusters((15,), 8, 2), Clusters((2, 13), 8, 3)])
+def test_the_loss_is_eqs_2_to_5(clusters):
+    head, X, Y, rows, labels = problem(clusters, spread=0.7)
+    total, n_terms = loss_plainly(head, X.numpy().astype(np.float64), Y)
+    assert head(X, rows, labels).item() == pytest.approx(total / n_terms, rel=1e-5)
+    assert head(X, rows, labels, averages=False).item() == pytest.approx(total / len(X), rel=1e-5)
+
+
+def test_one_cluster_is_a_flat_linear_layer():
+    head, X, Y, rows, labels = problem(Clusters((15,), 8, 2))
+    assert [name for name, _ in head.named_parameters()] == ["head.weight"]
+    logits, truth = X @ head.head.weight.detach().T, torch.from_numpy(Y).float()
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth)
+    assert head(X, rows, labels).item() == pytest.approx(expected.item(), rel=1e-6)
+    found = head.best(X, 4)
+    np.testing.assert_array_equal(found[0], logits.topk(4).indices)
+    np.testing.assert_allclose(found[1], logits.sigmoid().topk(4).values, rtol=1e-5)
+
+
+def test_gradients_are_those_of_finite_differences():
+    head, X, _, rows, labels = problem(THREE, n_docs=5, spread=0.7)
+    head, X = head.double(), X.double().requires_grad_()
+    weights = list(head.parameters())
+
+    def loss(X, *values):
+        named = dict(zip([name for name, _ in head.named_parameters()], values, strict=True))
+        return torch.func.functional_call(head, named, (X, rows, labels))
+
+    assert torch.autograd.gradcheck(loss, (X, *weights))
+
+
+@pytest.mark.parametrize(("a", "b"), [(90, 90), (-90, 90), (90, -90), (-90, -90), (20, 0), (0, 30)])
+def test_probabilities_beyond_float32_have_a_loss_and_a_gradient(a, b):
+    logits = torch.tensor([[float(a)], [float(b)]], requires_grad=True)
+    p_is_true = np.log1p(np.exp(-a)) + np.log1p(np.exp(-b))
+    p_is_false = np.log1p(np.exp(a)) + np.log1p(np.exp(b)) - np.log(1 + np.exp(a) + np.exp(b))
+    for truth, expected in ((1.0, p_is_true), (0.0, p_is_false)):
+        loss = cross_entropy_of_product(logits[:1], logits[1:], torch.tensor([[truth]]))
+        assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        assert torch.isfinite(torch.autograd.grad(loss.sum(), logits)[0]).all()
+
+
+def test_a_tail_runs_only_on_documents_with_a_label_in_it():
+    head, X, Y, rows, labels = problem(THREE)
+    seen = []
+    for tail in head.tails:
+        tail.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
+    head(X, rows, labels)
+    assert seen == [Y[:, 5:9].any(1).sum(), Y[:, 9:].any(1).sum()]
+    in_head = labels < 5
+    head.zero_grad()
+    head(X, rows[in_head], labels[in_head]).backward()
+    assert all(weight.grad is None for weight in head.tails.parameters())
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])
+@pytest.mark.parametrize("k", [1, 5, 7, 40, 60])
+def test_pruned_tails_change_no_answer(k, spread):
+    head, X, *_ = problem(Clusters((10, 15, 20), 16, 2), n_docs=200, spread=spread)
+    seen = []
+    for tail in head.tails:
+        tail.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
+    pruned, whole = head.best(X, k), head.best(X, k, prune=False)
+    np.testing.assert_allclose(pruned[1], whole[1], rtol=1e-5)
+    apart = np.abs(np.diff(whole[1].numpy(), prepend=2, append=-1)) > 1e-6
+    apart = apart[:, 1:] & apart[:, :-1]
+    np.testing.assert_array_equal(pruned[0].numpy()[apart], whole[0].numpy()[apart])
+    for row in range(10):
+        p, _ = probabilities_plainly(head, X[row].numpy())
+        np.testing.assert_allclose(whole[1][row], -np.sort(-p)[:k], rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(p[whole[0][row]], whole[1][row], rtol=1e-3, atol=1e-6)
+    if spread == 3.0 and k <= 5:
+        assert sum(seen[: len(seen) // 2]) < 300, "nothing was pruned"
+
+
+def test_a_logit_is_that_of_the_labels_probability():
+    head, X, *_ = problem(THREE, spread=0.7)
+    for label in range(15):
+        p = np.array([probabilities_plainly(head, x.numpy())[0][label] for x in X])
+        np.testing.assert_allclose(head.logit(X, label).detach(), np.log(p / (1 - p)), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "proportions", "sizes"),
+    [
+        (3956, (0.5, 0.5), (1978, 1978)),
+        (501_069, (0.33, 0.33, 0.34), (165_353, 165_353, 170_363)),
+        (670_091, (1, 1, 1, 1), (167_523, 167_523, 167_522, 167_523)),
+        (10, (1,), (10,)),
+        (1, (0.5, 0.5), (1,)),
+        (2, (0.1, 0.1, 0.8), (1, 1)),
+        (3, (0.01, 0.01, 0.98), (1, 1, 1)),
+    ],
+)
+def test_labels_are_cut_by_proportions(n_labels, proportions, sizes):
+    assert cut(n_labels, proportions) == sizes
+
+
+def test_labels_are_sorted_by_frequency():
+    assert by_frequency(np.array([2, 9, 2, 0, 9])).tolist() == [1, 4, 0, 2, 3]
+
+
+N_LABELS = 12
+
+
+def planted(n_docs: int, seed: int):
+    """Documents of three labels out of twelve; label l has word 1 + l."""
+    rng = np.random.default_rng(seed)
+    chosen = [rng.choice(N_LABELS, 3, replace=False) for _ in range(n_docs)]
+    documents = [rng.permutation([*(1 + labels), *rng.integers(13, 30, 4)]) for labels in chosen]
+    Y = np.zeros((n_docs, N_LABELS), np.float32)
+    for row, labels in enumerate(chosen):
+        Y[row, labels] = 1
+    tokens = Tokens(np.concatenate(documents).astype(np.int32), 7 * np.arange(n_docs + 1), 30)
+    return tokens, csr_array(Y)
+
+
+class Pooled(torch.nn.Module):
+    """AttentionXML's BiLSTM, pooled."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = Encoder(30, 16, 16, 0.0, 0.0)
+
+    def forward(self, batch):
+        return self.encoder(batch).masked_fill(~batch.is_word()[..., None], -torch.inf).amax(1)
+
+
+ENCODERS = {
+    "the LSTM of AttentionXML": (Pooled, lambda tokens: Corpus(tokens, CPU)),
+    "a bag of words": (
+        lambda: BagFeatures(30, 32, 0, False, 32),
+        lambda tokens: Bags(tokens.counts(), CPU),
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "read"), ENCODERS.values(), ids=ENCODERS)
+def test_it_is_the_output_layer_of_any_encoder(make, read):
+    torch.manual_seed(0)
+    tokens, Y = planted(150, 0)
+    encoder, head, corpus, truth = make(), LabelClusters(Clusters((4, 4, 4), 32, 2)), read(tokens), LabelRows(Y, CPU)
+    optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.02)
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        for docs in corpus.shuffled(30, rng):
+            batch = corpus.batch(docs)
+            optimiser.zero_grad()
+            head(encoder(batch), *truth.pairs(batch.docs)).backward()
+            optimiser.step()
+    batch = corpus.batch(np.arange(150))
+    found, _ = head.best(encoder(batch), 3)
+    assert Y.toarray()[batch.docs[:, None], found].mean() > 0.9

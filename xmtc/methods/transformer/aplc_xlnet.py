@@ -1,0 +1,198 @@
+"""APLC-XLNet: a pretrained transformer, fine-tuned, with Adaptive Probabilistic Label Clusters as its output layer. Ye,
+Chen, Wang, Davison: Pretrained Generalized Autoregressive Model with Adaptive Probabilistic Label Clusters for Extreme
+Multi-label Text Classification (ICML 2020).
+
+Any encoder of Hugging Face's transformers will do (`-p encoder=`, see `xmtc encoders`); XLNet is the paper's. Its
+state of a text goes through one hidden layer (tanh, dropout) to the clusters: labels sorted by frequency, of which the
+most frequent are the head (`clusters`, `proportions`, `factor`). `clusters=1` is a flat linear output layer.
+
+Follows the authors' code where the paper is silent: tanh and dropout 0.1 after the hidden layer, layers of clusters
+without biases and with layer normalisation, a term in the loss for each tail that a document has no label in, AdamW
+without weight decay, gradients clipped at norm 1. Differs from it in: texts of about the same length are padded
+together, not all to the longest; after every pass nDCG@5 of held-out documents is looked at, and the best pass is kept;
+tails that cannot reach the best k labels are not computed in a prediction, which changes no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from math import ceil, inf
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from xmtc import metrics
+from xmtc.data.dataset import Dataset
+from xmtc.errors import XmtcError
+from xmtc.method import Method
+from xmtc.methods.transformer.model import Design, TransformerModel, predict_with
+from xmtc.nn import distributed
+from xmtc.nn.batches import Corpus, LabelRows
+from xmtc.nn.clusters import by_frequency, cut
+from xmtc.nn.devices import device_of, mixed, working
+from xmtc.nn.encoder import POOLINGS, config_of, pretrained, save_memory, usual_pooling
+from xmtc.nn.holding_out import split
+from xmtc.nn.training import Plan, train
+from xmtc.nn.transformer import ClusteredTransformer
+from xmtc.nn.weights import Weights
+from xmtc.params import param
+from xmtc.run import Run
+
+AUTO = "auto"
+PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16}
+
+# Tables 2 and 3. How much of a text is read is for the features to say: -p max_subwords=512, 192, 512, 256 and 128.
+PAPER = {"hidden": 768, "clusters": 2, "factor": 2, "encoder_rate": 5e-5, "hidden_rate": 1e-4, "head_rate": 2e-3}
+PRESETS: dict[str, dict[str, Any]] = {
+    "EURLex-4k": PAPER | {"batch": 12, "epochs": 8},
+    "AmazonCat-13k": PAPER | {"batch": 48, "epochs": 8},
+    "Wiki10-31k": PAPER | {"batch": 12, "epochs": 6, "encoder_rate": 1e-5, "head_rate": 1e-3},
+    "Wiki-500k": PAPER | {"batch": 64, "epochs": 12, "clusters": 3, "proportions": "0.33,0.33,0.34"},
+    "Amazon-670k": PAPER | {"batch": 32, "epochs": 25, "clusters": 4, "hidden": 512},
+}
+
+
+@dataclass(frozen=True)
+class APLCXLNet(Method):
+    """A pretrained transformer with labels in clusters by their frequency (Ye et al., ICML 2020)."""
+
+    reads: ClassVar[tuple[str, ...]] = ("subwords", "Y")
+
+    pooling: str = param(
+        "auto", "state of a text: of its first subword, its last, or their mean (auto: the encoder's usual one)",
+        choices=(AUTO, *POOLINGS),
+    )  # fmt: skip
+    hidden: int = param(0, "width of the hidden layer (d); 0: the encoder's", low=0)
+    clusters: int = param(2, "clusters of labels, equally large; 1: a flat linear output layer", low=1)
+    proportions: str = param("", "shares of the labels in head and tails, where not equal, such as 0.7,0.2,0.1")
+    factor: int = param(2, "by which each tail is narrower inside than the cluster before (q)", low=1)
+    dropout: float = param(0.1, "share of the hidden layer's numbers that a step leaves out", low=0.0, high=0.99)
+    loss: str = param("mean", "loss over its terms: their mean, as in the paper, or sum", choices=("mean", "sum"))
+    batch: int = param(12, "documents of a step", low=1)
+    parts: int = param(1, "parts that a step's documents are cut into, one after the other, to save memory", low=1)
+    checkpointing: bool = param(False, "compute states of the encoder twice instead of keeping them, to save memory")
+    epochs: int = param(8, "passes over the documents at most; the rates fall to 0 at the end of the last", low=1)
+    encoder_rate: float = param(5e-5, "learning rate of the encoder", low=0.0, search=(1e-5, 2e-4), log=True)
+    hidden_rate: float = param(1e-4, "learning rate of the hidden layer", low=0.0)
+    head_rate: float = param(2e-3, "learning rate of the clusters", low=0.0, search=(2e-4, 1e-2), log=True)
+    warm_up: float = param(0.0, "share of the steps in which the rates rise, before they fall", low=0.0, high=1.0)
+    clip: float = param(1.0, "norm that gradients are scaled down to", low=1e-6)
+    patience: int = param(3, "passes without a better nDCG@5 after which training ends", low=1)
+    minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
+    precision: str = param("fp32", "numbers of the saved weights: fp32, or fp16, half as large", choices=(*PRECISIONS,))
+    gradient_steps: int = param(
+        8, "points of integrated gradients in explanations; 1: input × gradient", low=1, high=1000
+    )
+    seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
+    preset: str = param(
+        "", "a data set of the paper, whose settings replace those that have their defaults", choices=("", *PRESETS)
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.shares  # noqa: B018 (raises where they do not fit)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Of the labels, in each cluster."""
+        if not self.proportions:
+            return (1.0,) * self.clusters
+        try:
+            shares = tuple(float(share) for share in self.proportions.split(","))
+        except ValueError:
+            shares = ()
+        if not shares or not all(0 < share < inf for share in shares):
+            raise XmtcError(
+                f"APLCXLNet: proportions={self.proportions!r} does not fit; expected shares such as 0.7,0.2,0.1."
+            )
+        return shares
+
+    def with_preset(self) -> APLCXLNet:
+        """The preset's settings where this one has defaults."""
+        left = {field.name for field in fields(self) if getattr(self, field.name) == field.default}
+        return replace(self, **{name: value for name, value in PRESETS.get(self.preset, {}).items() if name in left})
+
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:
+        recipe = self.with_preset()
+        data, valid = split(data, valid, self.seed)
+        assert data.Y is not None
+        distributed.join(device_of(run))
+        if run.checkpoint.folder:
+            with distributed.first_alone():
+                run.checkpoint.claim(f"{self} {data.fingerprint()} {valid.fingerprint()}")
+        order = by_frequency(np.bincount(data.Y.indices, minlength=data.n_labels))
+        network, design = recipe.network(data, run)
+        recipe.train(network, order, data, valid, run)
+        weights = Weights.of(network, PRECISIONS[recipe.precision])
+        return TransformerModel(data.n_labels, data.n_subwords, design, order, weights, recipe.gradient_steps)
+
+    def network(self, data: Dataset, run: Run) -> tuple[ClusteredTransformer, Design]:
+        """The pretrained encoder, and beside it what has yet to learn everything."""
+        assert data.subwords is not None
+        source, device = data.subwords.encoder, device_of(run)
+        with working(run, device, self.seed):
+            model = pretrained(source)
+            pooling = usual_pooling(source, model) if self.pooling == AUTO else self.pooling
+            sizes, width = cut(data.n_labels, self.shares), self.hidden or model.config.hidden_size
+            design = Design(config_of(model), pooling, width, sizes, self.factor)
+            network = design.network(model, self.dropout)
+        check_length(network, data)
+        if self.checkpointing:
+            save_memory(model)
+        return network.to(device), design
+
+    def train(self, network: ClusteredTransformer, order: np.ndarray, data: Dataset, valid: Dataset, run: Run) -> None:
+        assert data.subwords is not None
+        assert data.Y is not None
+        assert valid.subwords is not None
+        tokens, device = valid.subwords, device_of(run)
+        corpus, labels = Corpus(data.subwords, device), LabelRows(csr_array(data.Y[:, order]), device)
+        forward = distributed.shared(network, uses_all=False)  # tails without a label in the batch are not used
+
+        def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
+            return corpus.shuffled(self.batch, rng)
+
+        def loss(docs: np.ndarray) -> Iterator[Tensor]:
+            for part in np.array_split(docs, min(self.parts, len(docs))):
+                batch = corpus.batch(part)
+                with mixed(device):
+                    of_part = forward(batch, *labels.pairs(batch.docs), self.loss == "mean")
+                yield of_part * (len(part) / len(docs))
+
+        def score() -> float:
+            found = predict_with(network, order, tokens, 5, replace(run, progress=Run().progress))
+            return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
+
+        with working(run, device, self.seed):
+            train(network, batches, loss, score, self.plan(corpus.n_docs), corpus.n_docs, run, "network")
+
+    def plan(self, n_docs: int) -> Plan:
+        """Discriminative rates (section 4.1) that rise and fall (section 4.2)."""
+        n_steps = self.epochs * ceil(n_docs / self.batch)
+        return Plan(
+            self.epochs,
+            self.head_rate,
+            average_from=self.epochs,  # never
+            average_every=1,
+            patience=self.patience,
+            seed=self.seed,
+            seconds=60 * self.minutes or inf,
+            rates=(("encoder.", self.encoder_rate), ("hidden.", self.hidden_rate)),
+            clip_at=self.clip,
+            n_steps=n_steps,
+            warm_up=int(self.warm_up * n_steps),
+        )
+
+
+def check_length(network: ClusteredTransformer, data: Dataset) -> None:
+    """Refuse texts that are longer than the encoder has places for."""
+    assert data.subwords is not None
+    found, longest = int(data.subwords.lengths.max()), network.encoder.longest
+    if longest is not None and found > longest:
+        raise XmtcError(
+            f"Texts have up to {found} subwords, but the encoder has places for {longest}; set max_subwords={longest}."
+        )

@@ -1,0 +1,164 @@
+"""Adaptive Probabilistic Label Clusters (APLC): an output layer for many labels. Ye, Chen, Wang, Davison: Pretrained
+Generalized Autoregressive Model with Adaptive Probabilistic Label Clusters for Extreme Multi-label Text Classification
+(ICML 2020), section 3.3.
+
+Labels are numbered by their frequency, the most frequent first, and cut into clusters. The first cluster is the head:
+every document looks at its labels, and at one logit for each of the other clusters, the tails. A tail is looked at only
+by documents with a label in it. It takes features (n_docs, d) of any encoder, and has two uses: the loss of documents
+whose labels are known, and the best k labels of others. With one cluster it is a flat linear layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, linear, logsigmoid, relu
+
+from xmtc.predictions import NO_LABEL
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """How labels are cut, and how wide each cluster is inside."""
+
+    sizes: tuple[int, ...]  # labels of the head and of each tail
+    width: int  # d, of the features
+    factor: int  # q, by which each tail is narrower than the cluster before
+
+    @property
+    def n_labels(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def edges(self) -> list[int]:
+        """Where each cluster begins, and where the last ends."""
+        return np.cumsum([0, *self.sizes]).tolist()
+
+    def inner(self, number: int) -> int:
+        """d / qⁱ, of the i-th tail."""
+        return max(1, self.width // self.factor**number)
+
+
+def cut(n_labels: int, proportions: tuple[float, ...]) -> tuple[int, ...]:
+    """Sizes of clusters with these proportions of the labels; of few labels, one for each cluster as far as they go."""
+    shares = np.cumsum(proportions) / sum(proportions)
+    edges = np.minimum(np.maximum(np.round(shares * n_labels), np.arange(1, len(shares) + 1)), n_labels).astype(int)
+    return tuple(int(size) for size in np.diff(edges, prepend=0) if size)
+
+
+def by_frequency(frequencies: np.ndarray) -> np.ndarray:
+    """(n_labels,) int32, labels from the most frequent to the rarest; equally frequent ones in their own order."""
+    return np.argsort(-frequencies, kind="stable").astype(np.int32)
+
+
+class Tail(nn.Module):
+    """Linear(d → d/qⁱ), normalised, ReLU, Linear(→ labels); the linear layers have no biases."""
+
+    def __init__(self, width: int, inner: int, n_labels: int):
+        super().__init__()
+        self.narrow = nn.Linear(width, inner, bias=False)
+        self.norm = nn.LayerNorm(inner)
+        self.labels = nn.Linear(inner, n_labels, bias=False)
+
+    def inside(self, features: Tensor) -> Tensor:
+        return relu(self.norm(self.narrow(features)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits of P(label | tail)."""
+        return in_full(self.labels(self.inside(features)))
+
+
+class LabelClusters(nn.Module):
+    """P(label) of the head; P(tail) P(label | tail) of a tail: eq. 2."""
+
+    def __init__(self, clusters: Clusters):
+        super().__init__()
+        self.clusters = clusters
+        n_head, *n_tails = clusters.sizes
+        self.head = nn.Linear(clusters.width, n_head + len(n_tails), bias=False)
+        self.tails = nn.ModuleList(
+            Tail(clusters.width, clusters.inner(i), n_labels) for i, n_labels in enumerate(n_tails, start=1)
+        )
+
+    def places(self) -> list[tuple[Tail, int, int, int]]:
+        """Each tail, its logit among the head's, and its labels from where to where."""
+        n_head = self.clusters.sizes[0]
+        spans = list(pairwise(self.clusters.edges))[1:]
+        tails = cast(list[Tail], list(self.tails))
+        return [(tail, n_head + i, *span) for i, (tail, span) in enumerate(zip(tails, spans, strict=True))]
+
+    def forward(self, features: Tensor, rows: Tensor, labels: Tensor, averages: bool = True) -> Tensor:
+        """The loss, eqs. 3–5: the mean over its terms, or their sum per document. (rows, labels) are the pairs of a
+        document and a label of it. As the authors have it, a tail without a label of the document is one term, its own
+        logit; one with a label has a term for each label in it, and none for itself."""
+        logits = in_full(self.head(features))
+        n_head = self.clusters.sizes[0]
+        targets, counts = torch.zeros_like(logits), torch.ones_like(logits)
+        in_head = labels < n_head
+        targets[rows[in_head], labels[in_head]] = 1
+        total, n_terms = logits.new_zeros(()), logits.numel()
+        for tail, place, begin, end in self.places():
+            within = (labels >= begin) & (labels < end)
+            docs, which = rows[within].unique(return_inverse=True)
+            if not len(docs):
+                continue
+            given = tail(features[docs])
+            truth = torch.zeros_like(given)
+            truth[which, labels[within] - begin] = 1
+            total = total + cross_entropy_of_product(logits[docs, place, None], given, truth).sum()
+            counts[docs, place] = 0
+            n_terms += given.numel() - len(docs)
+        total = total + binary_cross_entropy_with_logits(logits, targets, counts, reduction="sum")
+        return total / (n_terms if averages else max(1, len(features)))
+
+    @torch.no_grad()
+    def best(self, features: Tensor, k: int, prune: bool = True) -> tuple[Tensor, Tensor]:
+        """The k best labels of every document and their probabilities. P(tail) bounds what any of its labels can reach:
+        a tail is looked at only by documents where that is enough for a place among the best so far."""
+        k, n_head = min(k, self.clusters.n_labels), self.clusters.sizes[0]
+        logs = logsigmoid(in_full(self.head(features)))
+        scores = logs.new_full((len(logs), k), -torch.inf)
+        labels = torch.full((len(logs), k), NO_LABEL, device=logs.device)
+        top = logs[:, :n_head].topk(min(k, n_head))
+        scores[:, : top.values.shape[1]], labels[:, : top.values.shape[1]] = top.values, top.indices
+        for tail, place, begin, _ in self.places():
+            bound = logs[:, place]
+            docs = torch.nonzero(bound >= scores[:, -1])[:, 0] if prune else torch.arange(len(logs), device=logs.device)
+            if not len(docs):
+                continue
+            given = logsigmoid(tail(features[docs])) + bound[docs, None]
+            top = given.topk(min(k, given.shape[1]))
+            both = torch.cat([scores[docs], top.values], 1).topk(k)
+            names = torch.cat([labels[docs], top.indices + begin], 1)
+            scores[docs], labels[docs] = both.values, names.gather(1, both.indices)
+        return labels, scores.exp()
+
+    def logit(self, features: Tensor, label: int) -> Tensor:
+        """(n_docs,) log(p / (1 − p)) of one label, for explanations."""
+        weights = self.head.weight
+        for tail, place, begin, end in self.places():
+            if begin <= label < end:
+                in_tail = in_full(linear(features, weights[place, None])[:, 0])
+                given = in_full(linear(tail.inside(features), tail.labels.weight[label - begin, None])[:, 0])
+                return logsigmoid(in_tail) + logsigmoid(given) - log_of_rest(in_tail, given)
+        return in_full(linear(features, weights[label, None])[:, 0])
+
+
+def in_full(logits: Tensor) -> Tensor:
+    """At least float32: bf16 has too few digits to rank labels by."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def cross_entropy_of_product(a: Tensor, b: Tensor, truth: Tensor) -> Tensor:
+    """Binary cross-entropy of p = σ(a) σ(b), from its logarithm: p itself would round to 0 or 1."""
+    return -torch.where(truth > 0, logsigmoid(a) + logsigmoid(b), log_of_rest(a, b))
+
+
+def log_of_rest(a: Tensor, b: Tensor) -> Tensor:
+    """log(1 − σ(a) σ(b)) = log(σ(−a) + σ(a) σ(−b))"""
+    return torch.logaddexp(logsigmoid(-a), logsigmoid(a) + logsigmoid(-b))

