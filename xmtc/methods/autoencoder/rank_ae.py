@@ -73,12 +73,7 @@ class RankAE(LabelAutoencoder):
         high=0.99,
         search=(0.0, 0.5),
     )
-    batch: int = param(128, "documents of a step", low=1)
-    epochs: int = param(60, "passes over the documents at most", low=1)
     rate: float = param(0.003, "learning rate of Adam", low=1e-8, search=(1e-3, 1e-2), log=True)
-    decay: float = param(0.97, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
-    weight_decay: float = param(0.01, "share of the weights that a step takes away, times the rate", low=0.0)
-    average_from: int = param(5, "pass from which on weights are averaged", low=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
