@@ -9,113 +9,57 @@ python experiments/attention.py combine eurlex57k carry/eurlex57k.npz.xz kept fl
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import lzma
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import (
+    CORPORA,
+    KEPT,
+    NAMES,
+    PARTS,
+    from_numbers,
+    kept_predictions,
+    learn,
+    numbers_of,
+    pack,
+    read_texts,
+    unpack,
+)
 from scipy.sparse import csr_array
 
 from xmtc import metrics
-from xmtc.data.dataset import Dataset, Tokens
-from xmtc.method import Method
+from xmtc.data.dataset import Dataset
 from xmtc.methods import method_class
-from xmtc.predictions import Predictions
-from xmtc.run import Run
-
-KEPT = 50  # labels of every document that are kept for ensembles and consensus
-NAMES = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 
 
 def prepare(args: argparse.Namespace) -> None:
     """Words of train, dev and test as numbers, word vectors, labels: everything a training needs, in one file."""
-    from xmtc.data.collect import LabelCollector
-    from xmtc.data.corpus import open_corpus
     from xmtc.text.sequences import Words
 
     found: dict[str, Any] = {}
-    for part in ("train", "dev", "test"):
-        collector = LabelCollector()
-        texts = [
-            document.text
-            for document in collector.watch(open_corpus(str(args.corpora / args.data / f"{part}.jsonl.gz")))
-        ]
+    for part, texts, Y in read_texts(args.corpora / args.data):
         if part == "train":
             sequencer, tokens = Words(max_words=args.words, vectors=args.vectors, own=args.own).fit_transform(texts)
-            names = sorted(collector.numbers)
-            found |= {"n_words": tokens.n_words, "vectors": tokens.vectors.astype(np.float16), "n_labels": len(names)}
+            found["vectors"] = tokens.vectors.astype(np.float16)
         else:
             tokens = sequencer.transform(texts)
-        Y = collector.matrix(names)
-        kind = np.uint16 if tokens.n_words < 2**16 else np.int32
-        found |= {f"{part}_ids": tokens.ids.astype(kind), f"{part}_starts": tokens.starts.astype(np.int32)}
-        found |= {f"{part}_Y_{name}": getattr(Y, name) for name in ("indptr", "indices")} | {
-            f"{part}_width": Y.shape[1]
-        }
-        print(f"{part}: {tokens.n_docs} documents, {len(tokens.ids)} words, {Y.shape[1]} labels")
-    packed = io.BytesIO()
-    np.savez(packed, **found)
-    args.out.write_bytes(lzma.compress(packed.getvalue(), preset=3))
-    print(f"{args.out}: {args.out.stat().st_size / 1e6:.1f} MB")
+        found |= numbers_of(part, tokens, Y)
+    pack(args.out, found)
 
 
 def read(path: Path) -> dict[str, Dataset]:
-    with np.load(io.BytesIO(lzma.decompress(path.read_bytes()))) as arrays:
-        found = dict(arrays)
-    parts = {}
-    for part in ("train", "dev", "test"):
-        ids, starts = found[f"{part}_ids"].astype(np.int32), found[f"{part}_starts"].astype(np.int64)
-        tokens = Tokens(ids, starts, int(found["n_words"]), found["vectors"].astype(np.float32))
-        indices = found[f"{part}_Y_indices"]
-        shape = tokens.n_docs, int(found[f"{part}_width"])
-        Y = csr_array((np.ones(len(indices), np.float32), indices, found[f"{part}_Y_indptr"]), shape=shape)
+    found, parts = unpack(path), {}
+    for part in PARTS:
+        tokens, Y = from_numbers(part, found)
+        tokens = replace(tokens, vectors=found["vectors"].astype(np.float32))
         parts[part] = Dataset(csr_array((tokens.n_docs, 0), dtype=np.float32), Y, tokens)
     return parts
-
-
-class Log:
-    """Prints what a training tells, with the seconds since it began."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.begin, self.news = name, time.perf_counter(), []
-
-    def __call__(self, title: str, total: float | None = None):
-        return nullcontext(self)
-
-    def advance(self, steps: float = 1) -> None:
-        return None
-
-    def tell(self, news: str) -> None:
-        self.news.append((round(time.perf_counter() - self.begin, 1), news))
-        print(f"{self.name} {self.news[-1][0]:7.1f} s  {news}", flush=True)
-
-
-def learn(method: Method, name: str, parts: dict[str, Dataset], keep: Path | None) -> dict[str, Any]:
-    """Train one method; dev decides when to stop, test gives the final figures."""
-    n_labels, log = parts["train"].n_labels, Log(name)
-    valid = Dataset(parts["dev"].X, parts["dev"].Y[:, :n_labels], parts["dev"].tokens)
-    model = method.fit(parts["train"], valid, Run(progress=log))
-    seconds = round(time.perf_counter() - log.begin, 1)
-    result: dict[str, Any] = {"name": name, "method": asdict(method), "training_s": seconds, "log": log.news}
-    frequencies = np.bincount(parts["train"].Y.indices, minlength=n_labels)
-    for part in ("dev", "test"):
-        begin = time.perf_counter()
-        found = model.predict(parts[part], 100)
-        took = time.perf_counter() - begin
-        figures = metrics.evaluate(found, parts[part].Y, NAMES, frequencies, n_train=parts["train"].n_docs)
-        result[part] = {metric: round(100 * value, 2) for metric, value in figures.items()}
-        result[part]["docs_per_s"] = round(parts[part].n_docs / took)
-        if keep:
-            kept = {"labels": found.labels[:, :KEPT], "scores": found.scores[:, :KEPT]}
-            np.savez_compressed(keep / f"{name}-{part}.npz", **kept)
-        print(name, part, result[part], flush=True)
-    return result
 
 
 def shortened(data: Dataset, words: int = 10**9, columns: int = 10**9) -> Dataset:
@@ -186,11 +130,6 @@ def combine(args: argparse.Namespace) -> None:
     args.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def kept_predictions(path: Path) -> Predictions:
-    with np.load(path) as arrays:
-        return Predictions(arrays["labels"], arrays["scores"].astype(np.float32))
-
-
 def speed(args: argparse.Namespace) -> None:
     """Where the time of a training step goes."""
     from attention_speed import million, table
@@ -208,7 +147,7 @@ def main() -> None:
     make.add_argument("--words", type=int, default=60_000)
     make.add_argument("--vectors", default="glove-100d")
     make.add_argument("--own", type=int, default=0, help="numbers that the corpus adds to each word's vector")
-    make.add_argument("--corpora", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    make.add_argument("--corpora", type=Path, default=CORPORA)
     make.set_defaults(run=prepare)
     fit = commands.add_parser("train")
     fit.add_argument(
@@ -226,7 +165,7 @@ def main() -> None:
     both.add_argument("kept", type=Path)
     both.add_argument("names", nargs="+")
     both.add_argument("--out", type=Path, required=True)
-    both.add_argument("--corpora", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
+    both.add_argument("--corpora", type=Path, default=CORPORA)
     both.set_defaults(run=combine)
     time_it = commands.add_parser("speed")
     time_it.add_argument("file", type=Path)

@@ -29,7 +29,8 @@ from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.model import predict_with  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
-from xmtc.nn.encoder import TextEncoder, built, config_of, pretrained, usual_pooling  # noqa: E402
+from xmtc.nn.devices import mixed  # noqa: E402
+from xmtc.nn.encoder import TextEncoder, built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
 from xmtc.nn.mpnet import fuse_attention  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
 from xmtc.run import Run  # noqa: E402
@@ -107,7 +108,7 @@ def test_pooling_is_that_of_each_text_alone(kind, pooling):
     corpus = Corpus(data.subwords, CPU)
     batch = corpus.batch(np.arange(3))
     with torch.no_grad():
-        together = encoder(batch)
+        together = encoder(batch.ids(encoder.padding), batch.is_word())
     assert together.shape == (3, 32)
     for row, doc in enumerate(batch.docs):
         ids = torch.from_numpy(data.subwords.rows(np.array([doc])).ids.astype(np.int64))[None]
@@ -132,6 +133,12 @@ def test_mpnet_computes_the_same_with_fused_attention():
     mask[1, 4:] = 0
     found = [model(ids, attention_mask=mask).last_hidden_state for model in (usual, fused)]
     np.testing.assert_allclose(*(states[mask > 0].detach() for states in found), atol=1e-5)
+    save_memory(fused.train())
+    for module in fused.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    np.testing.assert_allclose(found[1].detach(), fused(ids, attention_mask=mask).last_hidden_state.detach(), atol=1e-5)
+    found[1] = fused(ids, attention_mask=mask).last_hidden_state
     for states in found:
         states[mask > 0].square().sum().backward()
     for one, other in zip(usual.parameters(), fused.parameters(), strict=True):
@@ -236,7 +243,7 @@ def test_states_computed_twice_are_the_same():
     )
     for one, other in zip(kept.arrays, computed.arrays, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-4)
-    with pytest.raises(XmtcError, match="Encoders of type xlnet cannot do without memory"):
+    with pytest.raises(XmtcError, match="Encoders of type xlnet cannot compute states twice"):
         replace(SMALL, checkpointing=True).fit(labelled("xlnet", 40), run=ONE)
 
 
@@ -376,7 +383,7 @@ def test_predictions_are_those_of_the_network(tagger):
     corpus = Corpus(data.subwords, CPU)
     batch = corpus.batch(np.arange(3))
     with torch.no_grad():
-        features = network.features(batch)
+        features = network.after(network.pooled(batch))
         for row, doc in enumerate(batch.docs):
             for label, score in zip(found.labels[doc], found.scores[doc], strict=True):
                 place = int(np.flatnonzero(tagger.model.order == label)[0])
@@ -471,3 +478,33 @@ def test_it_is_a_member_beside_other_methods(others, kind, tmp_path):
     found = loaded.highlight(texts[0], k=1)[0]
     assert "".join(piece.text for piece in found.pieces) == texts[0]
     assert found.words
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpu_answers_as_the_cpu_does(kind):
+    data = labelled(kind, 200)
+    model = replace(SMALL, epochs=8).fit(data, run=Run(device="cuda"))
+    gpu, cpu = (model.predict(data, 3, Run(device=device)) for device in ("cuda", "cpu"))
+    assert (gpu.labels[:, 0] == cpu.labels[:, 0]).mean() > 0.95
+    np.testing.assert_allclose(gpu.scores[:, 0], cpu.scores[:, 0], atol=0.05)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_fused_attention_in_bf16_has_the_gradients_of_float32():
+    """Also those of what is added for how far subwords stand apart."""
+    usual, gpu = MPNetModel(MPNetConfig(vocab_size=50, num_hidden_layers=2)).eval(), torch.device("cuda")
+    fused = copy.deepcopy(usual).to(gpu)
+    fuse_attention(fused)
+    ids, mask = torch.randint(4, 50, (3, 64)), torch.ones(3, 64, dtype=torch.long)
+    mask[1, 40:] = 0
+    wanted = torch.randn(768)
+    (usual(ids, attention_mask=mask).last_hidden_state[mask > 0] @ wanted).square().sum().backward()
+    with mixed(gpu):
+        states = fused(ids.to(gpu), attention_mask=mask.to(gpu)).last_hidden_state
+    (states.float()[mask.to(gpu) > 0] @ wanted.to(gpu)).square().sum().backward()
+    for (name, one), other in zip(usual.named_parameters(), fused.parameters(), strict=True):
+        if one.grad is not None:
+            assert torch.linalg.vector_norm(one.grad - other.grad.cpu()) < 0.1 * torch.linalg.vector_norm(one.grad), (
+                name
+            )

@@ -13,7 +13,7 @@ from xmtc.nn.attention import Encoder  # noqa: E402
 from xmtc.nn.autoencoder import BagFeatures  # noqa: E402
 from xmtc.nn.bags import Bags  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
-from xmtc.nn.clusters import Clusters, LabelClusters, by_frequency, cross_entropy_of_product, cut  # noqa: E402
+from xmtc.nn.clusters import Clusters, LabelClusters, by_frequency, cross_entropy, cut, logit_of_product  # noqa: E402
 
 CPU = torch.device("cpu")
 THREE = Clusters((5, 4, 6), 8, 2)
@@ -105,10 +105,11 @@ def test_probabilities_beyond_float32_have_a_loss_and_a_gradient(a, b):
     logits = torch.tensor([[float(a)], [float(b)]], requires_grad=True)
     p_is_true = np.log1p(np.exp(-a)) + np.log1p(np.exp(-b))
     p_is_false = np.log1p(np.exp(a)) + np.log1p(np.exp(b)) - np.log(1 + np.exp(a) + np.exp(b))
-    for truth, expected in ((1.0, p_is_true), (0.0, p_is_false)):
-        loss = cross_entropy_of_product(logits[:1], logits[1:], torch.tensor([[truth]]))
-        assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
-        assert torch.isfinite(torch.autograd.grad(loss.sum(), logits)[0]).all()
+    for true, expected in ([0], p_is_true), ([], p_is_false):
+        places = torch.tensor(true, dtype=torch.long)
+        loss = cross_entropy(logit_of_product(logits[:1], logits[1:]), places, places)
+        assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-5)
+        assert torch.isfinite(torch.autograd.grad(loss, logits)[0]).all()
 
 
 def test_a_tail_runs_only_on_documents_with_a_label_in_it():

@@ -23,6 +23,7 @@ class Batch:
     words: Tensor  # (n_words,) ids, all first words, all second words ...
     sizes: Tensor  # (longest,) on the CPU: how many documents have a first word, a second word ...
     places: Tensor  # (n_words,) where each word stands in (n_docs, width)
+    width: int  # places of a document
 
     @property
     def n_docs(self) -> int:
@@ -32,14 +33,15 @@ class Batch:
     def longest(self) -> int:
         return len(self.sizes)
 
-    @property
-    def width(self) -> int:
-        return rounded_up(self.longest)
-
     def padded(self, states: Tensor) -> Tensor:
         """States of the words, (n_words, d), as (n_docs, width, d) with zeros where a document has ended."""
         empty = states.new_zeros(self.n_docs * self.width, states.shape[1])
         return empty.index_copy(0, self.places, states).view(self.n_docs, self.width, -1)
+
+    def ids(self, padding: int) -> Tensor:
+        """(n_docs, width) the words, and another where a document has ended."""
+        empty = self.words.new_full((self.n_docs * self.width,), padding)
+        return empty.index_copy(0, self.places, self.words).view(self.n_docs, self.width)
 
     def is_word(self) -> Tensor:
         """(n_docs, width) where words stand."""
@@ -47,16 +49,18 @@ class Batch:
         return mask.index_fill(0, self.places, True).view(self.n_docs, self.width)
 
 
-def rounded_up(length: int) -> int:
-    """A length that is fast in bf16 products: a multiple of 8."""
-    return -(-length // 8) * 8
+def rounded_up(length: int, few: bool = False) -> int:
+    """A length that is fast in bf16 products: a multiple of 8, or of up to an eighth of it, so that few occur."""
+    step = max(8, 2 ** ((length - 1).bit_length() - 3)) if few else 8
+    return -(-length // step) * step
 
 
 class Corpus:
     """The documents of a data set: their words on the device, if they fit there, else in memory."""
 
-    def __init__(self, tokens: Tokens, device: torch.device, most_bytes: float = 16e9):
+    def __init__(self, tokens: Tokens, device: torch.device, most_bytes: float = 16e9, few_widths: bool = False):
         self.device, self.starts, self.lengths = device, tokens.starts, np.diff(tokens.starts)
+        self.few_widths = few_widths
         words = torch.from_numpy(np.ascontiguousarray(tokens.ids))
         self.words = words.to(device) if words.nbytes <= most_bytes else words
 
@@ -78,8 +82,8 @@ class Corpus:
         at = np.repeat(steps, sizes)
         row = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         words = self.words[self._move(starts[row] + at, self.words.device)].to(self.device).long()
-        width = rounded_up(longest)
-        return Batch(docs, words, torch.from_numpy(sizes), self._move(row * width + at, self.device))
+        width = rounded_up(longest, self.few_widths)
+        return Batch(docs, words, torch.from_numpy(sizes), self._move(row * width + at, self.device), width)
 
     @staticmethod
     def _move(index: np.ndarray, device: torch.device) -> Tensor:

@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, linear, logsigmoid, relu
+from torch.nn.functional import linear, logsigmoid, relu, softplus
 
 from xmtc.predictions import NO_LABEL
 
@@ -94,26 +94,21 @@ class LabelClusters(nn.Module):
 
     def forward(self, features: Tensor, rows: Tensor, labels: Tensor, averages: bool = True) -> Tensor:
         """The loss, eqs. 3–5: the mean over its terms, or their sum per document. (rows, labels) are the pairs of a
-        document and a label of it. As the authors have it, a tail without a label of the document is one term, its own
-        logit; one with a label has a term for each label in it, and none for itself."""
+        document and a label of it; on the CPU, they do not have a GPU wait. As the authors have it, a tail without a
+        label of the document is one term, its own logit; one with a label has a term for each label in it, and none
+        for itself."""
         logits = in_full(self.head(features))
-        n_head = self.clusters.sizes[0]
-        targets, counts = torch.zeros_like(logits), torch.ones_like(logits)
-        in_head = labels < n_head
-        targets[rows[in_head], labels[in_head]] = 1
-        total, n_terms = logits.new_zeros(()), logits.numel()
+        in_head = labels < self.clusters.sizes[0]
+        total, n_terms = cross_entropy(logits, rows[in_head], labels[in_head]), logits.numel()
         for tail, place, begin, end in self.places():
             within = (labels >= begin) & (labels < end)
             docs, which = rows[within].unique(return_inverse=True)
-            if not len(docs):
-                continue
-            given = tail(features[docs])
-            truth = torch.zeros_like(given)
-            truth[which, labels[within] - begin] = 1
-            total = total + cross_entropy_of_product(logits[docs, place, None], given, truth).sum()
-            counts[docs, place] = 0
-            n_terms += given.numel() - len(docs)
-        total = total + binary_cross_entropy_with_logits(logits, targets, counts, reduction="sum")
+            if len(docs):
+                docs = docs.to(features.device, non_blocking=True)
+                in_tail = logits[docs, place, None]
+                of_labels = logit_of_product(in_tail, tail(features[docs]))
+                total = total + cross_entropy(of_labels, which, labels[within] - begin) - softplus(in_tail).sum()
+                n_terms += of_labels.numel() - len(docs)
         return total / (n_terms if averages else max(1, len(features)))
 
     @torch.no_grad()
@@ -145,7 +140,7 @@ class LabelClusters(nn.Module):
             if begin <= label < end:
                 in_tail = in_full(linear(features, weights[place, None])[:, 0])
                 given = in_full(linear(tail.inside(features), tail.labels.weight[label - begin, None])[:, 0])
-                return logsigmoid(in_tail) + logsigmoid(given) - log_of_rest(in_tail, given)
+                return logit_of_product(in_tail, given)
         return in_full(linear(features, weights[label, None])[:, 0])
 
 
@@ -154,11 +149,11 @@ def in_full(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def cross_entropy_of_product(a: Tensor, b: Tensor, truth: Tensor) -> Tensor:
-    """Binary cross-entropy of p = σ(a) σ(b), from its logarithm: p itself would round to 0 or 1."""
-    return -torch.where(truth > 0, logsigmoid(a) + logsigmoid(b), log_of_rest(a, b))
+def cross_entropy(logits: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+    """Binary cross-entropy, added up, where the (rows, labels) are true and all others are not."""
+    return softplus(logits).sum() - logits[rows, labels].sum()
 
 
-def log_of_rest(a: Tensor, b: Tensor) -> Tensor:
-    """log(1 − σ(a) σ(b)) = log(σ(−a) + σ(a) σ(−b))"""
-    return torch.logaddexp(logsigmoid(-a), logsigmoid(a) + logsigmoid(-b))
+def logit_of_product(a: Tensor, b: Tensor) -> Tensor:
+    """log(p / (1 − p)) of p = σ(a) σ(b), without p, which would round to 0 or 1: (1 − p) / p = e⁻ᵃ + (1 + e⁻ᵃ) e⁻ᵇ."""
+    return -torch.logaddexp(-a, softplus(-a) - b)

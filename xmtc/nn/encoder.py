@@ -13,7 +13,6 @@ import transformers
 from torch import Tensor, nn
 
 from xmtc.errors import XmtcError
-from xmtc.nn.batches import Batch
 from xmtc.text.encoder_packages import POOLING, not_found
 
 POOLINGS = FIRST, LAST, MEAN = "first", "last", "mean"
@@ -44,11 +43,9 @@ class TextEncoder(nn.Module):
         unused = tables[0].padding_idx
         return tables[0].num_embeddings - (0 if unused is None else unused + 1)
 
-    def forward(self, batch: Batch) -> Tensor:
-        """(n_docs, width)"""
-        is_word = batch.is_word()
-        ids = torch.full((is_word.numel(),), self.padding, device=batch.words.device)
-        return self.pooled(is_word, input_ids=ids.index_copy(0, batch.places, batch.words).view(is_word.shape))
+    def forward(self, ids: Tensor, is_word: Tensor) -> Tensor:
+        """(n_docs, width) of subwords (n_docs, length) and where there are any."""
+        return self.pooled(is_word, input_ids=ids)
 
     def vectors(self, ids: Tensor) -> Tensor:
         """Where subwords start from in the encoder."""
@@ -120,10 +117,15 @@ def usual_pooling(source: str, model: Any) -> str:
 
 def save_memory(model: Any) -> None:
     """Compute states anew in the backward pass instead of keeping them."""
-    if not model.supports_gradient_checkpointing:
-        kind = model.config.model_type
-        raise XmtcError(f"Encoders of type {kind} cannot do without memory for states; set checkpointing=false.")
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    kind = model.config.model_type
+    if kind == MPNET:
+        model.encoder.saves_memory = True
+    elif model.supports_gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    else:
+        raise XmtcError(
+            f"Encoders of type {kind} cannot compute states twice; set checkpointing=false (parts=2 saves memory, too)."
+        )
 
 
 @contextmanager

@@ -1,35 +1,61 @@
 """MPNet with PyTorch's fused attention, which transformers has for most other encoders: its own holds the scores of all
-pairs of subwords several times in each layer."""
+pairs of subwords several times in each layer, and what is added to them for every document."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
-from transformers.models.mpnet.modeling_mpnet import MPNetSelfAttention
+from torch.utils.checkpoint import checkpoint
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
-SIGNATURE = inspect.signature(MPNetSelfAttention.forward)  # not the same in all versions of transformers
+# not the same in all versions of transformers
+OF_ENCODER, OF_ATTENTION = inspect.signature(MPNetEncoder.forward), inspect.signature(MPNetSelfAttention.forward)
+
+
+class FusedEncoder(MPNetEncoder):
+    """Adds up once what all layers add to their scores: for how far subwords stand apart, and for padding."""
+
+    saves_memory = False  # computes states twice instead of keeping them, which transformers' own cannot
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        said = OF_ENCODER.bind(self, *given, **named).arguments
+        states, mask = said["hidden_states"], said.get("attention_mask")
+        bias = self.compute_position_bias(states[:1])
+        if mask is not None:
+            bias = bias + mask
+        if torch.is_autocast_enabled(states.device.type):
+            bias = bias.to(torch.get_autocast_dtype(states.device.type))
+        for layer in self.layer:
+            call = partial(checkpoint, layer, use_reentrant=False) if self.saves_memory and self.training else layer
+            states = call(states, position_bias=bias)[0]
+        return BaseModelOutput(last_hidden_state=cast(Any, states))
 
 
 class FusedSelfAttention(MPNetSelfAttention):
     """Computes the same, but for the attention of each word, which nobody asks for here."""
 
     def forward(self, *given: Any, **named: Any) -> tuple[Tensor]:
-        said = SIGNATURE.bind(self, *given, **named).arguments
-        states, biases = said["hidden_states"], (said.get("position_bias"), said.get("attention_mask"))
+        said = OF_ATTENTION.bind(self, *given, **named).arguments
+        states, bias = said["hidden_states"], said["position_bias"]
         shape = (*states.shape[:2], self.num_attention_heads, self.attention_head_size)
         q, k, v = (layer(states).view(shape).transpose(1, 2) for layer in (self.q, self.k, self.v))
-        known = [bias.to(q.dtype) for bias in biases if bias is not None]
         dropped = self.dropout.p if self.training else 0.0
-        found = scaled_dot_product_attention(q, k, v, sum(known) if known else None, dropped)
+        found = scaled_dot_product_attention(q, k, v, bias, dropped)
         return (self.o(found.transpose(1, 2).flatten(2)),)
 
 
+FUSED = {MPNetEncoder: FusedEncoder, MPNetSelfAttention: FusedSelfAttention}
+
+
 def fuse_attention(model: nn.Module) -> int:
-    """Have the layers of an MPNet compute so; how many there are."""
-    layers = [module for module in model.modules() if type(module) is MPNetSelfAttention]
-    for layer in layers:
-        layer.__class__ = FusedSelfAttention
-    return len(layers)
+    """Have an MPNet compute so; how many of its layers do."""
+    found = [module for module in model.modules() if type(module) in FUSED]
+    for module in found:
+        module.__class__ = FUSED[type(module)]
+    return sum(isinstance(module, FusedSelfAttention) for module in found)

@@ -9,27 +9,31 @@ from torch.nn.functional import dropout
 from xmtc.nn.batches import Batch
 from xmtc.nn.clusters import LabelClusters
 from xmtc.nn.encoder import TextEncoder
+from xmtc.nn.recordings import Recordings
 
 AT_ONCE = 8  # points of integrated gradients
 
 
 class ClusteredTransformer(nn.Module):
-    """A forward pass gives the loss; `features` and the head give answers."""
+    """A forward pass gives the loss; `pooled`, `after` and the head give answers."""
 
     def __init__(self, encoder: TextEncoder, head: LabelClusters, dropout: float = 0.0):
         super().__init__()
         self.encoder, self.head, self.dropout = encoder, head, dropout
         self.hidden = nn.Linear(encoder.width, head.clusters.width)
+        self.recordings: Recordings | None = None  # of the encoder's steps in training
 
-    def features(self, batch: Batch) -> Tensor:
-        return self.after(self.encoder(batch))
+    def pooled(self, batch: Batch) -> Tensor:
+        """Section 3.1: one state for each document."""
+        given = batch.ids(self.encoder.padding), batch.is_word()
+        return self.recordings(*given) if self.recordings and self.training else self.encoder(*given)
 
     def after(self, pooled: Tensor) -> Tensor:
         """Section 3.2, as the authors have it: tanh and dropout."""
         return dropout(self.hidden(pooled).tanh(), self.dropout, self.training)
 
     def forward(self, batch: Batch, rows: Tensor, labels: Tensor, averages: bool) -> Tensor:
-        return self.head(self.features(batch), rows, labels, averages)
+        return self.head(self.after(self.pooled(batch)), rows, labels, averages)
 
     def parts_of_logit(self, ids: Tensor, label: int, steps: int) -> Tensor:
         """(n,) what each subword of one document adds to a label's logit: how far its vector is from that of padding,

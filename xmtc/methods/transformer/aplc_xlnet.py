@@ -36,6 +36,7 @@ from xmtc.nn.clusters import by_frequency, cut
 from xmtc.nn.devices import device_of, mixed, working
 from xmtc.nn.encoder import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.nn.holding_out import split
+from xmtc.nn.recordings import Recordings
 from xmtc.nn.training import Plan, train
 from xmtc.nn.transformer import ClusteredTransformer
 from xmtc.nn.weights import Weights
@@ -75,6 +76,11 @@ class APLCXLNet(Method):
     batch: int = param(12, "documents of a step", low=1)
     parts: int = param(1, "parts that a step's documents are cut into, one after the other, to save memory", low=1)
     checkpointing: bool = param(False, "compute states of the encoder twice instead of keeping them, to save memory")
+    recording: bool = param(
+        True,
+        "on a GPU, record the encoder's steps once for each shape and replay them, which is faster; not with parts, "
+        "checkpointing or several processes",
+    )
     epochs: int = param(8, "passes over the documents at most; the rates fall to 0 at the end of the last", low=1)
     encoder_rate: float = param(5e-5, "learning rate of the encoder", low=0.0, search=(1e-5, 2e-4), log=True)
     hidden_rate: float = param(1e-4, "learning rate of the hidden layer", low=0.0)
@@ -150,7 +156,10 @@ class APLCXLNet(Method):
         assert data.Y is not None
         assert valid.subwords is not None
         tokens, device = valid.subwords, device_of(run)
-        corpus, labels = Corpus(data.subwords, device), LabelRows(csr_array(data.Y[:, order]), device)
+        records = self.records(device)
+        corpus = Corpus(data.subwords, device, few_widths=records)
+        labels = LabelRows(csr_array(data.Y[:, order]), torch.device("cpu"))
+        network.recordings = Recordings(network.encoder) if records else None
         forward = distributed.shared(network, uses_all=False)  # tails without a label in the batch are not used
 
         def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -169,6 +178,12 @@ class APLCXLNet(Method):
 
         with working(run, device, self.seed):
             train(network, batches, loss, score, self.plan(corpus.n_docs), corpus.n_docs, run, "network")
+        network.recordings = None
+
+    def records(self, device: torch.device) -> bool:
+        """Whether the encoder's steps are recorded."""
+        alone = distributed.place()[1] == 1 and self.parts == 1 and not self.checkpointing
+        return self.recording and alone and device.type == "cuda"
 
     def plan(self, n_docs: int) -> Plan:
         """Discriminative rates (section 4.1) that rise and fall (section 4.2)."""

@@ -108,7 +108,7 @@ def predict_with(network: ClusteredTransformer, order: np.ndarray, tokens: Token
         for docs in corpus.by_length(at_once):
             batch = corpus.batch(docs)
             with mixed(device):
-                pooled = network.encoder(batch)
+                pooled = network.pooled(batch)
             found, probabilities = network.head.best(network.after(pooled.float()), k)
             labels[batch.docs], scores[batch.docs] = order[found.cpu().numpy()], probabilities.cpu().numpy()
             progress.advance(len(docs))

@@ -1,0 +1,296 @@
+"""APLC-XLNet on real corpora, as run on a machine with a GPU and without the corpora or a network. Subwords go there as
+numbers, encoders in parts (`xmtc encoders export` and `join`).
+
+python experiments/aplc.py prepare eurlex57k --out carry/aplc.npz.xz
+python experiments/aplc.py cost --out cost.json
+python experiments/aplc.py speed FOLDER --out speed.json
+python experiments/aplc.py train experiments/aplc-eurlex57k.json carry/aplc.npz.xz --out results.json --keep kept
+python experiments/aplc.py combine eurlex57k kept --aplc mpnet --attention flat-0 flat-1 --out combined.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import (
+    CORPORA,
+    KEPT,
+    NAMES,
+    PARTS,
+    Log,
+    from_numbers,
+    kept_predictions,
+    learn,
+    numbers_of,
+    pack,
+    read_texts,
+    unpack,
+)
+from scipy.sparse import csr_array
+
+from xmtc import metrics
+from xmtc.data.dataset import Dataset, Tokens
+from xmtc.methods import method_class
+
+# MiniLM and MPNet cut texts alike; MPNet's numbers are four larger, and its marks <s> and </s> are not [CLS] and [SEP].
+AFTER_BERT, MARKS = 4, {0: 101, 2: 102}
+
+# Labels in clusters as in Table 3: number of labels, clusters, width.
+COSTS = ((4_000, 2, 768), (25_000, 2, 768), (100_000, 3, 768), (670_000, 4, 512))
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """MPNet's subwords of all parts as numbers, and labels."""
+    from xmtc.text.subwords import Subwords
+
+    found: dict[str, Any] = {}
+    for part, texts, Y in read_texts(args.corpora / args.data):
+        if part == "train":
+            reader, tokens = Subwords("mpnet-base", args.subwords).fit_transform(texts)
+        else:
+            tokens = reader.transform(texts)
+        found |= numbers_of(part, tokens, Y)
+    pack(args.out, found)
+
+
+def read(path: Path, encoder: str, subwords: int) -> dict[str, Dataset]:
+    """For an encoder in a folder; of a corpus without dev, a fifth of the training documents."""
+    found, parts = unpack(path), {}
+    is_mpnet = json.loads((Path(encoder) / "config.json").read_text())["model_type"] == "mpnet"
+    for part in PARTS:
+        if f"{part}_ids" in found:
+            tokens, Y = from_numbers(part, found)
+            tokens = shortened(replace(tokens, encoder=encoder), subwords)
+            tokens = tokens if is_mpnet else as_bert(tokens)
+            parts[part] = Dataset(csr_array((tokens.n_docs, 0), dtype=np.float32), Y, subwords=tokens)
+    if "dev" not in parts:
+        order = np.random.default_rng(0).permutation(parts["train"].n_docs)
+        n, whole = len(order) // 5, parts["train"]
+        parts |= {"train": whole.rows(np.sort(order[n:])), "dev": whole.rows(np.sort(order[:n]))}
+    return parts
+
+
+def shortened(tokens: Tokens, most: int) -> Tokens:
+    """The first subwords and the mark at the end."""
+    kept = np.minimum(tokens.lengths, most)
+    starts = np.concatenate([[0], np.cumsum(kept)])
+    ids = tokens.ids[np.repeat(tokens.starts[:-1] - starts[:-1], kept) + np.arange(starts[-1])]
+    ids[starts[1:] - 1] = tokens.ids[tokens.starts[1:] - 1]
+    return replace(tokens, ids=ids, starts=starts)
+
+
+def as_bert(tokens: Tokens) -> Tokens:
+    ids = tokens.ids - AFTER_BERT
+    for mpnet, bert in MARKS.items():
+        ids[tokens.ids == mpnet] = bert
+    return replace(tokens, ids=ids, n_words=tokens.n_words - AFTER_BERT - 1)
+
+
+def work(given: tuple[dict[str, Any], Path, Path | None, bool]) -> dict[str, Any]:
+    job, file, keep, on_test = given
+    parts = read(file, job["encoder"], job.get("subwords", 512))
+    method = method_class("aplc_xlnet")(**job["settings"])
+    return {"job": job, **learn(method, job["name"], parts, keep, PARTS[1:] if on_test else ("dev",))}
+
+
+def train(args: argparse.Namespace) -> None:
+    """Train the jobs of a JSON file, several at a time. Settings are chosen by the figures of dev."""
+    jobs, results = json.loads(args.jobs.read_text()), []
+    if args.keep:
+        args.keep.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
+        for result in pool.map(work, [(job, args.file, args.keep, args.test) for job in jobs]):
+            results.append(result)
+            args.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def cost(args: argparse.Namespace) -> None:
+    """Label clusters against a flat linear layer: parameters, time and memory of a step, beside what eqs. 9 and 14
+    predict of them. Labels follow Zipf's law, five to a document."""
+    import torch
+
+    from xmtc.nn.clusters import Clusters, LabelClusters, cut
+
+    results = []
+    for n_labels, n_clusters, width in COSTS:
+        rng = np.random.default_rng(0)
+        shares = 1 / np.arange(1, n_labels + 1)
+        labels = torch.from_numpy(rng.choice(n_labels, args.batch * 5, p=shares / shares.sum())).to(args.device)
+        rows = torch.arange(args.batch, device=args.device).repeat_interleave(5)
+        sizes = cut(n_labels, (1.0,) * n_clusters)
+        measured = {}
+        for name, clusters in {"flat": Clusters((n_labels,), width, 2), "aplc": Clusters(sizes, width, 2)}.items():
+            torch.manual_seed(0)
+            head = LabelClusters(clusters).to(args.device)
+            measured[name] = step_of(head, width, rows, labels, args) | {
+                "parameters": sum(p.numel() for p in head.parameters())
+            }
+            del head
+        edges = np.cumsum(sizes)
+        which = np.searchsorted(edges, labels.cpu().numpy(), side="right").reshape(args.batch, 5)
+        accessed = [float((which == i).any(1).mean()) for i in range(1, n_clusters)]
+        narrow = [size / 2**i for i, size in enumerate(sizes)]
+        results.append({
+            "labels": n_labels, "clusters": n_clusters, "width": width, "documents": args.batch, **measured,
+            "documents with a label in each tail": [round(share, 3) for share in accessed],
+            "eq. 9": round(n_labels / sum(narrow), 2),
+            "eq. 14": round(n_labels / (sizes[0] + sum(p * n for p, n in zip(accessed, narrow[1:], strict=True))), 2),
+        })  # fmt: skip
+        print(json.dumps(results[-1]), flush=True)
+        args.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namespace) -> dict[str, float]:
+    """Median milliseconds of the loss and its gradients, and of AdamW's step; the most memory of both, in megabytes."""
+    import torch
+
+    from xmtc.nn.devices import mixed
+
+    device = torch.device(args.device)
+    features = torch.randn(int(rows.max()) + 1, width, device=device, requires_grad=True)
+    optimiser = torch.optim.AdamW(head.parameters(), 1e-3, weight_decay=0.0, fused=device.type == "cuda")
+
+    def gradients() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        with mixed(device):
+            loss = head(features, rows, labels)
+        loss.backward()
+
+    def predict() -> None:
+        head.best(features.detach(), 5)
+
+    found = {"gradients_ms": timed(gradients, device), "adamw_ms": timed(optimiser.step, device)}
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        gradients()
+        optimiser.step()
+        found["memory_mb"] = round(torch.cuda.max_memory_allocated() / 1e6)
+    return found | {"best_5_ms": timed(predict, device)}
+
+
+def timed(act: Callable[[], object], device: Any, repeats: int = 30) -> float:
+    import torch
+
+    times = []
+    for _ in range(repeats + 5):
+        begin = time.perf_counter()
+        act()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(1000 * (time.perf_counter() - begin))
+    return round(float(np.median(times[5:])), 3)
+
+
+def speed(args: argparse.Namespace) -> None:
+    """Documents per second of training and prediction, of texts of 512 subwords; and where a step's time goes."""
+    import torch
+
+    from xmtc.run import Run
+
+    results = []
+    for encoder in args.encoders:
+        for batch in args.batches:
+            rng, n_docs = np.random.default_rng(0), batch * args.steps
+            ids = rng.integers(1000, 30_000, n_docs * args.subwords).astype(np.int32)
+            tokens = Tokens(ids, np.arange(n_docs + 1) * args.subwords, 30_500, encoder=str(encoder))
+            labels, ends = rng.integers(0, 4000, 5 * n_docs), np.arange(n_docs + 1) * 5
+            Y = csr_array((np.ones(5 * n_docs, np.float32), labels, ends), shape=(n_docs, 4000))
+            data = Dataset(csr_array((n_docs, 0), dtype=np.float32), Y, subwords=tokens)
+            valid = data.rows(np.arange(batch))
+            method = method_class("aplc_xlnet")(batch=batch, epochs=args.epochs, **args.settings)
+            if torch.cuda.is_available():
+                torch.cuda.reset_peak_memory_stats()
+            log = Log(f"{encoder.name} {batch}")
+            model = method.fit(data, valid, Run(progress=log, device=args.device))
+            trained = n_docs / min(np.diff([seconds for seconds, _ in log.news]))
+            model.predict(valid, 5, Run(device=args.device))
+            begin = time.perf_counter()
+            model.predict(data, 5, Run(device=args.device))
+            predicted = n_docs / (time.perf_counter() - begin)
+            memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
+            found = {"encoder": encoder.name, "batch": batch, "trained_per_s": round(trained), "GB": round(memory, 1)}
+            results.append(found | {"predicted_per_s": round(predicted)} | args.settings)
+            print(results[-1], flush=True)
+            args.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def combine(args: argparse.Namespace) -> None:
+    """What kept predictions are worth together: with Parabel, trained here, and with those of AttentionXML."""
+    from xmtc.data.corpus import open_corpus
+    from xmtc.methods.ensemble.model import MEAN, NOISY_OR, merged
+    from xmtc.methods.label_tree.parabel import Parabel
+    from xmtc.tagger import train as train_tagger
+
+    folder = args.corpora / args.data
+    parabel = train_tagger(open_corpus(str(folder / "train.jsonl.gz")), Parabel())
+    _, Y_train = parabel.rank_labelled(open_corpus(str(folder / "train.jsonl.gz")), 1)
+    n_labels, n_train, frequencies = Y_train.shape[1], Y_train.shape[0], np.bincount(Y_train.indices)
+    results: dict[str, Any] = {}
+    for part in PARTS[1:]:
+        linear, Y = parabel.rank_labelled(open_corpus(str(folder / f"{part}.jsonl.gz")), 100)
+        aplc = [kept_predictions(args.kept / f"{name}-{part}.npz") for name in args.aplc]
+        attention = [kept_predictions(args.kept / f"{name}-{part}.npz") for name in args.attention]
+        found = {"parabel": linear, **dict(zip(args.aplc, aplc, strict=True))}
+        found |= {"aplc": merged(aplc, MEAN, n_labels, KEPT), "attention": merged(attention, MEAN, n_labels, KEPT)}
+        found["aplc and attention"] = merged([found["aplc"], found["attention"]], MEAN, n_labels, KEPT)
+        for name in ("aplc", "attention", "aplc and attention"):
+            found[f"consensus of parabel and {name}"] = merged([found[name], linear], NOISY_OR, n_labels, KEPT)
+        for name, predictions in found.items():
+            figures = metrics.evaluate(predictions, Y, NAMES, frequencies, n_train=n_train)
+            results[f"{part}: {name}"] = {metric: round(100 * value, 2) for metric, value in figures.items()}
+            print(f"{part}: {name}", results[f"{part}: {name}"], flush=True)
+    args.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    make = commands.add_parser("prepare")
+    make.add_argument("data")
+    make.add_argument("--subwords", type=int, default=512)
+    make.add_argument("--corpora", type=Path, default=CORPORA)
+    make.set_defaults(run=prepare)
+    fit = commands.add_parser("train")
+    fit.add_argument("jobs", type=Path, help='JSON: [{"name", "encoder", "subwords", "settings"}, ...]')
+    fit.add_argument("file", type=Path)
+    fit.add_argument("--keep", type=Path, help="folder for the best labels of every document")
+    fit.add_argument("--test", action="store_true", help="final figures; else of dev alone")
+    fit.add_argument("--workers", type=int, default=1)
+    fit.set_defaults(run=train)
+    head = commands.add_parser("cost")
+    head.add_argument("--batch", type=int, default=32)
+    head.add_argument("--device", default="cuda")
+    head.set_defaults(run=cost)
+    fast = commands.add_parser("speed")
+    fast.add_argument("encoders", type=Path, nargs="+", help="folders")
+    fast.add_argument("--batches", type=int, nargs="+", default=[12, 32, 64])
+    fast.add_argument("--subwords", type=int, default=512)
+    fast.add_argument("--steps", type=int, default=30)
+    fast.add_argument("--epochs", type=int, default=3)
+    fast.add_argument("--settings", type=json.loads, default={})
+    fast.add_argument("--device", default="auto")
+    fast.set_defaults(run=speed)
+    both = commands.add_parser("combine")
+    both.add_argument("data")
+    both.add_argument("kept", type=Path)
+    both.add_argument("--aplc", nargs="+", required=True)
+    both.add_argument("--attention", nargs="+", required=True)
+    both.add_argument("--corpora", type=Path, default=CORPORA)
+    both.set_defaults(run=combine)
+    for command in (make, fit, head, fast, both):
+        command.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()
