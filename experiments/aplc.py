@@ -124,8 +124,8 @@ def cost(args: argparse.Namespace) -> None:
     for n_labels, n_clusters, width in COSTS:
         rng = np.random.default_rng(0)
         shares = 1 / np.arange(1, n_labels + 1)
-        labels = torch.from_numpy(rng.choice(n_labels, args.batch * 5, p=shares / shares.sum())).to(args.device)
-        rows = torch.arange(args.batch, device=args.device).repeat_interleave(5)
+        labels = torch.from_numpy(rng.choice(n_labels, args.batch * 5, p=shares / shares.sum()))
+        rows = torch.arange(args.batch).repeat_interleave(5)
         sizes = cut(n_labels, (1.0,) * n_clusters)
         measured = {}
         for name, clusters in {"flat": Clusters((n_labels,), width, 2), "aplc": Clusters(sizes, width, 2)}.items():
@@ -136,7 +136,7 @@ def cost(args: argparse.Namespace) -> None:
             }
             del head
         edges = np.cumsum(sizes)
-        which = np.searchsorted(edges, labels.cpu().numpy(), side="right").reshape(args.batch, 5)
+        which = np.searchsorted(edges, labels.numpy(), side="right").reshape(args.batch, 5)
         accessed = [float((which == i).any(1).mean()) for i in range(1, n_clusters)]
         narrow = [size / 2**i for i, size in enumerate(sizes)]
         results.append({
@@ -150,7 +150,8 @@ def cost(args: argparse.Namespace) -> None:
 
 
 def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namespace) -> dict[str, float]:
-    """Median milliseconds of the loss and its gradients, and of AdamW's step; the most memory of both, in megabytes."""
+    """Median milliseconds of the loss and its gradients, as a whole and on the GPU alone, and of AdamW's step; the most
+    memory of both, in megabytes."""
     import torch
 
     from xmtc.nn.devices import mixed
@@ -170,6 +171,7 @@ def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namesp
 
     found = {"gradients_ms": timed(gradients, device), "adamw_ms": timed(optimiser.step, device)}
     if device.type == "cuda":
+        found["gradients_on_gpu_ms"] = computed(gradients)
         torch.cuda.reset_peak_memory_stats()
         gradients()
         optimiser.step()
@@ -188,6 +190,16 @@ def timed(act: Callable[[], object], device: Any, repeats: int = 30) -> float:
             torch.cuda.synchronize()
         times.append(1000 * (time.perf_counter() - begin))
     return round(float(np.median(times[5:])), 3)
+
+
+def computed(act: Callable[[], object], repeats: int = 10) -> float:
+    """Milliseconds that a GPU computes, without those in which it waits for the CPU to ask."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(repeats):
+            act()
+    return round(sum(event.self_device_time_total for event in seen.key_averages()) / 1000 / repeats, 3)
 
 
 def speed(args: argparse.Namespace) -> None:

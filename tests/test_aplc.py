@@ -18,21 +18,23 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
 
 from tiny_encoders import tiny  # noqa: E402
-from transformers import AutoModel, MPNetConfig, MPNetModel  # noqa: E402
+from transformers import AutoModel, BertConfig, BertModel, MPNetConfig, MPNetModel  # noqa: E402
 
 from xmtc import Classifier, Tagger  # noqa: E402
 from xmtc.checkpoint import Checkpoint  # noqa: E402
-from xmtc.data.dataset import Dataset  # noqa: E402
+from xmtc.data.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.model import predict_with  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
+from xmtc.nn.clusters import Clusters, LabelClusters  # noqa: E402
 from xmtc.nn.devices import mixed  # noqa: E402
 from xmtc.nn.encoder import TextEncoder, built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
 from xmtc.nn.mpnet import fuse_attention  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
+from xmtc.nn.transformer import ClusteredTransformer  # noqa: E402
 from xmtc.run import Run  # noqa: E402
 from xmtc.tagger import train  # noqa: E402
 from xmtc.text.subwords import NO_LIMIT, SubwordReader, Subwords, places_in  # noqa: E402
@@ -185,7 +187,7 @@ def test_a_step_lowers_the_loss(kind):
     state = State(network.eval(), SMALL.plan(32))  # without dropout, so that both losses are of the same function
     losses = []
     for _ in range(2):
-        loss = network(batch, *labels.pairs(batch.docs), True)
+        loss = network(batch, *labels.pairs(batch.docs))
         losses.append(loss.item())
         state.step(loss)
     assert losses[1] < losses[0]
@@ -228,9 +230,10 @@ def test_gradients_are_clipped_at_a_norm():
     np.testing.assert_allclose(weight.weight.grad, [[0.6, 0.8]], rtol=1e-4)
 
 
-def test_a_step_in_parts_is_the_step_in_one():
-    data = labelled("bert", 40)
-    whole, parts = (replace(SMALL, parts=parts, epochs=1, dropout=0.0).fit(data, run=ONE).weights for parts in (1, 5))
+@pytest.mark.parametrize("loss", ["mean", "sum"])
+def test_a_step_in_parts_is_the_step_in_one(loss):
+    data, recipe = labelled("bert", 40), replace(SMALL, epochs=1, dropout=0.0, loss=loss)
+    whole, parts = (replace(recipe, parts=parts).fit(data, run=ONE).weights for parts in (1, 5))
     for one, other in zip(whole.arrays, parts.arrays, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-4)
 
@@ -306,16 +309,18 @@ def test_explanations_add_up_on_the_way_from_padding(tagger):
     network = tagger.model._network(Run(device="cpu")).double()
     ids = torch.from_numpy(tagger.read([Document("", TEXTS[0], [])]).subwords.ids.astype(np.int64))
     label = 3
-    found = network.parts_of_logit(ids, label, 2000).sum()
+    found, by_eight = (network.parts_of_logit(ids, label, steps).sum().item() for steps in (500, 8))
+    without = torch.where(network.encoder.is_mark(len(ids)), ids, network.encoder.padding)
     with torch.no_grad():
-        vectors, padding = (network.encoder.vectors(each)[None] for each in (ids, torch.zeros_like(ids)))
+        vectors, padding = (network.encoder.vectors(each)[None] for each in (ids, without))
         is_word = torch.ones(1, len(ids), dtype=torch.bool)
         text, nothing = (
             network.head.logit(network.after(network.encoder.pooled(is_word, inputs_embeds=v)), label)
             for v in (vectors, padding)
         )
     network.float()
-    assert found.item() == pytest.approx((text - nothing).item(), rel=0.05, abs=1e-3)
+    assert found == pytest.approx((text - nothing).item(), rel=0.01)
+    assert by_eight == pytest.approx(found, rel=0.2)
 
 
 def test_explanations_lie_over_the_text(tagger):
@@ -427,6 +432,15 @@ def test_a_damaged_configuration_is_refused(content, tmp_path):
         places_in(str(tmp_path))
 
 
+def test_texts_as_long_as_the_encoder_are_read():
+    """Also where its places are no multiple of 8, which batches are padded to."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    model = BertModel(BertConfig(vocab_size=50, max_position_embeddings=13, **sizes))
+    tokens = Tokens(np.arange(26, dtype=np.int32), np.array([0, 13, 26]), 50)
+    network = ClusteredTransformer(TextEncoder(model, "mean"), LabelClusters(Clusters((4,), 16, 2)))
+    assert network.pooled(Corpus(tokens, CPU).batch(np.arange(2))).shape == (2, 16)
+
+
 def test_texts_longer_than_the_encoder_are_refused():
     texts = [" ".join(["noise1"] * 100), "noise2"]
     reader, read = subwords("bert", texts, 80)
@@ -440,14 +454,21 @@ def test_texts_longer_than_the_encoder_are_refused():
 
 def test_two_processes_train_one_model(tmp_path):
     """As `torchrun -m xmtc train` starts them, on the CPU; some steps have no label in a tail."""
-    texts, tags = planted(60, seed=1)
+    """The same as one process does, also in parts that are too small to share."""
+    texts, tags = planted(62, seed=1)
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
-    settings = [f"-p{name}" for name in ("epochs=1", "batch=4", "clusters=8", f"encoder={tiny('bert')}")]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "xmtc"]
-    command += ["train", "corpus.jsonl", "-m", "aplc_xlnet", "-o", "model", "--threads", "1", "--device", "cpu"]
-    subprocess.run([*command, *settings], cwd=tmp_path, check=True, capture_output=True, timeout=300)
-    assert Tagger.load(tmp_path / "model").about["n_docs"] == 60
+    names = "epochs=1", "batch=7", "parts=3", "dropout=0", "clusters=8", "head_rate=1e-4", f"encoder={tiny('bert')}"
+    command = ["train", "corpus.jsonl", "-m", "aplc_xlnet", "--threads", "1", "--device", "cpu"]
+    command += [f"-p{name}" for name in names]
+    together = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for name, how in {"one": [], "two": together}.items():
+        whole = [sys.executable, *how, "-m", "xmtc", *command, "-o", name]
+        subprocess.run(whole, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    one, two = (Tagger.load(tmp_path / name) for name in ("one", "two"))
+    assert one.about["n_docs"] == two.about["n_docs"] == 62
+    for array, same in zip(one.model.weights.arrays, two.model.weights.arrays, strict=True):
+        np.testing.assert_allclose(array, same, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +525,18 @@ def test_fused_attention_in_bf16_has_the_gradients_of_float32():
         states = fused(ids.to(gpu), attention_mask=mask.to(gpu)).last_hidden_state
     (states.float()[mask.to(gpu) > 0] @ wanted.to(gpu)).square().sum().backward()
     for (name, one), other in zip(usual.named_parameters(), fused.parameters(), strict=True):
-        if one.grad is not None:
+        if one.grad is not None and not name.endswith("k.bias"):  # the same for all scores of a word: no difference
             assert torch.linalg.vector_norm(one.grad - other.grad.cpu()) < 0.1 * torch.linalg.vector_norm(one.grad), (
                 name
             )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_steps_are_those_that_are_not(kind):
+    """As far as bf16 goes: the same weights after a few passes, with all shapes recorded or none."""
+    data = labelled(kind, 300)
+    recipe = replace(SMALL, epochs=3, dropout=0.0, encoder_rate=1e-4, head_rate=1e-3, batch=16)
+    found = [replace(recipe, recording=recording).fit(data, run=Run(device="cuda")) for recording in (True, False)]
+    for one, other in zip(*(model.weights.arrays for model in found), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-3)

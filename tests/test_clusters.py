@@ -14,6 +14,7 @@ from xmtc.nn.autoencoder import BagFeatures  # noqa: E402
 from xmtc.nn.bags import Bags  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
 from xmtc.nn.clusters import Clusters, LabelClusters, by_frequency, cross_entropy, cut, logit_of_product  # noqa: E402
+from xmtc.nn.clusters import n_terms as terms_of  # noqa: E402
 
 CPU = torch.device("cpu")
 THREE = Clusters((5, 4, 6), 8, 2)
@@ -73,15 +74,15 @@ def problem(clusters: Clusters, n_docs: int = 12, seed: int = 0, spread: float =
 def test_the_loss_is_eqs_2_to_5(clusters):
     head, X, Y, rows, labels = problem(clusters, spread=0.7)
     total, n_terms = loss_plainly(head, X.numpy().astype(np.float64), Y)
-    assert head(X, rows, labels).item() == pytest.approx(total / n_terms, rel=1e-5)
-    assert head(X, rows, labels, averages=False).item() == pytest.approx(total / len(X), rel=1e-5)
+    assert head(X, rows, labels).item() == pytest.approx(total, rel=1e-5)
+    assert terms_of(clusters, csr_array(Y)).sum() == n_terms
 
 
 def test_one_cluster_is_a_flat_linear_layer():
     head, X, Y, rows, labels = problem(Clusters((15,), 8, 2))
     assert [name for name, _ in head.named_parameters()] == ["head.weight"]
     logits, truth = X @ head.head.weight.detach().T, torch.from_numpy(Y).float()
-    expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth)
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum")
     assert head(X, rows, labels).item() == pytest.approx(expected.item(), rel=1e-6)
     found = head.best(X, 4)
     np.testing.assert_array_equal(found[0], logits.topk(4).indices)
@@ -162,6 +163,8 @@ def test_a_logit_is_that_of_the_labels_probability():
         (1, (0.5, 0.5), (1,)),
         (2, (0.1, 0.1, 0.8), (1, 1)),
         (3, (0.01, 0.01, 0.98), (1, 1, 1)),
+        (10, (0.98, 0.01, 0.01), (8, 1, 1)),
+        (5, (0.9, 0.05, 0.05), (3, 1, 1)),
     ],
 )
 def test_labels_are_cut_by_proportions(n_labels, proportions, sizes):

@@ -16,6 +16,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn.functional import linear, logsigmoid, relu, softplus
 
@@ -45,10 +46,21 @@ class Clusters:
 
 
 def cut(n_labels: int, proportions: tuple[float, ...]) -> tuple[int, ...]:
-    """Sizes of clusters with these proportions of the labels; of few labels, one for each cluster as far as they go."""
-    shares = np.cumsum(proportions) / sum(proportions)
-    edges = np.minimum(np.maximum(np.round(shares * n_labels), np.arange(1, len(shares) + 1)), n_labels).astype(int)
-    return tuple(int(size) for size in np.diff(edges, prepend=0) if size)
+    """Sizes of clusters with these proportions of the labels, at least one label in each as far as they go."""
+    n, shares = min(len(proportions), n_labels), np.cumsum(proportions) / sum(proportions)
+    edges = np.round(shares[:n] * n_labels).astype(int)
+    edges[-1] = n_labels
+    edges = np.minimum(np.maximum(edges, np.arange(1, n + 1)), n_labels - np.arange(n)[::-1])
+    return tuple(np.diff(edges, prepend=0).tolist())
+
+
+def n_terms(clusters: Clusters, Y: csr_array) -> np.ndarray:
+    """(n_docs,) terms of each document in the loss. Labels are numbered by their frequency."""
+    rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
+    looks = np.zeros((Y.shape[0], len(clusters.sizes)), bool)
+    looks[rows, np.searchsorted(clusters.edges[1:], Y.indices, side="right")] = True
+    looks[:, 0] = True
+    return np.where(looks, clusters.sizes, 1).sum(1)
 
 
 def by_frequency(frequencies: np.ndarray) -> np.ndarray:
@@ -92,14 +104,13 @@ class LabelClusters(nn.Module):
         tails = cast(list[Tail], list(self.tails))
         return [(tail, n_head + i, *span) for i, (tail, span) in enumerate(zip(tails, spans, strict=True))]
 
-    def forward(self, features: Tensor, rows: Tensor, labels: Tensor, averages: bool = True) -> Tensor:
-        """The loss, eqs. 3–5: the mean over its terms, or their sum per document. (rows, labels) are the pairs of a
-        document and a label of it; on the CPU, they do not have a GPU wait. As the authors have it, a tail without a
-        label of the document is one term, its own logit; one with a label has a term for each label in it, and none
-        for itself."""
+    def forward(self, features: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+        """The loss, eqs. 3–5, as the sum of its terms. (rows, labels) are the pairs of a document and a label of it; on
+        the CPU, they do not have a GPU wait. As the authors have it, a tail without a label of the document is one
+        term, its own logit; one with a label has a term for each label in it, and none for itself."""
         logits = in_full(self.head(features))
         in_head = labels < self.clusters.sizes[0]
-        total, n_terms = cross_entropy(logits, rows[in_head], labels[in_head]), logits.numel()
+        total = cross_entropy(logits, rows[in_head], labels[in_head])
         for tail, place, begin, end in self.places():
             within = (labels >= begin) & (labels < end)
             docs, which = rows[within].unique(return_inverse=True)
@@ -108,8 +119,7 @@ class LabelClusters(nn.Module):
                 in_tail = logits[docs, place, None]
                 of_labels = logit_of_product(in_tail, tail(features[docs]))
                 total = total + cross_entropy(of_labels, which, labels[within] - begin) - softplus(in_tail).sum()
-                n_terms += of_labels.numel() - len(docs)
-        return total / (n_terms if averages else max(1, len(features)))
+        return total
 
     @torch.no_grad()
     def best(self, features: Tensor, k: int, prune: bool = True) -> tuple[Tensor, Tensor]:

@@ -47,6 +47,12 @@ class TextEncoder(nn.Module):
         """(n_docs, width) of subwords (n_docs, length) and where there are any."""
         return self.pooled(is_word, input_ids=ids)
 
+    def is_mark(self, n: int) -> Tensor:
+        """(n,) which of a text's subwords are the encoder's marks: the last two of XLNet, else the first and last."""
+        marks = torch.zeros(n, dtype=torch.bool)
+        marks[[-2, -1] if self.model.config.model_type == XLNET else [0, -1]] = True
+        return marks
+
     def vectors(self, ids: Tensor) -> Tensor:
         """Where subwords start from in the encoder."""
         return self.model.get_input_embeddings()(ids)

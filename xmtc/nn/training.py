@@ -66,8 +66,9 @@ def train(
     piece: str = "network",
 ) -> None:
     """Train on the loss of batches until the score of the validation documents, looked at after every epoch, has not
-    grown for a while. The network ends with the weights of the best epoch. A loss may come in parts, one after the
-    other, of which the next is computed when the last has given its gradients."""
+    grown for a while. The network ends with the weights of the best epoch. Of several processes, each takes the loss of
+    its share of a batch. A loss may come in parts, one after the other, of which the next is computed when the last has
+    given its gradients."""
     state = State(network, plan)
     state.resume(run, piece)
     begin = time.monotonic() - state.seconds
@@ -78,7 +79,7 @@ def train(
             for number, docs in enumerate(batches(np.random.default_rng((plan.seed, state.epoch)))):
                 if number >= state.n_done:  # a resumed training may have done some
                     state.set_seed()
-                    state.step(loss(distributed.share(docs)))
+                    state.step(loss(docs))
                     state.keep_now_and_then(run, piece, time.monotonic() - begin)
                 progress.advance(len(docs))
             state.finish_epoch(lambda: distributed.agreed(score()))

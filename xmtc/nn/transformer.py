@@ -21,28 +21,33 @@ class ClusteredTransformer(nn.Module):
         super().__init__()
         self.encoder, self.head, self.dropout = encoder, head, dropout
         self.hidden = nn.Linear(encoder.width, head.clusters.width)
+        self.longest, self.padding = encoder.longest, encoder.padding  # what a batch has beyond is padding
         self.recordings: Recordings | None = None  # of the encoder's steps in training
 
     def pooled(self, batch: Batch) -> Tensor:
         """Section 3.1: one state for each document."""
-        given = batch.ids(self.encoder.padding), batch.is_word()
-        return self.recordings(*given) if self.recordings and self.training else self.encoder(*given)
+        compute = self.recordings if self.recordings and self.training else self.encoder
+        return compute(*(whole[:, : self.longest].contiguous() for whole in (batch.ids(self.padding), batch.is_word())))
 
     def after(self, pooled: Tensor) -> Tensor:
         """Section 3.2, as the authors have it: tanh and dropout."""
         return dropout(self.hidden(pooled).tanh(), self.dropout, self.training)
 
-    def forward(self, batch: Batch, rows: Tensor, labels: Tensor, averages: bool) -> Tensor:
-        return self.head(self.after(self.pooled(batch)), rows, labels, averages)
+    def forward(self, batch: Batch, rows: Tensor, labels: Tensor) -> Tensor:
+        """The loss, as the sum of its terms."""
+        return self.head(self.after(self.pooled(batch)), rows, labels)
 
     def parts_of_logit(self, ids: Tensor, label: int, steps: int) -> Tensor:
         """(n,) what each subword of one document adds to a label's logit: how far its vector is from that of padding,
         times the gradients, averaged over `steps` points on the way from there (integrated gradients; with one step,
-        input × gradient). Not from zeros: at vectors that short, layer normalisation makes gradients without bounds."""
-        padding = self.encoder.vectors(torch.full_like(ids, self.encoder.padding)).detach()
+        input × gradient). Not from zeros: at vectors that short, layer normalisation makes gradients without bounds.
+        Marks such as [CLS] stay what they are on the way."""
+        without = torch.where(self.encoder.is_mark(len(ids)).to(ids.device), ids, self.encoder.padding)
+        padding = self.encoder.vectors(without).detach()
         beyond = self.encoder.vectors(ids).detach() - padding
         total = torch.zeros_like(beyond)
-        for shares in (torch.arange(1, steps + 1, device=ids.device) / steps).split(AT_ONCE):
+        points = (torch.arange(steps) + 0.5) / steps if steps > 1 else torch.ones(1)
+        for shares in points.to(ids.device).split(AT_ONCE):
             with torch.enable_grad():
                 given = (padding + shares[:, None, None] * beyond).requires_grad_()
                 pooled = self.encoder.pooled(torch.ones_like(given[..., 0], dtype=torch.bool), inputs_embeds=given)

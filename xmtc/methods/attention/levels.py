@@ -98,7 +98,7 @@ def train_level(
         return corpus.shuffled(batch_size, rng)
 
     def loss(docs: np.ndarray) -> Tensor:
-        batch = corpus.batch(docs)
+        batch = corpus.batch(distributed.share(docs))
         with mixed(device):
             if data.above is None:
                 return loss_of(forward(batch), labels.targets(batch.docs))

@@ -101,7 +101,7 @@ class LabelAutoencoder(Method):
             return corpus.shuffled(self.batch, rng)
 
         def loss(docs: np.ndarray) -> Tensor:
-            batch = corpus.batch(docs)
+            batch = corpus.batch(distributed.share(docs))
             with mixed(device):
                 return forward(batch, *labels.pairs(batch.docs))
 

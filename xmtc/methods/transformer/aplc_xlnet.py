@@ -32,7 +32,7 @@ from xmtc.method import Method
 from xmtc.methods.transformer.model import Design, TransformerModel, predict_with
 from xmtc.nn import distributed
 from xmtc.nn.batches import Corpus, LabelRows
-from xmtc.nn.clusters import by_frequency, cut
+from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.nn.devices import device_of, mixed, working
 from xmtc.nn.encoder import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.nn.holding_out import split
@@ -69,7 +69,9 @@ class APLCXLNet(Method):
     )  # fmt: skip
     hidden: int = param(0, "width of the hidden layer (d); 0: the encoder's", low=0)
     clusters: int = param(2, "clusters of labels, equally large; 1: a flat linear output layer", low=1)
-    proportions: str = param("", "shares of the labels in head and tails, where not equal, such as 0.7,0.2,0.1")
+    proportions: str = param(
+        "", "shares of the labels in head and tails, such as 0.7,0.2,0.1, in place of equal `clusters`"
+    )
     factor: int = param(2, "by which each tail is narrower inside than the cluster before (q)", low=1)
     dropout: float = param(0.1, "share of the hidden layer's numbers that a step leaves out", low=0.0, high=0.99)
     loss: str = param("mean", "loss over its terms: their mean, as in the paper, or sum", choices=("mean", "sum"))
@@ -158,7 +160,8 @@ class APLCXLNet(Method):
         tokens, device = valid.subwords, device_of(run)
         records = self.records(device)
         corpus = Corpus(data.subwords, device, few_widths=records)
-        labels = LabelRows(csr_array(data.Y[:, order]), torch.device("cpu"))
+        sorted_Y = csr_array(data.Y[:, order])
+        labels, terms = LabelRows(sorted_Y, torch.device("cpu")), n_terms(network.head.clusters, sorted_Y)
         network.recordings = Recordings(network.encoder) if records else None
         forward = distributed.shared(network, uses_all=False)  # tails without a label in the batch are not used
 
@@ -166,11 +169,12 @@ class APLCXLNet(Method):
             return corpus.shuffled(self.batch, rng)
 
         def loss(docs: np.ndarray) -> Iterator[Tensor]:
+            divisor = terms[docs].sum() if self.loss == "mean" else len(docs)
             for part in np.array_split(docs, min(self.parts, len(docs))):
-                batch = corpus.batch(part)
+                batch = corpus.batch(distributed.share(part))
                 with mixed(device):
-                    of_part = forward(batch, *labels.pairs(batch.docs), self.loss == "mean")
-                yield of_part * (len(part) / len(docs))
+                    total = forward(batch, *labels.pairs(batch.docs))
+                yield total * float(distributed.weight(part) / divisor)
 
         def score() -> float:
             found = predict_with(network, order, tokens, 5, replace(run, progress=Run().progress))
