@@ -3,7 +3,10 @@ is fetched."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +19,9 @@ from typer.testing import CliRunner
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
 from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
-from transformers import AutoModel  # noqa: E402
+from transformers import AutoConfig  # noqa: E402
 
 from xmtc.cli import app  # noqa: E402
 from xmtc.cli.encoders import bytes_of  # noqa: E402
@@ -26,7 +30,7 @@ from xmtc.nn import encoder_parts  # noqa: E402
 from xmtc.nn.encoder import pretrained  # noqa: E402
 from xmtc.text import registries  # noqa: E402
 from xmtc.text.encoder_packages import NAMED, EncoderPackage, cached_folder, find_encoder, named_encoder  # noqa: E402
-from xmtc.text.subwords import Subwords  # noqa: E402
+from xmtc.text.subwords import Subwords, tokenizer_of  # noqa: E402
 
 FILES = "config.json", "model.safetensors", "tokenizer.json"
 KINDS = ["bert", "xlnet"]
@@ -68,6 +72,27 @@ def break_the_manifest(folder: Path, **changes) -> None:
     (folder / "manifest.json").write_text(json.dumps(said | changes))
 
 
+def change_an_entry(folder: Path, kind: str, **changes) -> None:
+    """The first of the files, which is config.json, or of the parts."""
+    entries = json.loads((folder / "manifest.json").read_text())[kind]
+    entries[0] = {name: value for name, value in (entries[0] | changes).items() if value is not None}
+    break_the_manifest(folder, **{kind: entries})
+
+
+def cut_a_mark(folder: Path) -> None:
+    """The weights are no longer what safetensors reads, and every checksum says that this is right."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    content = bytearray(b"".join((folder / part["name"]).read_bytes() for part in manifest["parts"]))
+    begin = manifest["files"][0]["bytes"]
+    assert [file["name"] for file in manifest["files"]] == [*FILES]
+    content[begin + 8 : begin + 40] = 32 * b"?"
+    weights = bytes(content[begin : begin + manifest["files"][1]["bytes"]])
+    manifest["files"][1]["sha256"] = hashlib.sha256(weights).hexdigest()
+    part = {"name": "part-000", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "part-000").write_bytes(content)
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"parts": [part]}))
+
+
 BREAKS = {
     "does not have the checksum that the manifest gives it; copy it again": break_a_part,
     "is not there, but the manifest names it; copy it, too": lambda folder: (folder / "part-002").unlink(),
@@ -76,13 +101,94 @@ BREAKS = {
     ).unlink(),
     "is damaged .*; export or copy": lambda folder: (folder / "manifest.json").write_text("{"),
     "it is of another format": lambda folder: break_the_manifest(folder, precision="fp4"),
-    "is no file of an encoder": lambda folder: break_the_manifest(
-        folder, files=[{"name": "../config.json", "bytes": 1, "sha256": ""}]
+    "it does not name the files of an encoder, or not its parts": lambda folder: change_an_entry(
+        folder, "files", name="../config.json"
     ),
-    "config.json does not have the checksum": lambda folder: break_the_manifest(
-        folder, files=[{"name": "config.json", "bytes": 10**6, "sha256": ""}]
+    "^config.json in the parts of [^ ]*/parts does not have the checksum": lambda folder: change_an_entry(
+        folder, "files", sha256="0" * 64
     ),
 }
+
+
+IN_THE_MANIFEST = {
+    "another name": ("files", {"name": "spiece.model"}),
+    "a name that is none": ("files", {"name": "config.json\0"}),
+    "a name that is a number": ("files", {"name": 7}),
+    "a part elsewhere": ("parts", {"name": "../part-000"}),
+    "a part with a folder": ("parts", {"name": "part-000/x"}),
+    "no checksum": ("files", {"sha256": None}),
+    "half a checksum": ("parts", {"sha256": "0" * 32}),
+    "negative bytes": ("files", {"bytes": -1}),
+    "true bytes": ("files", {"bytes": True}),
+    "half a byte": ("parts", {"bytes": 0.5}),
+    "too many bytes": ("files", {"bytes": 10**6}),
+}
+
+
+@pytest.mark.parametrize(("kind", "changes"), IN_THE_MANIFEST.values(), ids=IN_THE_MANIFEST)
+def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
+    encoder_parts.export(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
+    change_an_entry(tmp_path / "parts", kind, **changes)
+    with pytest.raises(XmtcError, match=r"manifest\.json is damaged \(.*\); export or copy the encoder again\.$"):
+        encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("[]", ""),
+        ("{}", "it is of another format"),
+        ('{"xmtc encoder": 1, "precision": "fp16"}', "files"),
+        ("[" * 100_000, "recursion"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(content, found, tmp_path):
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(XmtcError, match=rf"is damaged \(.*{found}"):
+        encoder_parts.join(tmp_path, tmp_path / "there")
+
+
+def test_no_files_are_no_encoder(tmp_path):
+    encoder_parts.export(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
+    break_the_manifest(tmp_path / "parts", files=[], parts=[])
+    with pytest.raises(XmtcError, match="it does not name the files of an encoder"):
+        encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+
+
+@pytest.mark.parametrize(("said", "held"), [("fp16", "int8"), ("int8", "fp16"), ("fp32", "fp16"), ("fp32", "int8")])
+def test_weights_are_of_the_precision_that_the_manifest_says(said, held, tmp_path):
+    encoder_parts.export(tiny("bert"), tmp_path / "parts", held, 20_000)
+    break_the_manifest(tmp_path / "parts", precision=said)
+    with pytest.raises(XmtcError, match=rf"cannot be read as {said} \(it holds numbers of type .*; export"):
+        encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_weights_that_cannot_be_read_are_refused(precision, tmp_path):
+    encoder_parts.export(tiny("bert"), tmp_path / "parts", precision, 20_000)
+    cut_a_mark(tmp_path / "parts")
+    with pytest.raises(XmtcError, match=rf"^model.safetensors in the parts of .* cannot be read as {precision} \("):
+        encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
+def test_int8_keeps_weights_that_are_named_as_factors_are_and_those_that_are_tied(tmp_path):
+    bias = torch.arange(3.0)
+    state = {"norm.scale": bias, "norm.bias": bias, "layer.weight": torch.eye(3), "mix.scale": torch.eye(3)}
+    save_file(encoder_parts.packed(state, "int8"), tmp_path / "weights")
+    found = encoder_parts.unpacked(load_file(tmp_path / "weights"))
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {
+        name: tensor.tolist() for name, tensor in state.items()
+    }
+
+
+def test_what_does_not_fit_is_named_alone(tmp_path):
+    with pytest.raises(XmtcError, match=r"^precision='fp4' does not fit; expected one of fp32, fp16, int8\.$"):
+        encoder_parts.export(tiny("bert"), tmp_path / "parts", "fp4")
+    with pytest.raises(XmtcError, match=r"^Parts of 0 bytes hold nothing; expected at least 1 byte"):
+        encoder_parts.export(tiny("bert"), tmp_path / "parts", "fp16", 0)
 
 
 @pytest.mark.parametrize(("message", "damage"), BREAKS.items(), ids=range(len(BREAKS)))
@@ -150,6 +256,24 @@ def test_named_encoders_are_fetched_once(name, packages, cache):
     assert "not yet fetched; pip package" in shown
 
 
+@pytest.mark.parametrize("when", ["while it is fetched", "at the last moment"])
+def test_what_another_process_fetched_meanwhile_stays(when, cache, monkeypatch):
+    folder = cached_folder("minilm-l6")
+    module, name = (registries.subprocess, "run") if when == "while it is fetched" else (os, "replace")
+    do = getattr(module, name)
+
+    def second(*given, **named):
+        if not folder.exists():
+            shutil.copytree(tiny("bert"), folder)
+            (folder / "theirs").touch()
+        return do(*given, **named)
+
+    monkeypatch.setattr(module, name, second)
+    assert named_encoder("minilm-l6") == folder
+    assert (folder / "theirs").exists()
+    assert [path.name for path in folder.parent.iterdir()] == ["minilm-l6"]
+
+
 def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
     wrong = replace(NAMED["minilm-l6"], files={"config.json": "0" * 64})
     monkeypatch.setitem(NAMED, "minilm-l6", wrong)
@@ -176,12 +300,16 @@ def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
     def offline(source, **options):
         raise OSError("We couldn't connect\nto the hub")
 
-    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", offline)
-    with pytest.raises(XmtcError, match=rf"xlnet-base-cased cannot be had \(We couldn't connect\).*{how}"):
-        Subwords().fit_transform(TEXTS)
-    monkeypatch.setattr(AutoModel, "from_pretrained", offline)
-    with pytest.raises(XmtcError, match=how):
-        pretrained("xlnet-base-cased")
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", offline)
+    for read in (lambda name: Subwords(name).fit_transform(TEXTS), pretrained):
+        with pytest.raises(XmtcError, match=rf"xlnet-base-cased cannot be had \(We couldn't connect\).*{how}"):
+            read("xlnet-base-cased")
+    config = AutoConfig.for_model("xlnet")
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda source, **options: config)
+    for auto, read in (("AutoTokenizer", tokenizer_of), ("AutoModel", pretrained)):
+        monkeypatch.setattr(f"transformers.{auto}.from_pretrained", offline)
+        with pytest.raises(XmtcError, match=how):
+            read("xlnet-base-cased")
 
 
 def test_a_folder_without_our_json_is_read_by_transformers(tmp_path, monkeypatch):
@@ -189,7 +317,7 @@ def test_a_folder_without_our_json_is_read_by_transformers(tmp_path, monkeypatch
         backend_tokenizer = bert_tokenizer()
 
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda source, **options: Loaded)
-    (tmp_path / "config.json").write_text("{}")
+    shutil.copy(Path(tiny("bert")) / "config.json", tmp_path)
     assert ids_of(str(tmp_path)) == ids_of(tiny("bert"))
 
 

@@ -25,6 +25,7 @@ from xmtc.method import Method, Model
 from xmtc.methods import method_name
 from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.run import Run
+from xmtc.text.subwords import check_places
 from xmtc.text.vocabulary import Vocabulary
 
 SIZES = "n_features", "n_words", "n_subwords"  # of what is read, each 0 where it is not
@@ -75,6 +76,7 @@ class Tagger:
             try:
                 for part in (self.features, self.labels, self.model):
                     part.check()
+                check_places(self.features, self.model)
             except store.MISFITS as error:
                 raise store.damaged(self.unchecked, str(error)) from None
             object.__setattr__(self, "unchecked", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -24,15 +26,21 @@ from xmtc.text.registries import checksum
 from xmtc.text.subwords import tokenizer_of
 
 PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
+HELD = {FP32: {"F32"}, FP16: {"F16"}, INT8: {"I8", "F32"}}  # what safetensors calls the numbers of each
+COUNTS = {"I64", "I32", "BOOL"}  # numbers that are no weights, such as those of places
 FORMAT = 1
+NEEDED, KNOWN = {CONFIG, WEIGHTS, TOKENIZER}, {CONFIG, WEIGHTS, TOKENIZER, POOLING}
+PART_NAME, SHA256 = re.compile(r"part-\d+"), re.compile(r"[0-9a-f]{64}")
 SCALE = ".scale"  # ends the name of a row's factors
 BLOCK = 1 << 20
 
 
 def export(source: str, folder: Path, precision: str = FP16, part_bytes: int = 50_000_000, run: Run = Run()) -> int:
     """Write an encoder (a folder, a name of `xmtc encoders` or of the hub) in parts; how many there are."""
-    if precision not in PRECISIONS or part_bytes < 1:
-        raise XmtcError(f"precision={precision!r} and parts of {part_bytes} bytes do not fit; expected fp16 and 1 MB.")
+    if precision not in PRECISIONS:
+        raise XmtcError(f"precision={precision!r} does not fit; expected one of {', '.join(PRECISIONS)}.")
+    if part_bytes < 1:
+        raise XmtcError(f"Parts of {part_bytes} bytes hold nothing; expected at least 1 byte, such as 50 MB.")
     found = find_encoder(source, run)
     with new(folder) as target:
         whole = target / "whole"
@@ -64,7 +72,8 @@ def packed(state: dict[str, Tensor], precision: str) -> dict[str, Tensor]:
     if precision == INT8:
         found: dict[str, Tensor] = {}
         for name, tensor in state.items():
-            found |= in_bytes(name, tensor) if tensor.is_floating_point() and tensor.ndim > 1 else {name: tensor}
+            is_matrix = tensor.is_floating_point() and tensor.ndim > 1
+            found |= in_bytes(name, tensor) if is_matrix else {name: tensor.contiguous().clone()}
         return found
     kind = torch.float16 if precision == FP16 else torch.float32
     return {name: (t.to(kind) if t.is_floating_point() else t).contiguous().clone() for name, t in state.items()}
@@ -79,13 +88,11 @@ def in_bytes(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 def unpacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights as transformers takes them: what was int8 becomes fp16."""
-    found = {}
-    for name, tensor in state.items():
-        scale = state.get(name + SCALE)
-        if scale is not None:
-            found[name] = (tensor * scale.view(-1, *[1] * (tensor.ndim - 1))).half()
-        elif not name.endswith(SCALE):
-            found[name] = tensor
+    in_bytes = {name for name, tensor in state.items() if tensor.dtype == torch.int8}
+    found = {name: tensor for name, tensor in state.items() if name.removesuffix(SCALE) not in in_bytes}
+    for name in in_bytes:
+        scale = state[name + SCALE].view(-1, *[1] * (state[name].ndim - 1))
+        found[name] = (state[name] * scale).half()
     return found
 
 
@@ -93,7 +100,7 @@ def join(folder: Path, target: Path) -> None:
     """Put an exported encoder together, where every part and every file has the checksum it left with."""
     said = read_manifest(folder)
     for part in said["parts"]:
-        check(folder / part["name"], part)
+        check(folder / part["name"], part, str(folder / part["name"]))
     with new(target) as holder:
         joined = end_to_end((folder / part["name"] for part in said["parts"]), holder / "joined")
         with joined.open("rb") as stream:
@@ -101,35 +108,60 @@ def join(folder: Path, target: Path) -> None:
                 path = holder / file["name"]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_next(stream, path, file["bytes"])
-                check(path, file)
+                check(path, file, f"{file['name']} in the parts of {folder}")
         joined.unlink()
-        if said["precision"] == INT8:
-            save_file(unpacked(load_file(holder / WEIGHTS)), holder / WEIGHTS, metadata={"format": "pt"})
-            (holder / WEIGHTS).chmod((holder / CONFIG).stat().st_mode)  # safetensors shuts out all but the owner
+        try:
+            unpack(holder / WEIGHTS, said["precision"])
+        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            raise XmtcError(
+                f"{WEIGHTS} in the parts of {folder} cannot be read as {said['precision']} ({error}); export the "
+                "encoder again."
+            ) from None
+        (holder / WEIGHTS).chmod((holder / CONFIG).stat().st_mode)  # safetensors shuts out all but the owner
+
+
+def unpack(path: Path, precision: str) -> None:
+    """Weights of int8 become fp16; others are only looked at: they are to be what the manifest says."""
+    with safe_open(path, "pt") as file:
+        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 (it is no dict)
+    if kinds - COUNTS != HELD[precision]:
+        raise ValueError(f"it holds numbers of type {', '.join(sorted(kinds))}")
+    if precision == INT8:
+        save_file(unpacked(load_file(path)), path, metadata={"format": "pt"})
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        for file in [*said["files"], *said["parts"]]:
-            if not isinstance(file["bytes"], int) or Path(file["name"]).is_absolute() or ".." in file["name"]:
-                raise ValueError(f"{file['name']} is no file of an encoder")
-        if said["xmtc encoder"] != FORMAT or said["precision"] not in PRECISIONS:
-            raise ValueError("it is of another format")
+        check_manifest(said)
         return said
     except OSError as error:
         raise XmtcError(
             f"{folder / MANIFEST} cannot be read ({error.strerror}); expected what `xmtc encoders export` writes."
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise XmtcError(f"{folder / MANIFEST} is damaged ({error}); export or copy the encoder again.") from None
 
 
-def check(path: Path, said: dict[str, Any]) -> None:
+def check_manifest(said: dict[str, Any]) -> None:
+    """Refuse names that lead elsewhere, and sizes that do not add up."""
+    if said.get("xmtc encoder") != FORMAT or said.get("precision") not in PRECISIONS:
+        raise ValueError("it is of another format")
+    files, parts = ([entry["name"] for entry in said[kind]] for kind in ("files", "parts"))
+    if not NEEDED <= set(files) <= KNOWN or not all(map(PART_NAME.fullmatch, parts)):
+        raise ValueError("it does not name the files of an encoder, or not its parts")
+    for entry in [*said["files"], *said["parts"]]:
+        if type(entry.get("bytes")) is not int or entry["bytes"] < 0 or not SHA256.fullmatch(entry.get("sha256", "")):
+            raise ValueError(f"{entry['name']} has no size or checksum")
+    if sum(file["bytes"] for file in said["files"]) != sum(part["bytes"] for part in said["parts"]):
+        raise ValueError("its parts are not as large as its files")
+
+
+def check(path: Path, said: dict[str, Any], name: str) -> None:
     if not path.is_file():
-        raise XmtcError(f"{path} is not there, but the manifest names it; copy it, too.")
+        raise XmtcError(f"{name} is not there, but the manifest names it; copy it, too.")
     if path.stat().st_size != said["bytes"] or checksum(path) != said["sha256"]:
-        raise XmtcError(f"{path} does not have the checksum that the manifest gives it; copy it again.")
+        raise XmtcError(f"{name} does not have the checksum that the manifest gives it; copy it again.")
 
 
 def described(path: Path) -> dict[str, Any]:

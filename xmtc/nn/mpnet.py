@@ -12,26 +12,28 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import BaseModelOutput
-from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
+from transformers.models.mpnet.modeling_mpnet import MPNetModel, MPNetSelfAttention
 
-# not the same in all versions of transformers
-OF_ENCODER, OF_ATTENTION = inspect.signature(MPNetEncoder.forward), inspect.signature(MPNetSelfAttention.forward)
+SIGNATURE = inspect.signature(MPNetSelfAttention.forward)  # not the same in all versions of transformers
 
 
-class FusedEncoder(MPNetEncoder):
+class FusedMPNet(MPNetModel):
     """Adds up once what all layers add to their scores: for how far subwords stand apart, and for padding."""
 
     saves_memory = False  # computes states twice instead of keeping them, which transformers' own cannot
 
-    def forward(self, *given: Any, **named: Any) -> Any:
-        said = OF_ENCODER.bind(self, *given, **named).arguments
-        states, mask = said["hidden_states"], said.get("attention_mask")
-        bias = self.compute_position_bias(states[:1])
-        if mask is not None:
-            bias = bias + mask
+    def forward(
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
+    ) -> BaseModelOutput:
+        states = self.embeddings(input_ids=input_ids, inputs_embeds=inputs_embeds)
+        places = torch.arange(states.shape[1], device=states.device)
+        apart = self.encoder.relative_position_bucket(places[None] - places[:, None])
+        bias = self.encoder.relative_attention_bias(apart).permute(2, 0, 1)[None]
+        if attention_mask is not None:
+            bias = bias.masked_fill((attention_mask == 0)[:, None, None], torch.finfo(bias.dtype).min)
         if torch.is_autocast_enabled(states.device.type):
             bias = bias.to(torch.get_autocast_dtype(states.device.type))
-        for layer in self.layer:
+        for layer in self.encoder.layer:
             call = partial(checkpoint, layer, use_reentrant=False) if self.saves_memory and self.training else layer
             states = call(states, position_bias=bias)[0]
         return BaseModelOutput(last_hidden_state=cast(Any, states))
@@ -41,7 +43,7 @@ class FusedSelfAttention(MPNetSelfAttention):
     """Computes the same, but for the attention of each word, which nobody asks for here."""
 
     def forward(self, *given: Any, **named: Any) -> tuple[Tensor]:
-        said = OF_ATTENTION.bind(self, *given, **named).arguments
+        said = SIGNATURE.bind(self, *given, **named).arguments
         states, bias = said["hidden_states"], said["position_bias"]
         shape = (*states.shape[:2], self.num_attention_heads, self.attention_head_size)
         q, k, v = (layer(states).view(shape).transpose(1, 2) for layer in (self.q, self.k, self.v))
@@ -50,7 +52,7 @@ class FusedSelfAttention(MPNetSelfAttention):
         return (self.o(found.transpose(1, 2).flatten(2)),)
 
 
-FUSED = {MPNetEncoder: FusedEncoder, MPNetSelfAttention: FusedSelfAttention}
+FUSED = {MPNetModel: FusedMPNet, MPNetSelfAttention: FusedSelfAttention}
 
 
 def fuse_attention(model: nn.Module) -> int:

@@ -4,45 +4,42 @@ needs longer to ask for the thousands of small products of a step than a GPU to 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from xmtc.errors import XmtcError
-
 OFTEN = 3  # times that a shape is seen before it is worth a recording
 MOST = 8  # recordings: each holds memory for the gradients of all weights
-
-Compute = Callable[[Tensor, Tensor], Tensor]
 
 
 class Recordings:
     """Computes what a module does in training, of ids (n_docs, width) and where words stand among them. Gradients lie
-    in memory of the recording until the next step: it is not for gradients that are added up over several."""
+    in memory of the recording until the next step: it is not for gradients that are added up over several. What cannot
+    be recorded is computed as ever."""
 
     def __init__(self, module: nn.Module):
         self.module, self.seen, self.pool = module, Counter[tuple[int, ...]](), torch.cuda.graph_pool_handle()
-        self.recorded: dict[tuple[int, ...], Compute] = {}
+        self.recorded: dict[tuple[int, ...], nn.Module] = {}
+        self.most = MOST
+        # Gradients arrive in the stream of a recording, which costs nothing.
+        getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", lambda _: None)(False)
 
     def __call__(self, ids: Tensor, is_word: Tensor) -> Tensor:
         shape = tuple(ids.shape)
         self.seen[shape] += 1
-        if shape not in self.recorded and self.seen[shape] >= OFTEN and len(self.recorded) < MOST:
-            self.recorded[shape] = self.record(ids, is_word)
+        if shape not in self.recorded and self.seen[shape] >= OFTEN and len(self.recorded) < self.most:
+            try:
+                self.recorded[shape] = self.record(ids, is_word)
+            except RuntimeError:  # it waits for its own numbers, or copies some from the CPU; or memory is short
+                self.most = len(self.recorded)
         return self.recorded.get(shape, self.module)(ids, is_word)
 
-    def record(self, ids: Tensor, is_word: Tensor) -> Compute:
-        kind, device = torch.get_autocast_dtype("cuda"), ids.device
-        mixes = torch.is_autocast_enabled("cuda")
-        try:
-            with torch.random.fork_rng([device]), torch.autocast("cuda", kind, mixes, cache_enabled=False):
-                alone, given = Alone(self.module).train(), (ids.clone(), is_word.clone())
-                torch.cuda.make_graphed_callables(alone, given, allow_unused_input=True, pool=self.pool)
-                return alone
-        except RuntimeError as error:
-            why = str(error).splitlines()[0]
-            raise XmtcError(f"The encoder's steps cannot be recorded ({why}); set recording=false.") from error
+    def record(self, ids: Tensor, is_word: Tensor) -> nn.Module:
+        dtype, mixes = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
+        alone, given = Alone(self.module).train(), (ids.clone(), is_word.clone())
+        with torch.random.fork_rng([ids.device]), torch.autocast("cuda", dtype, mixes, cache_enabled=False):
+            torch.cuda.make_graphed_callables(alone, given, allow_unused_input=True, pool=self.pool)
+        return alone
 
 
 class Alone(nn.Module):

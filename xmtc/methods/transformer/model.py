@@ -19,8 +19,10 @@ from xmtc.nn.transformer import ClusteredTransformer
 from xmtc.nn.weights import Weights
 from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.run import Run
+from xmtc.text.encoder_packages import first_sentence
 
 DOCS, DOCS_ON_GPU = 32, 256  # predicted at a time, at most
+MOST_STEPS = 1000  # of explanations
 MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # scores of a cluster in a step of prediction
 
 
@@ -39,10 +41,13 @@ class Design:
         text = TextEncoder(encoder or built(self.encoder), self.pooling)
         return ClusteredTransformer(text, LabelClusters(Clusters(self.sizes, self.hidden, self.factor)), dropout)
 
-    def on_paper(self) -> ClusteredTransformer:
-        """Without memory for its weights, for names and shapes alone."""
-        with torch.device("meta"):
-            return self.network()
+    def on_paper(self, n_names: int) -> ClusteredTransformer:
+        """Without memory for its weights, for names and shapes alone: no more layers than there are names."""
+        try:
+            with torch.device("meta"):
+                return self.network(built(self.encoder, n_names))
+        except Exception as error:  # what libraries raise where a configuration is none has many names
+            raise ValueError(f"its encoder cannot be built: {first_sentence(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -74,16 +79,25 @@ class TransformerModel(Model):
 
     def check(self) -> None:
         design = self.design
-        if not design.sizes or min(design.sizes) < 1 or sum(design.sizes) != self.n_labels or self.steps < 1:
+        if not design.sizes or min(design.sizes) < 1 or sum(design.sizes) != self.n_labels:
             raise ValueError("its clusters are not those of its labels")
+        if not 1 <= self.steps <= MOST_STEPS:
+            raise ValueError(f"its explanations take {self.steps} steps")
         if design.pooling not in POOLINGS or design.hidden < 1 or design.factor < 1:
             raise ValueError("its network is none")
         if not np.array_equal(np.sort(self.order), np.arange(self.n_labels)):
             raise ValueError("its order of labels does not name each once")
-        network = design.on_paper()
-        if network.encoder.model.get_input_embeddings().num_embeddings < self.n_subwords:
+        network = design.on_paper(len(self.weights.names))
+        if len(network.encoder.model.get_input_embeddings().weight) < self.n_subwords:
             raise ValueError("its encoder is not for its subwords")
         self.weights.check(network)
+        if not all(np.isfinite(array).all() for array in self.weights.arrays):
+            raise ValueError("some of its weights are no numbers")
+
+    @property
+    def longest(self) -> int | None:
+        """Subwords of a text that its encoder can tell the places of; None where there is no limit."""
+        return self.design.on_paper(len(self.weights.names)).encoder.longest
 
     def _network(self, run: Run) -> ClusteredTransformer:
         """The network, built at its first use on a device."""
@@ -92,7 +106,8 @@ class TransformerModel(Model):
         if device not in networks:
             with torch.random.fork_rng([]):  # the weights that it begins with are random, and at once replaced
                 network = self.design.network()
-            networks[device] = self.weights.into(network).to(device).eval()
+            # explanations take gradients, but of what the network reads
+            networks[device] = self.weights.into(network).to(device).eval().requires_grad_(False)
         return networks[device]
 
 

@@ -1,0 +1,357 @@
+"""Encoders and model folders that are damaged, or made to do harm: each is refused in one sentence."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planted import planted
+from safetensors.numpy import load_file, save_file
+
+torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
+pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
+
+import transformers  # noqa: E402
+from tiny_encoders import tiny  # noqa: E402
+
+from xmtc import Tagger  # noqa: E402
+from xmtc.data.document import Document  # noqa: E402
+from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.methods.transformer.aplc_xlnet import APLCXLNet  # noqa: E402
+from xmtc.nn import encoder_parts  # noqa: E402
+from xmtc.nn.encoder import pretrained, usual_pooling  # noqa: E402
+from xmtc.run import Run  # noqa: E402
+from xmtc.tagger import train  # noqa: E402
+from xmtc.text.encoder_packages import NAMED, cached_folder  # noqa: E402
+from xmtc.text.subwords import Subwords  # noqa: E402
+
+ONE = Run(threads=1, device="cpu")
+TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]
+CANNOT_BE_HAD = (
+    r"^The encoder .* cannot be had \([^\n]*\); give the folder of one, or a name that `xmtc encoders` lists"
+)
+
+
+def copied(tmp_path: Path, kind: str = "bert") -> Path:
+    return Path(shutil.copytree(tiny(kind), tmp_path / "encoder"))
+
+
+def say(folder: Path, **changes) -> None:
+    """Change what an encoder's configuration says."""
+    said = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(said | changes))
+
+
+def use(folder: Path) -> None:
+    """As a training uses an encoder."""
+    Subwords(str(folder)).fit_transform(TEXTS, ONE)
+    usual_pooling(str(folder), pretrained(str(folder)))
+
+
+def test_an_encoder_that_is_whole_is_used(tmp_path):
+    use(copied(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["bert", "tower"])
+@pytest.mark.parametrize("has_tokenizer", [True, False])
+def test_no_code_of_an_encoder_is_run_and_nothing_is_asked(kind, has_tokenizer, tmp_path, monkeypatch):
+    folder, marker = copied(tmp_path), tmp_path / "ran"
+    (folder / "evil.py").write_text(
+        f"open({str(marker)!r}, 'w')\n"
+        "from transformers import BertConfig, BertModel, PreTrainedTokenizerFast\n"
+        "class C(BertConfig): model_type = 'tower'\n"
+        "class M(BertModel): config_class = C\n"
+        "class T(PreTrainedTokenizerFast): pass\n"
+    )
+    say(folder, model_type=kind, auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
+    if not has_tokenizer:
+        (folder / "tokenizer.json").unlink()
+        said = {"auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}, "tokenizer_class": "T"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    asked = []
+    monkeypatch.setattr(builtins, "input", lambda *given: asked.append(given) or "y")
+    if kind == "tower":
+        own = r"tower does not read a text both ways, .*, and needs code of its own, which is never run"
+        for read in (use, lambda folder: pretrained(str(folder))):
+            with pytest.raises(XmtcError, match=rf"cannot be had \({own}\); give the folder"):
+                read(folder)
+    elif has_tokenizer:
+        use(folder)  # transformers knows the kind, and its own code reads it
+    else:
+        with pytest.raises(XmtcError, match=CANNOT_BE_HAD):
+            use(folder)
+    assert not asked
+    assert not marker.exists()
+
+
+def test_no_pickle_is_read(tmp_path):
+    folder = copied(tmp_path)
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(XmtcError, match=CANNOT_BE_HAD):
+        pretrained(str(folder))
+
+
+def change_weights(folder: Path, change) -> None:
+    path = folder / "model.safetensors"
+    save_file(change(dict(load_file(path))), path, metadata={"format": "pt"})
+
+
+QUERY = "encoder.layer.0.attention.self.query.weight"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weights: {f"other.{name}": array for name, array in weights.items()},
+        lambda weights: {name: array for name, array in weights.items() if name != QUERY},
+        lambda weights: weights | {QUERY: weights[QUERY][:5]},
+        lambda weights: {},
+    ],
+)
+def test_weights_that_would_stay_random_are_refused(change, tmp_path):
+    folder = copied(tmp_path)
+    change_weights(folder, change)
+    with pytest.raises(XmtcError, match=r"is missing or of another shape\); give|it has 1 layers, but 0 weights\)"):
+        pretrained(str(folder))
+
+
+def test_a_wider_encoder_than_its_weights_is_refused(tmp_path):
+    folder = copied(tmp_path)
+    say(folder, num_hidden_layers=2)
+    with pytest.raises(XmtcError, match=r"its weights do not fit its config.json: encoder.layer.1.* is missing"):
+        pretrained(str(folder))
+
+
+def test_an_encoder_without_the_pooler_is_enough(tmp_path):
+    folder = copied(tmp_path)
+    change_weights(folder, lambda weights: {name: a for name, a in weights.items() if "pooler" not in name})
+    assert pretrained(str(folder)).config.model_type == "bert"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_what_was_joined_is_whole(precision, tmp_path):
+    encoder_parts.export(tiny("xlnet"), tmp_path / "parts", precision)
+    encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+    use(tmp_path / "there")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_encoders_are_whole(name):
+    if not cached_folder(name).is_dir():
+        pytest.skip(f"{name} was not fetched: xmtc encoders fetch {name}")
+    assert pretrained(str(cached_folder(name))).config.hidden_size >= 384
+
+
+def overwrite(name: str, content: bytes):
+    def damage(folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+
+    return damage
+
+
+def saying(**changes):
+    return lambda folder: say(folder, **changes)
+
+
+def with_nan(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.full_like(array, np.nan) for name, array in weights.items()}
+
+
+DAMAGED_ENCODERS = {
+    "a tokenizer cut short": overwrite("tokenizer.json", b"{"),
+    "a tokenizer that is no text": overwrite("tokenizer.json", b"\xff\xfe\x00"),
+    "weights that are none": overwrite("model.safetensors", b"garbage" * 100),
+    "empty weights": overwrite("model.safetensors", b""),
+    "weights that are no numbers": lambda folder: change_weights(folder, with_nan),
+    "a width that is a letter": saying(hidden_size="a"),
+    "padding that is a letter": saying(pad_token_id="x"),
+    "padding beyond the subwords": saying(pad_token_id=10**6),
+    "padding before them": saying(pad_token_id=-5),
+    "one place": saying(model_type="roberta", max_position_embeddings=1, pad_token_id=1),
+    "as many places as marks": saying(max_position_embeddings=2),
+    "no heads": saying(num_attention_heads=0),
+    "too many layers": saying(num_hidden_layers=10**9),
+    "a pooling that is a list": overwrite("1_Pooling/config.json", b"[]"),
+    "a pooling that is none": overwrite("1_Pooling/config.json", b"\xff"),
+    "another kind": saying(model_type="vit"),
+    "a kind that is a list": saying(model_type=["bert"]),
+    "no kind": saying(model_type=None),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_ENCODERS.values(), ids=DAMAGED_ENCODERS)
+def test_a_damaged_encoder_is_refused(damage, tmp_path):
+    folder = copied(tmp_path)
+    damage(folder)
+    with pytest.raises(XmtcError, match=CANNOT_BE_HAD):
+        use(folder)
+
+
+def test_how_to_compute_is_not_for_the_folder_to_say(tmp_path):
+    folder = copied(tmp_path)
+    say(folder, attn_implementation="flash_attention_2", return_dict=False, chunk_size_feed_forward=7)
+    use(folder)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (
+            transformers.T5Config(),
+            "t5 is an encoder with a decoder, expected one without, such as BERT, MPNet or XLNet",
+        ),
+        (transformers.BartConfig(), "bart is an encoder with a decoder"),
+        (transformers.GPT2Config(), "gpt2 does not read a text both ways, as BERT, MPNet and XLNet do"),
+        (transformers.BertConfig(is_decoder=True), "bert as a decoder does not read a text both ways"),
+    ],
+    ids=["t5", "bart", "gpt2", "bert"],
+)
+def test_what_does_not_read_both_ways_is_refused(config, sentence, tmp_path):
+    folder = copied(tmp_path)
+    config.to_json_file(folder / "config.json")
+    for read in (lambda: Subwords(str(folder)).fit_transform(TEXTS, ONE), lambda: pretrained(str(folder))):
+        with pytest.raises(XmtcError, match=rf"cannot be had \({sentence}.*give the folder of one"):
+            read()
+
+
+# Model folders, as a user meets them.
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, Path]:
+    """Folders of models with a BERT and an XLNet."""
+    texts, tags = planted(60, seed=3)
+    documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
+    folders = {kind: tmp_path_factory.mktemp("models") / kind for kind in ("bert", "xlnet")}
+    for kind, folder in folders.items():
+        train(documents, APLCXLNet(epochs=1, batch=16), Subwords(tiny(kind), 40), run=ONE).save(folder)
+    return folders
+
+
+def change_model(folder: Path, change=None, arrays=None) -> None:
+    """Change parts of about.json, or arrays."""
+    about = json.loads((folder / "about.json").read_text())
+    if arrays is not None:
+        found = {name: array.copy() for name, array in load_file(folder / "arrays.safetensors").items()}
+        arrays(found)
+        save_file(found, folder / "arrays.safetensors")
+        about["files"]["arrays.safetensors"]["bytes"] = (folder / "arrays.safetensors").stat().st_size
+    if change is not None:
+        change(about["parts"])
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+def configured(**changes):
+    """What damages a model by what its encoder's configuration says."""
+
+    def change(parts: dict) -> None:
+        design = parts["model"]["design"]
+        design["encoder"] = json.dumps(json.loads(design["encoder"]) | changes)
+
+    return lambda folder: change_model(folder, change)
+
+
+def set_in(part: str, **changes):
+    return lambda folder: change_model(folder, lambda parts: parts[part].update(changes))
+
+
+def change_tokenizer(change):
+    def in_arrays(arrays: dict[str, np.ndarray]) -> None:
+        content = change(arrays["features.json"].tobytes().decode())
+        arrays["features.json"] = np.frombuffer(content if isinstance(content, bytes) else content.encode(), np.uint8)
+
+    return lambda folder: change_model(folder, arrays=in_arrays)
+
+
+def make_nan(arrays: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        if name.startswith("model.weights"):
+            array[...] = np.nan
+
+
+def make_one_infinite(arrays: dict[str, np.ndarray]) -> None:
+    arrays[max(name for name in arrays if name.startswith("model.weights"))].flat[0] = np.inf
+
+
+def far_mark(content: str) -> str:
+    said = json.loads(content)
+    for mark in said["post_processor"]["special_tokens"].values():
+        mark["ids"] = [10**6]
+    return json.dumps(said)
+
+
+DAMAGED_MODELS = {
+    "bytes of the tokenizer": change_tokenizer(lambda content: "[" + content[1:]),
+    "bytes that are no text": change_tokenizer(lambda content: b"\xff" + content[1:].encode()),
+    "a mark beyond the subwords": change_tokenizer(far_mark),
+    "no heads": configured(num_attention_heads=0, n_head=0),
+    "heads in words": configured(num_attention_heads="2", n_head="2"),
+    "a kind that nobody knows": configured(model_type="tower"),
+    "a kind that reads no text": configured(model_type="vit"),
+    "a kind that is a number": configured(model_type=7),
+    "a kind that is a list": configured(model_type=["bert"]),
+    "a decoder": configured(is_decoder=True),
+    "padding beyond the subwords": configured(pad_token_id=10**6),
+    "padding that is a letter": configured(pad_token_id="x"),
+    "a depth that would hang": configured(num_hidden_layers=10**9, n_layer=10**9),
+    "a width that is a letter": configured(hidden_size="a", d_model="a"),
+    "no configuration": lambda folder: change_model(folder, lambda p: p["model"]["design"].update(encoder="[" * 10**5)),
+    "a list": lambda folder: change_model(folder, lambda parts: parts["model"]["design"].update(encoder="[]")),
+    "fewer subwords than marks": set_in("features", max_subwords=1),
+    "only marks": set_in("features", max_subwords=2),
+    "negative subwords": set_in("features", max_subwords=-1),
+    "very many subwords": set_in("features", max_subwords=2**70),
+    "steps without end": set_in("model", steps=10**15),
+    "weights that are no numbers": lambda folder: change_model(folder, arrays=make_nan),
+    "a weight without bounds": lambda folder: change_model(folder, arrays=make_one_infinite),
+}
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+@pytest.mark.parametrize("damage", DAMAGED_MODELS.values(), ids=DAMAGED_MODELS)
+def test_a_damaged_model_is_refused(damage, kind, models, tmp_path):
+    folder = Path(shutil.copytree(models[kind], tmp_path / "model"))
+    assert len(Tagger.load(folder).tags(TEXTS, 2, run=ONE)) == 3
+    damage(folder)
+    with pytest.raises(XmtcError, match=r"/model is damaged: [^\n]*; copy or train it again\.$"):
+        Tagger.load(folder).tags(TEXTS, run=ONE)
+
+
+def test_more_subwords_than_places_are_refused(models, tmp_path):
+    folder = Path(shutil.copytree(models["bert"], tmp_path / "model"))
+    set_in("features", max_subwords=65)(folder)
+    with pytest.raises(XmtcError, match="it reads 65 subwords of a text, but its encoder has places for 64; copy"):
+        Tagger.load(folder).tags(TEXTS, run=ONE)
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+@pytest.mark.parametrize(
+    "extras",
+    [
+        {"attn_implementation": "flash_attention_2"},
+        {"_attn_implementation": "kernels-community/none", "_attn_implementation_internal": "kernels-community/none"},
+        {"experts_implementation": "none", "quantization_config": {"quant_method": "bitsandbytes"}},
+        {"auto_map": {"AutoModel": "evil.M", "AutoConfig": "evil.C"}},
+        {"return_dict": False, "torchscript": True},
+        {"chunk_size_feed_forward": 7},
+        {"num_labels": 10**9},
+    ],
+    ids=lambda extras: next(iter(extras)),
+)
+def test_how_to_compute_is_not_for_a_model_folder_to_say(extras, kind, models, tmp_path):
+    folder = Path(shutil.copytree(models[kind], tmp_path / "model"))
+    expected = Tagger.load(folder).tags(TEXTS, run=ONE)
+    configured(**extras)(folder)
+    assert Tagger.load(folder).tags(TEXTS, run=ONE) == expected
+
+
+def test_a_network_that_answers_does_not_learn(models):
+    tagger = Tagger.load(models["bert"])
+    assert tagger.explain(TEXTS[0], tagger.tags(TEXTS, 1, run=ONE)[0][0].label)
+    assert not any(weight.requires_grad for weight in tagger.model._network(ONE).parameters())
