@@ -5,7 +5,7 @@ python experiments/aplc.py prepare eurlex57k --out carry/aplc.npz.xz
 python experiments/aplc.py cost --out cost.json
 python experiments/aplc.py speed FOLDER --out speed.json
 python experiments/aplc.py train experiments/aplc-eurlex57k.json carry/aplc.npz.xz --out results.json --keep kept
-python experiments/aplc.py combine eurlex57k kept --aplc mpnet --attention flat-0 flat-1 --out combined.json
+python experiments/combine.py eurlex57k kept --of aplc=mpnet --of attention=flat-0,flat-1 --out combined.json
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ from typing import Any
 import numpy as np
 from common import (
     CORPORA,
-    KEPT,
-    NAMES,
     PARTS,
     Log,
     from_numbers,
-    kept_predictions,
     learn,
     numbers_of,
     pack,
@@ -37,7 +34,6 @@ from common import (
 )
 from scipy.sparse import csr_array
 
-from xmtc import metrics
 from xmtc.data.dataset import Dataset, Tokens
 from xmtc.methods import method_class
 
@@ -235,34 +231,6 @@ def speed(args: argparse.Namespace) -> None:
             args.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def combine(args: argparse.Namespace) -> None:
-    """What kept predictions are worth together: with Parabel, trained here, and with those of AttentionXML."""
-    from xmtc.data.corpus import open_corpus
-    from xmtc.methods.ensemble.model import MEAN, NOISY_OR, merged
-    from xmtc.methods.label_tree.parabel import Parabel
-    from xmtc.tagger import train as train_tagger
-
-    folder = args.corpora / args.data
-    parabel = train_tagger(open_corpus(str(folder / "train.jsonl.gz")), Parabel())
-    _, Y_train = parabel.rank_labelled(open_corpus(str(folder / "train.jsonl.gz")), 1)
-    n_labels, n_train, frequencies = Y_train.shape[1], Y_train.shape[0], np.bincount(Y_train.indices)
-    results: dict[str, Any] = {}
-    for part in PARTS[1:]:
-        linear, Y = parabel.rank_labelled(open_corpus(str(folder / f"{part}.jsonl.gz")), 100)
-        aplc = [kept_predictions(args.kept / f"{name}-{part}.npz") for name in args.aplc]
-        attention = [kept_predictions(args.kept / f"{name}-{part}.npz") for name in args.attention]
-        found = {"parabel": linear, **dict(zip(args.aplc, aplc, strict=True))}
-        found |= {"aplc": merged(aplc, MEAN, n_labels, KEPT), "attention": merged(attention, MEAN, n_labels, KEPT)}
-        found["aplc and attention"] = merged([found["aplc"], found["attention"]], MEAN, n_labels, KEPT)
-        for name in ("aplc", "attention", "aplc and attention"):
-            found[f"consensus of parabel and {name}"] = merged([found[name], linear], NOISY_OR, n_labels, KEPT)
-        for name, predictions in found.items():
-            figures = metrics.evaluate(predictions, Y, NAMES, frequencies, n_train=n_train)
-            results[f"{part}: {name}"] = {metric: round(100 * value, 2) for metric, value in figures.items()}
-            print(f"{part}: {name}", results[f"{part}: {name}"], flush=True)
-    args.out.write_text(json.dumps(results, indent=1) + "\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -291,14 +259,7 @@ def main() -> None:
     fast.add_argument("--settings", type=json.loads, default={})
     fast.add_argument("--device", default="auto")
     fast.set_defaults(run=speed)
-    both = commands.add_parser("combine")
-    both.add_argument("data")
-    both.add_argument("kept", type=Path)
-    both.add_argument("--aplc", nargs="+", required=True)
-    both.add_argument("--attention", nargs="+", required=True)
-    both.add_argument("--corpora", type=Path, default=CORPORA)
-    both.set_defaults(run=combine)
-    for command in (make, fit, head, fast, both):
+    for command in (make, fit, head, fast):
         command.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     args.run(args)

@@ -3,7 +3,7 @@
 python experiments/attention.py prepare eurlex57k --out carry/eurlex57k.npz.xz
 python experiments/attention.py speed carry/eurlex57k.npz.xz
 python experiments/attention.py train experiments/attention-flat.json --out results.json --keep kept
-python experiments/attention.py combine eurlex57k carry/eurlex57k.npz.xz kept flat-0 flat-1 flat-2 --out combined.json
+python experiments/combine.py eurlex57k kept --of attention=flat-0,flat-1,flat-2 --out combined.json
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ from typing import Any
 import numpy as np
 from common import (
     CORPORA,
-    KEPT,
-    NAMES,
     PARTS,
     from_numbers,
-    kept_predictions,
     learn,
     numbers_of,
     pack,
@@ -33,7 +30,6 @@ from common import (
 )
 from scipy.sparse import csr_array
 
-from xmtc import metrics
 from xmtc.data.dataset import Dataset
 from xmtc.methods import method_class
 
@@ -99,37 +95,6 @@ def train(args: argparse.Namespace) -> None:
             training.result()
 
 
-def combine(args: argparse.Namespace) -> None:
-    """What kept predictions of several networks are worth together, and with Parabel, trained here (Tables 4 and 5)."""
-    from xmtc.compare import overlap
-    from xmtc.data.corpus import open_corpus
-    from xmtc.methods.ensemble.model import MEAN, NOISY_OR, merged
-    from xmtc.methods.label_tree.parabel import Parabel
-    from xmtc.tagger import train as train_tagger
-
-    parts, folder = read(args.file), args.corpora / args.data
-    n_labels, n_train = parts["train"].n_labels, parts["train"].n_docs
-    frequencies = np.bincount(parts["train"].Y.indices, minlength=n_labels)
-    parabel = train_tagger(open_corpus(str(folder / "train.jsonl.gz")), Parabel())
-    results: dict[str, Any] = {}
-    for part in ("dev", "test"):
-        linear, Y = parabel.rank_labelled(open_corpus(str(folder / f"{part}.jsonl.gz")), 100)
-        assert (Y != parts[part].Y).nnz == 0, "the kept predictions are of other documents"
-        networks = [kept_predictions(args.kept / f"{name}-{part}.npz") for name in args.names]
-        ensemble = merged(networks, MEAN, n_labels, KEPT)
-        found = {"parabel": linear, args.names[0]: networks[0], "ensemble": ensemble}
-        for name in (args.names[0], "ensemble"):
-            found[f"consensus of parabel and {name}"] = merged([found[name], linear], NOISY_OR, n_labels, KEPT)
-        for name, predictions in found.items():
-            figures = metrics.evaluate(predictions, Y, NAMES, frequencies, n_train=n_train)
-            results[f"{part}: {name}"] = {metric: round(100 * value, 2) for metric, value in figures.items()}
-        shared = [round(100 * overlap(networks[0], linear, k)) for k in range(1, 6)]
-        results[f"{part}: overlap of {args.names[0]} and parabel, top 1 to 5"] = shared
-    for name, figures in results.items():
-        print(name, figures)
-    args.out.write_text(json.dumps(results, indent=1) + "\n")
-
-
 def speed(args: argparse.Namespace) -> None:
     """Where the time of a training step goes."""
     from attention_speed import million, table
@@ -159,14 +124,6 @@ def main() -> None:
     fit.add_argument("--out", type=Path)
     fit.add_argument("--keep", type=Path, help="folder for the best labels of every document")
     fit.set_defaults(run=train)
-    both = commands.add_parser("combine")
-    both.add_argument("data")
-    both.add_argument("file", type=Path)
-    both.add_argument("kept", type=Path)
-    both.add_argument("names", nargs="+")
-    both.add_argument("--out", type=Path, required=True)
-    both.add_argument("--corpora", type=Path, default=CORPORA)
-    both.set_defaults(run=combine)
     time_it = commands.add_parser("speed")
     time_it.add_argument("file", type=Path)
     time_it.add_argument("--batches", type=int, nargs="+", default=[40, 200, 400, 800])

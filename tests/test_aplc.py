@@ -512,6 +512,17 @@ def test_a_gpu_answers_as_the_cpu_does(kind):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_what_cannot_be_recorded_is_computed_as_ever():
+    """XLNet copies from the CPU in every step; what drops out must not know of the attempt."""
+    data = labelled("xlnet", 200)
+    data = replace(data, subwords=replace(data.subwords, encoder=tiny("xlnet", dropout=0.1)))
+    tried, not_tried = (
+        replace(SMALL, recording=recording).fit(data, run=Run(device="cuda")).predict(data, 1) for recording in (1, 0)
+    )
+    assert (tried.labels == not_tried.labels).mean() > 0.9
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 def test_fused_attention_in_bf16_has_the_gradients_of_float32():
     """Also those of what is added for how far subwords stand apart."""
     usual, gpu = MPNetModel(MPNetConfig(vocab_size=50, num_hidden_layers=2)).eval(), torch.device("cuda")

@@ -20,9 +20,11 @@ from xmtc import Classifier, Tagger, XmtcError
 from xmtc.checkpoint import Checkpoint
 from xmtc.compare import overlap, renumbered
 from xmtc.data.dataset import Dataset
+from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
 from xmtc.linear.solver import Solver
 from xmtc.method import Explanation, Model
+from xmtc.methods.ensemble.calibrated import Calibrated, calibrated
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
 from xmtc.methods.ensemble.model import DEPTH, MEAN, NOISY_OR, Combination, merged
@@ -146,6 +148,66 @@ def test_models_that_do_not_fit_together_are_refused(model):
         model.check()
 
 
+@dataclass(frozen=True)
+class Scored(Model):
+    """Gives each document its own answer."""
+
+    labels: np.ndarray
+    scores: np.ndarray
+    n_labels: int = 40
+
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        return Predictions(self.labels[:, :k], self.scores[:, :k])
+
+
+def too_sure(n_docs: int = 4000, seed: int = 0) -> tuple[Scored, Dataset]:
+    """A model that gives √p to labels that are right with probability p."""
+    rng = np.random.default_rng(seed)
+    labels = np.argsort(rng.random((n_docs, 40)))[:, :5].astype(np.int32)
+    p = -np.sort(-rng.random((n_docs, 5)))
+    Y = np.zeros((n_docs, 40), np.float32)
+    np.put_along_axis(Y, labels, rng.random((n_docs, 5)) < p, axis=1)
+    return Scored(labels, np.sqrt(p).astype(np.float32)), Dataset(
+        csr_array((n_docs, 0), dtype=np.float32), csr_array(Y)
+    )
+
+
+def test_calibrated_scores_are_how_often_they_are_right():
+    model, data = too_sure()
+    found = calibrated(model, data, 5)
+    found.check()
+    answers = found.predict(data, 5)
+    np.testing.assert_array_equal(answers.labels, model.labels)
+    assert (np.diff(answers.scores) <= 0).all()
+    assert (np.diff(answers.scores) < 0).mean() > 0.999  # where the curve is level, too
+    assert np.abs(answers.scores - model.scores**2).mean() < 0.02
+    assert answers.scores.max() < 1
+
+
+def test_a_curve_that_falls_is_refused():
+    found = calibrated(*too_sure(200), 5)
+    for damage in ({"probabilities": found.probabilities[::-1].copy()}, {"scores": found.scores * np.nan}):
+        with pytest.raises(ValueError, match="its calibration is no curve that rises"):
+            replace(found, **damage).check()
+    with pytest.raises(ValueError, match="its model is not for the same labels"):
+        replace(found, n_labels=41).check()
+
+
+def test_a_calibrated_consensus_is_saved_and_held_out_documents_decide(tmp_path):
+    classifier = Classifier("consensus", **LINEAR, calibrated=True).fit(*TRAIN, valid=TEST)
+    members = classifier.tagger_.model.models
+    assert all(isinstance(member, Calibrated) for member in members)
+    alone = Classifier("consensus", **LINEAR).fit(*TRAIN)
+    tests = classifier.tagger_.read([Document("", text, []) for text in TEST[0]])
+    for member, other in zip(members, alone.tagger_.model.models, strict=True):  # with --valid, trained on everything
+        np.testing.assert_array_equal(member.predict(tests, 3).labels, other.predict(tests, 3).labels)
+    classifier.save(tmp_path / "model")
+    loaded = Classifier.load(tmp_path / "model")
+    assert loaded.predict(TEST[0], k=3) == classifier.predict(TEST[0], k=3)
+    held_out = Classifier("consensus", **LINEAR, calibrated=True).fit(*TRAIN)
+    assert held_out.predict(TEST[0], k=1)
+
+
 def test_settings_are_the_members_parameters():
     first, second = Ensemble(members=2, settings="n_trees=1  C=2").recipes
     assert (first.n_trees, first.C, second.C) == (1, 2.0, 2.0)
@@ -225,7 +287,7 @@ def test_a_network_and_a_linear_method_agree(tmp_path):
     classifier = Classifier("consensus", **TINY, min_df=1, max_tokens=50, dimension=8).fit(*TRAIN)
     about = classifier.tagger_.about
     assert (about["features"]["kind"], about["n_words"] > 0, about["n_features"] > 0) == ("bagandwords", True, True)
-    assert about["parameters"] == TINY
+    assert about["parameters"] == {**TINY, "calibrated": False}
     classifier.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model", verify=True)
     assert loaded.get_params() == classifier.get_params()

@@ -41,6 +41,7 @@ FORMS = {
     "Tree": "xmtc.methods.label_tree.tree",
     "TreeModel": "xmtc.methods.label_tree.model",
     "Combination": "xmtc.methods.ensemble.model",
+    "Calibrated": "xmtc.methods.ensemble.calibrated",
     "Weights": "xmtc.nn.weights",
     "Shape": "xmtc.methods.attention.model",
     "Level": "xmtc.methods.attention.model",

@@ -37,8 +37,14 @@ class Recordings:
     def record(self, ids: Tensor, is_word: Tensor) -> nn.Module:
         dtype, mixes = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
         alone, given = Alone(self.module).train(), (ids.clone(), is_word.clone())
-        with torch.random.fork_rng([ids.device]), torch.autocast("cuda", dtype, mixes, cache_enabled=False):
-            torch.cuda.make_graphed_callables(alone, given, allow_unused_input=True, pool=self.pool)
+        random = torch.cuda.default_generators[ids.device.index]
+        before = random.clone_state()
+        try:
+            with torch.random.fork_rng([ids.device]), torch.autocast("cuda", dtype, mixes, cache_enabled=False):
+                torch.cuda.make_graphed_callables(alone, given, allow_unused_input=True, pool=self.pool)
+        except RuntimeError:
+            random.graphsafe_set_state(before)  # it would go on thinking that it is being recorded
+            raise
         return alone
 
 

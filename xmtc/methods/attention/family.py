@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from xmtc.data.dataset import Dataset
+from xmtc.data.holding_out import split
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
 from xmtc.method import Method
@@ -18,7 +19,6 @@ from xmtc.methods.attention.model import AttentionModel, Level, Shape
 from xmtc.nn import distributed
 from xmtc.nn.attention import LabelAttention, Network
 from xmtc.nn.devices import device_of, working
-from xmtc.nn.holding_out import split
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 from xmtc.params import param

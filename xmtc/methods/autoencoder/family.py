@@ -12,13 +12,13 @@ from torch import Tensor
 
 from xmtc import metrics
 from xmtc.data.dataset import Dataset
+from xmtc.data.holding_out import split
 from xmtc.method import Method
 from xmtc.methods.autoencoder.model import AutoencoderModel, Layout, predict_with
 from xmtc.nn import distributed
 from xmtc.nn.autoencoder import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn.batches import LabelRows
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.holding_out import split
 from xmtc.nn.training import Plan, train
 from xmtc.nn.weights import Weights
 from xmtc.params import param

@@ -4,6 +4,7 @@ Mamitsuka, Zhu: AttentionXML, first version (arXiv:1811.01727), eq. 9, for Atten
 Differs from the paper in: any methods, any number of them; P_i is 0 for labels beyond the 100 best of a member (beyond
 as many as are asked for, if more). Differs from `ensemble` in: many methods once instead of one method many times. It
 explains with the mean of its members' explanations; where some read tf-idf and others words, of those that read tf-idf.
+`calibrated` is ours: eq. 9 takes scores for probabilities, and a member that is too sure of itself drowns the others.
 
 `-p settings="parabel.n_trees=1 attention_xml.epochs=10"` sets the members' parameters. A member may be an ensemble:
 `-p methods=ensemble,parabel -p settings="ensemble.of=attention_xml 'ensemble.settings=hidden=128 epochs=10'"`.
@@ -11,15 +12,19 @@ explains with the mean of its members' explanations; where some read tf-idf and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xmtc.data.dataset import Dataset
+from xmtc.data.holding_out import split
 from xmtc.errors import XmtcError
 from xmtc.method import Method
+from xmtc.methods.ensemble.calibrated import calibrated
 from xmtc.methods.ensemble.members import fit_together, member, parsed, read_together
-from xmtc.methods.ensemble.model import NOISY_OR, Combination
+from xmtc.methods.ensemble.model import DEPTH, NOISY_OR, Combination
 from xmtc.params import param
 from xmtc.run import Run
+
+SEED = 0  # of which documents are held out, where none are given
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,9 @@ class Consensus(Method):
 
     methods: str = param("attention_xml,parabel", "methods of the members")
     settings: str = param("", "parameters of the members, such as parabel.n_trees=1 attention_xml.epochs=10")
+    calibrated: bool = param(
+        False, "first make probabilities of the members' scores, by documents held out of training"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,4 +64,8 @@ class Consensus(Method):
         return [member(name, settings[name]) for name in names]
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Combination:
-        return fit_together(self, self.recipes, NOISY_OR, data, valid, run)
+        if not self.calibrated:
+            return fit_together(self, self.recipes, NOISY_OR, data, valid, run)
+        data, valid = split(data, valid, SEED)
+        found = fit_together(self, self.recipes, NOISY_OR, data, valid, run)
+        return replace(found, models=tuple(calibrated(model, valid, DEPTH, run) for model in found.models))

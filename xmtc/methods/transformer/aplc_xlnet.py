@@ -27,6 +27,7 @@ from torch import Tensor
 
 from xmtc import metrics
 from xmtc.data.dataset import Dataset
+from xmtc.data.holding_out import split
 from xmtc.errors import XmtcError
 from xmtc.method import Method
 from xmtc.methods.transformer.model import Design, TransformerModel, predict_with
@@ -35,7 +36,6 @@ from xmtc.nn.batches import Corpus, LabelRows
 from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.nn.devices import device_of, mixed, working
 from xmtc.nn.encoder import POOLINGS, config_of, pretrained, save_memory, usual_pooling
-from xmtc.nn.holding_out import split
 from xmtc.nn.recordings import Recordings
 from xmtc.nn.training import Plan, train
 from xmtc.nn.transformer import ClusteredTransformer

@@ -1,4 +1,4 @@
-"""Documents that no network learns from: they decide when its training ends."""
+"""Documents that no model learns from: they decide when a training ends, or what its scores mean."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def split(
     if valid is not None:
         if valid.Y is None or not valid.Y.nnz:
             raise XmtcError(
-                "No validation document has a label that training documents have, so that nothing can tell when to "
-                "stop; check its labels field, or leave it out."
+                "No validation document has a label that training documents have, so that nothing can be told from "
+                "them; check their labels field, or leave them out."
             )
         return data, valid
     labelled = np.flatnonzero(np.diff(data.Y.indptr))
     if len(labelled) < 2:
         raise XmtcError(
-            f"Found {len(labelled)} documents with labels; a network needs two, one to decide when to stop."
+            f"Found {len(labelled)} documents with labels; expected two, of which one is held out of training."
         )
     order = np.random.default_rng(seed).permutation(labelled)
     held_out = np.sort(order[: min(most, max(1, int(len(labelled) * share)))])

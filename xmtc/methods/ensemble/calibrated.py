@@ -1,0 +1,72 @@
+"""A model whose scores are calibrated: what it gives 0.7 is right in 7 of 10 cases. Zadrozny, Elkan: Transforming
+Classifier Scores into Accurate Multiclass Probability Estimates (KDD 2002).
+
+Learnt from documents that it was not trained on, by isotonic regression: the curve that fits best among those that
+never fall, so that the order of labels stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from xmtc.data.dataset import Dataset
+from xmtc.method import Explanation, Model
+from xmtc.methods.ensemble.model import SIZES, read_by, sizes_of
+from xmtc.metrics import Judged
+from xmtc.predictions import NO_LABEL, Predictions
+from xmtc.run import Run
+
+CERTAIN = 0.9999  # never quite, so that others can still add to it
+OWN = 1e-3  # the share of the score itself: where the curve is level, it keeps labels apart
+
+
+@dataclass(frozen=True)
+class Calibrated(Model):
+    """The labels of a model, with the probabilities that its scores have turned out to mean."""
+
+    n_labels: int
+    n_features: int  # of what the model reads, each 0 where it does not
+    n_words: int
+    n_subwords: int
+    model: Model
+    scores: NDArray[np.float64]  # where the curve bends, ascending
+    probabilities: NDArray[np.float64]  # and how high it is there
+
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        return on_curve(self.model.predict(data, k, run), self.scores, self.probabilities)
+
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        return self.model.explain(document, label)
+
+    def check(self) -> None:
+        curve = np.array([self.scores, self.probabilities])
+        if not curve.size or not np.isfinite(curve).all() or (np.diff(curve) < 0).any() or curve[1, 0] < 0:
+            raise ValueError("its calibration is no curve that rises")
+        if self.model.n_labels != self.n_labels or sizes_of(self.model) != sizes_of(self):
+            raise ValueError("its model is not for the same labels, features and words")
+        self.model.check()
+
+
+def calibrated(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> Calibrated:
+    """By what the model says of documents that it has not learnt from."""
+    assert held_out.Y is not None
+    bends = curve(model.predict(read_by(model, held_out), min(depth, model.n_labels), run), held_out.Y)
+    n_features, n_words, n_subwords = (getattr(model, size, 0) for size in SIZES)
+    return Calibrated(model.n_labels, n_features, n_words, n_subwords, model, *bends)
+
+
+def curve(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """How often scores are right: where the curve bends, and how high it is there."""
+    from sklearn.isotonic import IsotonicRegression  # not needed where a model is only used
+
+    right, given = Judged(found, Y, None).hits, found.labels != NO_LABEL
+    fitted = IsotonicRegression(y_min=0, y_max=CERTAIN, out_of_bounds="clip").fit(found.scores[given], right[given])
+    return fitted.X_thresholds_.astype(np.float64), fitted.y_thresholds_.astype(np.float64)
+
+
+def on_curve(found: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
+    height = np.interp(found.scores, scores, probabilities)
+    return Predictions(found.labels, ((1 - OWN) * height + OWN * found.scores).astype(np.float32))
