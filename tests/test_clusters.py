@@ -28,14 +28,15 @@ def probabilities_plainly(head: LabelClusters, x: np.ndarray) -> tuple[np.ndarra
     """Eq. 2 for one document: of every label, and of every tail."""
     w = {name: value.detach().numpy() for name, value in head.named_parameters()}
     n_head, *n_tails = head.clusters.sizes
-    logits = w["head.weight"] @ x
+    logits = w["head.weight"] @ x + w.get("head.bias", 0)
     found = [sigmoid(logit) for logit in logits[:n_head]]
     tails = [sigmoid(logit) for logit in logits[n_head:]]
     for i in range(len(n_tails)):
         inner = w[f"tails.{i}.narrow.weight"] @ x
         inner = (inner - inner.mean()) / np.sqrt(inner.var() + 1e-5)
         inner = np.maximum(0, inner * w[f"tails.{i}.norm.weight"] + w[f"tails.{i}.norm.bias"])
-        found += [tails[i] * sigmoid(logit) for logit in w[f"tails.{i}.labels.weight"] @ inner]
+        logits = w[f"tails.{i}.labels.weight"] @ inner + w.get(f"tails.{i}.labels.bias", 0)
+        found += [tails[i] * sigmoid(logit) for logit in logits]
     return np.array(found), np.array(tails)
 
 
@@ -56,10 +57,10 @@ def loss_plainly(head: LabelClusters, X: np.ndarray, Y: np.ndarray) -> tuple[flo
     return total, n_terms
 
 
-def problem(clusters: Clusters, n_docs: int = 12, seed: int = 0, spread: float = 2.0):
+def problem(clusters: Clusters, n_docs: int = 12, seed: int = 0, spread: float = 2.0, biases: bool = False):
     """A head with large weights, features, and labels of which some documents have none, in some or all clusters."""
     torch.manual_seed(seed)
-    head = LabelClusters(clusters)
+    head = LabelClusters(clusters, biases)
     for weight in head.parameters():
         torch.nn.init.normal_(weight, std=spread)
     X = torch.randn(n_docs, clusters.width)
@@ -70,9 +71,10 @@ def problem(clusters: Clusters, n_docs: int = 12, seed: int = 0, spread: float =
     return head, X, Y, rows, labels
 
 
+@pytest.mark.parametrize("biases", [False, True])
 @pytest.mark.parametrize("clusters", [THREE, Clusters((15,), 8, 2), Clusters((2, 13), 8, 3)])
-def test_the_loss_is_eqs_2_to_5(clusters):
-    head, X, Y, rows, labels = problem(clusters, spread=0.7)
+def test_the_loss_is_eqs_2_to_5(clusters, biases):
+    head, X, Y, rows, labels = problem(clusters, spread=0.7, biases=biases)
     total, n_terms = loss_plainly(head, X.numpy().astype(np.float64), Y)
     assert head(X, rows, labels).item() == pytest.approx(total, rel=1e-5)
     assert terms_of(clusters, csr_array(Y)).sum() == n_terms
@@ -146,8 +148,22 @@ def test_pruned_tails_change_no_answer(k, spread):
         assert sum(seen[: len(seen) // 2]) < 300, "nothing was pruned"
 
 
-def test_a_logit_is_that_of_the_labels_probability():
-    head, X, *_ = problem(THREE, spread=0.7)
+def test_biases_begin_with_the_labels_frequencies():
+    Y = np.random.default_rng(0).random((2000, 15)) < np.geomspace(0.5, 0.01, 15)
+    head = LabelClusters(THREE, biases=True)
+    head.begin_with_frequencies(csr_array(Y))
+    for tail in head.tails:
+        torch.nn.init.zeros_(tail.labels.weight)
+    p, tails = probabilities_plainly(head, np.zeros(8, np.float32))
+    np.testing.assert_allclose(p, Y.mean(0), rtol=0.1)
+    np.testing.assert_allclose(tails, [Y[:, 5:9].any(1).mean(), Y[:, 9:].any(1).mean()], rtol=0.01)
+    head.begin_with_frequencies(csr_array((1, 15), dtype=np.float32))  # labels that no document has
+    assert all(torch.isfinite(weight).all() for weight in head.parameters())
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_a_logit_is_that_of_the_labels_probability(biases):
+    head, X, *_ = problem(THREE, spread=0.7, biases=biases)
     for label in range(15):
         p = np.array([probabilities_plainly(head, x.numpy())[0][label] for x in X])
         np.testing.assert_allclose(head.logit(X, label).detach(), np.log(p / (1 - p)), rtol=1e-3, atol=1e-4)

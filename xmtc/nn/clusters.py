@@ -54,13 +54,24 @@ def cut(n_labels: int, proportions: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(np.diff(edges, prepend=0).tolist())
 
 
-def n_terms(clusters: Clusters, Y: csr_array) -> np.ndarray:
-    """(n_docs,) terms of each document in the loss. Labels are numbered by their frequency."""
+def clusters_of(clusters: Clusters, Y: csr_array) -> np.ndarray:
+    """(n_docs, n_clusters) whether a document has a label there. Labels are numbered by their frequency."""
     rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
-    looks = np.zeros((Y.shape[0], len(clusters.sizes)), bool)
-    looks[rows, np.searchsorted(clusters.edges[1:], Y.indices, side="right")] = True
+    found = np.zeros((Y.shape[0], len(clusters.sizes)), bool)
+    found[rows, np.searchsorted(clusters.edges[1:], Y.indices, side="right")] = True
+    return found
+
+
+def n_terms(clusters: Clusters, Y: csr_array) -> np.ndarray:
+    """(n_docs,) terms of each document in the loss: all labels of the head, and of tails that it has a label in."""
+    looks = clusters_of(clusters, Y)
     looks[:, 0] = True
     return np.where(looks, clusters.sizes, 1).sum(1)
+
+
+def log_odds(counts: np.ndarray, n: int) -> Tensor:
+    """Of what was seen so many times in n; half a time more in either way, so that nothing is certain."""
+    return torch.from_numpy(np.log((counts + 0.5) / (n - counts + 0.5)))
 
 
 def by_frequency(frequencies: np.ndarray) -> np.ndarray:
@@ -69,13 +80,13 @@ def by_frequency(frequencies: np.ndarray) -> np.ndarray:
 
 
 class Tail(nn.Module):
-    """Linear(d → d/qⁱ), normalised, ReLU, Linear(→ labels); the linear layers have no biases."""
+    """Linear(d → d/qⁱ), normalised, ReLU, Linear(→ labels)."""
 
-    def __init__(self, width: int, inner: int, n_labels: int):
+    def __init__(self, width: int, inner: int, n_labels: int, biases: bool):
         super().__init__()
         self.narrow = nn.Linear(width, inner, bias=False)
         self.norm = nn.LayerNorm(inner)
-        self.labels = nn.Linear(inner, n_labels, bias=False)
+        self.labels = nn.Linear(inner, n_labels, biases)
 
     def inside(self, features: Tensor) -> Tensor:
         return relu(self.norm(self.narrow(features)))
@@ -86,16 +97,29 @@ class Tail(nn.Module):
 
 
 class LabelClusters(nn.Module):
-    """P(label) of the head; P(tail) P(label | tail) of a tail: eq. 2."""
+    """P(label) of the head; P(tail) P(label | tail) of a tail: eq. 2. Biases are ours; they begin at zero, or with what
+    is known of the labels' frequencies."""
 
-    def __init__(self, clusters: Clusters):
+    def __init__(self, clusters: Clusters, biases: bool = False):
         super().__init__()
         self.clusters = clusters
         n_head, *n_tails = clusters.sizes
-        self.head = nn.Linear(clusters.width, n_head + len(n_tails), bias=False)
+        self.head = nn.Linear(clusters.width, n_head + len(n_tails), biases)
         self.tails = nn.ModuleList(
-            Tail(clusters.width, clusters.inner(i), n_labels) for i, n_labels in enumerate(n_tails, start=1)
+            Tail(clusters.width, clusters.inner(i), n_labels, biases) for i, n_labels in enumerate(n_tails, start=1)
         )
+
+    @torch.no_grad()
+    def begin_with_frequencies(self, Y: csr_array) -> None:
+        """Before it has learnt anything, every label has the probability that it has among these documents. Otherwise
+        a training begins with half of all labels in every document: gradients so large that Adam remembers them for a
+        thousand steps, and that an encoder is worse for them."""
+        looks = clusters_of(self.clusters, Y)
+        n_docs, n_labels = Y.shape[0], np.bincount(Y.indices, minlength=Y.shape[1])
+        n_head, n_tails = self.clusters.sizes[0], looks[:, 1:].sum(0)
+        self.head.bias.copy_(log_odds(np.concatenate([n_labels[:n_head], n_tails]), n_docs))
+        for (tail, _, begin, end), n in zip(self.places(), n_tails.tolist(), strict=True):
+            tail.labels.bias.copy_(log_odds(n_labels[begin:end], n))
 
     def places(self) -> list[tuple[Tail, int, int, int]]:
         """Each tail, its logit among the head's, and its labels from where to where."""
@@ -145,13 +169,17 @@ class LabelClusters(nn.Module):
 
     def logit(self, features: Tensor, label: int) -> Tensor:
         """(n_docs,) log(p / (1 − p)) of one label, for explanations."""
-        weights = self.head.weight
         for tail, place, begin, end in self.places():
             if begin <= label < end:
-                in_tail = in_full(linear(features, weights[place, None])[:, 0])
-                given = in_full(linear(tail.inside(features), tail.labels.weight[label - begin, None])[:, 0])
-                return logit_of_product(in_tail, given)
-        return in_full(linear(features, weights[label, None])[:, 0])
+                given = one_of(tail.labels, label - begin, tail.inside(features))
+                return logit_of_product(one_of(self.head, place, features), given)
+        return one_of(self.head, label, features)
+
+
+def one_of(layer: nn.Linear, number: int, features: Tensor) -> Tensor:
+    """(n_docs,) one output of a layer."""
+    row = slice(number, number + 1)
+    return in_full(linear(features, layer.weight[row], None if layer.bias is None else layer.bias[row])[:, 0])
 
 
 def in_full(logits: Tensor) -> Tensor:

@@ -44,10 +44,14 @@ from xmtc.params import param
 from xmtc.run import Run
 
 AUTO = "auto"
+LOSSES = SUM, MEAN = "sum", "mean"
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16}
 
 # Tables 2 and 3. How much of a text is read is for the features to say: -p max_subwords=512, 192, 512, 256 and 128.
-PAPER = {"hidden": 768, "clusters": 2, "factor": 2, "encoder_rate": 5e-5, "hidden_rate": 1e-4, "head_rate": 2e-3}
+PAPER = {
+    "hidden": 768, "clusters": 2, "factor": 2, "biases": False, "loss": "mean",
+    "encoder_rate": 5e-5, "hidden_rate": 1e-4, "head_rate": 2e-3,
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "EURLex-4k": PAPER | {"batch": 12, "epochs": 8},
     "AmazonCat-13k": PAPER | {"batch": 48, "epochs": 8},
@@ -73,8 +77,9 @@ class APLCXLNet(Method):
         "", "shares of the labels in head and tails, such as 0.7,0.2,0.1, in place of equal `clusters`"
     )
     factor: int = param(2, "by which each tail is narrower inside than the cluster before (q)", low=1)
+    biases: bool = param(True, "labels have biases, which begin with their frequencies; not in the paper")
     dropout: float = param(0.1, "share of the hidden layer's numbers that a step leaves out", low=0.0, high=0.99)
-    loss: str = param("mean", "loss over its terms: their mean, as in the paper, or sum", choices=("mean", "sum"))
+    loss: str = param("sum", "of the loss's terms: their sum, per document, or mean, as in the paper", choices=LOSSES)
     batch: int = param(12, "documents of a step", low=1)
     parts: int = param(1, "parts that a step's documents are cut into, one after the other, to save memory", low=1)
     checkpointing: bool = param(False, "compute states of the encoder twice instead of keeping them, to save memory")
@@ -146,7 +151,7 @@ class APLCXLNet(Method):
             model = pretrained(source)
             pooling = usual_pooling(source, model) if self.pooling == AUTO else self.pooling
             sizes, width = cut(data.n_labels, self.shares), self.hidden or model.config.hidden_size
-            design = Design(config_of(model), pooling, width, sizes, self.factor)
+            design = Design(config_of(model), pooling, width, sizes, self.factor, self.biases)
             network = design.network(model, self.dropout)
         check_length(network, data)
         if self.checkpointing:
@@ -163,13 +168,15 @@ class APLCXLNet(Method):
         sorted_Y = csr_array(data.Y[:, order])
         labels, terms = LabelRows(sorted_Y, torch.device("cpu")), n_terms(network.head.clusters, sorted_Y)
         network.recordings = Recordings(network.encoder) if records else None
+        if self.biases:
+            network.head.begin_with_frequencies(sorted_Y)
         forward = distributed.shared(network, uses_all=False)  # tails without a label in the batch are not used
 
         def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
             return corpus.shuffled(self.batch, rng)
 
         def loss(docs: np.ndarray) -> Iterator[Tensor]:
-            divisor = terms[docs].sum() if self.loss == "mean" else len(docs)
+            divisor = terms[docs].sum() if self.loss == MEAN else len(docs)
             for part in np.array_split(docs, min(self.parts, len(docs))):
                 batch = corpus.batch(distributed.share(part))
                 with mixed(device):

@@ -35,11 +35,13 @@ class Design:
     hidden: int  # d
     sizes: tuple[int, ...]  # labels of each cluster
     factor: int  # q
+    biases: bool  # of the clusters' labels
 
     def network(self, encoder: object = None, dropout: float = 0.0) -> ClusteredTransformer:
         """With the encoder given, or one that has yet to learn everything."""
         text = TextEncoder(encoder or built(self.encoder), self.pooling)
-        return ClusteredTransformer(text, LabelClusters(Clusters(self.sizes, self.hidden, self.factor)), dropout)
+        clusters = Clusters(self.sizes, self.hidden, self.factor)
+        return ClusteredTransformer(text, LabelClusters(clusters, self.biases), dropout)
 
     def on_paper(self, n_names: int) -> ClusteredTransformer:
         """Without memory for its weights, for names and shapes alone: no more layers than there are names."""
