@@ -20,7 +20,7 @@ pytest.importorskip("transformers", reason="encoders need transformers: pip inst
 from tiny_encoders import tiny  # noqa: E402
 from transformers import AutoModel, BertConfig, BertModel, MPNetConfig, MPNetModel  # noqa: E402
 
-from xmtc import Classifier, Tagger  # noqa: E402
+from xmtc import Classifier, Tagger, metrics  # noqa: E402
 from xmtc.checkpoint import Checkpoint  # noqa: E402
 from xmtc.data.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
@@ -238,6 +238,23 @@ def test_a_step_in_parts_is_the_step_in_one(loss):
         np.testing.assert_allclose(one, other, atol=2e-4)
 
 
+def test_an_encoder_that_does_not_learn_reads_each_text_once(monkeypatch):
+    data, valid = labelled("bert", 200), labelled("bert", 50, seed=2)
+    n_read, forward = [], TextEncoder.forward
+    monkeypatch.setattr(
+        TextEncoder, "forward", lambda self, *given: n_read.append(len(given[0])) or forward(self, *given)
+    )
+    recipe = replace(SMALL, encoder_rate=0.0, epochs=40, patience=40, pooling="mean", clusters=1, head_rate=3e-2)
+    model = recipe.fit(data, valid, ONE)
+    assert sum(n_read) == 250
+    pretrained_weights = pretrained(tiny("bert")).state_dict()
+    found = dict(zip(model.weights.names, model.weights.arrays, strict=True))
+    for name, array in pretrained_weights.items():
+        np.testing.assert_array_equal(found[f"encoder.model.{name}"], array)
+    answers = model.predict(valid, 5, ONE)  # of 40 labels, by an encoder that has never learnt anything
+    assert metrics.evaluate(answers, valid.Y, ["P@1"])["P@1"] > 0.2
+
+
 def test_states_computed_twice_are_the_same():
     data = labelled("bert", 40)
     kept, computed = (
@@ -384,7 +401,7 @@ def test_a_flat_output_layer_is_one_cluster():
 def test_predictions_are_those_of_the_network(tagger):
     data = tagger.read([Document("", text, []) for text in TEXTS])
     network = tagger.model._network(Run(device="cpu"))
-    found = predict_with(network, tagger.model.order, data.subwords, 9, ONE)
+    found = predict_with(network, tagger.model.order, Corpus(data.subwords, CPU), 9, ONE)
     corpus = Corpus(data.subwords, CPU)
     batch = corpus.batch(np.arange(3))
     with torch.no_grad():

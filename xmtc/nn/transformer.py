@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.nn.batches import Batch
 from xmtc.nn.clusters import LabelClusters
 from xmtc.nn.encoder import TextEncoder
 from xmtc.nn.recordings import Recordings
+from xmtc.nn.states import AnyBatch, StateBatch
 
 AT_ONCE = 8  # points of integrated gradients
 
@@ -24,8 +24,10 @@ class ClusteredTransformer(nn.Module):
         self.longest, self.padding = encoder.longest, encoder.padding  # what a batch has beyond is padding
         self.recordings: Recordings | None = None  # of the encoder's steps in training
 
-    def pooled(self, batch: Batch) -> Tensor:
+    def pooled(self, batch: AnyBatch) -> Tensor:
         """Section 3.1: one state for each document."""
+        if isinstance(batch, StateBatch):
+            return batch.states
         compute = self.recordings if self.recordings and self.training else self.encoder
         return compute(*(whole[:, : self.longest].contiguous() for whole in (batch.ids(self.padding), batch.is_word())))
 
@@ -33,7 +35,7 @@ class ClusteredTransformer(nn.Module):
         """Section 3.2, as the authors have it: tanh and dropout."""
         return dropout(self.hidden(pooled).tanh(), self.dropout, self.training)
 
-    def forward(self, batch: Batch, rows: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, batch: AnyBatch, rows: Tensor, labels: Tensor) -> Tensor:
         """The loss, as the sum of its terms."""
         return self.head(self.after(self.pooled(batch)), rows, labels)
 

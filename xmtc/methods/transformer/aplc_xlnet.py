@@ -30,7 +30,7 @@ from xmtc.data.dataset import Dataset
 from xmtc.data.holding_out import split
 from xmtc.errors import XmtcError
 from xmtc.method import Method
-from xmtc.methods.transformer.model import Design, TransformerModel, predict_with
+from xmtc.methods.transformer.model import Design, TransformerModel, predict_with, states_of
 from xmtc.nn import distributed
 from xmtc.nn.batches import Corpus, LabelRows
 from xmtc.nn.clusters import by_frequency, cut, n_terms
@@ -89,7 +89,13 @@ class APLCXLNet(Method):
         "checkpointing or several processes",
     )
     epochs: int = param(8, "passes over the documents at most; the rates fall to 0 at the end of the last", low=1)
-    encoder_rate: float = param(5e-5, "learning rate of the encoder", low=0.0, search=(1e-5, 2e-4), log=True)
+    encoder_rate: float = param(
+        5e-5,
+        "learning rate of the encoder; 0: it stays as it is, and reads each text once",
+        low=0.0,
+        search=(1e-5, 2e-4),
+        log=True,
+    )
     hidden_rate: float = param(2e-3, "learning rate of the hidden layer", low=0.0)
     head_rate: float = param(1e-2, "learning rate of the clusters", low=0.0, search=(1e-3, 3e-2), log=True)
     warm_up: float = param(0.0, "share of the steps in which the rates rise, before they fall", low=0.0, high=1.0)
@@ -162,9 +168,11 @@ class APLCXLNet(Method):
         assert data.subwords is not None
         assert data.Y is not None
         assert valid.subwords is not None
-        tokens, device = valid.subwords, device_of(run)
+        device = device_of(run)
         records = self.records(device)
-        corpus = Corpus(data.subwords, device, few_widths=records)
+        corpora = Corpus(data.subwords, device, few_widths=records), Corpus(valid.subwords, device)
+        corpus, judged = corpora if self.encoder_rate else (states_of(network, part, run) for part in corpora)
+        network.encoder.requires_grad_(self.encoder_rate > 0)
         sorted_Y = csr_array(data.Y[:, order])
         labels, terms = LabelRows(sorted_Y, torch.device("cpu")), n_terms(network.head.clusters, sorted_Y)
         network.recordings = Recordings(network.encoder) if records else None
@@ -184,7 +192,7 @@ class APLCXLNet(Method):
                 yield total * float(distributed.weight(part) / divisor)
 
         def score() -> float:
-            found = predict_with(network, order, tokens, 5, replace(run, progress=Run().progress))
+            found = predict_with(network, order, judged, 5, replace(run, progress=Run().progress))
             return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
 
         with working(run, device, self.seed):
@@ -194,7 +202,7 @@ class APLCXLNet(Method):
     def records(self, device: torch.device) -> bool:
         """Whether the encoder's steps are recorded."""
         alone = distributed.place()[1] == 1 and self.parts == 1 and not self.checkpointing
-        return self.recording and alone and device.type == "cuda"
+        return self.recording and alone and self.encoder_rate > 0 and device.type == "cuda"
 
     def plan(self, n_docs: int) -> Plan:
         """Discriminative rates (section 4.1) that rise and fall (section 4.2)."""

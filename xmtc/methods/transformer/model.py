@@ -8,22 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from xmtc.data.dataset import Dataset, Tokens
+from xmtc.data.dataset import Dataset
 from xmtc.method import Explanation, Model
 from xmtc.nn.batches import Corpus
 from xmtc.nn.clusters import Clusters, LabelClusters
 from xmtc.nn.devices import device_of, mixed, working
 from xmtc.nn.encoder import POOLINGS, TextEncoder, built
+from xmtc.nn.states import AnyBatch, States
 from xmtc.nn.transformer import ClusteredTransformer
 from xmtc.nn.weights import Weights
 from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.run import Run
 from xmtc.text.encoder_packages import first_sentence
 
-DOCS, DOCS_ON_GPU = 32, 256  # predicted at a time, at most
-MOST_STEPS = 1000  # of explanations
+DOCS = {"cpu": 32, "cuda": 256}  # read at a time, at most
 MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # scores of a cluster in a step of prediction
+MOST_STEPS = 1000  # of explanations
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class TransformerModel(Model):
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         assert data.subwords is not None
-        return predict_with(self._network(run), self.order, data.subwords, k, run)
+        return predict_with(self._network(run), self.order, Corpus(data.subwords, device_of(run)), k, run)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each subword adds to the label's logit, by the gradients on the way to it."""
@@ -114,19 +116,45 @@ class TransformerModel(Model):
 
 
 @torch.inference_mode()
-def predict_with(network: ClusteredTransformer, order: np.ndarray, tokens: Tokens, k: int, run: Run) -> Predictions:
-    """The k best labels. The encoder computes in bf16 where there is a GPU for it, the output layer in float32."""
-    device = next(network.parameters()).device
-    corpus, k = Corpus(tokens, device), min(k, len(order))
+def predict_with(
+    network: ClusteredTransformer, order: np.ndarray, corpus: Corpus | States, k: int, run: Run
+) -> Predictions:
+    """The k best labels. The encoder computes in bf16 where there is a GPU for it, the output layer in float32, or TF32
+    there."""
+    device, k = next(network.parameters()).device, min(k, len(order))
     labels, scores = np.full((corpus.n_docs, k), NO_LABEL, np.int32), np.zeros((corpus.n_docs, k), np.float32)
-    most = MOST_NUMBERS.get(device.type, MOST_NUMBERS["cpu"]) // max(network.head.clusters.sizes)
-    at_once = max(1, min(most, DOCS_ON_GPU if device.type == "cuda" else DOCS))
+    most = of_device(MOST_NUMBERS, device) // max(network.head.clusters.sizes)
     with run.progress("predicting", corpus.n_docs) as progress, working(run, device):
-        for docs in corpus.by_length(at_once):
+        for docs in corpus.by_length(max(1, min(most, of_device(DOCS, device)))):
             batch = corpus.batch(docs)
-            with mixed(device):
-                pooled = network.pooled(batch)
-            found, probabilities = network.head.best(network.after(pooled.float()), k)
-            labels[batch.docs], scores[batch.docs] = order[found.cpu().numpy()], probabilities.cpu().numpy()
+            found, probabilities = network.head.best(network.after(state_of(network, batch)), k)
+            best = found.cpu().numpy()
+            labels[batch.docs] = np.where(
+                best == NO_LABEL, NO_LABEL, order[best]
+            )  # none where its scores are no numbers
+            scores[batch.docs] = probabilities.cpu().numpy()
             progress.advance(len(docs))
     return Predictions(labels, scores)
+
+
+@torch.no_grad()
+def states_of(network: ClusteredTransformer, corpus: Corpus, run: Run) -> States:
+    """What the encoder says of every document, to be read again and again."""
+    network.eval()
+    device = next(network.parameters()).device
+    states = torch.empty(corpus.n_docs, network.encoder.width, device=device)
+    with run.progress("encoding texts", corpus.n_docs) as progress, working(run, device):
+        for docs in corpus.by_length(of_device(DOCS, device)):
+            batch = corpus.batch(docs)
+            states[torch.from_numpy(batch.docs).to(device)] = state_of(network, batch)
+            progress.advance(len(docs))
+    return States(states)
+
+
+def of_device(limits: dict[str, int], device: torch.device) -> int:
+    return limits.get(device.type, limits["cpu"])
+
+
+def state_of(network: ClusteredTransformer, batch: AnyBatch) -> Tensor:
+    with mixed(next(network.parameters()).device):
+        return network.pooled(batch).float()

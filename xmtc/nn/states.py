@@ -1,0 +1,48 @@
+"""Documents of which an encoder that learns nothing has said all that it will: its states, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xmtc.nn.batches import Batch
+
+
+@dataclass(frozen=True)
+class StateBatch:
+    docs: np.ndarray  # (n_docs,) their numbers
+    states: Tensor  # (n_docs, width)
+
+
+AnyBatch = Batch | StateBatch
+
+
+class States:
+    """Read like a Corpus."""
+
+    def __init__(self, states: Tensor):
+        self.states = states
+
+    @property
+    def n_docs(self) -> int:
+        return len(self.states)
+
+    def batch(self, docs: np.ndarray) -> StateBatch:
+        return StateBatch(docs, self.states[torch.from_numpy(docs).to(self.states.device)])
+
+    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Every document once, in random batches."""
+        yield from in_batches(rng.permutation(self.n_docs), size)
+
+    def by_length(self, size: int) -> Iterator[np.ndarray]:
+        """Every document once: here, all are equally long."""
+        yield from in_batches(np.arange(self.n_docs), size)
+
+
+def in_batches(docs: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    for begin in range(0, len(docs), size):
+        yield docs[begin : begin + size]
