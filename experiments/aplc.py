@@ -36,6 +36,7 @@ from scipy.sparse import csr_array
 
 from xmtc.data.dataset import Dataset, Tokens
 from xmtc.methods import method_class
+from xmtc.text.encoder_packages import find_encoder
 
 # MiniLM and MPNet cut texts alike; MPNet's numbers are four larger, and its marks <s> and </s> are not [CLS] and [SEP].
 AFTER_BERT, MARKS = 4, {0: 101, 2: 102}
@@ -93,7 +94,7 @@ def as_bert(tokens: Tokens) -> Tokens:
 
 def work(given: tuple[dict[str, Any], Path, Path | None, bool]) -> dict[str, Any]:
     job, file, keep, on_test = given
-    parts = read(file, job["encoder"], job.get("subwords", 512))
+    parts = read(file, find_encoder(job["encoder"]), job.get("subwords", 512))
     method = method_class("aplc_xlnet")(**job["settings"])
     return {"job": job, **learn(method, job["name"], parts, keep, PARTS[1:] if on_test else ("dev",))}
 
