@@ -30,7 +30,7 @@ from xmtc.data.dataset import Dataset
 from xmtc.data.holding_out import split
 from xmtc.errors import XmtcError
 from xmtc.method import Method
-from xmtc.methods.transformer.model import Design, TransformerModel, predict_with, states_of
+from xmtc.methods.transformer.model import MOST_STEPS, Design, TransformerModel, predict_with, states_of
 from xmtc.nn import distributed
 from xmtc.nn.batches import Corpus, LabelRows
 from xmtc.nn.clusters import by_frequency, cut, n_terms
@@ -104,7 +104,7 @@ class APLCXLNet(Method):
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     precision: str = param("fp32", "numbers of the saved weights: fp32, or fp16, half as large", choices=(*PRECISIONS,))
     gradient_steps: int = param(
-        8, "points of integrated gradients in explanations; 1: input × gradient", low=1, high=1000
+        16, "points of integrated gradients in explanations; 1: input × gradient", low=1, high=MOST_STEPS
     )
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
     preset: str = param(
