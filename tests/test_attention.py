@@ -378,12 +378,14 @@ def test_settings_that_do_not_fit_are_refused(make, message):
 
 
 def test_a_preset_fills_what_is_not_given():
-    recipe = AttentionXML(preset="Amazon-670K", candidates=80).with_preset()
+    recipe = AttentionXML(preset="Amazon-670K", candidates=80)
     assert (recipe.hidden, recipe.layer_sizes, recipe.height, recipe.candidates) == (512, (512, 256), 3, 80)
     assert (recipe.plan(0).average_from, recipe.plan(1).average_from) == (6, 2)
-    assert AttentionXML(hidden=7).with_preset() == AttentionXML(hidden=7)
+    assert AttentionXML(preset="Amazon-670K", hidden=256).hidden == 256  # which is the default, but given
+    assert replace(recipe, hidden=256).hidden == 256
+    assert Classifier("attention_xml", preset="Amazon-670K", arity=4).get_params()["hidden"] == 512
     for name in PRESETS:
-        AttentionXML(preset=name).with_preset()
+        AttentionXML(preset=name)
 
 
 def test_processes_share_a_batch(monkeypatch):

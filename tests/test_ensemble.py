@@ -24,7 +24,7 @@ from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
 from xmtc.linear.solver import Solver
 from xmtc.method import Explanation, Model
-from xmtc.methods.ensemble.calibrated import Calibrated, calibrated
+from xmtc.methods.ensemble.calibrated import Calibrated, calibrated, curve, on_curve
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
 from xmtc.methods.ensemble.model import DEPTH, MEAN, NOISY_OR, Combination, merged
@@ -182,6 +182,26 @@ def test_calibrated_scores_are_how_often_they_are_right():
     assert (np.diff(answers.scores) < 0).mean() > 0.999  # where the curve is level, too
     assert np.abs(answers.scores - model.scores**2).mean() < 0.02
     assert answers.scores.max() < 1
+
+
+class Limited(Fixed):
+    longest = 64
+
+
+def test_the_shortest_limit_of_all_models_is_the_limit():
+    inner = Calibrated(200, 0, 0, 0, Limited([1], [0.5]), np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    inner.check()
+    assert combined(MEAN, ONE, combined(NOISY_OR, OTHER, inner)).longest == 64
+    assert combined(MEAN, ONE, OTHER).longest is None
+
+
+def test_what_is_no_answer_stays_none():
+    found = on_curve(answer([[3, NO_LABEL]], [[0.4, 0.0]]), np.array([0.0, 1.0]), np.array([0.2, 0.9]))
+    assert found.labels.tolist() == [[3, NO_LABEL]]
+    np.testing.assert_allclose(found.scores, [[0.48, 0]], atol=1e-3)
+    Y = csr_array((1, 5), dtype=np.float32)
+    for nothing in (answer([[NO_LABEL]], [[0.0]]), answer([[3]], [[np.nan]])):
+        assert [part.tolist() for part in curve(nothing, Y)] == [[0, 1], [0, 1]]
 
 
 def test_a_curve_that_falls_is_refused():

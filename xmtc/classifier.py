@@ -41,8 +41,8 @@ class Classifier(BaseEstimator):
         self.set_params(method=method, **parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every hyper-parameter with its value, the defaults included."""
-        given = vars(self)
+        """Every hyper-parameter with its value, those of a preset and the defaults included."""
+        given = method_class(self.method).presets.get(str(vars(self).get("preset")), {}) | vars(self)
         return {"method": self.method} | {f.name: given.get(f.name, f.default) for f in parameters_of(self.method)}
 
     def set_params(self, /, **parameters: Any) -> Classifier:

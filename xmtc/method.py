@@ -58,4 +58,4 @@ class Method(Recipe):
 
     @abstractmethod
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
-        """Train on data; valid, where given, only ever decides when to stop."""
+        """Train on data; valid, where given, only ever decides when to stop, or what scores mean."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
+from functools import wraps
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from xmtc.errors import XmtcError
 
+Presets = dict[str, dict[str, Any]]
+R = TypeVar("R", bound="Recipe")
 LOWEST, HIGHEST = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
 
 
@@ -34,6 +38,8 @@ class Recipe:
     """A frozen dataclass of param() fields, each checked when it is made and held in the type of its default: a numpy
     number or a whole float becomes what JSON and range() take."""
 
+    presets: ClassVar[Presets] = {}  # values of several parameters under one name
+
     def __post_init__(self) -> None:
         for parameter in fields(self):
             kind: Any = type(parameter.default)
@@ -43,6 +49,24 @@ class Recipe:
                     f"{type(self).__name__}: {parameter.name}={value!r} does not fit; expected {expected(parameter)}."
                 )
             object.__setattr__(self, parameter.name, kind(value))
+
+
+def with_presets(presets: Presets) -> Callable[[type[R]], type[R]]:
+    """For recipes that have a parameter `preset`: its values stand where none are given. What is given stands, even if
+    it is the default: so this happens before there is an object, which could no longer tell."""
+
+    def decorate(kind: type[R]) -> type[R]:
+        plain = kind.__init__
+
+        @wraps(plain)
+        def init(self: R, *values: Any, **given: Any) -> None:
+            given |= dict(zip((parameter.name for parameter in fields(kind)), values, strict=False))
+            plain(self, **(presets.get(str(given.get("preset")), {}) | given))
+
+        kind.__init__, kind.presets = init, presets  # type: ignore[assignment]
+        return kind
+
+    return decorate
 
 
 def is_valid(parameter: Field, value: Any) -> bool:

@@ -34,7 +34,7 @@ def train(
     parameter: Annotated[
         list[str] | None, typer.Option("-p", help="name=value of a hyper-parameter; repeatable")
     ] = None,
-    valid: Annotated[str | None, typer.Option(help="corpus that decides when to stop, never what to learn")] = None,
+    valid: Annotated[str | None, typer.Option(help="corpus that decides when to stop, or what scores mean")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
     threads: Threads = 0,
     device: Device = "auto",

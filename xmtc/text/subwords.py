@@ -145,10 +145,9 @@ def places_in(source: str) -> int:
 
 def check_places(features: Any, model: Any) -> None:
     """Refuse features that read more subwords of a text than an encoder has places for."""
-    most = getattr(getattr(features, "reader", features), "max_subwords", 0)
-    for longest in (getattr(part, "longest", None) for part in getattr(model, "models", (model,))):
-        if longest is not None and most > longest:
-            raise ValueError(f"it reads {most} subwords of a text, but its encoder has places for {longest}")
+    most, longest = getattr(getattr(features, "reader", features), "max_subwords", 0), getattr(model, "longest", None)
+    if longest is not None and most > longest:
+        raise ValueError(f"it reads {most} subwords of a text, but its encoder has places for {longest}")
 
 
 def config_in(source: str) -> dict[str, Any]:

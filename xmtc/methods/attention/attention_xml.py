@@ -10,7 +10,7 @@ are not filled up with random labels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import log2
 from typing import Any
 
@@ -21,7 +21,7 @@ from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.attention.family import RecurrentNetwork
 from xmtc.methods.attention.model import AttentionModel
 from xmtc.nn.training import Plan
-from xmtc.params import param
+from xmtc.params import param, with_presets
 from xmtc.run import Run
 from xmtc.sparse import with_unit_rows
 
@@ -42,6 +42,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+@with_presets(PRESETS)
 @dataclass(frozen=True)
 class AttentionXML(RecurrentNetwork):
     """A bidirectional LSTM with one attention per label (You et al., NeurIPS 2019)."""
@@ -53,7 +54,7 @@ class AttentionXML(RecurrentNetwork):
     candidates: int = param(160, "nodes of a level whose children are looked at", low=1)
     average_below: int = param(2, "pass from which on weights are averaged in levels below the first", low=0)
     preset: str = param(
-        "", "a data set of the papers, whose settings replace those that have their defaults", choices=("", *PRESETS)
+        "", "a data set of the papers, whose settings stand where none are given", choices=("", *PRESETS)
     )
 
     def __post_init__(self) -> None:
@@ -62,14 +63,8 @@ class AttentionXML(RecurrentNetwork):
             raise XmtcError(f"AttentionXML: arity={self.arity} does not fit; expected a power of 2, such as 8.")
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
-        recipe = self.with_preset()
-        data, valid = recipe.split(data, valid)
-        return recipe.train(data, valid, recipe.label_tree(data, run), recipe.candidates, run)
-
-    def with_preset(self) -> AttentionXML:
-        """The preset's settings where this one has defaults."""
-        left = {field.name for field in fields(self) if getattr(self, field.name) == field.default}
-        return replace(self, **{name: value for name, value in PRESETS.get(self.preset, {}).items() if name in left})
+        data, valid = self.split(data, valid)
+        return self.train(data, valid, self.label_tree(data, run), self.candidates, run)
 
     def enough_levels(self, n_labels: int) -> int:
         """Above the labels, so that the first has few enough nodes."""

@@ -20,7 +20,7 @@ from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.run import Run
 
 CERTAIN = 0.9999  # never quite, so that others can still add to it
-OWN = 1e-3  # the share of the score itself: where the curve is level, it keeps labels apart
+OWN = 1e-3  # the share of the score itself: where the curve is level, it tells labels apart, unless very close
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,10 @@ class Calibrated(Model):
     model: Model
     scores: NDArray[np.float64]  # where the curve bends, ascending
     probabilities: NDArray[np.float64]  # and how high it is there
+
+    @property
+    def longest(self) -> int | None:
+        return getattr(self.model, "longest", None)
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         return on_curve(self.model.predict(data, k, run), self.scores, self.probabilities)
@@ -62,11 +66,13 @@ def curve(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray]:
     """How often scores are right: where the curve bends, and how high it is there."""
     from sklearn.isotonic import IsotonicRegression  # not needed where a model is only used
 
-    right, given = Judged(found, Y, None).hits, found.labels != NO_LABEL
+    right, given = Judged(found, Y, None).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
+    if not given.any():
+        return np.array([0.0, 1.0]), np.array([0.0, 1.0])  # nothing is known: scores stay what they are
     fitted = IsotonicRegression(y_min=0, y_max=CERTAIN, out_of_bounds="clip").fit(found.scores[given], right[given])
     return fitted.X_thresholds_.astype(np.float64), fitted.y_thresholds_.astype(np.float64)
 
 
 def on_curve(found: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
-    height = np.interp(found.scores, scores, probabilities)
-    return Predictions(found.labels, ((1 - OWN) * height + OWN * found.scores).astype(np.float32))
+    height = (1 - OWN) * np.interp(found.scores, scores, probabilities) + OWN * np.clip(found.scores, 0, 1)
+    return Predictions(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))

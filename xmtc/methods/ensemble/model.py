@@ -35,6 +35,12 @@ class Combination(Model):
     def n_subwords(self) -> int:  # type: ignore[override]  # 0 if none of the models reads subwords
         return max((getattr(model, "n_subwords", 0) for model in self.models), default=0)
 
+    @property
+    def longest(self) -> int | None:
+        """Subwords of a text that all of the models can read; None where there is no limit."""
+        limits = [getattr(model, "longest", None) for model in self.models]
+        return min((limit for limit in limits if limit is not None), default=None)
+
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         found = [model.predict(read_by(model, data), max(k, DEPTH), run) for model in self.models]
         return merged(found, self.rule, self.n_labels, min(k, self.n_labels))

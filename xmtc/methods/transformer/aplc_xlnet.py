@@ -6,17 +6,20 @@ Any encoder of Hugging Face's transformers will do (`-p encoder=`, see `xmtc enc
 state of a text goes through one hidden layer (tanh, dropout) to the clusters: labels sorted by frequency, of which the
 most frequent are the head (`clusters`, `proportions`, `factor`). `clusters=1` is a flat linear output layer.
 
-Follows the authors' code where the paper is silent: tanh and dropout 0.1 after the hidden layer, layers of clusters
-without biases and with layer normalisation, a term in the loss for each tail that a document has no label in, AdamW
-without weight decay, gradients clipped at norm 1. Differs from it in: texts of about the same length are padded
-together, not all to the longest; after every pass nDCG@5 of held-out documents is looked at, and the best pass is kept;
-tails that cannot reach the best k labels are not computed in a prediction, which changes no answer.
+Follows the authors' code where the paper is silent: tanh and dropout 0.1 after the hidden layer, layer normalisation in
+the clusters, a term in the loss for each tail that a document has no label in, AdamW without weight decay, gradients
+clipped at norm 1. Differs from it in: labels have biases, which begin with their frequencies; the loss is a sum; the
+rates of hidden layer and clusters are 20 and 5 times as large (a `preset` has what the paper has of all three); texts
+of about the same length are padded together, not all to the longest; after every pass nDCG@5 of held-out documents is
+looked at, and the best pass is kept; tails that cannot reach the best k labels are not computed in a prediction, which
+changes no answer; `encoder_rate=0` leaves the encoder as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, inf
 from typing import Any, ClassVar
 
@@ -36,11 +39,12 @@ from xmtc.nn.batches import Corpus, LabelRows
 from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.nn.devices import device_of, mixed, working
 from xmtc.nn.encoder import POOLINGS, config_of, pretrained, save_memory, usual_pooling
+from xmtc.nn.recordings import KINDS as RECORDED
 from xmtc.nn.recordings import Recordings
 from xmtc.nn.training import Plan, train
 from xmtc.nn.transformer import ClusteredTransformer
 from xmtc.nn.weights import Weights
-from xmtc.params import param
+from xmtc.params import param, with_presets
 from xmtc.run import Run
 
 AUTO = "auto"
@@ -61,6 +65,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+@with_presets(PRESETS)
 @dataclass(frozen=True)
 class APLCXLNet(Method):
     """A pretrained transformer with labels in clusters by their frequency (Ye et al., ICML 2020)."""
@@ -85,8 +90,8 @@ class APLCXLNet(Method):
     checkpointing: bool = param(False, "compute states of the encoder twice instead of keeping them, to save memory")
     recording: bool = param(
         True,
-        "on a GPU, record the encoder's steps once for each shape and replay them, which is faster; not with parts, "
-        "checkpointing or several processes",
+        "on a GPU, record the encoder's steps once for each shape and replay them, which is faster: of BERT and MPNet, "
+        "without parts, checkpointing and several processes",
     )
     epochs: int = param(8, "passes over the documents at most; the rates fall to 0 at the end of the last", low=1)
     encoder_rate: float = param(
@@ -108,7 +113,7 @@ class APLCXLNet(Method):
     )
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
     preset: str = param(
-        "", "a data set of the paper, whose settings replace those that have their defaults", choices=("", *PRESETS)
+        "", "a data set of the paper, whose settings stand where none are given", choices=("", *PRESETS)
     )
 
     def __post_init__(self) -> None:
@@ -130,13 +135,7 @@ class APLCXLNet(Method):
             )
         return shares
 
-    def with_preset(self) -> APLCXLNet:
-        """The preset's settings where this one has defaults."""
-        left = {field.name for field in fields(self) if getattr(self, field.name) == field.default}
-        return replace(self, **{name: value for name, value in PRESETS.get(self.preset, {}).items() if name in left})
-
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:
-        recipe = self.with_preset()
         data, valid = split(data, valid, self.seed)
         assert data.Y is not None
         distributed.join(device_of(run))
@@ -144,10 +143,10 @@ class APLCXLNet(Method):
             with distributed.first_alone():
                 run.checkpoint.claim(f"{self} {data.fingerprint()} {valid.fingerprint()}")
         order = by_frequency(np.bincount(data.Y.indices, minlength=data.n_labels))
-        network, design = recipe.network(data, run)
-        recipe.train(network, order, data, valid, run)
-        weights = Weights.of(network, PRECISIONS[recipe.precision])
-        return TransformerModel(data.n_labels, data.n_subwords, design, order, weights, recipe.gradient_steps)
+        network, design = self.network(data, run)
+        self.train(network, order, data, valid, run)
+        weights = Weights.of(network, PRECISIONS[self.precision])
+        return TransformerModel(data.n_labels, data.n_subwords, design, order, weights, self.gradient_steps)
 
     def network(self, data: Dataset, run: Run) -> tuple[ClusteredTransformer, Design]:
         """The pretrained encoder, and beside it what has yet to learn everything."""
@@ -160,7 +159,7 @@ class APLCXLNet(Method):
             design = Design(config_of(model), pooling, width, sizes, self.factor, self.biases)
             network = design.network(model, self.dropout)
         check_length(network, data)
-        if self.checkpointing:
+        if self.checkpointing and self.encoder_rate:
             save_memory(model)
         return network.to(device), design
 
@@ -169,9 +168,10 @@ class APLCXLNet(Method):
         assert data.Y is not None
         assert valid.subwords is not None
         device = device_of(run)
-        records = self.records(device)
+        records = self.records(network, device)
         corpora = Corpus(data.subwords, device, few_widths=records), Corpus(valid.subwords, device)
-        corpus, judged = corpora if self.encoder_rate else (states_of(network, part, run) for part in corpora)
+        names = "states", "states-held-out"
+        corpus, judged = corpora if self.encoder_rate else map(partial(states_of, network, run), corpora, names)
         network.encoder.requires_grad_(self.encoder_rate > 0)
         sorted_Y = csr_array(data.Y[:, order])
         labels, terms = LabelRows(sorted_Y, torch.device("cpu")), n_terms(network.head.clusters, sorted_Y)
@@ -199,10 +199,10 @@ class APLCXLNet(Method):
             train(network, batches, loss, score, self.plan(corpus.n_docs), corpus.n_docs, run, "network")
         network.recordings = None
 
-    def records(self, device: torch.device) -> bool:
+    def records(self, network: ClusteredTransformer, device: torch.device) -> bool:
         """Whether the encoder's steps are recorded."""
-        alone = distributed.place()[1] == 1 and self.parts == 1 and not self.checkpointing
-        return self.recording and alone and self.encoder_rate > 0 and device.type == "cuda"
+        can = network.encoder.model.config.model_type in RECORDED and device.type == "cuda" and self.encoder_rate > 0
+        return self.recording and can and distributed.place()[1] == self.parts == 1 and not self.checkpointing
 
     def plan(self, n_docs: int) -> Plan:
         """Discriminative rates (section 4.1) that rise and fall (section 4.2)."""

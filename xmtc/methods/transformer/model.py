@@ -138,16 +138,19 @@ def predict_with(
 
 
 @torch.no_grad()
-def states_of(network: ClusteredTransformer, corpus: Corpus, run: Run) -> States:
-    """What the encoder says of every document, to be read again and again."""
+def states_of(network: ClusteredTransformer, run: Run, corpus: Corpus, piece: str) -> States:
+    """What the encoder says of every document, to be read again and again; a piece of the checkpoint."""
+    device, kept = next(network.parameters()).device, run.checkpoint.recall(piece)
+    if kept is not None:
+        return States(torch.from_numpy(kept["states"]).to(device))
     network.eval()
-    device = next(network.parameters()).device
     states = torch.empty(corpus.n_docs, network.encoder.width, device=device)
     with run.progress("encoding texts", corpus.n_docs) as progress, working(run, device):
         for docs in corpus.by_length(of_device(DOCS, device)):
             batch = corpus.batch(docs)
             states[torch.from_numpy(batch.docs).to(device)] = state_of(network, batch)
             progress.advance(len(docs))
+    run.checkpoint.keep(piece, {"states": states.cpu().numpy()})
     return States(states)
 
 
