@@ -109,7 +109,7 @@ class Corpus:
 
 
 class LabelRows:
-    """The labels of documents on the device."""
+    """The labels of documents on a device."""
 
     def __init__(self, Y: csr_array, device: torch.device):
         self.starts, self.n_labels = Y.indptr.astype(np.int64), Y.shape[1]
