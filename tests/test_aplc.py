@@ -485,7 +485,7 @@ def test_texts_longer_than_the_encoder_are_refused():
 
 
 def test_two_processes_train_one_model(tmp_path):
-    """As `torchrun -m xmtc train` starts them, on the CPU: the same as one process does, also in steps that have no label
+    """As `torchrun -m xmtc train` starts them, on the CPU: the same as one process does, also in steps without a label
     in a tail and in parts that are too small to share."""
     texts, tags = planted(62, seed=1)
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
