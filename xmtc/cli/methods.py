@@ -23,7 +23,7 @@ def methods(name: Annotated[str | None, typer.Argument(help="a method; all are l
     for features in kinds_for(method):
         typer.echo(f"\n{TITLES[features]}:\n")
         typer.echo(parameter_table(features))
-    typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p lowercase=false")
+    typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
 
 
 def summary(name: str) -> str:
