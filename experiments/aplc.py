@@ -25,6 +25,7 @@ from common import (
     CORPORA,
     PARTS,
     Log,
+    first_words,
     from_numbers,
     learn,
     numbers_of,
@@ -78,11 +79,9 @@ def read(path: Path, encoder: str, subwords: int) -> dict[str, Dataset]:
 
 def shortened(tokens: Tokens, most: int) -> Tokens:
     """The first subwords and the mark at the end."""
-    kept = np.minimum(tokens.lengths, most)
-    starts = np.concatenate([[0], np.cumsum(kept)])
-    ids = tokens.ids[np.repeat(tokens.starts[:-1] - starts[:-1], kept) + np.arange(starts[-1])]
-    ids[starts[1:] - 1] = tokens.ids[tokens.starts[1:] - 1]
-    return replace(tokens, ids=ids, starts=starts)
+    found = first_words(tokens, most)
+    found.ids[found.starts[1:] - 1] = tokens.ids[tokens.starts[1:] - 1]
+    return found
 
 
 def as_bert(tokens: Tokens) -> Tokens:

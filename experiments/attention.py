@@ -21,6 +21,7 @@ import numpy as np
 from common import (
     CORPORA,
     PARTS,
+    first_words,
     from_numbers,
     learn,
     numbers_of,
@@ -60,11 +61,8 @@ def read(path: Path) -> dict[str, Dataset]:
 
 def shortened(data: Dataset, words: int = 10**9, columns: int = 10**9) -> Dataset:
     """Only the first words of every document, only the first numbers of every word's vector."""
-    tokens = data.tokens
-    kept = np.minimum(tokens.lengths, words)
-    begins = np.repeat(tokens.starts[:-1] - (np.cumsum(kept) - kept), kept)
-    ids, starts = tokens.ids[begins + np.arange(kept.sum())], np.concatenate([[0], np.cumsum(kept)])
-    return replace(data, tokens=replace(tokens, ids=ids, starts=starts, vectors=tokens.vectors[:, :columns]))
+    tokens = first_words(data.tokens, words)
+    return replace(data, tokens=replace(tokens, vectors=tokens.vectors[:, :columns]))
 
 
 def train(args: argparse.Namespace) -> None:

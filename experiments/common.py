@@ -70,6 +70,14 @@ def from_numbers(part: str, found: dict[str, np.ndarray]) -> tuple[Tokens, csr_a
     return tokens, csr_array((np.ones(len(indices), np.float32), indices, found[f"{part}_Y_indptr"]), shape=shape)
 
 
+def first_words(tokens: Tokens, most: int) -> Tokens:
+    """Only the first words of every document."""
+    kept = np.minimum(tokens.lengths, most)
+    starts = np.concatenate([[0], np.cumsum(kept)])
+    ids = tokens.ids[np.repeat(tokens.starts[:-1] - starts[:-1], kept) + np.arange(starts[-1])]
+    return replace(tokens, ids=ids, starts=starts)
+
+
 class Log:
     """Prints what a training tells, with the seconds since it began."""
 

@@ -23,7 +23,7 @@ from xmtc.data.document import Document  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import APLCXLNet  # noqa: E402
 from xmtc.nn import encoder_parts  # noqa: E402
-from xmtc.nn.encoder import pretrained, usual_pooling  # noqa: E402
+from xmtc.nn.encoder import TextEncoder, pretrained, usual_pooling  # noqa: E402
 from xmtc.run import Run  # noqa: E402
 from xmtc.tagger import train  # noqa: E402
 from xmtc.text.encoder_packages import NAMED, cached_folder  # noqa: E402
@@ -46,14 +46,17 @@ def say(folder: Path, **changes) -> None:
     (folder / "config.json").write_text(json.dumps(said | changes))
 
 
-def use(folder: Path) -> None:
-    """As a training uses an encoder."""
-    Subwords(str(folder)).fit_transform(TEXTS, ONE)
-    usual_pooling(str(folder), pretrained(str(folder)))
+def use(folder: Path) -> np.ndarray:
+    """As a training uses an encoder: its states of the first text."""
+    _, tokens = Subwords(str(folder)).fit_transform(TEXTS, ONE)
+    encoder = TextEncoder(model := pretrained(str(folder)), usual_pooling(str(folder), model)).eval()
+    ids = torch.from_numpy(tokens.rows(np.array([0])).ids.astype(np.int64))[None]
+    with torch.no_grad():
+        return encoder(ids, torch.ones_like(ids, dtype=torch.bool)).numpy()
 
 
 def test_an_encoder_that_is_whole_is_used(tmp_path):
-    use(copied(tmp_path))
+    assert use(copied(tmp_path)).shape == (1, 32)
 
 
 @pytest.mark.parametrize("kind", ["bert", "tower"])
@@ -137,7 +140,9 @@ def test_an_encoder_without_the_pooler_is_enough(tmp_path):
 def test_what_was_joined_is_whole(precision, tmp_path):
     encoder_parts.export(tiny("xlnet"), tmp_path / "parts", precision)
     encoder_parts.join(tmp_path / "parts", tmp_path / "there")
-    use(tmp_path / "there")
+    np.testing.assert_allclose(
+        use(tmp_path / "there"), use(Path(tiny("xlnet"))), atol=0.05 if precision == "int8" else 0
+    )
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -195,8 +200,9 @@ def test_a_damaged_encoder_is_refused(damage, tmp_path):
 
 def test_how_to_compute_is_not_for_the_folder_to_say(tmp_path):
     folder = copied(tmp_path)
+    before = use(folder)
     say(folder, attn_implementation="flash_attention_2", return_dict=False, chunk_size_feed_forward=7)
-    use(folder)
+    np.testing.assert_array_equal(use(folder), before)
 
 
 @pytest.mark.parametrize(
