@@ -13,7 +13,7 @@ from xmtc.nn.attention import Encoder  # noqa: E402
 from xmtc.nn.autoencoder import BagFeatures  # noqa: E402
 from xmtc.nn.bags import Bags  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
-from xmtc.nn.clusters import Clusters, LabelClusters, by_frequency, cross_entropy, cut, logit_of_product  # noqa: E402
+from xmtc.nn.clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
 from xmtc.nn.clusters import n_terms as terms_of  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -30,13 +30,13 @@ def probabilities_plainly(head: LabelClusters, x: np.ndarray) -> tuple[np.ndarra
     n_head, *n_tails = head.clusters.sizes
     logits = w["head.weight"] @ x + w.get("head.bias", 0)
     found = [sigmoid(logit) for logit in logits[:n_head]]
-    tails = [sigmoid(logit) for logit in logits[n_head:]]
-    for i in range(len(n_tails)):
+    tails = [sigmoid(logit) for logit in logits[n_head : n_head + len(n_tails)]]
+    for i, n in enumerate(n_tails):
         inner = w[f"tails.{i}.narrow.weight"] @ x
         inner = (inner - inner.mean()) / np.sqrt(inner.var() + 1e-5)
         inner = np.maximum(0, inner * w[f"tails.{i}.norm.weight"] + w[f"tails.{i}.norm.bias"])
         logits = w[f"tails.{i}.labels.weight"] @ inner + w.get(f"tails.{i}.labels.bias", 0)
-        found += [tails[i] * sigmoid(logit) for logit in logits]
+        found += [tails[i] * sigmoid(logit) for logit in logits[:n]]
     return np.array(found), np.array(tails)
 
 
@@ -83,7 +83,7 @@ def test_the_loss_is_eqs_2_to_5(clusters, biases):
 def test_one_cluster_is_a_flat_linear_layer():
     head, X, Y, rows, labels = problem(Clusters((15,), 8, 2))
     assert [name for name, _ in head.named_parameters()] == ["head.weight"]
-    logits, truth = X @ head.head.weight.detach().T, torch.from_numpy(Y).float()
+    logits, truth = X @ head.head.weight[:15].detach().T, torch.from_numpy(Y).float()
     expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum")
     assert head(X, rows, labels).item() == pytest.approx(expected.item(), rel=1e-6)
     found = head.best(X, 4)
@@ -108,11 +108,14 @@ def test_probabilities_beyond_float32_have_a_loss_and_a_gradient(a, b):
     logits = torch.tensor([[float(a)], [float(b)]], requires_grad=True)
     p_is_true = np.log1p(np.exp(-a)) + np.log1p(np.exp(-b))
     p_is_false = np.log1p(np.exp(a)) + np.log1p(np.exp(b)) - np.log(1 + np.exp(a) + np.exp(b))
-    for true, expected in ([0], p_is_true), ([], p_is_false):
-        places = torch.tensor(true, dtype=torch.long)
-        loss = cross_entropy(logit_of_product(logits[:1], logits[1:]), places, places)
+    for true, expected, sign in ([0], p_is_true, -1), ([], p_is_false, 1):
+        loss = CrossEntropyOfProduct.apply(logits[:1], logits[1:], torch.tensor([true, true], dtype=torch.long))
         assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-5)
-        assert torch.isfinite(torch.autograd.grad(loss, logits)[0]).all()
+        gradients = torch.autograd.grad(loss, logits)[0]
+        assert torch.isfinite(gradients).all()
+        assert (sign * gradients >= 0).all()
+        if a == b == 90:
+            np.testing.assert_allclose(gradients, 0 if true else 0.5, atol=1e-6)
 
 
 def test_a_tail_runs_only_on_documents_with_a_label_in_it():
@@ -126,6 +129,21 @@ def test_a_tail_runs_only_on_documents_with_a_label_in_it():
     head.zero_grad()
     head(X, rows[in_head], labels[in_head]).backward()
     assert all(weight.grad is None for weight in head.tails.parameters())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_nobody_waits_for_a_gpu_in_a_step():
+    head, X, _, rows, labels = problem(THREE)
+    expected = head(X, rows, labels)
+    head, X = head.cuda(), X.cuda()
+    head(X, rows, labels).backward()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = head(X, rows, labels)
+        found.backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])

@@ -1,4 +1,5 @@
-"""Encoders so small that they are made here, with random weights: an XLNet and a BERT, and tokenizers for them."""
+"""Encoders so small that they are made here, with random weights: an XLNet, a BERT and an MPNet, and tokenizers for
+them."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from pathlib import Path
 import torch
 from planted import N_LABELS, NOISE, own_words
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, XLNetConfig, XLNetModel
+from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel, XLNetConfig, XLNetModel
 
 WORDS = [*NOISE, *(word for label in range(N_LABELS) for word in own_words(label))]
+LIKE_BERT = {"bert": (BertConfig, BertModel), "mpnet": (MPNetConfig, MPNetModel)}
 SPECIAL = ["<pad>", "<unk>", "<cls>", "<sep>"]
 
 
@@ -48,7 +50,7 @@ def home() -> tempfile.TemporaryDirectory:
 
 @cache
 def tiny(kind: str, width: int = 32, layers: int = 1, dropout: float = 0.0) -> str:
-    """The folder of an encoder: bert or xlnet."""
+    """The folder of an encoder: bert, mpnet or xlnet."""
     folder = Path(home().name) / f"{kind}-{width}-{layers}-{dropout}"
     tokenizer = xlnet_tokenizer() if kind == "xlnet" else bert_tokenizer()
     with torch.random.fork_rng([]):
@@ -67,9 +69,10 @@ def network(kind: str, n_words: int, width: int, layers: int, dropout: float):
             pad_token_id=0, initializer_range=0.05,
         )  # fmt: skip
         return XLNetModel(config)
-    config = BertConfig(
+    make_config, make_model = LIKE_BERT[kind]
+    config = make_config(
         vocab_size=n_words, hidden_size=width, num_hidden_layers=layers, num_attention_heads=2,
         intermediate_size=width, max_position_embeddings=64, pad_token_id=0, hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout, initializer_range=0.05,
     )  # fmt: skip
-    return BertModel(config)
+    return make_model(config)

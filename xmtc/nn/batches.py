@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from xmtc.data.dataset import Tokens
+from xmtc.nn.devices import moved
 
 POOL = 32  # batches whose documents are drawn at random together, then sorted by length
 
@@ -81,14 +82,10 @@ class Corpus:
         sizes = np.searchsorted(-lengths, -steps, side="left")  # documents longer than each step
         at = np.repeat(steps, sizes)
         row = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        words = self.words[self._move(starts[row] + at, self.words.device)].to(self.device).long()
+        words = self.words[moved(torch.from_numpy(starts[row] + at), self.words.device)].to(self.device).long()
         width = rounded_up(longest, self.few_widths)
-        return Batch(docs, words, torch.from_numpy(sizes), self._move(row * width + at, self.device), width)
-
-    @staticmethod
-    def _move(index: np.ndarray, device: torch.device) -> Tensor:
-        tensor = torch.from_numpy(index)
-        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+        places = moved(torch.from_numpy(row * width + at), self.device)
+        return Batch(docs, words, torch.from_numpy(sizes), places, width)
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Every document once, in random batches of documents about equally long."""
@@ -121,7 +118,7 @@ class LabelRows:
         starts, lengths = self.starts[docs], self.starts[docs + 1] - self.starts[docs]
         rows = np.repeat(np.arange(len(docs)), lengths)
         at = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(starts, lengths)
-        index = torch.from_numpy(np.stack([rows, at])).to(self.device)
+        index = moved(torch.from_numpy(np.stack([rows, at])), self.device)
         return index[0], self.labels[index[1]]
 
     def targets(self, docs: np.ndarray) -> Tensor:

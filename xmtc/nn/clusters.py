@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, logsigmoid, relu, softplus
 
+from xmtc.nn.batches import rounded_up
+from xmtc.nn.devices import moved
 from xmtc.predictions import NO_LABEL
 
 
@@ -86,25 +89,26 @@ class Tail(nn.Module):
         super().__init__()
         self.narrow = nn.Linear(width, inner, bias=False)
         self.norm = nn.LayerNorm(inner)
-        self.labels = nn.Linear(inner, n_labels, biases)
+        self.n_labels, self.labels = n_labels, nn.Linear(inner, rounded_up(n_labels), biases)
 
     def inside(self, features: Tensor) -> Tensor:
         return relu(self.norm(self.narrow(features)))
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits of P(label | tail)."""
-        return in_full(self.labels(self.inside(features)))
+        return in_full(self.labels(self.inside(features))[:, : self.n_labels])
 
 
 class LabelClusters(nn.Module):
     """P(label) of the head; P(tail) P(label | tail) of a tail: eq. 2. Biases are ours; they begin at zero, or with what
-    is known of the labels' frequencies."""
+    is known of the labels' frequencies. Layers have a few outputs that nobody looks at, up to a multiple of 8: a GPU
+    needs three times as long for products of other sizes."""
 
     def __init__(self, clusters: Clusters, biases: bool = False):
         super().__init__()
         self.clusters = clusters
         n_head, *n_tails = clusters.sizes
-        self.head = nn.Linear(clusters.width, n_head + len(n_tails), biases)
+        self.head = nn.Linear(clusters.width, rounded_up(n_head + len(n_tails)), biases)
         self.tails = nn.ModuleList(
             Tail(clusters.width, clusters.inner(i), n_labels, biases) for i, n_labels in enumerate(n_tails, start=1)
         )
@@ -117,32 +121,38 @@ class LabelClusters(nn.Module):
         looks = clusters_of(self.clusters, Y)
         n_docs, n_labels = Y.shape[0], np.bincount(Y.indices, minlength=Y.shape[1])
         n_head, n_tails = self.clusters.sizes[0], looks[:, 1:].sum(0)
-        self.head.bias.copy_(log_odds(np.concatenate([n_labels[:n_head], n_tails]), n_docs))
-        for (tail, _, begin, end), n in zip(self.places(), n_tails.tolist(), strict=True):
-            tail.labels.bias.copy_(log_odds(n_labels[begin:end], n))
+        self.head.bias[: n_head + len(n_tails)] = log_odds(np.concatenate([n_labels[:n_head], n_tails]), n_docs)
+        for (_, tail, begin, end), n in zip(self.spans(), n_tails.tolist(), strict=True):
+            tail.labels.bias[: end - begin] = log_odds(n_labels[begin:end], n)
 
-    def places(self) -> list[tuple[Tail, int, int, int]]:
-        """Each tail, its logit among the head's, and its labels from where to where."""
-        n_head = self.clusters.sizes[0]
-        spans = list(pairwise(self.clusters.edges))[1:]
-        tails = cast(list[Tail], list(self.tails))
-        return [(tail, n_head + i, *span) for i, (tail, span) in enumerate(zip(tails, spans, strict=True))]
+    def spans(self) -> list[tuple[int, Tail, int, int]]:
+        """Each tail's number, itself, and its labels from where to where."""
+        tails, spans = cast(list[Tail], list(self.tails)), list(pairwise(self.clusters.edges))[1:]
+        return [(i, tail, *span) for i, (tail, span) in enumerate(zip(tails, spans, strict=True))]
+
+    def of_head(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(n_docs, labels of the head), (n_docs, n_tails) logits."""
+        n_head, n_tails = self.clusters.sizes[0], len(self.tails)
+        rest = self.head.out_features - n_head - n_tails
+        of_labels, of_tails, _ = self.head(features).split([n_head, n_tails, rest], 1)
+        return in_full(of_labels), in_full(of_tails)
 
     def forward(self, features: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
         """The loss, eqs. 3–5, as the sum of its terms. (rows, labels) are the pairs of a document and a label of it; on
         the CPU, they do not have a GPU wait. As the authors have it, a tail without a label of the document is one
         term, its own logit; one with a label has a term for each label in it, and none for itself."""
-        logits = in_full(self.head(features))
+        of_labels, of_tails = self.of_head(features)
         in_head = labels < self.clusters.sizes[0]
-        total = cross_entropy(logits, rows[in_head], labels[in_head])
-        for tail, place, begin, end in self.places():
+        total = CrossEntropy.apply(of_labels, pairs(rows[in_head], labels[in_head], features.device))
+        total = total + softplus(of_tails).sum()
+        for i, tail, begin, end in self.spans():
             within = (labels >= begin) & (labels < end)
             docs, which = rows[within].unique(return_inverse=True)
             if len(docs):
-                docs = docs.to(features.device, non_blocking=True)
-                in_tail = logits[docs, place, None]
-                of_labels = logit_of_product(in_tail, tail(features[docs]))
-                total = total + cross_entropy(of_labels, which, labels[within] - begin) - softplus(in_tail).sum()
+                docs, true = moved(docs, features.device), pairs(which, labels[within] - begin, features.device)
+                in_tail = of_tails[docs, i, None]
+                given = CrossEntropyOfProduct.apply(in_tail, tail(features[docs]), true)
+                total = total + given - softplus(in_tail).sum()
         return total
 
     @torch.no_grad()
@@ -150,14 +160,15 @@ class LabelClusters(nn.Module):
         """The k best labels of every document and their probabilities. P(tail) bounds what any of its labels can reach:
         a tail is looked at only by documents where that is enough for a place among the best so far."""
         k, n_head = min(k, self.clusters.n_labels), self.clusters.sizes[0]
-        logs = logsigmoid(in_full(self.head(features)))
-        scores = logs.new_full((len(logs), k), -torch.inf)
-        labels = torch.full((len(logs), k), NO_LABEL, device=logs.device)
-        top = logs[:, :n_head].topk(min(k, n_head))
+        of_labels, of_tails = (logsigmoid(logits) for logits in self.of_head(features))
+        scores = of_labels.new_full((len(of_labels), k), -torch.inf)
+        labels = torch.full(scores.shape, NO_LABEL, device=scores.device)
+        top = of_labels.topk(min(k, n_head))
         scores[:, : top.values.shape[1]], labels[:, : top.values.shape[1]] = top.values, top.indices
-        for tail, place, begin, _ in self.places():
-            bound = logs[:, place]
-            docs = torch.nonzero(bound >= scores[:, -1])[:, 0] if prune else torch.arange(len(logs), device=logs.device)
+        for i, tail, begin, _ in self.spans():
+            bound = of_tails[:, i]
+            worth = bound >= scores[:, -1] if prune else torch.ones_like(bound, dtype=torch.bool)
+            docs = torch.nonzero(worth)[:, 0]
             if not len(docs):
                 continue
             given = logsigmoid(tail(features[docs])) + bound[docs, None]
@@ -169,10 +180,10 @@ class LabelClusters(nn.Module):
 
     def logit(self, features: Tensor, label: int) -> Tensor:
         """(n_docs,) log(p / (1 − p)) of one label, for explanations."""
-        for tail, place, begin, end in self.places():
+        for i, tail, begin, end in self.spans():
             if begin <= label < end:
                 given = one_of(tail.labels, label - begin, tail.inside(features))
-                return logit_of_product(one_of(self.head, place, features), given)
+                return logit_of_product(one_of(self.head, self.clusters.sizes[0] + i, features), given)
         return one_of(self.head, label, features)
 
 
@@ -187,11 +198,53 @@ def in_full(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def cross_entropy(logits: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross-entropy, added up, where the (rows, labels) are true and all others are not."""
-    return softplus(logits).sum() - logits[rows, labels].sum()
-
-
 def logit_of_product(a: Tensor, b: Tensor) -> Tensor:
     """log(p / (1 − p)) of p = σ(a) σ(b), without p, which would round to 0 or 1: (1 − p) / p = e⁻ᵃ + (1 + e⁻ᵃ) e⁻ᵇ."""
     return -torch.logaddexp(-a, softplus(-a) - b)
+
+
+def pairs(rows: Tensor, labels: Tensor, device: torch.device) -> Tensor:
+    """(2, n) what is true of documents, where the logits are."""
+    return moved(torch.stack([rows, labels]), device)
+
+
+def cross_entropy(logits: Tensor, true: Tensor) -> Tensor:
+    """Binary, added up, where the pairs are true and all others are not."""
+    return softplus(logits).sum() - logits[true[0], true[1]].sum()
+
+
+class CrossEntropy(torch.autograd.Function):
+    """With its gradient written out: no more than the logits is kept for it, and it is a few steps instead of many,
+    each of which takes a CPU longer to ask for than a GPU to compute."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, true: Tensor) -> Tensor:
+        ctx.save_for_backward(logits, true)
+        return cross_entropy(logits, true)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        logits, (rows, labels) = ctx.saved_tensors
+        found = logits.sigmoid()
+        found[rows, labels] -= 1
+        return found.mul_(gradient), None
+
+
+class CrossEntropyOfProduct(torch.autograd.Function):
+    """The same where p = σ(a) σ(b), of logits a (n, 1) of a tail and b (n, m) of its labels. The gradient of
+    −log(1 − p) towards b is p σ(−b) / (1 − p), and that of −log p is −σ(−b)."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, true: Tensor) -> Tensor:
+        logits = logit_of_product(a, b)
+        ctx.save_for_backward(a, b, logits, true)
+        return cross_entropy(logits, true)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        a, b, logits, (rows, labels) = ctx.saved_tensors
+        to_a, to_b = ((logits - softplus(each)).exp() for each in (a, b))
+        to_a[rows, labels], to_b[rows, labels] = -(-a[rows, 0]).sigmoid(), -(-b[rows, labels]).sigmoid()
+        return to_a.sum(1, keepdim=True) * gradient, to_b.mul_(gradient), None

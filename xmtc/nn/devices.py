@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from xmtc.errors import XmtcError
 from xmtc.run import Run
@@ -26,6 +27,13 @@ def device_of(run: Run) -> torch.device:
 def cuda() -> torch.device:
     """This process's GPU: the first, or the one for its number among those that torchrun has started here."""
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def moved(numbers: Tensor, device: torch.device) -> Tensor:
+    """On the device. From pinned memory, a GPU takes them when it comes to them, and nobody waits until it does."""
+    if device.type == "cuda" and numbers.device.type == "cpu":
+        return numbers.pin_memory().to(device, non_blocking=True)
+    return numbers.to(device)
 
 
 def mixed(device: torch.device) -> torch.autocast:
