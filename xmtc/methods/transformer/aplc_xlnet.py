@@ -9,7 +9,7 @@ most frequent are the head (`clusters`, `proportions`, `factor`). `clusters=1` i
 Follows the authors' code where the paper is silent: tanh and dropout 0.1 after the hidden layer, layer normalisation in
 the clusters, a term in the loss for each tail that a document has no label in, AdamW without weight decay, gradients
 clipped at norm 1. Differs from it in: labels have biases, which begin with their frequencies; the loss is a sum; the
-rates of hidden layer and clusters are 20 and 5 times as large (a `preset` has what the paper has of all three); texts
+rates of hidden layer and clusters are 20 and 10 times as large (a `preset` has what the paper has of all three); texts
 of about the same length are padded together, not all to the longest; after every pass nDCG@5 of held-out documents is
 looked at, and the best pass is kept; tails that cannot reach the best k labels are not computed in a prediction, which
 changes no answer; `encoder_rate=0` leaves the encoder as it is.
@@ -102,7 +102,7 @@ class APLCXLNet(Method):
         log=True,
     )
     hidden_rate: float = param(2e-3, "learning rate of the hidden layer", low=0.0)
-    head_rate: float = param(1e-2, "learning rate of the clusters", low=0.0, search=(1e-3, 3e-2), log=True)
+    head_rate: float = param(2e-2, "learning rate of the clusters", low=0.0, search=(2e-3, 5e-2), log=True)
     warm_up: float = param(0.0, "share of the steps in which the rates rise, before they fall", low=0.0, high=1.0)
     clip: float = param(1.0, "norm that gradients are scaled down to", low=1e-6)
     patience: int = param(3, "passes without a better nDCG@5 after which training ends", low=1)
