@@ -10,6 +10,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from xmtc.nn.devices import moved
+
 
 @dataclass(frozen=True)
 class Bag:
@@ -45,14 +47,14 @@ class Bags:
         begins, counts = self.starts[docs], self.starts[docs + 1] - self.starts[docs]
         starts = np.cumsum(counts) - counts
         rows = np.repeat(np.arange(len(docs)), counts)
-        at = torch.from_numpy(np.arange(len(rows)) + np.repeat(begins - starts, counts)).to(self.features.device)
-        per_document = torch.from_numpy(np.stack([starts, np.maximum(counts, 1)])).to(self.device)
+        at = moved(np.arange(len(rows)) + np.repeat(begins - starts, counts), self.features.device)
+        per_document = moved(np.stack([starts, np.maximum(counts, 1)]), self.device)
         return Bag(
             docs,
             self.features[at].to(self.device).long(),
             self.values[at].to(self.device),
             per_document[0],
-            torch.from_numpy(rows).to(self.device),
+            moved(rows, self.device),
             per_document[1][:, None],
         )
 

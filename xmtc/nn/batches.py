@@ -82,9 +82,9 @@ class Corpus:
         sizes = np.searchsorted(-lengths, -steps, side="left")  # documents longer than each step
         at = np.repeat(steps, sizes)
         row = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        words = self.words[moved(torch.from_numpy(starts[row] + at), self.words.device)].to(self.device).long()
+        words = self.words[moved(starts[row] + at, self.words.device)].to(self.device).long()
         width = rounded_up(longest, self.few_widths)
-        places = moved(torch.from_numpy(row * width + at), self.device)
+        places = moved(row * width + at, self.device)
         return Batch(docs, words, torch.from_numpy(sizes), places, width)
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -118,7 +118,7 @@ class LabelRows:
         starts, lengths = self.starts[docs], self.starts[docs + 1] - self.starts[docs]
         rows = np.repeat(np.arange(len(docs)), lengths)
         at = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(starts, lengths)
-        index = moved(torch.from_numpy(np.stack([rows, at])), self.device)
+        index = moved(np.stack([rows, at]), self.device)
         return index[0], self.labels[index[1]]
 
     def targets(self, docs: np.ndarray) -> Tensor:

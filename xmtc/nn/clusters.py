@@ -100,9 +100,9 @@ class Tail(nn.Module):
 
 
 class LabelClusters(nn.Module):
-    """P(label) of the head; P(tail) P(label | tail) of a tail: eq. 2. Biases are ours; they begin at zero, or with what
-    is known of the labels' frequencies. Layers have a few outputs that nobody looks at, up to a multiple of 8: a GPU
-    needs three times as long for products of other sizes."""
+    """P(label) of the head; P(tail) P(label | tail) of a tail: eq. 2. Biases are ours; they begin at random, or with
+    what is known of the labels' frequencies. Layers of labels have a few more than there are, which nobody looks at, up
+    to a multiple of 8: a GPU needs several times as long for products of other sizes."""
 
     def __init__(self, clusters: Clusters, biases: bool = False):
         super().__init__()
@@ -122,13 +122,13 @@ class LabelClusters(nn.Module):
         n_docs, n_labels = Y.shape[0], np.bincount(Y.indices, minlength=Y.shape[1])
         n_head, n_tails = self.clusters.sizes[0], looks[:, 1:].sum(0)
         self.head.bias[: n_head + len(n_tails)] = log_odds(np.concatenate([n_labels[:n_head], n_tails]), n_docs)
-        for (_, tail, begin, end), n in zip(self.spans(), n_tails.tolist(), strict=True):
+        for (tail, begin, end), n in zip(self.spans(), n_tails.tolist(), strict=True):
             tail.labels.bias[: end - begin] = log_odds(n_labels[begin:end], n)
 
-    def spans(self) -> list[tuple[int, Tail, int, int]]:
-        """Each tail's number, itself, and its labels from where to where."""
-        tails, spans = cast(list[Tail], list(self.tails)), list(pairwise(self.clusters.edges))[1:]
-        return [(i, tail, *span) for i, (tail, span) in enumerate(zip(tails, spans, strict=True))]
+    def spans(self) -> list[tuple[Tail, int, int]]:
+        """Each tail, and its labels from where to where."""
+        edges = list(pairwise(self.clusters.edges))[1:]
+        return [(cast(Tail, tail), *span) for tail, span in zip(self.tails, edges, strict=True)]
 
     def of_head(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """(n_docs, labels of the head), (n_docs, n_tails) logits."""
@@ -138,18 +138,18 @@ class LabelClusters(nn.Module):
         return in_full(of_labels), in_full(of_tails)
 
     def forward(self, features: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
-        """The loss, eqs. 3–5, as the sum of its terms. (rows, labels) are the pairs of a document and a label of it; on
-        the CPU, they do not have a GPU wait. As the authors have it, a tail without a label of the document is one
-        term, its own logit; one with a label has a term for each label in it, and none for itself."""
+        """The loss, eqs. 3–5, as the sum of its terms. (rows, labels) are the pairs of a document and a label of it, no
+        pair twice; on the CPU, they do not have a GPU wait. As the authors have it, a tail without a label of the
+        document is one term, its own logit; one with a label has a term for each label in it, and none for itself."""
         of_labels, of_tails = self.of_head(features)
         in_head = labels < self.clusters.sizes[0]
-        total = CrossEntropy.apply(of_labels, pairs(rows[in_head], labels[in_head], features.device))
+        total = cross_entropy(of_labels, true_pairs(rows[in_head], labels[in_head], features.device))
         total = total + softplus(of_tails).sum()
-        for i, tail, begin, end in self.spans():
+        for i, (tail, begin, end) in enumerate(self.spans()):
             within = (labels >= begin) & (labels < end)
             docs, which = rows[within].unique(return_inverse=True)
             if len(docs):
-                docs, true = moved(docs, features.device), pairs(which, labels[within] - begin, features.device)
+                docs, true = moved(docs, features.device), true_pairs(which, labels[within] - begin, features.device)
                 in_tail = of_tails[docs, i, None]
                 given = CrossEntropyOfProduct.apply(in_tail, tail(features[docs]), true)
                 total = total + given - softplus(in_tail).sum()
@@ -165,7 +165,7 @@ class LabelClusters(nn.Module):
         labels = torch.full(scores.shape, NO_LABEL, device=scores.device)
         top = of_labels.topk(min(k, n_head))
         scores[:, : top.values.shape[1]], labels[:, : top.values.shape[1]] = top.values, top.indices
-        for i, tail, begin, _ in self.spans():
+        for i, (tail, begin, _) in enumerate(self.spans()):
             bound = of_tails[:, i]
             worth = bound >= scores[:, -1] if prune else torch.ones_like(bound, dtype=torch.bool)
             docs = torch.nonzero(worth)[:, 0]
@@ -180,7 +180,7 @@ class LabelClusters(nn.Module):
 
     def logit(self, features: Tensor, label: int) -> Tensor:
         """(n_docs,) log(p / (1 − p)) of one label, for explanations."""
-        for i, tail, begin, end in self.spans():
+        for i, (tail, begin, end) in enumerate(self.spans()):
             if begin <= label < end:
                 given = one_of(tail.labels, label - begin, tail.inside(features))
                 return logit_of_product(one_of(self.head, self.clusters.sizes[0] + i, features), given)
@@ -203,8 +203,8 @@ def logit_of_product(a: Tensor, b: Tensor) -> Tensor:
     return -torch.logaddexp(-a, softplus(-a) - b)
 
 
-def pairs(rows: Tensor, labels: Tensor, device: torch.device) -> Tensor:
-    """(2, n) what is true of documents, where the logits are."""
+def true_pairs(rows: Tensor, labels: Tensor, device: torch.device) -> Tensor:
+    """(2, n) where the logits are."""
     return moved(torch.stack([rows, labels]), device)
 
 
@@ -213,27 +213,10 @@ def cross_entropy(logits: Tensor, true: Tensor) -> Tensor:
     return softplus(logits).sum() - logits[true[0], true[1]].sum()
 
 
-class CrossEntropy(torch.autograd.Function):
-    """With its gradient written out: no more than the logits is kept for it, and it is a few steps instead of many,
-    each of which takes a CPU longer to ask for than a GPU to compute."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, true: Tensor) -> Tensor:
-        ctx.save_for_backward(logits, true)
-        return cross_entropy(logits, true)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        logits, (rows, labels) = ctx.saved_tensors
-        found = logits.sigmoid()
-        found[rows, labels] -= 1
-        return found.mul_(gradient), None
-
-
 class CrossEntropyOfProduct(torch.autograd.Function):
-    """The same where p = σ(a) σ(b), of logits a (n, 1) of a tail and b (n, m) of its labels. The gradient of
-    −log(1 − p) towards b is p σ(−b) / (1 − p), and that of −log p is −σ(−b)."""
+    """The same of p = σ(a) σ(b), of logits a (n, 1) of a tail and b (n, m) of its labels. Its gradient is written out,
+    which takes fewer passes over (n, m) numbers: that of −log(1 − p) towards b is p σ(−b) / (1 − p), that of −log p is
+    −σ(−b)."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, true: Tensor) -> Tensor:
@@ -245,6 +228,8 @@ class CrossEntropyOfProduct(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         a, b, logits, (rows, labels) = ctx.saved_tensors
-        to_a, to_b = ((logits - softplus(each)).exp() for each in (a, b))
-        to_a[rows, labels], to_b[rows, labels] = -(-a[rows, 0]).sigmoid(), -(-b[rows, labels]).sigmoid()
+        to_a = (logits - softplus(a)).exp()
+        to_b = (logits - softplus(b)).exp()
+        to_a[rows, labels] = -(-a[rows, 0]).sigmoid()
+        to_b[rows, labels] = -(-b[rows, labels]).sigmoid()
         return to_a.sum(1, keepdim=True) * gradient, to_b.mul_(gradient), None

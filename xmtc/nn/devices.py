@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,11 +30,12 @@ def cuda() -> torch.device:
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
-def moved(numbers: Tensor, device: torch.device) -> Tensor:
+def moved(numbers: np.ndarray | Tensor, device: torch.device) -> Tensor:
     """On the device. From pinned memory, a GPU takes them when it comes to them, and nobody waits until it does."""
-    if device.type == "cuda" and numbers.device.type == "cpu":
-        return numbers.pin_memory().to(device, non_blocking=True)
-    return numbers.to(device)
+    found = torch.as_tensor(numbers)
+    if device.type == "cuda" and found.device.type == "cpu":
+        return found.pin_memory().to(device, non_blocking=True)
+    return found.to(device)
 
 
 def mixed(device: torch.device) -> torch.autocast:

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from xmtc.data.dataset import Tokens
 from xmtc.nn.batches import Batch, Corpus
+from xmtc.nn.devices import moved
 
 SIZES = (64, 128, 256)  # of hidden layers for which the kernels are faster; at 512 cuDNN is
 
@@ -69,8 +70,7 @@ class Places:
     def __init__(self, batch: Batch, device: torch.device):
         sizes, numbers = batch.sizes, torch.arange(batch.n_docs)
         lengths = torch.searchsorted(-sizes, -numbers, right=False)  # steps with more documents than this one's number
-        both = torch.cat([lengths, sizes.cumsum(0) - sizes]).to(torch.int32)
-        both = both.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else both
+        both = moved(torch.cat([lengths, sizes.cumsum(0) - sizes]).to(torch.int32), device)
         self.n_docs = batch.n_docs
         self.lengths, self.offsets = both[: batch.n_docs], both[batch.n_docs :]
         self.doc, self.step = batch.places // batch.width, batch.places % batch.width

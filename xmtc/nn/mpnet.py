@@ -27,22 +27,23 @@ class FusedMPNet(MPNetModel):
         self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
         states = self.embeddings(input_ids=input_ids, inputs_embeds=inputs_embeds)
-        bias = self.bias(states, attention_mask)
+        added = self.added_to_scores(states, attention_mask)
         for layer in self.encoder.layer:
             call = partial(checkpoint, layer, use_reentrant=False) if self.saves_memory and self.training else layer
-            states = call(states, position_bias=bias)[0]
+            states = call(states, position_bias=added)[0]
         return BaseModelOutput(last_hidden_state=cast(Any, states))
 
     @torch.no_grad()
-    def bias(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def added_to_scores(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
         """(n_docs or 1, heads, length, length)"""
         places = torch.arange(states.shape[1], device=states.device)
         apart = self.encoder.relative_position_bucket(places[None] - places[:, None])
-        bias = self.encoder.relative_attention_bias(apart).permute(2, 0, 1)[None]
-        if attention_mask is not None:
-            bias = bias.masked_fill((attention_mask == 0)[:, None, None], torch.finfo(bias.dtype).min)
-        mixes = torch.is_autocast_enabled(states.device.type)
-        return bias.to(torch.get_autocast_dtype(states.device.type)) if mixes else bias
+        added = self.encoder.relative_attention_bias(apart).permute(2, 0, 1)[None]
+        if torch.is_autocast_enabled(states.device.type):
+            added = added.to(torch.get_autocast_dtype(states.device.type))
+        if attention_mask is None:
+            return added
+        return added.masked_fill((attention_mask == 0)[:, None, None], torch.finfo(added.dtype).min)
 
 
 class FusedSelfAttention(MPNetSelfAttention):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from xmtc.nn.batches import Batch
+from xmtc.nn.devices import moved
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class States:
         return len(self.states)
 
     def batch(self, docs: np.ndarray) -> StateBatch:
-        return StateBatch(docs, self.states[torch.from_numpy(docs).to(self.states.device)])
+        return StateBatch(docs, self.states[moved(docs, self.states.device)])
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Every document once, in random batches."""
