@@ -204,7 +204,7 @@ def logit_of_product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def true_pairs(rows: Tensor, labels: Tensor, device: torch.device) -> Tensor:
-    """(2, n) where the logits are."""
+    """(2, n) documents and their labels, on the device that has the logits."""
     return moved(torch.stack([rows, labels]), device)
 
 

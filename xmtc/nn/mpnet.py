@@ -18,8 +18,8 @@ SIGNATURE = inspect.signature(MPNetSelfAttention.forward)  # not the same in all
 
 
 class FusedMPNet(MPNetModel):
-    """Adds up once what all layers add to their scores: for how far subwords stand apart, and for padding. That stays
-    as it was pretrained: gradients of the scores of all pairs for a few hundred weights are a quarter of a step."""
+    """Adds up once what all layers add to their scores: for how far subwords stand apart, and for padding. The
+    former stays as it was pretrained: gradients of all scores, for a few hundred weights, are a quarter of a step."""
 
     saves_memory = False  # computes states twice instead of keeping them, which transformers' own cannot
 

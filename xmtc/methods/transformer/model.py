@@ -14,7 +14,7 @@ from xmtc.data.dataset import Dataset
 from xmtc.method import Explanation, Model
 from xmtc.nn.batches import Corpus
 from xmtc.nn.clusters import Clusters, LabelClusters
-from xmtc.nn.devices import device_of, mixed, working
+from xmtc.nn.devices import device_of, mixed, moved, working
 from xmtc.nn.encoder import POOLINGS, TextEncoder, built
 from xmtc.nn.states import AnyBatch, States
 from xmtc.nn.transformer import ClusteredTransformer
@@ -129,9 +129,8 @@ def predict_with(
             batch = corpus.batch(docs)
             found, probabilities = network.head.best(network.after(state_of(network, batch)), k)
             best = found.cpu().numpy()
-            labels[batch.docs] = np.where(
-                best == NO_LABEL, NO_LABEL, order[best]
-            )  # none where its scores are no numbers
+            # none where its scores are no numbers
+            labels[batch.docs] = np.where(best == NO_LABEL, NO_LABEL, order[best])
             scores[batch.docs] = probabilities.cpu().numpy()
             progress.advance(len(docs))
     return Predictions(labels, scores)
@@ -148,7 +147,7 @@ def states_of(network: ClusteredTransformer, run: Run, corpus: Corpus, piece: st
     with run.progress("encoding texts", corpus.n_docs) as progress, working(run, device):
         for docs in corpus.by_length(of_device(DOCS, device)):
             batch = corpus.batch(docs)
-            states[torch.from_numpy(batch.docs).to(device)] = state_of(network, batch)
+            states[moved(batch.docs, device)] = state_of(network, batch)
             progress.advance(len(docs))
     run.checkpoint.keep(piece, {"states": states.cpu().numpy()})
     return States(states)
