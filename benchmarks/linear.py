@@ -4,7 +4,7 @@ python benchmarks/linear.py --data eurlex57k tibkat-gnd-en cve-libraries yso-fin
 
 The peers are installed from benchmarks/peers/NAME.txt, each in its own virtual environment. Every training and every
 prediction is a process of its own; the systems take turns, and all of them have had theirs before the next repeat. All
-answers are judged here, by xmtc.metrics. Writes OUT.json after every run, and OUT.md at the end; of a run that was
+answers are judged here, by `xmtc.evaluation`. Writes OUT.json after every run, and OUT.md at the end; of a run that was
 broken off, `python benchmarks/peers/report.py OUT.json` prints what OUT.md would say."""
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 from peers import machine, matrices, measures, report
 from peers.environments import NotInstalled, ignored_folder, interpreter
 
-from xmtc import metrics
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
+from xmtc.evaluation import metrics
 from xmtc.methods import METHODS
-from xmtc.predictions import Predictions
-from xmtc.run import Run
 
 HERE = Path(__file__).parent
 

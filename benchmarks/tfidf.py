@@ -15,9 +15,9 @@ from importlib.metadata import version
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from xmtc.base.run import Run
 from xmtc.data.corpus import open_corpus
-from xmtc.run import Run
-from xmtc.text.tfidf import Tfidf
+from xmtc.features.tfidf import Tfidf
 
 REPEATS = 3
 

@@ -18,10 +18,10 @@ import time
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.run import Run
+from xmtc.evaluation.metrics import evaluate
 from xmtc.methods import method_class
-from xmtc.metrics import evaluate
-from xmtc.run import Run
 from xmtc.sparse import narrow, with_unit_rows
 
 LABELS_A_DOC, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 5, 6, 2000, 6

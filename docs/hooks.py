@@ -10,9 +10,9 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
+from xmtc.base.params import expected
 from xmtc.features import TITLES
 from xmtc.methods import METHODS, method_class
-from xmtc.params import expected
 
 ROOT = Path(__file__).parent.parent
 

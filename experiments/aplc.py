@@ -36,9 +36,9 @@ from common import (
 )
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Dataset, Tokens
+from xmtc.base.dataset import Dataset, Tokens
+from xmtc.encoders.catalogue import find_encoder
 from xmtc.methods import method_class
-from xmtc.text.encoder_packages import find_encoder
 
 # MiniLM and MPNet cut texts alike; MPNet's numbers are four larger, and its marks <s> and </s> are not [CLS] and [SEP].
 AFTER_BERT, MARKS = 4, {0: 101, 2: 102}
@@ -49,7 +49,7 @@ COSTS = ((4_000, 2, 768), (25_000, 2, 768), (100_000, 3, 768), (670_000, 4, 512)
 
 def prepare(args: argparse.Namespace) -> None:
     """MPNet's subwords of all parts as numbers, and labels."""
-    from xmtc.text.subwords import Subwords
+    from xmtc.features.subwords import Subwords
 
     found: dict[str, Any] = {}
     for part, texts, Y in read_texts(args.corpora / args.data):
@@ -115,7 +115,7 @@ def cost(args: argparse.Namespace) -> None:
     predict of them. Labels follow Zipf's law, five to a document."""
     import torch
 
-    from xmtc.nn.clusters import Clusters, LabelClusters, cut
+    from xmtc.methods.transformer.clusters import Clusters, LabelClusters, cut
 
     results = []
     for n_labels, n_clusters, width in COSTS:
@@ -203,7 +203,7 @@ def speed(args: argparse.Namespace) -> None:
     """Documents per second of training and prediction, of texts of 512 subwords; and where a step's time goes."""
     import torch
 
-    from xmtc.run import Run
+    from xmtc.base.run import Run
 
     results = []
     for encoder in args.encoders:
@@ -238,8 +238,8 @@ def explain(args: argparse.Namespace) -> None:
     import torch
 
     from xmtc import Tagger
+    from xmtc.base.run import Run
     from xmtc.data.corpus import open_corpus
-    from xmtc.run import Run
 
     tagger, results = Tagger.load(args.model), []
     network = tagger.model._network(Run(device="cpu"))

@@ -31,13 +31,13 @@ from common import (
 )
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
 from xmtc.methods import method_class
 
 
 def prepare(args: argparse.Namespace) -> None:
     """Words of train, dev and test as numbers, word vectors, labels: everything a training needs, in one file."""
-    from xmtc.text.sequences import Words
+    from xmtc.features.words import Words
 
     found: dict[str, Any] = {}
     for part, texts, Y in read_texts(args.corpora / args.data):

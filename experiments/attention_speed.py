@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from xmtc.data.dataset import Dataset, Tokens
+from xmtc.base.dataset import Dataset, Tokens
 from xmtc.methods.attention.levels import loss_of
 from xmtc.methods.attention.model import Shape
 from xmtc.nn.batches import Corpus, LabelRows

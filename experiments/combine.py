@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 from common import CORPORA, KEPT, NAMES, kept_predictions
 
-from xmtc import metrics
-from xmtc.compare import overlap
+from xmtc.base.predictions import Predictions
 from xmtc.data.corpus import open_corpus
+from xmtc.evaluation import metrics
+from xmtc.evaluation.overlap import overlap
 from xmtc.methods.ensemble.calibrated import curve, on_curve
 from xmtc.methods.ensemble.model import MEAN, NOISY_OR, merged
 from xmtc.methods.label_tree.parabel import Parabel
-from xmtc.predictions import Predictions
 from xmtc.tagger import train
 
 PARABEL = "parabel"

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc import metrics
-from xmtc.data.dataset import Dataset, Tokens
-from xmtc.method import Method
-from xmtc.predictions import Predictions
-from xmtc.run import Run
+from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.method import Method
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
+from xmtc.evaluation import metrics
 
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
 PARTS = ("train", "dev", "test")

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc import metrics
-from xmtc.data.dataset import Dataset, Tokens
+from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.run import Run
 from xmtc.data.noise import noisy
+from xmtc.evaluation import metrics
+from xmtc.features.words import uniform
 from xmtc.methods import method_class
-from xmtc.run import Run
-from xmtc.text.sequences import uniform
 
 NAMES = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5")
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
@@ -58,9 +58,9 @@ def read_corpus(folder: Path) -> dict[str, Dataset]:
     """Its own features where they come without an order of words, tf-idf and GloVe's vectors elsewhere."""
     from xmtc.data.collect import LabelCollector
     from xmtc.data.corpus import open_corpus
-    from xmtc.data.given import Given
     from xmtc.features import fit, read
-    from xmtc.text.both import TfidfAndVectors
+    from xmtc.features.both import TfidfAndVectors
+    from xmtc.features.columns import Given
 
     given = (folder / "train.txt.gz").exists()
     ending, recipe = ("txt.gz", Given()) if given else ("jsonl.gz", TfidfAndVectors(vectors="glove-100d"))

@@ -21,24 +21,24 @@ from tiny_encoders import tiny  # noqa: E402
 from transformers import AutoModel, BertConfig, BertModel, MPNetConfig, MPNetModel  # noqa: E402
 
 from xmtc import Classifier, Tagger, metrics  # noqa: E402
-from xmtc.checkpoint import Checkpoint  # noqa: E402
-from xmtc.data.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.checkpoint import Checkpoint  # noqa: E402
+from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
+from xmtc.encoders.loading import TextEncoder, built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
+from xmtc.encoders.mpnet import fuse_attention  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.features.subwords import NO_LIMIT, SubwordReader, Subwords, places_in  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
+from xmtc.methods.transformer.clusters import Clusters, LabelClusters  # noqa: E402
 from xmtc.methods.transformer.model import predict_with  # noqa: E402
+from xmtc.methods.transformer.network import ClusteredTransformer  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
-from xmtc.nn.clusters import Clusters, LabelClusters  # noqa: E402
+from xmtc.nn.cuda_graphs import Recordings  # noqa: E402
 from xmtc.nn.devices import mixed  # noqa: E402
-from xmtc.nn.encoder import TextEncoder, built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
-from xmtc.nn.mpnet import fuse_attention  # noqa: E402
-from xmtc.nn.recordings import Recordings  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
-from xmtc.nn.transformer import ClusteredTransformer  # noqa: E402
-from xmtc.run import Run  # noqa: E402
 from xmtc.tagger import train  # noqa: E402
-from xmtc.text.subwords import NO_LIMIT, SubwordReader, Subwords, places_in  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1)
 KINDS = ["bert", "xlnet"]

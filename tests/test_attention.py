@@ -15,22 +15,22 @@ from scipy.sparse import csr_array
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
 from xmtc import Classifier  # noqa: E402
-from xmtc.checkpoint import Checkpoint  # noqa: E402
-from xmtc.data.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.checkpoint import Checkpoint  # noqa: E402
+from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.predictions import NO_LABEL, Predictions  # noqa: E402
+from xmtc.base.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.labels.tree import LabelTree, compressed, from_groups  # noqa: E402
 from xmtc.methods.attention import family  # noqa: E402
 from xmtc.methods.attention.attention_xml import PRESETS, AttentionXML  # noqa: E402
 from xmtc.methods.attention.levels import LevelData, loss_of, table_of_children, true_ones_first  # noqa: E402
 from xmtc.methods.attention.model import Shape, predict_level  # noqa: E402
+from xmtc.methods.attention.network import Encoder, LabelAttention, MaxPooling  # noqa: E402
 from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
 from xmtc.nn import distributed, training  # noqa: E402
-from xmtc.nn.attention import Encoder, LabelAttention, MaxPooling  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
 from xmtc.nn.devices import device_of  # noqa: E402
 from xmtc.nn.training import Plan, State, clip  # noqa: E402
-from xmtc.predictions import NO_LABEL, Predictions  # noqa: E402
-from xmtc.run import Run  # noqa: E402
 
 CPU = torch.device("cpu")
 

@@ -18,18 +18,17 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from torch import nn  # noqa: E402
 
 from xmtc import Classifier  # noqa: E402
-from xmtc.checkpoint import Checkpoint  # noqa: E402
-from xmtc.data.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.checkpoint import Checkpoint  # noqa: E402
+from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.evaluation.metrics import evaluate  # noqa: E402
 from xmtc.explain.page import page  # noqa: E402
 from xmtc.explain.terminal import terminal  # noqa: E402
 from xmtc.methods.autoencoder import family  # noqa: E402
 from xmtc.methods.autoencoder.bce_ae import BCEAE  # noqa: E402
 from xmtc.methods.autoencoder.c2ae import C2AE, canonical  # noqa: E402
-from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared  # noqa: E402
-from xmtc.metrics import evaluate  # noqa: E402
-from xmtc.nn import training  # noqa: E402
-from xmtc.nn.autoencoder import (  # noqa: E402
+from xmtc.methods.autoencoder.network import (  # noqa: E402
     Autoencoder,
     BagFeatures,
     BatchNorm,
@@ -40,11 +39,12 @@ from xmtc.nn.autoencoder import (  # noqa: E402
     Predictor,
     SequenceFeatures,
 )
+from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared  # noqa: E402
+from xmtc.nn import training  # noqa: E402
 from xmtc.nn.bags import Bags  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
 from xmtc.nn.output_losses import CrossEntropy, ExponentialPairs, Positives, Ranking, output_loss  # noqa: E402
 from xmtc.nn.training import State  # noqa: E402
-from xmtc.run import Run  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 N_LABELS = 9

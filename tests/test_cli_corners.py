@@ -64,7 +64,7 @@ def test_answers_are_utf8_whatever_the_terminal_takes(place):
 BARS = """
 import sys
 from xmtc.cli import app, progress
-from xmtc.run import silent
+from xmtc.base.run import silent
 def bar(title, total=None):
     sys.stderr.write("BAR")
     return silent(title)

@@ -10,13 +10,13 @@ from scipy.sparse import csr_array
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
-from xmtc.data.dataset import Tokens  # noqa: E402
-from xmtc.nn.attention import Encoder  # noqa: E402
-from xmtc.nn.autoencoder import BagFeatures  # noqa: E402
+from xmtc.base.dataset import Tokens  # noqa: E402
+from xmtc.methods.attention.network import Encoder  # noqa: E402
+from xmtc.methods.autoencoder.network import BagFeatures  # noqa: E402
+from xmtc.methods.transformer.clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
+from xmtc.methods.transformer.clusters import n_terms as terms_of  # noqa: E402
 from xmtc.nn.bags import Bags  # noqa: E402
 from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
-from xmtc.nn.clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
-from xmtc.nn.clusters import n_terms as terms_of  # noqa: E402
 
 CPU = torch.device("cpu")
 THREE = Clusters((5, 4, 6), 8, 2)

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from xmtc import METHODS, Classifier, XmtcError
+from xmtc.base.params import Recipe, param
 from xmtc.cli import app
 from xmtc.errors import MissingExtra
 from xmtc.features import kinds_for
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 from xmtc.methods import method_class, method_name
-from xmtc.params import Recipe, param
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from xmtc.data.dataset import Tokens
+from xmtc.base.dataset import Tokens
+from xmtc.features.words import Words
 from xmtc.text.cooccurrence import corpus_vectors, mutual_information, neighbours, singular_vectors
-from xmtc.text.sequences import Words
 
 
 def tokens(*documents: list[int], n_words: int) -> Tokens:

@@ -19,15 +19,15 @@ import transformers  # noqa: E402
 from tiny_encoders import tiny  # noqa: E402
 
 from xmtc import Tagger  # noqa: E402
+from xmtc.base.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
+from xmtc.encoders.catalogue import NAMED, cached_folder  # noqa: E402
+from xmtc.encoders.loading import TextEncoder, pretrained, usual_pooling  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import APLCXLNet  # noqa: E402
 from xmtc.nn import encoder_parts  # noqa: E402
-from xmtc.nn.encoder import TextEncoder, pretrained, usual_pooling  # noqa: E402
-from xmtc.run import Run  # noqa: E402
 from xmtc.tagger import train  # noqa: E402
-from xmtc.text.encoder_packages import NAMED, cached_folder  # noqa: E402
-from xmtc.text.subwords import Subwords  # noqa: E402
 
 ONE = Run(threads=1, device="cpu")
 TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]

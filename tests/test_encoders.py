@@ -25,12 +25,12 @@ from transformers import AutoConfig  # noqa: E402
 
 from xmtc.cli import app  # noqa: E402
 from xmtc.cli.encoders import bytes_of  # noqa: E402
+from xmtc.encoders.catalogue import NAMED, EncoderPackage, cached_folder, find_encoder, named_encoder  # noqa: E402
+from xmtc.encoders.loading import pretrained  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.features.subwords import Subwords, tokenizer_of  # noqa: E402
 from xmtc.nn import encoder_parts  # noqa: E402
-from xmtc.nn.encoder import pretrained  # noqa: E402
 from xmtc.text import registries  # noqa: E402
-from xmtc.text.encoder_packages import NAMED, EncoderPackage, cached_folder, find_encoder, named_encoder  # noqa: E402
-from xmtc.text.subwords import Subwords, tokenizer_of  # noqa: E402
 
 FILES = "config.json", "model.safetensors", "tokenizer.json"
 KINDS = ["bert", "xlnet"]

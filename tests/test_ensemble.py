@@ -17,19 +17,19 @@ from test_features import run as xmtc
 from voting import enter
 
 from xmtc import Classifier, Tagger, XmtcError
-from xmtc.checkpoint import Checkpoint
-from xmtc.compare import overlap, renumbered
-from xmtc.data.dataset import Dataset
+from xmtc.base.checkpoint import Checkpoint
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Explanation, Model
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
+from xmtc.evaluation.overlap import overlap, renumbered
 from xmtc.linear.solver import Solver
-from xmtc.method import Explanation, Model
 from xmtc.methods.ensemble.calibrated import Calibrated, calibrated, curve, on_curve
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
 from xmtc.methods.ensemble.model import DEPTH, MEAN, NOISY_OR, Combination, merged
-from xmtc.predictions import NO_LABEL, Predictions
-from xmtc.run import Run
 from xmtc.text.vocabulary import Vocabulary
 
 TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)

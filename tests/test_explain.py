@@ -17,16 +17,16 @@ from planted import label_name, own_words, planted
 from rich.console import Console
 
 from xmtc import Classifier
+from xmtc.base.method import Explanation
 from xmtc.errors import XmtcError
 from xmtc.explain.page import page
 from xmtc.explain.pieces import Highlight, Piece, cut, highlight, weights_of_terms
 from xmtc.explain.terminal import terminal
-from xmtc.method import Explanation
-from xmtc.text.both import BagAndWords
-from xmtc.text.places import composing_units, find_places
-from xmtc.text.sequences import Words
-from xmtc.text.tfidf import Tfidf
-from xmtc.text.words import Tokenizer
+from xmtc.features.both import BagAndWords
+from xmtc.features.tfidf import Tfidf
+from xmtc.features.words import Words
+from xmtc.text.spans import composing_units, find_places
+from xmtc.text.tokenizer import Tokenizer
 
 TRAIN = planted(400, seed=0)
 TEXT = f"Some <b>noise</b>, then {own_words(3)[0].upper()}; {own_words(3)[1]} & more.\n"

@@ -18,13 +18,13 @@ from voting import AllVotes, WordVotes, enter
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.cli import app
 from xmtc.data.document import Document
-from xmtc.data.given import Given
 from xmtc.features import kind_for, kinds_for
+from xmtc.features.both import BagAndSequences, BagAndWords
+from xmtc.features.columns import Given
+from xmtc.features.tfidf import Tfidf
+from xmtc.features.words import Sequencer, Words
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.tagger import train
-from xmtc.text.both import BagAndSequences, BagAndWords
-from xmtc.text.sequences import Sequencer, Words
-from xmtc.text.tfidf import Tfidf
 
 TRAIN, TEST = planted(400, seed=1), planted(100, seed=2)
 NAMES = ["wordvotes", "allvotes"]

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from xmtc.checkpoint import Checkpoint
-from xmtc.data.dataset import Dataset
+from xmtc.base.checkpoint import Checkpoint
+from xmtc.base.dataset import Dataset
+from xmtc.base.predictions import NO_LABEL
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.clustering import divide, halve, split_in_two
 from xmtc.labels.tree import balanced_binary_trees, compressed, from_groups, wide_trees
 from xmtc.labels.vectors import LabelVectors
+from xmtc.linear.model import TreeModel
+from xmtc.linear.packing import Chunk, Rows, assemble, bands, constant, tree_of
 from xmtc.linear.solver import BLOCK, Solver
+from xmtc.linear.tree import HERE, Tree
 from xmtc.methods.label_tree.bonsai import Bonsai
-from xmtc.methods.label_tree.model import TreeModel
-from xmtc.methods.label_tree.packing import Chunk, Rows, assemble, bands, constant, tree_of
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
-from xmtc.methods.label_tree.tree import HERE, Tree
 from xmtc.methods.one_vs_all import dismec
 from xmtc.methods.one_vs_all.dismec import DiSMEC
-from xmtc.predictions import NO_LABEL
-from xmtc.run import Run
 from xmtc.sparse import with_unit_rows
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from xmtc.data.dataset import Tokens
+from xmtc.base.dataset import Tokens
 from xmtc.nn.batches import Batch, Corpus
 from xmtc.nn.lstm import by_kernels, states_of
 

@@ -13,9 +13,9 @@ from planted import N_LABELS, label_name, own_words, planted
 from tiny_encoders import tiny
 
 from xmtc import METHODS, Classifier
+from xmtc.base.predictions import NO_LABEL
+from xmtc.base.run import Run
 from xmtc.methods import method_class
-from xmtc.predictions import NO_LABEL
-from xmtc.run import Run
 
 TRAIN, TEST = planted(800, seed=1), planted(200, seed=2)
 
@@ -125,7 +125,7 @@ def test_one_at_a_time_is_the_batch(name):
 
 
 def test_threads_change_no_answer(name, monkeypatch):
-    monkeypatch.setattr("xmtc.text.words.batches.__defaults__", (2000,))
+    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (2000,))
     pieces = Pieces()
     texts = TRAIN[0] + TEST[0]
     one, two = (trained(name).rank(texts, run=Run(threads, pieces)) for threads in (1, 2))

@@ -10,10 +10,10 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
+from xmtc.base.predictions import Predictions
 from xmtc.errors import XmtcError
+from xmtc.evaluation.metrics import DEFAULT, GROUPS, evaluate, frequency_groups, max_k, parse_metric, per_document
 from xmtc.labels.propensity import PROPENSITIES, Propensity
-from xmtc.metrics import DEFAULT, GROUPS, evaluate, frequency_groups, max_k, parse_metric, per_document
-from xmtc.predictions import Predictions
 
 L = 1 / log2(3)  # the discount of rank 2
 

@@ -12,14 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Dataset, Tokens
+from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.run import Run
-from xmtc.text.both import BagAndWords
-from xmtc.text.sequences import Sequencer, Words
-from xmtc.text.tfidf import Tfidf
+from xmtc.features.both import BagAndWords
+from xmtc.features.tfidf import Tfidf
+from xmtc.features.words import Sequencer, Words
+from xmtc.text.tokenizer import Tokenizer, batches, is_word_character
 from xmtc.text.vocabulary import Vocabulary
-from xmtc.text.words import Tokenizer, batches, is_word_character
 
 VARIED = "The the QUICK brown fox_1 été ÉTÉ naïve straße 東京 नमस्ते Σίσυφος x 42 don't e-mail 🎉 … --".split()
 
@@ -91,7 +91,7 @@ def test_only_what_is_read_counts():
 def test_threads_and_batches_change_nothing(monkeypatch):
     texts = random_texts(200, seed=2)
     one, tokens = Words().fit_transform(texts, Run(threads=1))
-    monkeypatch.setattr("xmtc.text.words.batches.__defaults__", (500,))
+    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
     assert len(list(batches(texts))) > 5
     two, same = Words().fit_transform(texts, Run(threads=2))
     assert one.vocabulary.words() == two.vocabulary.words()

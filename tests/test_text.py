@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.run import Run
-from xmtc.text.tfidf import Tfidf
+from xmtc.features.tfidf import Tfidf
+from xmtc.text.tokenizer import Tokenizer, batches, is_word_character
 from xmtc.text.vocabulary import FREE, Vocabulary
-from xmtc.text.words import Tokenizer, batches, is_word_character
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 
@@ -78,7 +78,7 @@ def test_marks_hold_words_together():
 def test_threads_and_batches_change_nothing(monkeypatch):
     texts = random_texts(200, seed=2)
     one, X = Tfidf().fit_transform(texts, Run(threads=1))
-    monkeypatch.setattr("xmtc.text.words.batches.__defaults__", (500,))
+    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
     assert len(list(batches(texts))) > 5
     two, Z = Tfidf().fit_transform(texts, Run(threads=2))
     assert {part.dtype for part in (X.indices, X.indptr, Z.indices, Z.indptr)} == {np.dtype(np.int32)}

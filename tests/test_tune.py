@@ -17,6 +17,7 @@ from test_methods import ONE, QUICK
 from typer.testing import CliRunner, Result
 
 from xmtc import METHODS
+from xmtc.base.params import is_valid
 from xmtc.classifier import documents_of
 from xmtc.cli import app
 from xmtc.cli.train import recipes
@@ -24,11 +25,10 @@ from xmtc.data.document import Document
 from xmtc.data.split import hold_out
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.features import kinds_for
+from xmtc.features.tfidf import Tfidf
 from xmtc.methods import method_class
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
-from xmtc.params import is_valid
-from xmtc.text.tfidf import Tfidf
 from xmtc.tune import search
 from xmtc.tune.search import Goal, Trial, tune
 from xmtc.tune.space import Choice, Range, marked_at, search_space

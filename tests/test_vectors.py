@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 from typer.testing import CliRunner
 
+from xmtc.base.run import Run
 from xmtc.cli import app
 from xmtc.errors import XmtcError
-from xmtc.run import Run
 from xmtc.text import registries
 from xmtc.text.fasttext_model import add_rows, hash_runs
 from xmtc.text.vector_files import JSON_ENTRY, open_vectors

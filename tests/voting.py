@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xmtc.data.dataset import Dataset
-from xmtc.method import Explanation, Method, Model
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Explanation, Method, Model
+from xmtc.base.params import param
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
 from xmtc.methods import METHODS
-from xmtc.params import param
-from xmtc.predictions import Predictions
-from xmtc.run import Run
 from xmtc.store import FORMS
 
 

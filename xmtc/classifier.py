@@ -18,16 +18,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array
 
+from xmtc.base.params import Recipe
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
 from xmtc.data.document import Document
-from xmtc.data.given import GivenFeatures
 from xmtc.errors import XmtcError
+from xmtc.evaluation.metrics import DEFAULT
 from xmtc.explain.pieces import Highlight
 from xmtc.features import kind_for, kinds_for
+from xmtc.features.columns import GivenFeatures
 from xmtc.methods import method_class
-from xmtc.metrics import DEFAULT
-from xmtc.params import Recipe
-from xmtc.predictions import Predictions
-from xmtc.run import Run
 from xmtc.tagger import Tag, Tagger, train
 
 

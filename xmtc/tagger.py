@@ -13,19 +13,20 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import xmtc
-from xmtc import metrics, store
+from xmtc import store
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method, Model
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
-from xmtc.data.dataset import Dataset
 from xmtc.data.document import Document
-from xmtc.data.given import GivenFeatures
 from xmtc.errors import XmtcError
+from xmtc.evaluation import metrics
 from xmtc.explain.pieces import Highlight, TextFeatures, highlight, weights_of_words
 from xmtc.features import Features, FittedFeatures, fit, kind_for, kinds_for, read
-from xmtc.method import Method, Model
+from xmtc.features.columns import GivenFeatures
+from xmtc.features.subwords import check_places
 from xmtc.methods import method_name
-from xmtc.predictions import NO_LABEL, Predictions
-from xmtc.run import Run
-from xmtc.text.subwords import check_places
 from xmtc.text.vocabulary import Vocabulary
 
 SIZES = "n_features", "n_words", "n_subwords"  # of what is read, each 0 where it is not

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.sparse import csr_array, load_npz
 
 from xmtc import store
-from xmtc.data.dataset import Dataset
-from xmtc.method import Model
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Model
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
 from xmtc.methods import method_class
-from xmtc.predictions import Predictions
-from xmtc.run import Run
 
 PACKAGES = ("xmtc", "numba", "numpy", "scipy")
 N_WARM = 1000  # documents

@@ -45,7 +45,7 @@ def compare(
     """Print metrics of two models on a labelled corpus, and how many of their best labels are the same, in percent."""
     from json import dumps
 
-    from xmtc.compare import overlap, renumbered
+    from xmtc.evaluation.overlap import overlap, renumbered
     from xmtc.tagger import Tagger
 
     source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects)

@@ -44,7 +44,7 @@ def first_line(kind: type) -> str:
 def parameter_table(kind: type) -> str:
     from dataclasses import fields
 
-    from xmtc.params import expected
+    from xmtc.base.params import expected
 
     rows = [(f.name, repr(f.default), f"{f.metadata['help']} ({expected(f)})") for f in fields(kind)]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from xmtc.base.run import Run
     from xmtc.data.corpus import Corpus
-    from xmtc.run import Run
 
 CorpusPath = Annotated[str, typer.Argument(metavar="CORPUS", help="file, Annif folder, X.npz,Y.npz, or - for stdin")]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, as `xmtc train` writes it")]
@@ -36,10 +36,10 @@ def open_input(
     quiet: bool = False,
 ) -> Corpus:
     """The corpus that the options speak of; names are those of the text, labels and id fields, and the separator."""
+    from xmtc.base.run import silent
     from xmtc.cli.progress import bar
     from xmtc.data.corpus import open_corpus
     from xmtc.data.records import Fields
-    from xmtc.run import silent
 
     return open_corpus(path, format, Fields(*names), labels_required, on_error, rejects, silent if quiet else bar)
 
@@ -51,8 +51,8 @@ def report_rejects(corpus: Corpus) -> None:
 
 
 def make_run(threads: int, quiet: bool = False, checkpoint: Path | None = None, device: str = "auto") -> Run:
-    from xmtc.checkpoint import Checkpoint
+    from xmtc.base.checkpoint import Checkpoint
+    from xmtc.base.run import Run, available_threads, silent
     from xmtc.cli.progress import bar
-    from xmtc.run import Run, available_threads, silent
 
     return Run(threads or available_threads(), silent if quiet else bar, Checkpoint(checkpoint), device)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xmtc.run import Progress, Silence
+from xmtc.base.run import Progress, Silence
 
 PATIENCE = 2.0  # seconds
 

@@ -24,7 +24,7 @@ from xmtc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from xmtc.method import Method
+    from xmtc.base.method import Method
 
 
 def train(
@@ -109,6 +109,6 @@ def with_values(method: str, kind: type, given: dict[str, str]) -> Any:
     """A recipe with those of the given values that are its own."""
     from dataclasses import fields
 
-    from xmtc.params import parse_value
+    from xmtc.base.params import parse_value
 
     return kind(**{f.name: parse_value(method, f, given[f.name]) for f in fields(kind) if f.name in given})

@@ -24,8 +24,8 @@ from xmtc.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from xmtc.base.run import Run
     from xmtc.data.corpus import Corpus
-    from xmtc.run import Run
     from xmtc.tune.search import Goal, Trial
 
 WIDE = 1000  # characters of a line that is no terminal's: nothing is cut off

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from xmtc.base.run import ShowProgress, silent
 from xmtc.data.detect import detect, format_to_write
 from xmtc.data.document import Document
 from xmtc.data.files import STANDARD_STREAM, display_name, unreadable, writing
@@ -17,7 +18,6 @@ from xmtc.data.records import Fields
 from xmtc.data.rejects import Rejects
 from xmtc.data.source import BadLine, Source, pipe_of, stop
 from xmtc.errors import XmtcError
-from xmtc.run import ShowProgress, silent
 
 ON_ERROR = ("stop", "skip")
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmtc.method import Explanation
-from xmtc.text.both import BagAndSequences
-from xmtc.text.places import Place, find_places
-from xmtc.text.sequences import Sequencer
-from xmtc.text.subwords import SubwordReader
-from xmtc.text.tfidf import Vectorizer
-from xmtc.text.with_subwords import WithSubwords
+from xmtc.base.method import Explanation
+from xmtc.features.both import BagAndSequences
+from xmtc.features.subwords import SubwordReader
+from xmtc.features.tfidf import Vectorizer
+from xmtc.features.with_subwords import WithSubwords
+from xmtc.features.words import Sequencer
+from xmtc.text.spans import Place, find_places
 
 TextFeatures = Vectorizer | Sequencer | BagAndSequences | SubwordReader | WithSubwords
 

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.run import Run
 from xmtc.labels.clustering import divide, halve
 from xmtc.labels.vectors import LabelVectors
-from xmtc.run import Run
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
 
+from xmtc.base.dataset import Dataset
+from xmtc.base.run import Run
 from xmtc.compiled import kernel
-from xmtc.data.dataset import Dataset
-from xmtc.run import Run
 from xmtc.sparse import narrow, with_unit_rows
 
 LABELS = 1024  # summed by one thread at a time

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from importlib import import_module
 
+from xmtc.base.method import Method
 from xmtc.errors import MissingExtra, XmtcError
-from xmtc.method import Method
 
 METHODS = {
     "parabel": "xmtc.methods.label_tree.parabel:Parabel",

@@ -10,7 +10,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from xmtc.data.dataset import Tokens
+from xmtc.base.dataset import Tokens
 from xmtc.nn.devices import moved
 
 POOL = 32  # batches whose documents are drawn at random together, then sorted by length

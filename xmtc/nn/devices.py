@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.run import Run
 
 
 def device_of(run: Run) -> torch.device:

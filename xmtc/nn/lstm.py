@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from xmtc.data.dataset import Tokens
+from xmtc.base.dataset import Tokens
 from xmtc.nn.batches import Batch, Corpus
 from xmtc.nn.devices import moved
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xmtc.base.run import Run
 from xmtc.nn import distributed
-from xmtc.run import Run
 
 RECENT, ABOVE_RECENT, RECORDED = 5, 5.0, 2.0  # gradients are clipped at 5 times the largest of the last 5 norms
 KEEP_SECONDS = 600.0  # between checkpoints

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Tokens
+from xmtc.base.dataset import Tokens
 
 REACH = 5  # words to either side that count as near
 SMOOTHING = 0.75

@@ -15,9 +15,9 @@ from typing import IO
 
 import numpy as np
 
+from xmtc.base.run import Run
 from xmtc.data.files import writing
 from xmtc.errors import XmtcError
-from xmtc.run import Run
 from xmtc.text.registries import cache_folder, checksum, fetch, made
 from xmtc.text.vector_files import Cursor, Vectors, wink_json
 

@@ -11,9 +11,9 @@ import zipfile
 
 import numpy as np
 
+from xmtc.base.run import Run
 from xmtc.data.files import DAMAGE
 from xmtc.errors import XmtcError
-from xmtc.run import Run
 from xmtc.text.vector_files import open_bytes, open_vectors
 from xmtc.text.vector_packages import NAMED, named_vectors
 from xmtc.text.vocabulary import Vocabulary

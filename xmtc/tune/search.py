@@ -10,15 +10,15 @@ from time import perf_counter
 from types import ModuleType
 from typing import Any, TypeVar
 
+from xmtc.base.method import Method
+from xmtc.base.params import Recipe, param
+from xmtc.base.run import Run, silent
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
+from xmtc.evaluation.metrics import max_k, parse_metric
 from xmtc.features import Features, read
-from xmtc.method import Method
 from xmtc.methods import method_name, missing_extra
-from xmtc.metrics import max_k, parse_metric
-from xmtc.params import Recipe, param
-from xmtc.run import Run, silent
 from xmtc.tagger import Material, prepare
 from xmtc.tune.space import Choice, Range, Space
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any
 
+from xmtc.base.params import Recipe, expected, is_valid, parse_value
 from xmtc.errors import XmtcError
-from xmtc.params import Recipe, expected, is_valid, parse_value
 
 FORMS = "name=low:high, name=low:high:log or name=a,b,c"
 

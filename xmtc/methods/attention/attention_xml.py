@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import Any
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.params import param, with_presets
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree, balanced_binary_trees, compressed
 from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.attention.family import RecurrentNetwork
 from xmtc.methods.attention.model import AttentionModel
 from xmtc.nn.training import Plan
-from xmtc.params import param, with_presets
-from xmtc.run import Run
 from xmtc.sparse import with_unit_rows
 
 MOST_FLAT = 20_000  # labels, or nodes of the first level, that all get an attention of their own

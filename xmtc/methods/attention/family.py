@@ -9,20 +9,20 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from xmtc.data.dataset import Dataset
-from xmtc.data.holding_out import split
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.base.run import Run
+from xmtc.data.held_out import split
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
-from xmtc.method import Method
 from xmtc.methods.attention.levels import LevelData, table_of_children, train_level
 from xmtc.methods.attention.model import AttentionModel, Level, Shape
+from xmtc.methods.attention.network import LabelAttention, Network
 from xmtc.nn import distributed
-from xmtc.nn.attention import LabelAttention, Network
 from xmtc.nn.devices import device_of, working
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
-from xmtc.params import param
-from xmtc.run import Run
 
 AVERAGE_EVERY = 20  # steps between weights that are averaged
 AVERAGE_OVER = 75  # weights in the average, of which older ones fade

@@ -11,17 +11,17 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from xmtc import metrics
+from xmtc.base.dataset import Tokens
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
 from xmtc.compiled import kernel
-from xmtc.data.dataset import Tokens
+from xmtc.evaluation import metrics
 from xmtc.methods.attention.model import children_of, predict_level
+from xmtc.methods.attention.network import Network
 from xmtc.nn import distributed
-from xmtc.nn.attention import Network
 from xmtc.nn.batches import Corpus, LabelRows
 from xmtc.nn.devices import mixed, working
 from xmtc.nn.training import Plan, train
-from xmtc.predictions import NO_LABEL, Predictions
-from xmtc.run import Run
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xmtc.data.dataset import Dataset, Tokens
-from xmtc.method import Explanation, Model
-from xmtc.nn.attention import Encoder, LabelAttention, MaxPooling, Network
+from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.method import Explanation, Model
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
+from xmtc.methods.attention.network import Encoder, LabelAttention, MaxPooling, Network
 from xmtc.nn.batches import Batch, Corpus
 from xmtc.nn.devices import device_of, mixed, working
 from xmtc.nn.weights import Weights
-from xmtc.predictions import NO_LABEL, Predictions
-from xmtc.run import Run
 
 POOLINGS = ATTENTION, MAX = "attention", "max"
 DOCS, DOCS_ON_GPU = 64, 512  # predicted at a time, at most

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.run import Run
 from xmtc.labels.tree import LabelTree
 from xmtc.methods.attention.family import RecurrentNetwork
 from xmtc.methods.attention.model import AttentionModel
-from xmtc.run import Run
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xmtc.base.params import param
 from xmtc.methods.autoencoder.rank_ae import BCE, LOSSES, RankAE
-from xmtc.params import param
 
 
 @dataclass(frozen=True)

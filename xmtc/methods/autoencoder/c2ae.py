@@ -17,12 +17,12 @@ from functools import partial
 
 from torch import Tensor
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.params import param
 from xmtc.methods.autoencoder.family import LabelAutoencoder
 from xmtc.methods.autoencoder.model import LAYERS, Layout
-from xmtc.nn.autoencoder import Objective, Predictor
+from xmtc.methods.autoencoder.network import Objective, Predictor
 from xmtc.nn.output_losses import ExponentialPairs
-from xmtc.params import param
 
 
 @dataclass(frozen=True)

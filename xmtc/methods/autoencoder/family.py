@@ -10,19 +10,19 @@ from math import inf
 import numpy as np
 from torch import Tensor
 
-from xmtc import metrics
-from xmtc.data.dataset import Dataset
-from xmtc.data.holding_out import split
-from xmtc.method import Method
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.base.run import Run
+from xmtc.data.held_out import split
+from xmtc.evaluation import metrics
 from xmtc.methods.autoencoder.model import AutoencoderModel, Layout, predict_with
+from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn import distributed
-from xmtc.nn.autoencoder import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn.batches import LabelRows
 from xmtc.nn.devices import device_of, mixed, working
 from xmtc.nn.training import Plan, train
 from xmtc.nn.weights import Weights
-from xmtc.params import param
-from xmtc.run import Run
 
 AVERAGE_EVERY = 20  # steps
 SPARSE = 100_000  # words or labels of which a step moves only those it has seen, where there are more

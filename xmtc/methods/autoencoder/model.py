@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xmtc.data.dataset import Dataset
-from xmtc.method import Explanation, Model
-from xmtc.nn.autoencoder import BagFeatures, Decoder, LayeredFeatures, Predictor, SequenceFeatures
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Explanation, Model
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
+from xmtc.methods.autoencoder.network import BagFeatures, Decoder, LayeredFeatures, Predictor, SequenceFeatures
 from xmtc.nn.bags import Bag, Bags
 from xmtc.nn.batches import Corpus
 from xmtc.nn.devices import device_of, working
 from xmtc.nn.weights import Weights
-from xmtc.predictions import Predictions
-from xmtc.run import Run
 
 INPUTS = BAG, LSTM, LAYERS = "bag", "lstm", "layers"
 MOST_DOCS = 512  # predicted at a time

@@ -25,13 +25,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.params import param
 from xmtc.errors import XmtcError
 from xmtc.methods.autoencoder.family import LabelAutoencoder
 from xmtc.methods.autoencoder.model import BAG, LSTM, Layout
-from xmtc.nn.autoencoder import BagFeatures, Objective, Predictor, SequenceFeatures
+from xmtc.methods.autoencoder.network import BagFeatures, Objective, Predictor, SequenceFeatures
 from xmtc.nn.output_losses import CrossEntropy, Loss, Ranking
-from xmtc.params import param
 
 LOSSES = RANKING, BCE = "ranking", "bce"
 POOLINGS = MEAN, SUM = "mean", "sum"

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Dataset
-from xmtc.method import Explanation, Model
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Explanation, Model
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
+from xmtc.evaluation.metrics import Judged
 from xmtc.methods.ensemble.model import SIZES, read_by, sizes_of
-from xmtc.metrics import Judged
-from xmtc.predictions import NO_LABEL, Predictions
-from xmtc.run import Run
 
 CERTAIN = 0.9999  # never quite, so that others can still add to it
 OWN = 1e-3  # the share of the score itself: where the curve is level, it tells labels apart, unless very close

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from xmtc.data.dataset import Dataset
-from xmtc.data.holding_out import split
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.base.run import Run
+from xmtc.data.held_out import split
 from xmtc.errors import XmtcError
-from xmtc.method import Method
 from xmtc.methods.ensemble.calibrated import calibrated
 from xmtc.methods.ensemble.members import fit_together, member, parsed, read_together
 from xmtc.methods.ensemble.model import DEPTH, NOISY_OR, Combination
-from xmtc.params import param
-from xmtc.run import Run
 
 SEED = 0  # of which documents are held out, where none are given
 

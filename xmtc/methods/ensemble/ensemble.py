@@ -16,14 +16,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.method import Method
 from xmtc.methods import method_class
 from xmtc.methods.ensemble.members import fit_together, member, parsed, read_together
 from xmtc.methods.ensemble.model import MEAN, Combination
-from xmtc.params import param
-from xmtc.run import Run
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method, Model
+from xmtc.base.params import parse_value
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.method import Method, Model
 from xmtc.methods import method_class
 from xmtc.methods.ensemble.model import Combination, only
-from xmtc.params import parse_value
-from xmtc.run import Run
 
 
 def parsed(settings: str) -> list[tuple[str, str]]:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Dataset
-from xmtc.method import Explanation, Model
-from xmtc.methods.label_tree.search import rank
-from xmtc.predictions import Predictions
-from xmtc.run import Run
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Explanation, Model
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
+from xmtc.linear.search import rank
 
 MEAN, NOISY_OR = RULES = ("mean", "noisy-or")
 SIZES = {"n_features": "X", "n_words": "tokens", "n_subwords": "subwords"}  # of what is read, and what that is

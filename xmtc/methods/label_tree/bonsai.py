@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.params import param
+from xmtc.base.run import Run
 from xmtc.labels.tree import wide_trees
 from xmtc.labels.vectors import LabelVectors
+from xmtc.linear.model import TreeModel
 from xmtc.methods.label_tree.family import LinearTrees
-from xmtc.methods.label_tree.model import TreeModel
-from xmtc.params import param
-from xmtc.run import Run
 
 SPACES = {
     "input": LabelVectors.from_documents,

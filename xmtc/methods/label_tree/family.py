@@ -6,14 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.base.run import Run
 from xmtc.labels.tree import LabelTree, Seed
+from xmtc.linear.model import TreeModel
 from xmtc.linear.solver import Solver
-from xmtc.method import Method
-from xmtc.methods.label_tree.model import TreeModel
-from xmtc.methods.label_tree.training import TreeTrainer
-from xmtc.params import param
-from xmtc.run import Run
+from xmtc.linear.training import TreeTrainer
 
 
 @dataclass(frozen=True)

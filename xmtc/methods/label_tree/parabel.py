@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.run import Run
 from xmtc.labels.tree import balanced_binary_trees
 from xmtc.labels.vectors import LabelVectors
+from xmtc.linear.model import TreeModel
 from xmtc.methods.label_tree.family import LinearTrees
-from xmtc.methods.label_tree.model import TreeModel
-from xmtc.run import Run
 
 
 @dataclass(frozen=True)

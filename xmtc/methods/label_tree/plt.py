@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.params import param
+from xmtc.base.run import Run
 from xmtc.labels.tree import balanced_binary_trees, compressed
 from xmtc.labels.vectors import LabelVectors
+from xmtc.linear.model import TreeModel
 from xmtc.methods.label_tree.family import LinearTrees
-from xmtc.methods.label_tree.model import TreeModel
-from xmtc.params import param
-from xmtc.run import Run
 
 
 @dataclass(frozen=True)

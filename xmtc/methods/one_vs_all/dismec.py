@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.base.run import Run
+from xmtc.linear.model import EXACT, TreeModel
+from xmtc.linear.packing import WIDEST, Chunk, Rows, constant, pruned, side_by_side, tree_of
 from xmtc.linear.solver import BLOCK, Solver, shuffled
-from xmtc.method import Method
-from xmtc.methods.label_tree.model import EXACT, TreeModel
-from xmtc.methods.label_tree.packing import WIDEST, Chunk, Rows, constant, pruned, side_by_side, tree_of
-from xmtc.methods.label_tree.training import CERTAIN
-from xmtc.methods.label_tree.tree import HERE, Tree
-from xmtc.params import param
-from xmtc.run import Run
+from xmtc.linear.training import CERTAIN
+from xmtc.linear.tree import HERE, Tree
 
 
 @dataclass(frozen=True)

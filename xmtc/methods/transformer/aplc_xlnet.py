@@ -28,24 +28,24 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from xmtc import metrics
-from xmtc.data.dataset import Dataset
-from xmtc.data.holding_out import split
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.params import param, with_presets
+from xmtc.base.run import Run
+from xmtc.data.held_out import split
+from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
-from xmtc.method import Method
+from xmtc.evaluation import metrics
+from xmtc.methods.transformer.clusters import by_frequency, cut, n_terms
 from xmtc.methods.transformer.model import MOST_STEPS, Design, TransformerModel, predict_with, states_of
+from xmtc.methods.transformer.network import ClusteredTransformer
 from xmtc.nn import distributed
 from xmtc.nn.batches import Corpus, LabelRows
-from xmtc.nn.clusters import by_frequency, cut, n_terms
+from xmtc.nn.cuda_graphs import KINDS as RECORDED
+from xmtc.nn.cuda_graphs import Recordings
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.encoder import POOLINGS, config_of, pretrained, save_memory, usual_pooling
-from xmtc.nn.recordings import KINDS as RECORDED
-from xmtc.nn.recordings import Recordings
 from xmtc.nn.training import Plan, train
-from xmtc.nn.transformer import ClusteredTransformer
 from xmtc.nn.weights import Weights
-from xmtc.params import param, with_presets
-from xmtc.run import Run
 
 AUTO = "auto"
 LOSSES = SUM, MEAN = "sum", "mean"

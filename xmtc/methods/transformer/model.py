@@ -10,18 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xmtc.data.dataset import Dataset
-from xmtc.method import Explanation, Model
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Explanation, Model
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
+from xmtc.encoders.catalogue import first_sentence
+from xmtc.encoders.loading import POOLINGS, TextEncoder, built
+from xmtc.methods.transformer.clusters import Clusters, LabelClusters
+from xmtc.methods.transformer.network import ClusteredTransformer
+from xmtc.methods.transformer.states import AnyBatch, States
 from xmtc.nn.batches import Corpus
-from xmtc.nn.clusters import Clusters, LabelClusters
 from xmtc.nn.devices import device_of, mixed, moved, working
-from xmtc.nn.encoder import POOLINGS, TextEncoder, built
-from xmtc.nn.states import AnyBatch, States
-from xmtc.nn.transformer import ClusteredTransformer
 from xmtc.nn.weights import Weights
-from xmtc.predictions import NO_LABEL, Predictions
-from xmtc.run import Run
-from xmtc.text.encoder_packages import first_sentence
 
 DOCS = {"cpu": 32, "cuda": 256}  # read at a time, at most
 MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # scores of a cluster in a step of prediction

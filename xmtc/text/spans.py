@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmtc.text.words import LAST_CHARACTER, Tokenizer, word_characters
+from xmtc.text.tokenizer import LAST_CHARACTER, Tokenizer, word_characters
 
 
 class Place(NamedTuple):

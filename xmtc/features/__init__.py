@@ -7,17 +7,16 @@ from collections.abc import Iterable, Iterator
 
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Dataset, Tokens
+from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.method import Method
+from xmtc.base.run import Run
 from xmtc.data.document import Document
-from xmtc.data.given import Given, GivenFeatures, needs_features, needs_text
 from xmtc.errors import XmtcError
-from xmtc.method import Method
-from xmtc.run import Run
-from xmtc.text.both import BagAndSequences, BagAndWords, BagVectorsAndWords, TfidfAndVectors
-from xmtc.text.sequences import Sequencer, Words
-from xmtc.text.subwords import SubwordReader, Subwords
-from xmtc.text.tfidf import Tfidf, Vectorizer
-from xmtc.text.with_subwords import (
+from xmtc.features.both import BagAndSequences, BagAndWords, BagVectorsAndWords, TfidfAndVectors
+from xmtc.features.columns import Given, GivenFeatures, needs_features, needs_text
+from xmtc.features.subwords import SubwordReader, Subwords
+from xmtc.features.tfidf import Tfidf, Vectorizer
+from xmtc.features.with_subwords import (
     BagVectorsWordsAndSubwords,
     BagWordsAndSubwords,
     TfidfAndSubwords,
@@ -25,6 +24,7 @@ from xmtc.text.with_subwords import (
     WithSubwords,
     WordsAndSubwords,
 )
+from xmtc.features.words import Sequencer, Words
 
 Features = Tfidf | Given | Words | BagAndWords | Subwords  # and what is derived from them
 FittedFeatures = Vectorizer | GivenFeatures | Sequencer | BagAndSequences | SubwordReader | WithSubwords

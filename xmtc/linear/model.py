@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmtc.data.dataset import Dataset
-from xmtc.method import Explanation, Model
-from xmtc.methods.label_tree.search import LOGISTIC, SQUARED_HINGE, rank, search
-from xmtc.methods.label_tree.tree import Tree
-from xmtc.predictions import Predictions
-from xmtc.run import Run
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Explanation, Model
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
+from xmtc.linear.search import LOGISTIC, SQUARED_HINGE, rank, search
+from xmtc.linear.tree import Tree
 
 LINKS = {"squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
 EXACT = 0  # the beam that stands for a search without bounds

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from xmtc.base.predictions import NO_LABEL
 from xmtc.compiled import fast_kernel, kernel
-from xmtc.methods.label_tree.tree import EMPTY
-from xmtc.predictions import NO_LABEL
+from xmtc.linear.tree import EMPTY
 
 SQUARED_HINGE, LOGISTIC = 0, 1
 NOTHING = np.uint32(EMPTY)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from scipy.sparse import csr_array
 
-from xmtc.data.dataset import Dataset, Tokens
-from xmtc.run import Run
-from xmtc.text.both import BagAndSequences, BagAndWords, BagVectorsAndWords, TfidfAndVectors
-from xmtc.text.sequences import Sequencer, Words
-from xmtc.text.subwords import SubwordReader, Subwords
-from xmtc.text.tfidf import Tfidf, Vectorizer
+from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.run import Run
+from xmtc.features.both import BagAndSequences, BagAndWords, BagVectorsAndWords, TfidfAndVectors
+from xmtc.features.subwords import SubwordReader, Subwords
+from xmtc.features.tfidf import Tfidf, Vectorizer
+from xmtc.features.words import Sequencer, Words
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from xmtc.data.dataset import Tokens
+from xmtc.base.dataset import Tokens
+from xmtc.base.params import Recipe, param
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.params import Recipe, param
-from xmtc.run import Run
+from xmtc.text.tokenizer import Sequences, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
-from xmtc.text.words import Sequences, Tokenizer, batches
 
 
 @dataclass(frozen=True)

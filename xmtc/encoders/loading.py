@@ -14,9 +14,9 @@ import transformers
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from xmtc.encoders.catalogue import CONFIG, POOLING, WEIGHTS, readable
 from xmtc.errors import XmtcError
-from xmtc.text.encoder_packages import CONFIG, POOLING, WEIGHTS, readable
-from xmtc.text.subwords import check_kind, config_in, read_json
+from xmtc.features.subwords import check_kind, config_in, read_json
 
 POOLINGS = FIRST, LAST, MEAN = "first", "last", "mean"
 XLNET, MPNET = "xlnet", "mpnet"
@@ -160,7 +160,7 @@ def plain(model: Any) -> Any:
     if model.config.model_type == XLNET:
         model.config.use_mems_eval = model.config.use_mems_train = False  # documents do not continue one another
     if model.config.model_type == MPNET:
-        from xmtc.nn.mpnet import fuse_attention
+        from xmtc.encoders.mpnet import fuse_attention
 
         fuse_attention(model)
     return model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
 from xmtc.errors import XmtcError
 
 SHARE, MOST = 0.05, 4000  # documents held out where nothing else is said: one in 20, at most 4,000

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.run import Run
 from xmtc.text.registries import cache_folder, checksum, fetch, made
 
 CONFIG, WEIGHTS, TOKENIZER, POOLING = "config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from scipy.sparse import csr_array
 
+from xmtc.base.params import Recipe, param
 from xmtc.data.collect import feature_matrix
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.params import Recipe, param
 from xmtc.sparse import with_unit_rows
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
-from xmtc.predictions import NO_LABEL, Predictions
 
 DEFAULT = ("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 GROUPS = ("frequent", "medium", "rare")

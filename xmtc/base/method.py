@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from xmtc.data.dataset import Dataset
-from xmtc.params import Recipe
-from xmtc.predictions import Predictions
-from xmtc.run import Run
+from xmtc.base.dataset import Dataset
+from xmtc.base.params import Recipe
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
 
 
 @dataclass(frozen=True)

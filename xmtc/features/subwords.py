@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xmtc.data.dataset import Tokens
-from xmtc.params import Recipe, param
-from xmtc.run import Run
-from xmtc.text.encoder_packages import CONFIG, TOKENIZER, find_encoder, not_found, readable
-from xmtc.text.places import Place
-from xmtc.text.sequences import nothing_to_learn_from
-from xmtc.text.words import batches
+from xmtc.base.dataset import Tokens
+from xmtc.base.params import Recipe, param
+from xmtc.base.run import Run
+from xmtc.encoders.catalogue import CONFIG, TOKENIZER, find_encoder, not_found, readable
+from xmtc.features.words import nothing_to_learn_from
+from xmtc.text.spans import Place
+from xmtc.text.tokenizer import batches
 
 NO_LIMIT = 2**31 - 1
 # Encoders that number the places of subwords from behind that of padding, which they leave out.

@@ -10,9 +10,9 @@ from scipy.sparse import csr_array
 
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree
+from xmtc.linear.search import home
 from xmtc.linear.solver import Weights
-from xmtc.methods.label_tree.search import home
-from xmtc.methods.label_tree.tree import EMPTY, HERE, Tree
+from xmtc.linear.tree import EMPTY, HERE, Tree
 
 FINEST = 32767  # weights are kept as whole multiples of their chunk's largest divided by this
 WIDEST = 32768  # slots of a chunk, so that 16 bits number them

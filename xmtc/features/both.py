@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from xmtc.data.dataset import Dataset
-from xmtc.params import param
-from xmtc.run import Run
-from xmtc.text.sequences import Sequencer, Words, uniform
-from xmtc.text.tfidf import Tfidf, Vectorizer
+from xmtc.base.dataset import Dataset
+from xmtc.base.params import param
+from xmtc.base.run import Run
+from xmtc.features.tfidf import Tfidf, Vectorizer
+from xmtc.features.words import Sequencer, Words, uniform
 from xmtc.text.vocabulary import FREE
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from xmtc.base.params import Recipe, param
+from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
-from xmtc.params import Recipe, param
-from xmtc.run import Run
 from xmtc.sparse import narrow
+from xmtc.text.tokenizer import Counts, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
-from xmtc.text.words import Counts, Tokenizer, batches
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, logsigmoid, relu, softplus
 
+from xmtc.base.predictions import NO_LABEL
 from xmtc.nn.batches import rounded_up
 from xmtc.nn.devices import moved
-from xmtc.predictions import NO_LABEL
 
 
 @dataclass(frozen=True)

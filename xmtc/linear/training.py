@@ -13,13 +13,13 @@ from itertools import islice
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from xmtc.data.dataset import Dataset
+from xmtc.base.dataset import Dataset
+from xmtc.base.run import Run
 from xmtc.labels.tree import LabelTree, as_ones
+from xmtc.linear.model import TreeModel
+from xmtc.linear.packing import Rows, assemble, constant, pruned
 from xmtc.linear.solver import Solver, shuffled
-from xmtc.methods.label_tree.model import TreeModel
-from xmtc.methods.label_tree.packing import Rows, assemble, constant, pruned
-from xmtc.methods.label_tree.tree import Tree
-from xmtc.run import Run
+from xmtc.linear.tree import Tree
 
 CERTAIN = {"squared_hinge": 1.0, "logistic": 30.0}  # margins of probability 1
 LET_THROUGH = 10  # nodes a level lets through to the next where the beam does not say

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.nn.clusters import LabelClusters
-from xmtc.nn.encoder import TextEncoder
-from xmtc.nn.recordings import Recordings
-from xmtc.nn.states import AnyBatch, StateBatch
+from xmtc.encoders.loading import TextEncoder
+from xmtc.methods.transformer.clusters import LabelClusters
+from xmtc.methods.transformer.states import AnyBatch, StateBatch
+from xmtc.nn.cuda_graphs import Recordings
 
 AT_ONCE = 8  # points of integrated gradients
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
-from xmtc.predictions import NO_LABEL, Predictions
 from xmtc.text.vocabulary import Vocabulary
 
 

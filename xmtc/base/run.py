@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from xmtc.checkpoint import Checkpoint
+from xmtc.base.checkpoint import Checkpoint
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout, embedding_bag, leaky_relu, relu
 
-from xmtc.nn.attention import Encoder
+from xmtc.methods.attention.network import Encoder
 from xmtc.nn.bags import Bag
 from xmtc.nn.batches import Batch
 from xmtc.nn.output_losses import Loss, Positives, output_loss
