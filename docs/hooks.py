@@ -11,7 +11,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 from xmtc.base.params import expected
-from xmtc.features import TITLES
+from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
 
 ROOT = Path(__file__).parent.parent
@@ -33,8 +33,8 @@ def methods_page() -> str:
     for name in METHODS:
         method = method_class(name)
         parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", table(method)]
-    for features in TITLES:
-        parts += [f"## {TITLES[features]}", inspect.getdoc(features) or "", table(features)]
+    for view in map(view_class, VIEWS):
+        parts += [f"## {view.title}", inspect.getdoc(view) or "", table(view)]
     return "\n\n".join(parts)
 
 

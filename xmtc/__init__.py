@@ -5,17 +5,40 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from xmtc.base.dataset import Dataset as Dataset
+    from xmtc.base.form import Form as Form
+    from xmtc.base.form import array as array
+    from xmtc.base.method import Explanation as Explanation
+    from xmtc.base.method import Method as Method
+    from xmtc.base.method import Model as Model
+    from xmtc.base.params import param as param
+    from xmtc.base.predictions import Predictions as Predictions
+    from xmtc.base.run import Run as Run
     from xmtc.classifier import Classifier as Classifier
     from xmtc.data.corpus import open_corpus as open_corpus
+    from xmtc.errors import XmtcError as XmtcError
     from xmtc.methods import METHODS as METHODS
+    from xmtc.pipeline import train as train
     from xmtc.tagger import Tagger as Tagger
 
 _HOMES = {
+    # to use
     "Classifier": "xmtc.classifier",
     "METHODS": "xmtc.methods",
+    "Run": "xmtc.base.run",
     "Tagger": "xmtc.tagger",
     "XmtcError": "xmtc.errors",
     "open_corpus": "xmtc.data.corpus",
+    "train": "xmtc.pipeline",
+    # to write methods of one's own with
+    "Dataset": "xmtc.base.dataset",
+    "Explanation": "xmtc.base.method",
+    "Form": "xmtc.base.form",
+    "Method": "xmtc.base.method",
+    "Model": "xmtc.base.method",
+    "Predictions": "xmtc.base.predictions",
+    "array": "xmtc.base.form",
+    "param": "xmtc.base.params",
 }
 
 

@@ -6,9 +6,7 @@ What it trains is a Tagger, kept in `tagger_`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,47 +16,49 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array
 
-from xmtc.base.params import Recipe
+from xmtc.base.method import Method
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.evaluation.metrics import DEFAULT
 from xmtc.explain.pieces import Highlight
-from xmtc.features import kind_for, kinds_for
-from xmtc.features.columns import GivenFeatures
-from xmtc.methods import method_class
-from xmtc.tagger import Tag, Tagger, train
+from xmtc.features import COLUMNS, TEXTS
+from xmtc.methods import method_name
+from xmtc.parameters import applicable, from_json, parameters_of, unknown_parameter, values_of
+from xmtc.pipeline import Pipeline
+from xmtc.tagger import Tag, Tagger
 
 
 class Classifier(BaseEstimator):
-    """A method by name and any hyper-parameters of the method (`xmtc methods NAME`) or of the text features.
+    """A method, by its name or as it is, and any hyper-parameters of the method (`xmtc methods NAME`) or of the views
+    of a text that it reads.
 
     Documents are texts, or rows of a matrix of features; labels are a list of names for each document.
     """
 
-    def __init__(self, method: str = "parabel", **parameters: Any):
+    def __init__(self, method: str | Method = "parabel", **parameters: Any):
         self.set_params(method=method, **parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Every hyper-parameter with its value, those of a preset and the defaults included."""
-        given = method_class(self.method).presets.get(str(vars(self).get("preset")), {}) | vars(self)
-        return {"method": self.method} | {f.name: given.get(f.name, f.default) for f in parameters_of(self.method)}
+        return {"method": self.method} | values_of(self.method, self._given())
 
     def set_params(self, /, **parameters: Any) -> Classifier:
         method = parameters.pop("method") if "method" in parameters else self.method
-        known = [field.name for field in parameters_of(method)]
+        given = {name: value for name, value in vars(self).items() if name not in ("method", "tagger_")} | parameters
+        known = [field.name for field in parameters_of(method, given)]
         for name in parameters:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}."
-                raise XmtcError(f"{method} has no parameter {name!r}; {hint}")
+            if name not in known and "." not in name:
+                raise unknown_parameter(method if isinstance(method, str) else method_name(method), name, known)
         self.__dict__.update(method=method, **parameters)
         return self
 
-    def _made(self, recipe: type[Recipe]) -> Any:
-        given = vars(self)
-        return recipe(**{f.name: given[f.name] for f in fields(recipe) if f.name in given})
+    def _given(self) -> dict[str, Any]:
+        """The parameters that were set and that the method, as it is now, has."""
+        given = {name: value for name, value in vars(self).items() if name not in ("method", "tagger_")}
+        known = {field.name for field in parameters_of(self.method, given)}
+        return {name: value for name, value in given.items() if name in known or "." in name}
 
     def fit(self, X: Any, y: Any = None, valid: tuple[Any, Any] | None = None, run: Run = Run()) -> Classifier:
         """Train on documents X and their labels y; `valid`, a pair like them, only decides when to stop."""
@@ -67,11 +67,16 @@ class Classifier(BaseEstimator):
                 "Classifier requires y to be passed, but the target y is None; give labels for each document."
             )
         documents, checked = list(documents_of(X, y)), None if valid is None else list(documents_of(*valid))
-        matrix, method = as_matrix(X), self._made(method_class(self.method))
-        features = self._made(kind_for(method, holds_features=matrix is not None))
-        width = None if matrix is None else matrix.shape[1]
-        self.tagger_: Tagger = train(documents, method, features, checked, run, width)
+        self.tagger_: Tagger = self._pipeline(as_matrix(X)).fit(documents, checked, run)
         return self
+
+    def _pipeline(self, matrix: csr_array | None) -> Pipeline:
+        """Of the parameters that were set, those that are of use for texts, or for a matrix."""
+        content = TEXTS if matrix is None else COLUMNS
+        given = self._given()
+        if matrix is not None:
+            given = {"n_columns": matrix.shape[1]} | given
+        return Pipeline.of(self.method, content, applicable(self.method, content, given))
 
     def predict(self, X: Any, k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[str]]:
         """The names of the best k labels of each document that score at least the threshold."""
@@ -110,8 +115,9 @@ class Classifier(BaseEstimator):
     def load(cls, folder: str | Path, verify: bool = False) -> Classifier:
         """A trained Classifier from a model folder."""
         tagger = Tagger.load(folder, verify)
-        parameters = {**tagger.about["parameters"], **tagger.about["features"]}
-        classifier = cls(tagger.about["method"], **{k: v for k, v in parameters.items() if k != "kind"})
+        views = {key: value for view in tagger.about["views"].values() for key, value in view.items()}
+        parameters = {key: from_json(value) for key, value in (tagger.about["parameters"] | views).items()}
+        classifier = cls(tagger.about["method"], **parameters)
         classifier.tagger_ = tagger
         return classifier
 
@@ -121,13 +127,13 @@ class Classifier(BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        return self._trained().features.n_features
+        return sum(view.size for view in self._trained().views.values() if view.max_length is None)
 
     def _check_width(self, X: Any) -> None:
         """A matrix must have the columns of the one it was trained on."""
-        matrix, expected = as_matrix(X), self._trained().features
-        if matrix is not None and isinstance(expected, GivenFeatures) and matrix.shape[1] != expected.n_features:
-            found, wanted = matrix.shape[1], expected.n_features
+        matrix, expected = as_matrix(X), self._trained().views.get("columns")
+        if matrix is not None and expected is not None and matrix.shape[1] != expected.size:
+            found, wanted = matrix.shape[1], expected.size
             raise XmtcError(f"X has {found} features, but Classifier is expecting {wanted} features as input.")
 
     def _trained(self) -> Tagger:
@@ -145,12 +151,6 @@ class Classifier(BaseEstimator):
         tags.input_tags.string, tags.input_tags.sparse = True, True
         tags.target_tags.required, tags.target_tags.multi_output, tags.target_tags.single_output = True, True, False
         return tags
-
-
-def parameters_of(method: str) -> list[Field]:
-    """The hyper-parameters a Classifier of this method takes: the method's own and those of the features."""
-    kind = method_class(method)
-    return [field for recipe in (kind, *kinds_for(kind)) for field in fields(recipe)]
 
 
 def documents_of(X: Any, y: Any = None) -> Iterator[Document]:

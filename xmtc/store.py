@@ -3,7 +3,10 @@ arrays are memory-mapped, so that a folder of any size opens in milliseconds; a 
 name and renamed, so that it is either whole or not there.
 
 Opening looks at structure, types and sizes. What only a look at every number can tell, a form's own `check` tells: it
-raises ValueError with a phrase. A Tagger runs these checks once, before its first use."""
+raises ValueError with a phrase. A Tagger runs these checks once, before its first use.
+
+A folder names the classes of what it holds, as "module:Class". Only forms of xmtc, and of packages whose method was
+found by its name, are ever made from it; nothing is imported because a folder says so."""
 
 from __future__ import annotations
 
@@ -12,51 +15,31 @@ import json
 import math
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 
-from xmtc.errors import XmtcError
+from xmtc.base.form import Form, check_types
+from xmtc.base.tables import address
+from xmtc.errors import XmtcError, missing_extra
 
-FORMAT = 2
+FORMAT = 3
+OURS = "xmtc."
 ABOUT, ARRAYS = "about.json", "arrays.safetensors"
 MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
-
-# The only classes a folder may name. One line per form of model.
-FORMS = {
-    "Vocabulary": "xmtc.text.vocabulary",
-    "Tokenizer": "xmtc.text.tokenizer",
-    "Vectorizer": "xmtc.features.tfidf",
-    "Sequencer": "xmtc.features.words",
-    "BagAndSequences": "xmtc.features.both",
-    "SubwordReader": "xmtc.features.subwords",
-    "WithSubwords": "xmtc.features.with_subwords",
-    "GivenFeatures": "xmtc.features.columns",
-    "Tree": "xmtc.linear.tree",
-    "TreeModel": "xmtc.linear.model",
-    "Combination": "xmtc.methods.ensemble.model",
-    "Calibrated": "xmtc.methods.ensemble.calibrated",
-    "Weights": "xmtc.nn.weights",
-    "Shape": "xmtc.methods.attention.model",
-    "Level": "xmtc.methods.attention.model",
-    "AttentionModel": "xmtc.methods.attention.model",
-    "Layout": "xmtc.methods.autoencoder.model",
-    "AutoencoderModel": "xmtc.methods.autoencoder.model",
-    "Design": "xmtc.methods.transformer.model",
-    "TransformerModel": "xmtc.methods.transformer.model",
-}
 
 DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}
 
 
 def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Write named parts (dataclasses of the FORMS) and what is said about them."""
+    """Write named parts (forms, and mappings of them) and what is said about them."""
     from safetensors.numpy import save_file
 
     arrays: dict[str, np.ndarray] = {}
@@ -81,11 +64,28 @@ def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict
         arrays = map_arrays(folder / ARRAYS, expected_size)
         if verify and sha256(folder / ARRAYS) != expected_sum:
             raise XmtcError(f"{folder / ARRAYS} does not have the checksum it was saved with; copy or train it again.")
+        import_package(folder, about)
         return about, {name: put_together(part, name, arrays) for name, part in about["parts"].items()}
     except XmtcError:
         raise
     except MISFITS as error:
         raise damaged(folder, f"{ABOUT} and {ARRAYS} do not fit together ({error})") from None
+
+
+def import_package(folder: Path, about: dict[str, Any]) -> None:
+    """A model of another package's method needs that package, which its name finds."""
+    package = about.get("package", "xmtc")
+    if package == "xmtc":
+        return
+    from xmtc.methods import method_class
+
+    try:
+        method_class(about["method"])
+    except XmtcError:
+        raise XmtcError(
+            f"{folder} was trained by {about['method']} of {package}, which is not here; install that package "
+            f"(pip install {package}), or import it first."
+        ) from None
 
 
 def damaged(path: Path, phrase: str) -> XmtcError:
@@ -125,9 +125,11 @@ def take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, np.ndarray):
         arrays[name] = value
         return {"array": name}
-    if is_dataclass(value):
+    if isinstance(value, Form) and is_dataclass(value):
         inner = {f.name: take_apart(getattr(value, f.name), f"{name}.{f.name}", arrays) for f in fields(value)}
-        return {"form": type(value).__name__, **inner}
+        return {"form": address(type(value)), **inner}
+    if isinstance(value, dict):
+        return {"mapping": {key: take_apart(item, f"{name}.{key}", arrays) for key, item in value.items()}}
     if isinstance(value, tuple):
         return [take_apart(item, f"{name}.{i}", arrays) for i, item in enumerate(value)]
     if isinstance(value, (bool, int, float, str)) or value is None:
@@ -143,24 +145,27 @@ def put_together(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return value
     if "array" in value:
         return arrays[value["array"]]
-    kind = getattr(import_module(FORMS[value["form"]]), value["form"])
+    if "mapping" in value:
+        return {key: put_together(item, f"{name}.{key}", arrays) for key, item in value["mapping"].items()}
+
+    kind = form_class(value["form"])
     inner = {f.name: put_together(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind)}
-    for field, wanted in get_type_hints(kind).items():
-        if field in inner and not fits(inner[field], wanted):
-            raise TypeError(f"{name}.{field} is of another type")
+    check_types(kind, inner, name)
     return kind(**inner)
 
 
-def fits(value: Any, wanted: Any) -> bool:
-    """Whether a value has the type that a form's field is annotated with: NDArray[np.int32], tuple[Tree, ...], int."""
-    kind, arguments = get_origin(wanted), get_args(wanted)
-    if kind is tuple:
-        return isinstance(value, tuple) and all(fits(item, arguments[0]) for item in value)
-    if kind is np.ndarray:
-        return isinstance(value, np.ndarray) and value.dtype == get_args(arguments[1])[0]
-    if wanted in (int, float):
-        return isinstance(value, (int, wanted)) and not isinstance(value, bool)
-    return isinstance(value, wanted)
+def form_class(place: str) -> Any:
+    """The form that a folder names. Modules of other packages are imported by their method, never by a folder."""
+    module, _, name = place.partition(":")
+    try:
+        found = import_module(module) if module.startswith(OURS) else sys.modules[module]
+    except ImportError as error:
+        missing = missing_extra("This model", error)
+        raise missing if isinstance(missing, XmtcError) else KeyError(place) from None
+    kind = vars(found)[name]
+    if not (isinstance(kind, type) and issubclass(kind, Form) and is_dataclass(kind) and kind.__module__ == module):
+        raise TypeError(f"{place} is no form")
+    return kind
 
 
 def map_arrays(path: Path, expected_size: int) -> dict[str, np.ndarray]:
@@ -182,7 +187,7 @@ def one_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np
     begin, end = entry["data_offsets"]
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), entry["shape"]
     if not 0 <= begin <= end <= len(content) - header_end or end - begin != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"an array of shape {shape} does not fit its place in the file")
+        raise ValueError(f"an array of shape {shape} does not fit its offsets in the file")
     array = np.ndarray(shape, dtype, content.data, header_end + begin)
     if not array.flags.aligned:  # compiled code would be compiled anew for it
         raise ValueError(f"an array of shape {shape} lies askew in the file")

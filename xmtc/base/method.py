@@ -3,13 +3,14 @@ training leaves behind: a dataclass of arrays that predicts. Neither knows words
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from xmtc.base.dataset import Dataset
+from xmtc.base.form import Form
 from xmtc.base.params import Recipe
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
@@ -17,22 +18,29 @@ from xmtc.base.run import Run
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a model gives a document a label: what each of its features adds to (or takes from) the label's score."""
+    """Why a model gives a document a label: what each of its terms adds to (or takes from) the label's score."""
 
-    features: np.ndarray  # (n,) int32, columns of X; of a model that reads words alone, their numbers in its Tokens
+    view: str  # whose ids these are
+    ids: np.ndarray  # (n,) int32, columns of a Bag or ids of Tokens, each once
     weights: np.ndarray  # (n,) float32, largest first
-    places: np.ndarray | None = None  # (n_tokens,) float32, each word's weight in its place, where their order was read
+    per_token: np.ndarray | None = None  # (n_tokens,) float32, the weight of each token of the document
+
+    @classmethod
+    def summed(cls, view: str, ids: np.ndarray, weights: np.ndarray, per_token: bool = False) -> Explanation:
+        """From weights of ids that may occur several times; with per_token, they are those of the document's tokens."""
+        distinct, which = np.unique(ids, return_inverse=True)
+        total = np.bincount(which, weights, len(distinct)).astype(np.float32)
+        order = np.argsort(-total, kind="stable")
+        tokens = weights.astype(np.float32) if per_token else None
+        return cls(view, distinct[order].astype(np.int32), total[order], tokens)
 
 
-class Model:
-    """What training leaves behind. A subclass is a dataclass whose fields are its file format: arrays, numbers,
-    strings, and tuples of further dataclasses of these. Its sizes are those of the Datasets it reads; one that does not
-    read X has no n_features, and one that does not read tokens or subwords no n_words or n_subwords."""
+@dataclass(frozen=True, kw_only=True)
+class Model(Form, ABC):
+    """What training leaves behind. A subclass is a dataclass and a Form: its fields are its file format."""
 
     n_labels: int
-    n_features: int
-    n_words: int
-    n_subwords: int
+    views: dict[str, int]  # the views that it reads, and the size of each
 
     @abstractmethod
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
@@ -42,20 +50,22 @@ class Model:
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What speaks for the label in a Dataset of one document."""
 
-    def check(self) -> None:
-        """Raise ValueError, with a phrase, at numbers that would lead `predict` astray. Called once on a model from a
-        folder, before its first use; it may read every array."""
+    def max_lengths(self) -> dict[str, int]:
+        """Of views that hold sequences: how many tokens of a document it can read, where that is limited."""
+        return {}
 
 
 @dataclass(frozen=True)
-class Method(Recipe):
+class Method(Recipe, ABC):
     """A recipe for training. A subclass is a frozen dataclass with param() fields, named as its paper names it."""
 
-    # Parts of a Dataset; methods that read words have "tokens" in it, those that read what a pretrained encoder reads
-    # "subwords", those that start from word vectors of X's columns "vectors". Where that depends on parameters, each
-    # instance has its own, and the class none.
-    reads: ClassVar[tuple[str, ...]] = ("X", "Y")
+    # The views of a document that it is trained on; a property where that depends on parameters.
+    reads: ClassVar[tuple[str, ...]] = ("tfidf",)
+    # Parameters that make it train in a second on a few hundred documents, for tests and for compiling ahead.
+    tiny: ClassVar[dict[str, Any]] = {}
+    # Whether batches and threads change no digit. Networks add up in another order.
+    is_exact: ClassVar[bool] = True
 
     @abstractmethod
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
-        """Train on data; valid, where given, only ever decides when to stop, or what scores mean."""
+        """Train on data; valid, where there is one, only ever decides when to stop, or what scores mean."""

@@ -15,6 +15,7 @@ from xmtc.errors import XmtcError
 Presets = dict[str, dict[str, Any]]
 R = TypeVar("R", bound="Recipe")
 LOWEST, HIGHEST = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
+TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def param(
@@ -26,29 +27,66 @@ def param(
     choices: tuple = (),
     search: tuple = (),
     log: bool = False,
+    kind: type | None = None,
 ) -> Any:
-    """A field of a recipe. `search` says that it is worth searching, and where: from a lowest to a highest number, on a
-    logarithmic scale with `log`; or among the values themselves, where they are no numbers or not two."""
+    """A field of a recipe. A tuple as default means several values; `kind` is the type of each where the default does
+    not show it, and Recipe that of a nested recipe, which may be written as its name. `search` says that it is worth
+    searching, and where: from a lowest to a highest number, on a logarithmic scale with `log`; or among the values
+    themselves, where they are no numbers or not two."""
     limits = {"low": low, "high": high, "choices": choices}
-    return field(default=default, metadata={"help": help, **limits, "search": search, "log": log})
+    return field(default=default, metadata={"help": help, **limits, "search": search, "log": log, "kind": kind})
 
 
 @dataclass(frozen=True)
 class Recipe:
     """A frozen dataclass of param() fields, each checked when it is made and held in the type of its default: a numpy
-    number or a whole float becomes what JSON and range() take."""
+    number or a whole float becomes what JSON and range() take, a list becomes a tuple."""
 
     presets: ClassVar[Presets] = {}  # values of several parameters under one name
 
     def __post_init__(self) -> None:
         for parameter in fields(self):
-            kind: Any = type(parameter.default)
             value = getattr(self, parameter.name)
             if not is_valid(parameter, value):
                 raise XmtcError(
                     f"{type(self).__name__}: {parameter.name}={value!r} does not fit; expected {expected(parameter)}."
                 )
-            object.__setattr__(self, parameter.name, kind(value))
+            object.__setattr__(self, parameter.name, held(parameter, value))
+
+
+def kind_of(parameter: Field) -> Any:
+    """The type of a parameter's value, or of each of its values."""
+    default: Any = parameter.default
+    return parameter.metadata["kind"] or type(default[0] if takes_several(parameter) else default)
+
+
+def takes_several(parameter: Field) -> bool:
+    return isinstance(parameter.default, tuple)
+
+
+def held(parameter: Field, value: Any) -> Any:
+    """A valid value as a recipe holds it."""
+    kind = kind_of(parameter)
+    if kind is Recipe:
+        return tuple(value) if takes_several(parameter) else value
+    return tuple(map(kind, value)) if takes_several(parameter) else kind(value)
+
+
+# What a parameter takes, as errors and help say it.
+WORDS: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    Recipe: "a method",
+}
+WORDS_FOR_SEVERAL: dict[type, str] = {
+    int: "whole numbers",
+    float: "numbers",
+    bool: "truth values",
+    str: "texts",
+    Recipe: "methods",
+}
 
 
 def with_presets(presets: Presets) -> Callable[[type[R]], type[R]]:
@@ -70,9 +108,19 @@ def with_presets(presets: Presets) -> Callable[[type[R]], type[R]]:
 
 
 def is_valid(parameter: Field, value: Any) -> bool:
-    kind, (low, high, choices) = type(parameter.default), bounds(parameter)
+    if not takes_several(parameter):
+        return is_one_valid(parameter, value)
+    return isinstance(value, (tuple, list)) and all(is_one_valid(parameter, item) for item in value)
+
+
+def is_one_valid(parameter: Field, value: Any) -> bool:
+    kind = kind_of(parameter)
+    low, high, choices = bounds(parameter)
+
     if kind in (int, float):
         fits = is_number(value, kind) and (low is None or value >= low) and (high is None or value <= high)
+    elif kind is Recipe:
+        fits = isinstance(value, (Recipe, str))
     else:
         fits = isinstance(value, (bool, np.bool_) if kind is bool else kind)
     return fits and (not choices or value in choices)
@@ -97,19 +145,42 @@ def expected(parameter: Field) -> str:
     low, high, choices = bounds(parameter)
     if choices:
         return "one of " + ", ".join(repr(choice) for choice in choices)
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[type(parameter.default)]
+
+    words = (WORDS_FOR_SEVERAL if takes_several(parameter) else WORDS)[kind_of(parameter)]
     if low is not None and high is not None:
         return f"{words} from {low} to {high}"
     least, most = ("" if bound is None else f"{bound}" for bound in (low, high))
     return words + (least and f" of at least {least}") + (most and f" of at most {most}")
 
 
+def shown(value: Any) -> str:
+    """A value as it is typed on the command line."""
+    if isinstance(value, tuple):
+        return ",".join(map(shown, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Typed(str):
+    """The value of a hyper-parameter as it was typed on the command line, not yet in its own type."""
+
+
+def value_of(owner: str, parameter: Field, value: Any) -> Any:
+    """A value for a parameter, parsed if it was typed."""
+    return parse_value(owner, parameter, value) if isinstance(value, Typed) else value
+
+
 def parse_value(owner: str, parameter: Field, text: str) -> Any:
-    """A hyper-parameter given as text (`-p n_trees=3`), in its own type."""
-    kind: Any = type(parameter.default)
+    """A hyper-parameter given as text (`-p n_trees=3`, `-p layers=512,256`), in its own type."""
+    kind = kind_of(parameter)
     try:
-        if kind is bool:
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
-        return kind(text)
+        if takes_several(parameter):
+            return tuple(parsed(kind, item.strip()) for item in text.split(",") if item.strip())
+        return parsed(kind, text)
     except (ValueError, KeyError):
         raise XmtcError(f"{owner}: {parameter.name}={text!r} does not fit; expected {expected(parameter)}.") from None
+
+
+def parsed(kind: Any, text: str) -> Any:
+    if kind is bool:
+        return TRUTH[text.lower()]
+    return str(text) if kind is Recipe else kind(text)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from xmtc.base.checkpoint import Checkpoint
@@ -52,6 +52,10 @@ class Run:
     progress: ShowProgress = silent
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     device: str = "auto"  # of networks: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one
+
+    def quiet(self) -> Run:
+        """The same without progress, for work within work that shows its own."""
+        return replace(self, progress=silent)
 
     def map(
         self,

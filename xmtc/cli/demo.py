@@ -20,11 +20,10 @@ def demo(
     """Tag the documentation of Python, numpy, scipy and scikit-learn: build the corpus, train, evaluate, look."""
     import time
 
-    from xmtc import tagger
     from xmtc.cli.evaluate import metric_table
-    from xmtc.cli.train import recipes
     from xmtc.data.corpus import writing_corpus
     from xmtc.data.demo import demo_documents, demo_split
+    from xmtc.pipeline import Pipeline
 
     run = make_run(threads)
     typer.echo("1. A corpus from the docstrings of Python's standard library, numpy, scipy and scikit-learn")
@@ -39,7 +38,7 @@ def demo(
 
     typer.echo(f"\n2. Training {method}")
     start = time.perf_counter()
-    trained = tagger.train(train, *recipes(method, [], holds_features=False), run=run)
+    trained = Pipeline.of(method).fit(train, run=run)
     trained.save(output / "model")
     typer.echo(f"   {output / 'model'}: {time.perf_counter() - start:.1f} s")
 

@@ -47,7 +47,7 @@ def export(
 ) -> None:
     """Write an encoder in parts with checksums, to be copied to a machine without a network and joined there."""
     from xmtc.cli.options import make_run
-    from xmtc.methods import missing_extra
+    from xmtc.errors import missing_extra
 
     try:
         from xmtc.encoders.export import export as write
@@ -63,7 +63,7 @@ def join(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the encoder to write")],
 ) -> None:
     """Put an exported encoder together; every part and file is checked."""
-    from xmtc.methods import missing_extra
+    from xmtc.errors import missing_extra
 
     try:
         from xmtc.encoders.export import join as put_together

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from xmtc.base.method import Method
 
 
 def methods(name: Annotated[str | None, typer.Argument(help="a method; all are listed if left out")] = None) -> None:
     """List the methods, or one method's hyper-parameters with their defaults and help."""
-    from xmtc.features import TITLES, kinds_for
-    from xmtc.methods import METHODS, method_class
+    from xmtc.features import view_class
+    from xmtc.methods import TABLE, method_class
 
     if name is None:
-        for each in METHODS:
+        for each in TABLE.names():
             typer.echo(f"{each:16} {summary(each)}")
         typer.echo("\n`xmtc methods NAME` shows a method's parameters.")
         return
     method = method_class(name)
     typer.echo(f"{name}: {first_line(method)}\n")
     typer.echo(parameter_table(method))
-    for features in kinds_for(method):
-        typer.echo(f"\n{TITLES[features]}:\n")
-        typer.echo(parameter_table(features))
+    for view in views_read(method):
+        typer.echo(f"\n{view_class(view).title}:\n")
+        typer.echo(parameter_table(view_class(view)))
     typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
+
+
+def views_read(method: type[Method]) -> list[str]:
+    """The views that a method reads, and those that take their place; of one that holds others, all that there are."""
+    from xmtc.features import TABLE, view_class
+
+    names, reads = TABLE.names(), method.reads
+    if not isinstance(reads, tuple):
+        return names
+    return [*reads, *(name for name in names if view_class(name).instead_of in reads)]
 
 
 def summary(name: str) -> str:

@@ -24,7 +24,10 @@ from xmtc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from xmtc.base.method import Method
+    from xmtc.base.params import Typed
+    from xmtc.data.corpus import Corpus
+    from xmtc.pipeline import Pipeline
+    from xmtc.tagger import Tagger
 
 
 def train(
@@ -50,16 +53,16 @@ def train(
     import os
     import time
 
-    from xmtc import store, tagger
+    from xmtc import store
 
     start = time.perf_counter()
     store.check_target(output)
     names = (text, labels, id, separator)
     source = open_input(corpus, input_format, names, on_error, rejects)
     checked = open_input(valid, input_format, names, on_error, None) if valid else None
-    recipe, features = recipes(method, parameter or [], source.holds_features)
+    pipeline = pipeline_for(method, parameter or [], source)
     run = make_run(threads, checkpoint=checkpoint, device=device)
-    trained = tagger.train(source, recipe, features, checked, run, source.n_features)
+    trained = pipeline.fit(source, checked, run)
     if os.environ.get("RANK", "0") != "0":  # one of several processes that torchrun has started: the first saves
         return
     trained.save(output)
@@ -67,48 +70,48 @@ def train(
     report_rejects(source)
     if checked is not None:
         report_rejects(checked)
-    about, seconds = trained.about, time.perf_counter() - start
-    counted = [what for what in ("labels", "features", "words", "subwords") if f"n_{what}" in about]
-    sizes = [f"{about[f'n_{what}']:,} {what}" for what in counted]
+    seconds = time.perf_counter() - start
     typer.echo(
-        f"{output}: {method} trained on {about['n_docs']:,} documents with {' and '.join(sizes)} in {seconds:.1f} s. "
+        f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
         f"Next: xmtc evaluate {output} TEST-CORPUS",
         err=True,
     )
 
 
-def recipes(method: str, parameters: list[str], holds_features: bool) -> tuple[Method, Any]:
-    """The method and the text features, each with its share of the -p name=value options. What features it reads may
-    be told only by its own share."""
-    from dataclasses import fields
-
+def typed_parameters(parameters: list[str]) -> dict[str, Typed]:
+    """The -p name=value options of a command."""
+    from xmtc.base.params import Typed
     from xmtc.errors import XmtcError
-    from xmtc.features import kind_for
-    from xmtc.methods import method_class
 
-    given: dict[str, str] = {}
+    values: dict[str, Typed] = {}
     for parameter in parameters:
-        name, equals, given[name] = parameter.partition("=")
+        name, equals, value = parameter.partition("=")
         if not equals:
             raise XmtcError(f"-p {parameter} has no value; expected -p name=value.")
-    recipe = with_values(method, method_class(method), given)
-    kind = kind_for(recipe, holds_features)
-    known = [field.name for owner in (type(recipe), kind) for field in fields(owner)]
-    for name in given:
-        if name not in known:
-            kind_of_corpus = "features" if holds_features else "texts"
-            who = method if type(recipe).reads else f"{method} as it is set here"  # which features it reads may vary
-            raise XmtcError(
-                f"{who} has no parameter {name!r} for a corpus of {kind_of_corpus}; it has {', '.join(known)} "
-                f"(`xmtc methods {method}`)."
-            )
-    return recipe, with_values(method, kind, given)
+        values[name] = Typed(value)
+    return values
 
 
-def with_values(method: str, kind: type, given: dict[str, str]) -> Any:
-    """A recipe with those of the given values that are its own."""
-    from dataclasses import fields
+def pipeline_for(method: str, parameters: list[str], source: Corpus) -> Pipeline:
+    """A method and its views, set by -p options, for what a corpus holds."""
+    from xmtc.features import COLUMNS, TEXTS
+    from xmtc.pipeline import Pipeline
 
-    from xmtc.base.params import parse_value
+    values: dict[str, Any] = dict(typed_parameters(parameters))
+    if not source.holds_features:
+        return Pipeline.of(method, TEXTS, values)
+    return Pipeline.of(method, COLUMNS, {"n_columns": source.n_features or 0} | values)
 
-    return kind(**{f.name: parse_value(method, f, given[f.name]) for f in fields(kind) if f.name in given})
+
+def said_of(tagger: Tagger) -> str:
+    """What a tagger was trained on, in words."""
+    about = tagger.about
+    sizes = [f"{about['n_labels']:,} labels", *(f"{size:,} {unit_of(view)}" for view, size in about["sizes"].items())]
+    return f"{about['n_docs']:,} documents with {' and '.join(sizes)}"
+
+
+def unit_of(view: str) -> str:
+    """What the size of a view counts."""
+    from xmtc.features import view_class
+
+    return view_class(view).unit

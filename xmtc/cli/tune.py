@@ -57,6 +57,7 @@ def tune(
     rejects: RejectsFile = None,
 ) -> None:
     """Search the hyper-parameters of a method, and print the command that trains with the best of them."""
+    from xmtc.base.params import shown
     from xmtc.cli.train import train
     from xmtc.data.files import STANDARD_STREAM
     from xmtc.tune.search import Goal
@@ -67,7 +68,7 @@ def tune(
     check_targets(source, output, json)
     goal, fixed = Goal(metric, trials, minutes, seed), parameter or []
     found = searched(method, fixed, search or [], source, checked, goal, make_run(threads, device=device))
-    chosen = [*fixed, *(f"{name}={value}" for name, value in found[0].parameters.items())]
+    chosen = [*fixed, *(f"{name}={shown(value)}" for name, value in found[0].parameters.items())]
     options = {"valid": valid, "device": device, "input-format": input_format, "text": text, "labels": labels}
     options |= {"id": id, "separator": separator, "on-error": on_error, "rejects": rejects}
     command = train_command(corpus, method, output, options, chosen)
@@ -102,18 +103,18 @@ def searched(
     method: str, fixed: list[str], wishes: list[str], source: Corpus, valid: Corpus | None, goal: Goal, run: Run
 ) -> list[Trial]:
     """The trials, after saying what they are about."""
-    from xmtc.cli.train import recipes
+    from xmtc.cli.train import pipeline_for
     from xmtc.data.split import hold_out
     from xmtc.tune.search import imported_optuna, tune
     from xmtc.tune.space import search_space
 
     imported_optuna()
-    made = recipes(method, fixed, source.holds_features)
-    space = search_space(method, made, wishes, [each.partition("=")[0] for each in fixed])
+    pipeline = pipeline_for(method, fixed, source)
+    space = search_space(method, pipeline.recipes, wishes, [each.partition("=")[0] for each in fixed])
     about = "; ".join(f"{name} {place}" for name, place in space.items())
     typer.echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
     train, checked = (source, valid) if valid is not None else hold_out(source, seed=goal.seed)
-    return tune(train, checked, *made, space, goal, run, source.n_features)
+    return tune(train, checked, pipeline, space, goal, run)
 
 
 def train_command(corpus: str, method: str, output: Path | None, options: dict[str, Any], chosen: list[str]) -> str:
@@ -143,18 +144,20 @@ def show(trials: list[Trial], metric: str, command: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from xmtc.base.params import shown
+
     names = list(trials[0].parameters)
     table = Table("trial", metric, "seconds", *names, box=None, pad_edge=False)
     for column in table.columns:
         column.justify = "right"
     for trial in trials:
         value = "failed" if trial.value is None else f"{100 * trial.value:.2f}"
-        cells = (str(trial.parameters[name]) for name in names)
+        cells = (shown(trial.parameters[name]) for name in names)
         table.add_row(str(trial.number), value, f"{trial.seconds:.1f}", *cells)
     console = Console(highlight=False, markup=False)
     Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table)
     for trial in trials:
         if trial.failure:
             typer.echo(f"Trial {trial.number} failed: {trial.failure}", err=True)
-    best = " ".join(f"{name}={value}" for name, value in trials[0].parameters.items())
+    best = " ".join(f"{name}={shown(value)}" for name, value in trials[0].parameters.items())
     typer.echo(f"\nBest: {best}\n\n{command}")

@@ -1,4 +1,4 @@
-"""Arrays from streams of documents: labels, features, and a fingerprint, gathered as the documents pass by."""
+"""Labels and a fingerprint, gathered from a stream of documents as they pass by."""
 
 from __future__ import annotations
 
@@ -44,18 +44,3 @@ class LabelCollector:
         Y.sum_duplicates()
         Y.data[:] = 1
         return Y
-
-
-def feature_matrix(documents: Iterable[Document], n_features: int | None = None) -> csr_array:
-    """The features of documents that hold features, columns ascending; n_features columns, or more if more occur."""
-    indices, data, ends = [], [], [0]
-    for document in documents:
-        columns, values = document.features or (np.zeros(0, np.int32), np.zeros(0, np.float32))
-        order = np.argsort(columns, kind="stable")
-        indices.append(columns[order])
-        data.append(values[order])
-        ends.append(ends[-1] + len(columns))
-    columns = np.concatenate([np.zeros(0, np.int32), *indices])
-    width = max(n_features or 0, int(columns.max(initial=-1)) + 1)
-    values = np.concatenate([np.zeros(0, np.float32), *data])
-    return csr_array((values, columns, narrow(np.array(ends))), shape=(len(ends) - 1, width))

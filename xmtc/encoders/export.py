@@ -20,9 +20,9 @@ from torch import Tensor
 
 from xmtc.base.run import Run
 from xmtc.encoders.catalogue import CONFIG, MANIFEST, POOLING, TOKENIZER, WEIGHTS, find_encoder
+from xmtc.encoders.configuration import tokenizer_json
 from xmtc.encoders.loading import pretrained
 from xmtc.errors import XmtcError
-from xmtc.features.subwords import tokenizer_of
 from xmtc.text.registries import checksum
 
 PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
@@ -60,7 +60,7 @@ def write_encoder(source: str, folder: Path, precision: str) -> None:
     model = pretrained(source)
     folder.mkdir()
     model.config.to_json_file(folder / CONFIG)
-    (folder / TOKENIZER).write_text(tokenizer_of(source), encoding="utf-8")
+    (folder / TOKENIZER).write_text(tokenizer_json(source), encoding="utf-8")
     if (Path(source) / POOLING).is_file():
         (folder / POOLING).parent.mkdir()
         shutil.copyfile(Path(source) / POOLING, folder / POOLING)

@@ -1,113 +1,86 @@
-"""Documents made into what a method reads: tf-idf or features that the corpus brings along (X), where word vectors of
-its columns start from (vectors), sequences of words (tokens), of subwords (subwords), or several of these."""
+"""Documents in the views that a method reads. A view is one file here and one line in VIEWS; a union of views is a
+mapping of them, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from scipy.sparse import csr_array
-
-from xmtc.base.dataset import Dataset, Tokens
-from xmtc.base.method import Method
+from xmtc.base.dataset import Bag, Dataset, Tokens
 from xmtc.base.run import Run
+from xmtc.base.tables import Table
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.features.both import BagAndSequences, BagAndWords, BagVectorsAndWords, TfidfAndVectors
-from xmtc.features.columns import Given, GivenFeatures, needs_features, needs_text
-from xmtc.features.subwords import SubwordReader, Subwords
-from xmtc.features.tfidf import Tfidf, Vectorizer
-from xmtc.features.with_subwords import (
-    BagVectorsWordsAndSubwords,
-    BagWordsAndSubwords,
-    TfidfAndSubwords,
-    VectorsAndSubwords,
-    WithSubwords,
-    WordsAndSubwords,
-)
-from xmtc.features.words import Sequencer, Words
+from xmtc.features.view import COLUMNS, TEXTS, FittedView, View
 
-Features = Tfidf | Given | Words | BagAndWords | Subwords  # and what is derived from them
-FittedFeatures = Vectorizer | GivenFeatures | Sequencer | BagAndSequences | SubwordReader | WithSubwords
+__all__ = ["COLUMNS", "TEXTS", "VIEWS", "FittedView", "View", "fit", "transform", "view_class", "views_for"]
 
-PARTS = "X", "vectors", "tokens", "subwords"
-# The recipes for each thing that methods read, the one for texts first; and what people call them.
-KINDS: dict[tuple[str, ...], list[type[Features]]] = {
-    ("X",): [Tfidf, Given],
-    ("X", "vectors"): [TfidfAndVectors, Given],
-    ("tokens",): [Words],
-    ("X", "tokens"): [BagAndWords],
-    ("X", "vectors", "tokens"): [BagVectorsAndWords],
-    ("subwords",): [Subwords],
-    ("X", "subwords"): [TfidfAndSubwords],
-    ("X", "vectors", "subwords"): [VectorsAndSubwords],
-    ("tokens", "subwords"): [WordsAndSubwords],
-    ("X", "tokens", "subwords"): [BagWordsAndSubwords],
-    ("X", "vectors", "tokens", "subwords"): [BagVectorsWordsAndSubwords],
-    # of a method that holds others, before it is known which: all that there is to set
-    (): [BagWordsAndSubwords, Given],
+VIEWS = {
+    "columns": "xmtc.features.columns:Columns",
+    "tfidf": "xmtc.features.tfidf:Tfidf",
+    "words": "xmtc.features.words:Words",
+    "subwords": "xmtc.features.subwords:Subwords",
 }
-TITLES = {
-    Tfidf: "Text features",
-    Given: "Features that a corpus brings along",
-    Words: "Sequences of words",
-    BagAndWords: "Text features and sequences of words",
-    Subwords: "Sequences of subwords",
-    BagWordsAndSubwords: "Text features and sequences of words and subwords",
-}
+TABLE = Table("view", VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
+
+Views = dict[str, View]
+FittedViews = dict[str, FittedView]
 
 
-def kinds_for(method: Method | type[Method]) -> list[type[Features]]:
-    """The recipes of features that a method can be trained on; what one that holds others reads, only an instance
-    knows."""
-    return KINDS[tuple(part for part in PARTS if part in method.reads)]
+def view_class(name: str) -> type[View]:
+    return TABLE.find(name)
 
 
-def kind_for(method: Method, holds_features: bool) -> type[Features]:
-    """The recipe of features for a method on a corpus of texts, or of features."""
-    from_texts, *from_features = kinds_for(method)
-    if not holds_features:
-        return from_texts
-    if not from_features:
-        name = type(method).__name__
-        raise XmtcError(f"{name} reads words, but the corpus holds features; give it texts, or choose a linear method.")
-    return from_features[0]
+def views_for(reads: Iterable[str], content: str = TEXTS, who: str = "The method") -> dict[str, type[View]]:
+    """The views that a method reads, of a corpus of texts or of features."""
+    names = (or_its_stand_in(name, content, who) for name in reads)
+    return {name: view_class(name) for name in names}
 
 
-def fit(
-    features: Features, documents: Iterable[Document], run: Run, n_features: int | None = None
-) -> tuple[FittedFeatures, Dataset]:
-    """Learn features from documents, and make them of the same documents. n_features is the width of documents that
-    hold features, where it is known."""
-    fitted: FittedFeatures
-    if isinstance(features, Given):
-        fitted, made = features.fit_transform(with_features(documents), n_features)
-    else:
-        fitted, made = features.fit_transform(texts_of(documents), run)
-    return fitted, as_dataset(fitted, made)
+def or_its_stand_in(name: str, content: str, who: str) -> str:
+    """A view, or the one that takes its place where a corpus holds something else than it is made from."""
+    if view_class(name).made_from == content:
+        return name
+    for other in TABLE.names():
+        if view_class(other).instead_of == name and view_class(other).made_from == content:
+            return other
+    wanted = view_class(name).made_from
+    raise XmtcError(f"{who} reads {name}, but the corpus holds {content}; give it {wanted}, or choose a linear method.")
 
 
-def read(fitted: FittedFeatures, documents: Iterable[Document], run: Run) -> Dataset:
-    """The features of documents."""
-    if isinstance(fitted, GivenFeatures):
-        return as_dataset(fitted, fitted.transform(with_features(documents)))
-    return as_dataset(fitted, fitted.transform(texts_of(documents), run))
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Each once, in the order of the table."""
+    wanted = set(names)
+    return tuple(name for name in TABLE.names() if name in wanted)
 
 
-def as_dataset(fitted: FittedFeatures, made: csr_array | Tokens | Dataset) -> Dataset:
-    if isinstance(made, Tokens):
-        return Dataset.of_subwords(made) if isinstance(fitted, SubwordReader) else Dataset.of_tokens(made)
-    return made if isinstance(made, Dataset) else Dataset(made)
+def fit(views: Mapping[str, View], documents: Iterable[Document], run: Run = Run()) -> tuple[FittedViews, Dataset]:
+    """Learn views from documents, and show the same documents."""
+    fitted: FittedViews = {}
+    shown: dict[str, Bag | Tokens] = {}
+    documents = repeatable(documents, len(views))
+    for name, view in views.items():
+        fitted[name], shown[name] = view.fit(contents(documents, view.made_from), run)
+    return fitted, Dataset(shown)
 
 
-def texts_of(documents: Iterable[Document]) -> Iterator[str]:
+def transform(fitted: Mapping[str, FittedView], documents: Iterable[Document], run: Run = Run()) -> Dataset:
+    """New documents in views that were learnt."""
+    documents = repeatable(documents, len(fitted))
+    return Dataset({name: view.transform(contents(documents, view.made_from), run) for name, view in fitted.items()})
+
+
+def repeatable(documents: Iterable[Document], times: int) -> Iterable[Document]:
+    """A stream passes through one view as it is; several views each pass over the documents, which are held for it."""
+    return documents if times == 1 else list(documents)
+
+
+def contents(documents: Iterable[Document], content: str) -> Iterator[Any]:
+    """What a view is made from: the text of each document, or its features."""
     for document in documents:
-        if document.features is not None:
-            raise needs_text(document)
-        yield document.text
-
-
-def with_features(documents: Iterable[Document]) -> Iterator[Document]:
-    for document in documents:
-        if document.features is None:
-            raise needs_features(document)
-        yield document
+        if (document.features is None) != (content == TEXTS):
+            found, wanted = (COLUMNS, TEXTS) if content == TEXTS else (TEXTS, COLUMNS)
+            raise XmtcError(
+                f"Document {document.id!r} holds {found}, but this model reads {wanted}; give it a corpus of {wanted}."
+            )
+        yield document.text if content == TEXTS else document.features

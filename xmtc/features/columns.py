@@ -6,52 +6,76 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.params import Recipe, param
-from xmtc.data.collect import feature_matrix
-from xmtc.data.document import Document
+from xmtc.base.dataset import Bag
+from xmtc.base.params import param
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.sparse import with_unit_rows
+from xmtc.features.view import COLUMNS, FittedView, View
+from xmtc.sparse import narrow, with_unit_rows
+from xmtc.text.spans import Span
+
+Row = tuple[np.ndarray, np.ndarray]  # column numbers int32, values float32
 
 
 @dataclass(frozen=True)
-class Given(Recipe):
+class Columns(View):
     """How features that a corpus brings along are used."""
 
+    title: ClassVar[str] = "Features that a corpus brings along"
+    made_from: ClassVar[str] = COLUMNS
+    instead_of: ClassVar[str] = "tfidf"
+
     unit_length: bool = param(True, "scale each document's features to length 1")
+    n_columns: int = param(0, "columns that there are at least; a corpus may say it itself", low=0, high=2**31 - 1)
 
-    def fit_transform(
-        self, documents: Iterable[Document], n_features: int | None = None
-    ) -> tuple[GivenFeatures, csr_array]:
-        """n_features is the width that the corpus declares, for the last columns may be empty in these documents."""
-        X = feature_matrix(documents, n_features)
-        features = GivenFeatures(X.shape[1], self.unit_length)
-        return features, features.scaled(X)
+    def fit(self, contents: Iterable[Row], run: Run = Run()) -> tuple[FittedColumns, Bag]:
+        X = matrix_of(contents, self.n_columns)
+        fitted = FittedColumns(n_columns=X.shape[1], unit_length=self.unit_length)
+        return fitted, fitted.scaled(X)
 
 
-@dataclass(frozen=True)
-class GivenFeatures:
-    n_features: int
+@dataclass(frozen=True, kw_only=True)
+class FittedColumns(FittedView):
+    made_from: ClassVar[str] = COLUMNS
+
+    n_columns: int
     unit_length: bool
-    n_words: ClassVar[int] = 0
 
-    def transform(self, documents: Iterable[Document]) -> csr_array:
-        """Features beyond those seen in training carry no weight and are dropped."""
-        X = feature_matrix(documents, self.n_features)
-        return self.scaled(X if X.shape[1] == self.n_features else X[:, : self.n_features])
+    @property
+    def size(self) -> int:
+        return self.n_columns
+
+    def transform(self, contents: Iterable[Row], run: Run = Run()) -> Bag:
+        """Columns beyond those of the training documents carry no weight and are dropped."""
+        X = matrix_of(contents, self.size)
+        return self.scaled(X if X.shape[1] == self.size else X[:, : self.size])
+
+    def scaled(self, X: csr_array) -> Bag:
+        return Bag(with_unit_rows(X) if self.unit_length else X)
+
+    def term(self, number: int) -> str:
+        return f"column {number}"
+
+    def spans(self, text: str) -> list[Span]:
+        raise XmtcError("This model was trained on features without words, so it has none to explain with.")
 
     def check(self) -> None:
-        if not 0 <= self.n_features < 2**31:
-            raise ValueError(f"it cannot have {self.n_features} features")
-
-    def scaled(self, X: csr_array) -> csr_array:
-        return with_unit_rows(X) if self.unit_length else X
+        if not 0 <= self.size < 2**31:
+            raise ValueError(f"it cannot have {self.size} features")
 
 
-def needs_text(document: Document) -> XmtcError:
-    return XmtcError(f"Document {document.id!r} holds features, but this model reads text; give it a corpus of texts.")
-
-
-def needs_features(document: Document) -> XmtcError:
-    return XmtcError(f"Document {document.id!r} holds text, but this model reads features; give it such a corpus.")
+def matrix_of(rows: Iterable[Row], n_columns: int = 0) -> csr_array:
+    """Rows as a matrix, columns ascending; n_columns of them, or more if more occur."""
+    indices, data, ends = [], [], [0]
+    for columns, values in rows:
+        order = np.argsort(columns, kind="stable")
+        indices.append(columns[order])
+        data.append(values[order])
+        ends.append(ends[-1] + len(columns))
+    columns = np.concatenate([np.zeros(0, np.int32), *indices])
+    width = max(n_columns, int(columns.max(initial=-1)) + 1)
+    values = np.concatenate([np.zeros(0, np.float32), *data])
+    return csr_array((values, columns, narrow(np.array(ends))), shape=(len(ends) - 1, width))

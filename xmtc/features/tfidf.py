@@ -9,21 +9,26 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from xmtc.base.params import Recipe, param
+from xmtc.base.dataset import Bag
+from xmtc.base.form import array
+from xmtc.base.params import param
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
+from xmtc.features.view import FittedView, View
 from xmtc.sparse import narrow
+from xmtc.text.spans import Span, find_spans
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
 
 
 @dataclass(frozen=True)
-class Tfidf(Recipe):
-    """How texts become features."""
+class Tfidf(View):
+    """How texts become weighted terms."""
+
+    title: ClassVar[str] = "Text features"
 
     min_df: int = param(2, "drop terms found in fewer documents than this", low=1)
     max_features: int = param(0, "keep only this many terms, the most frequent by documents (0: all)", low=0)
@@ -33,26 +38,32 @@ class Tfidf(Recipe):
     lowercase: bool = param(True, "treat upper and lower case alike")
     sublinear_tf: bool = param(True, "use 1 + ln(tf) instead of tf")
 
-    def fit_transform(self, texts: Iterable[str], run: Run = Run()) -> tuple[Vectorizer, csr_array]:
+    def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedTfidf, Bag]:
         """Learn the vocabulary and weigh the same texts. Texts may be a stream: only their counts are kept."""
         tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, self._stop_list())
-        counts = list(run.map(tokenizer.count, batches(texts), "reading texts", size=len))
+        counts = list(run.map(tokenizer.count, batches(contents), "reading texts", size=len))
         terms, ends, term_numbers = merge([(c.text, c.ends) for c in counts])
         frequencies = sum(
             (np.bincount(n[c.terms], minlength=len(ends) - 1) for n, c in zip(term_numbers, counts, strict=True)),
             np.zeros(len(ends) - 1, np.int64),
         )
+
         kept = most_frequent(terms, ends, frequencies, self.min_df, self.max_features or None)
         n_docs = sum(len(c.starts) - 1 for c in counts)
         if not len(kept):
             raise self._nothing_to_learn_from(n_docs, any_words=len(frequencies) > 0)
-        idf = np.log((1 + n_docs) / (1 + frequencies[kept])) + 1
-        vectorizer = Vectorizer(tokenizer, Vocabulary.picked(terms, ends, kept), idf, self.sublinear_tf)
+
+        fitted = FittedTfidf(
+            tokenizer=tokenizer,
+            vocabulary=Vocabulary.picked(terms, ends, kept),
+            idf=np.log((1 + n_docs) / (1 + frequencies[kept])) + 1,
+            sublinear_tf=self.sublinear_tf,
+        )
         columns = np.full(len(ends) - 1, FREE, np.int32)
         columns[kept] = np.arange(len(kept), dtype=np.int32)
         jobs = ((c, columns[n]) for n, c in zip(term_numbers, counts, strict=True))
-        blocks = run.map(lambda job: vectorizer.weigh(*job), jobs, "weighing words", total=len(counts))
-        return vectorizer, stack(blocks, len(kept))
+        blocks = run.map(lambda job: fitted.weigh(*job), jobs, "weighing words", total=len(counts))
+        return fitted, fitted.stacked(blocks)
 
     def _nothing_to_learn_from(self, n_docs: int, any_words: bool) -> XmtcError:
         found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
@@ -76,44 +87,56 @@ class Tfidf(Recipe):
             ) from None
 
 
-@dataclass(frozen=True)
-class Vectorizer:
-    """Text features learnt from a corpus."""
+@dataclass(frozen=True, kw_only=True)
+class FittedTfidf(FittedView):
+    """Terms and their weights, learnt from a corpus."""
 
     tokenizer: Tokenizer
     vocabulary: Vocabulary
-    idf: NDArray[np.float64]  # (n_features,)
+    idf: np.ndarray = array(np.float64)  # (size,)
     sublinear_tf: bool
-    n_words: ClassVar[int] = 0
 
     @property
-    def n_features(self) -> int:
+    def size(self) -> int:
         return len(self.vocabulary)
 
-    def word(self, column: int) -> str:
-        """What a column of X stands for."""
-        return self.vocabulary[column]
+    def term(self, number: int) -> str:
+        return self.vocabulary[number]
 
-    def transform(self, texts: Iterable[str], run: Run = Run()) -> csr_array:
+    def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
         """Weigh the words of new texts; words outside the vocabulary are dropped, so a row may be empty."""
 
         def weigh(batch: list[str]) -> csr_array:
             counts = self.tokenizer.count(batch)
             return self.weigh(counts, self.vocabulary.find(counts.text, counts.ends))
 
-        return stack(run.map(weigh, batches(texts), "reading texts", size=len), self.n_features)
+        return self.stacked(run.map(weigh, batches(contents), "reading texts", size=len))
+
+    def spans(self, text: str) -> list[Span]:
+        """A word belongs to every term that it is part of: to several, where terms are runs of words."""
+        words = find_spans(self.tokenizer, text)
+        terms: list[list[int]] = [[] for _ in words]
+        for first in range(len(words)):
+            for after in range(first + 1, min(first + self.tokenizer.ngrams, len(words)) + 1):
+                term = self.vocabulary.number(" ".join(word.word for word in words[first:after]))
+                for word in range(first, after) if term != FREE else ():
+                    terms[word].append(term)
+        return [word._replace(numbers=tuple(found)) for word, found in zip(words, terms, strict=True)]
+
+    def stacked(self, blocks: Iterator[csr_array]) -> Bag:
+        return Bag(stack(blocks, self.size), self.vocabulary)
 
     def weigh(self, counts: Counts, columns: np.ndarray) -> csr_array:
         """Features of a batch, given the column of each of its terms."""
         entries = counts.starts, counts.terms, counts.counts
         data, indices, indptr = weigh_rows(*entries, columns, self.idf, self.sublinear_tf)
-        return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, self.n_features))
+        return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, self.size))
 
     def check(self) -> None:
         self.tokenizer.check()
         self.vocabulary.check()
-        if self.idf.shape != (self.n_features,) or not ((self.idf > 0) & np.isfinite(self.idf)).all():
-            raise ValueError(f"its {self.n_features} words do not have one positive weight each")
+        if self.idf.shape != (self.size,) or not ((self.idf > 0) & np.isfinite(self.idf)).all():
+            raise ValueError(f"its {self.size} words do not have one positive weight each")
 
 
 def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:

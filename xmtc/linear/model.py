@@ -19,16 +19,18 @@ LOOK_FURTHER = 20  # labels that each of several trees looks for, if not for mor
 MOST_DOCS, MOST_WAITING = 8192, 1 << 21  # documents searched by one thread at a time, and chunks waiting for them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TreeModel(Model):
     """The mean over the trees of P(label) = Π P(child | parent) down the path, where P(child | parent) is
     exp(−max(0, 1 − margin)²) after a squared hinge (Parabel's model) and σ(margin) after a logistic loss."""
 
-    n_labels: int
-    n_features: int
     link: str  # one of LINKS
     beam: int  # chunks that wait, and leaves scored, at most; or EXACT
     trees: tuple[Tree, ...]
+
+    @property
+    def n_features(self) -> int:
+        return sum(self.views.values())
 
     def predict(
         self, data: Dataset, k: int = 5, run: Run = Run(), label_weights: np.ndarray | None = None
@@ -67,6 +69,7 @@ class TreeModel(Model):
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the margins of the classifiers on the label's path, averaged over the trees."""
+        (view,) = self.views
         x = np.zeros(self.n_features, np.float32)
         x[document.X.indices] = document.X.data
         total = np.zeros(self.n_features, np.float32)
@@ -75,11 +78,10 @@ class TreeModel(Model):
                 features, weights = tree.slot_weights(chunk, slot)
                 total[features] += weights * x[features] / len(self.trees)
         features = np.flatnonzero(total)
-        order = np.argsort(-total[features], kind="stable")
-        return Explanation(features[order].astype(np.int32), total[features[order]])
+        return Explanation.summed(view, features, total[features])
 
     def check(self) -> None:
         if self.link not in LINKS or self.beam < 0 or not self.trees:
             raise ValueError("its label trees cannot be searched")
         for tree in self.trees:
-            tree.check(self.n_labels, self.n_features)
+            tree.check_sizes(self.n_labels, self.n_features)

@@ -49,7 +49,10 @@ class TreeTrainer:
             run.checkpoint.claim(f"{self} {[len(tree.levels) for tree in trees]} {shapes} {data.fingerprint()}")
         data = data.rows(shuffled(data.n_docs, self.solver.seed))
         grown = self._matched(data, trees, run) if self.match else self._taught(data, trees, run)
-        return TreeModel(data.n_labels, data.n_features, self.solver.loss, self.beam, grown)
+        return self._model(data, data.n_labels, grown)
+
+    def _model(self, data: Dataset, n_labels: int, trees: tuple[Tree, ...]) -> TreeModel:
+        return TreeModel(n_labels=n_labels, views=data.sizes, link=self.solver.loss, beam=self.beam, trees=trees)
 
     def _taught(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
         """All nodes of all trees that are not finished yet in one stream, so that no thread ever waits."""
@@ -92,7 +95,7 @@ class TreeTrainer:
             trained += self._rows(data, nodes_of(level, members, csc_array(reaching)), run, members.nnz)
             if depth < len(tree.levels):
                 so_far = assemble(LabelTree(tree.levels[:depth]), trained)
-                model = TreeModel(level.shape[1], data.n_features, self.solver.loss, self.beam, (so_far,))
+                model = self._model(data, level.shape[1], (so_far,))
                 found = model.predict(data, self.beam or LET_THROUGH, run).labels
                 reaching = as_ones(members + indicator(found, level.shape[1]))
         return assemble(tree, trained)

@@ -6,30 +6,31 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from xmtc.base.form import Form, array
 
 HERE = -1  # a slot that leads to nothing but other slots of its chunk
 EMPTY = 0xFFFFFFFF  # a place of a chunk's table without a feature
 
 
 @dataclass(frozen=True)
-class Tree:
+class Tree(Form):
     """A slot is one classifier: P(slot | the slot above it). The slots of a chunk are scored together: all labels under
     one leaf, or all the nodes of one or several levels below a node. A chunk's weights lie together, feature by
     feature, in a hash table: a feature is looked for from its home on, place after place, until an empty one. Its row
     of entries ends where the next place's begins, and holds the weights of all n slots, or, where only few have
     one, pairs (slot, weight). Weights are 16-bit numbers times the chunk's scale."""
 
-    slots: NDArray[np.int64]  # (n_chunks + 1,), chunk c has slots[c]:slots[c + 1]; chunk 0 is the root's
-    above: NDArray[np.int32]  # (n_slots,), the slot above, numbered within the chunk, or HERE if it is the chunk itself
-    leads: NDArray[np.int32]  # (n_slots,), to label i: i; to chunk c: −1 − c; or HERE
-    bias: NDArray[np.float32]  # (n_slots,)
-    scale: NDArray[np.float32]  # (n_chunks,)
-    homes: NDArray[np.int64]  # (n_chunks,), places that are homes; those after them take what finds its home taken
-    places: NDArray[np.int64]  # (n_chunks + 1,), chunk c has places[c]:places[c + 1] of the table
-    table: NDArray[np.uint32]  # (n_places, 2), a feature or EMPTY, and where its row begins, from firsts[c] on
-    firsts: NDArray[np.int64]  # (n_chunks + 1,), chunk c has entries firsts[c]:firsts[c + 1]
-    entries: NDArray[np.int16]
+    slots: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has slots[c]:slots[c + 1]; chunk 0 is the root's
+    above: np.ndarray = array(np.int32)  # (n_slots,), the slot above, numbered within the chunk; HERE: the chunk
+    leads: np.ndarray = array(np.int32)  # (n_slots,), to label i: i; to chunk c: −1 − c; or HERE
+    bias: np.ndarray = array(np.float32)  # (n_slots,)
+    scale: np.ndarray = array(np.float32)  # (n_chunks,)
+    homes: np.ndarray = array(np.int64)  # (n_chunks,), places that are homes; what finds its home taken comes after
+    places: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has places[c]:places[c + 1] of the table
+    table: np.ndarray = array(np.uint32, ndim=2)  # (n_places, 2), a feature or EMPTY, and its row's begin
+    firsts: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has entries firsts[c]:firsts[c + 1]
+    entries: np.ndarray = array(np.int16)
 
     @property
     def arrays(self) -> Any:
@@ -67,7 +68,7 @@ class Tree:
         weights = np.concatenate([entries[table[full, 1] + number], entries[pairs[mine] + 1]])
         return features, (weights * self.scale[chunk]).astype(np.float32)
 
-    def check(self, n_labels: int, n_features: int) -> None:
+    def check_sizes(self, n_labels: int, n_features: int) -> None:
         """Refuse arrays that would lead a search out of its memory, or round in circles."""
         if not (self._shapes_fit() and self._slots_fit(n_labels) and self._rows_fit(n_features)):
             raise ValueError("the arrays of a label tree do not fit together")

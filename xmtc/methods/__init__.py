@@ -1,12 +1,14 @@
-"""Every method by name. One line here and one file are all a new method needs."""
+"""Every method by name. One line here and one file are all a new method needs; other packages add theirs through the
+entry point group `xmtc.methods`."""
 
 from __future__ import annotations
 
-import difflib
-from importlib import import_module
+from typing import Any, get_type_hints
 
-from xmtc.base.method import Method
-from xmtc.errors import MissingExtra, XmtcError
+from xmtc.base.form import Form, check_form
+from xmtc.base.method import Method, Model
+from xmtc.base.tables import Table
+from xmtc.errors import XmtcError
 
 METHODS = {
     "parabel": "xmtc.methods.label_tree.parabel:Parabel",
@@ -22,40 +24,39 @@ METHODS = {
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }
-
-# Packages that a plain installation leaves out: what people call them, and the extra of pyproject.toml they come with.
-EXTRAS = {
-    "torch": ("PyTorch", "neural"),
-    "transformers": ("transformers", "neural"),
-    "tokenizers": ("tokenizers", "neural"),
-    "ray": ("Ray", "cluster"),
-    "optuna": ("Optuna", "tune"),
-}
+TABLE = Table("method", METHODS, group="xmtc.methods", hint="`xmtc methods`")
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method by its name in METHODS, imported only now."""
-    if not isinstance(name, str) or name not in METHODS:
-        near = difflib.get_close_matches(str(name), METHODS, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise XmtcError(f"There is no method {name!r}.{hint} `xmtc methods` lists them: {', '.join(METHODS)}.")
-    module, _, attribute = METHODS[name].partition(":")
-    try:
-        return getattr(import_module(module), attribute)
-    except ImportError as error:
-        raise missing_extra(name, error) from None
-
-
-def missing_extra(name: str, error: ImportError) -> ImportError:
-    """What to install for a method or command that lacks a package; the error itself if it is another."""
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRAS:
-        return error
-    title, extra = EXTRAS[package]
-    return MissingExtra(f"{name} needs {title}: pip install 'xmtc[{extra}]'")
+    """The class of a method by its name, imported only now."""
+    return TABLE.find(name)
 
 
 def method_name(method: Method) -> str:
-    """The name in METHODS of a method; imports nothing."""
-    home = f"{type(method).__module__}:{type(method).__qualname__}"
-    return next(name for name, place in METHODS.items() if place == home)
+    """The name of a method; of one that no table lists, "module:Class"."""
+    return TABLE.name_of(type(method))
+
+
+def as_method(method: Method | str) -> Method:
+    """A method as it is, or by its name with its defaults."""
+    return method if isinstance(method, Method) else method_class(method)()
+
+
+def model_class(method: Method) -> Any:
+    """The class of model that a method's `fit` is annotated with; None where it does not say."""
+    try:
+        return get_type_hints(type(method).fit).get("return")
+    except NameError:  # imported for a type checker alone
+        return None
+
+
+def check_savable(method: Method) -> None:
+    """Refuse, before the training, a method whose model could not be saved after it."""
+    name, model = type(method).__name__, model_class(method)
+    if "<locals>" in type(method).__qualname__:
+        raise XmtcError(f"{name} is defined inside a function, where a saved model could not find it; move it out.")
+    try:
+        if model not in (None, Model, Form):
+            check_form(model)
+    except ValueError as error:
+        raise XmtcError(f"What {name} trains could not be saved: {error}; change that first.") from None

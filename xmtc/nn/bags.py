@@ -10,17 +10,18 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from xmtc.nn.batches import chunks
 from xmtc.nn.devices import moved
 
 
 @dataclass(frozen=True)
-class Bag:
+class BagBatch:
     """Some documents: their features end to end, and where each document begins."""
 
     docs: np.ndarray  # (n_docs,) their numbers
     features: Tensor  # (n,) columns of X
     values: Tensor  # (n,) what X has there
-    starts: Tensor  # (n_docs,)
+    offsets: Tensor  # (n_docs,)
     rows: Tensor  # (n,) the document of each feature, counted from 0
     counts: Tensor  # (n_docs, 1) how many features each has, and 1 for those without
 
@@ -29,11 +30,11 @@ class Bag:
         return len(self.docs)
 
 
-class Bags:
+class BagLoader:
     """The documents of a data set: their features on the device, if they fit there, else in memory."""
 
     def __init__(self, X: csr_array, device: torch.device, most_bytes: float = 16e9):
-        self.device, self.starts, self.n_docs = device, X.indptr.astype(np.int64), X.shape[0]
+        self.device, self.offsets, self.n_docs = device, X.indptr.astype(np.int64), X.shape[0]
         home = device if X.indices.nbytes + X.data.nbytes <= most_bytes else torch.device("cpu")
         self.features = torch.from_numpy(X.indices.astype(np.int32)).to(home)
         self.values = torch.from_numpy(X.data.astype(np.float32)).to(home)
@@ -41,15 +42,15 @@ class Bags:
     @property
     def longest(self) -> int:
         """Features of a document, at most."""
-        return max(1, int(np.diff(self.starts).max(initial=0)))
+        return max(1, int(np.diff(self.offsets).max(initial=0)))
 
-    def batch(self, docs: np.ndarray) -> Bag:
-        begins, counts = self.starts[docs], self.starts[docs + 1] - self.starts[docs]
-        starts = np.cumsum(counts) - counts
+    def batch(self, docs: np.ndarray) -> BagBatch:
+        begins, counts = self.offsets[docs], self.offsets[docs + 1] - self.offsets[docs]
+        offsets = np.cumsum(counts) - counts
         rows = np.repeat(np.arange(len(docs)), counts)
-        at = moved(np.arange(len(rows)) + np.repeat(begins - starts, counts), self.features.device)
-        per_document = moved(np.stack([starts, np.maximum(counts, 1)]), self.device)
-        return Bag(
+        at = moved(np.arange(len(rows)) + np.repeat(begins - offsets, counts), self.features.device)
+        per_document = moved(np.stack([offsets, np.maximum(counts, 1)]), self.device)
+        return BagBatch(
             docs,
             self.features[at].to(self.device).long(),
             self.values[at].to(self.device),
@@ -60,13 +61,8 @@ class Bags:
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Every document once, in random batches."""
-        return self._cut(rng.permutation(self.n_docs), size)
+        return chunks(rng.permutation(self.n_docs), size)
 
     def by_length(self, size: int) -> Iterator[np.ndarray]:
         """Every document once; nothing is padded, so that their lengths do not matter."""
-        return self._cut(np.arange(self.n_docs), size)
-
-    @staticmethod
-    def _cut(order: np.ndarray, size: int) -> Iterator[np.ndarray]:
-        for begin in range(0, len(order), size):
-            yield order[begin : begin + size]
+        return chunks(np.arange(self.n_docs), size)

@@ -1,4 +1,4 @@
-"""Documents as sequences of words on a device, in batches of documents about equally long."""
+"""Documents on a device, in batches: sequences of tokens, about equally long ones together, and their labels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ POOL = 32  # batches whose documents are drawn at random together, then sorted b
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Some documents, longest first. Words lie time step by time step, without padding, as cuDNN takes them."""
+class TokenBatch:
+    """Some documents, longest first. Tokens lie time step by time step, without padding, as cuDNN takes them."""
 
     docs: np.ndarray  # (n_docs,) their numbers
-    words: Tensor  # (n_words,) ids, all first words, all second words ...
-    sizes: Tensor  # (longest,) on the CPU: how many documents have a first word, a second word ...
-    places: Tensor  # (n_words,) where each word stands in (n_docs, width)
-    width: int  # places of a document
+    ids: Tensor  # (n_tokens,) all first tokens, all second tokens ...
+    sizes: Tensor  # (longest,) on the CPU: how many documents have a first token, a second token ...
+    positions: Tensor  # (n_tokens,) where each token stands in (n_docs, width)
+    width: int  # of a padded document
 
     @property
     def n_docs(self) -> int:
@@ -35,19 +35,19 @@ class Batch:
         return len(self.sizes)
 
     def padded(self, states: Tensor) -> Tensor:
-        """States of the words, (n_words, d), as (n_docs, width, d) with zeros where a document has ended."""
+        """States of the tokens, (n_tokens, d), as (n_docs, width, d) with zeros where a document has ended."""
         empty = states.new_zeros(self.n_docs * self.width, states.shape[1])
-        return empty.index_copy(0, self.places, states).view(self.n_docs, self.width, -1)
+        return empty.index_copy(0, self.positions, states).view(self.n_docs, self.width, -1)
 
-    def ids(self, padding: int) -> Tensor:
-        """(n_docs, width) the words, and another where a document has ended."""
-        empty = self.words.new_full((self.n_docs * self.width,), padding)
-        return empty.index_copy(0, self.places, self.words).view(self.n_docs, self.width)
+    def padded_ids(self, padding: int) -> Tensor:
+        """(n_docs, width) the tokens, and another id where a document has ended."""
+        empty = self.ids.new_full((self.n_docs * self.width,), padding)
+        return empty.index_copy(0, self.positions, self.ids).view(self.n_docs, self.width)
 
-    def is_word(self) -> Tensor:
-        """(n_docs, width) where words stand."""
-        mask = torch.zeros(self.n_docs * self.width, dtype=torch.bool, device=self.words.device)
-        return mask.index_fill(0, self.places, True).view(self.n_docs, self.width)
+    def mask(self) -> Tensor:
+        """(n_docs, width) where tokens stand."""
+        mask = torch.zeros(self.n_docs * self.width, dtype=torch.bool, device=self.ids.device)
+        return mask.index_fill(0, self.positions, True).view(self.n_docs, self.width)
 
 
 def rounded_up(length: int, few: bool = False) -> int:
@@ -56,14 +56,14 @@ def rounded_up(length: int, few: bool = False) -> int:
     return -(-length // step) * step
 
 
-class Corpus:
-    """The documents of a data set: their words on the device, if they fit there, else in memory."""
+class TokenLoader:
+    """The documents of a data set: their tokens on the device, if they fit there, else in memory."""
 
     def __init__(self, tokens: Tokens, device: torch.device, most_bytes: float = 16e9, few_widths: bool = False):
-        self.device, self.starts, self.lengths = device, tokens.starts, np.diff(tokens.starts)
+        self.device, self.offsets, self.lengths = device, tokens.offsets, np.diff(tokens.offsets)
         self.few_widths = few_widths
-        words = torch.from_numpy(np.ascontiguousarray(tokens.ids))
-        self.words = words.to(device) if words.nbytes <= most_bytes else words
+        ids = torch.from_numpy(np.ascontiguousarray(tokens.ids))
+        self.ids = ids.to(device) if ids.nbytes <= most_bytes else ids
 
     @property
     def n_docs(self) -> int:
@@ -71,21 +71,22 @@ class Corpus:
 
     @property
     def longest(self) -> int:
-        """Words of a document, at most."""
+        """Tokens of a document, at most."""
         return int(self.lengths.max(initial=1))
 
-    def batch(self, docs: np.ndarray) -> Batch:
+    def batch(self, docs: np.ndarray) -> TokenBatch:
         docs = docs[np.argsort(-self.lengths[docs], kind="stable")]
-        starts, lengths = self.starts[docs], self.lengths[docs]
+        offsets, lengths = self.offsets[docs], self.lengths[docs]
         longest = int(lengths[0])
         steps = np.arange(longest)
         sizes = np.searchsorted(-lengths, -steps, side="left")  # documents longer than each step
-        at = np.repeat(steps, sizes)
-        row = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        words = self.words[moved(starts[row] + at, self.words.device)].to(self.device).long()
+
+        step = np.repeat(steps, sizes)
+        row = np.arange(len(step)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        ids = self.ids[moved(offsets[row] + step, self.ids.device)].to(self.device).long()
         width = rounded_up(longest, self.few_widths)
-        places = moved(row * width + at, self.device)
-        return Batch(docs, words, torch.from_numpy(sizes), places, width)
+        positions = moved(row * width + step, self.device)
+        return TokenBatch(docs, ids, torch.from_numpy(sizes), positions, width)
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Every document once, in random batches of documents about equally long."""
@@ -94,30 +95,34 @@ class Corpus:
         for begin in range(0, self.n_docs, POOL * size):
             pool = order[begin : begin + POOL * size]
             pool = pool[np.argsort(self.lengths[pool], kind="stable")]
-            batches += [pool[i : i + size] for i in range(0, len(pool), size)]
+            batches += list(chunks(pool, size))
         for number in rng.permutation(len(batches)):
             yield batches[number]
 
     def by_length(self, size: int) -> Iterator[np.ndarray]:
         """Every document once, longest first."""
-        order = np.argsort(-self.lengths, kind="stable")
-        for begin in range(0, len(order), size):
-            yield order[begin : begin + size]
+        return chunks(np.argsort(-self.lengths, kind="stable"), size)
+
+
+def chunks(docs: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Consecutive documents, `size` at a time."""
+    for begin in range(0, len(docs), size):
+        yield docs[begin : begin + size]
 
 
 class LabelRows:
     """The labels of documents on a device."""
 
     def __init__(self, Y: csr_array, device: torch.device):
-        self.starts, self.n_labels = Y.indptr.astype(np.int64), Y.shape[1]
+        self.offsets, self.n_labels = Y.indptr.astype(np.int64), Y.shape[1]
         self.labels = torch.from_numpy(Y.indices.astype(np.int64)).to(device)
         self.device = device
 
     def pairs(self, docs: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(row, label) of every label of the documents; rows are numbered as the documents are given."""
-        starts, lengths = self.starts[docs], self.starts[docs + 1] - self.starts[docs]
+        """(row, label) of every label of the documents; rows are counted in the order of `docs`."""
+        offsets, lengths = self.offsets[docs], self.offsets[docs + 1] - self.offsets[docs]
         rows = np.repeat(np.arange(len(docs)), lengths)
-        at = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(starts, lengths)
+        at = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(offsets, lengths)
         index = moved(np.stack([rows, at]), self.device)
         return index[0], self.labels[index[1]]
 
@@ -133,5 +138,7 @@ class LabelRows:
         rows, labels = self.pairs(docs)
         keys = (rows * self.n_labels + labels).sort().values
         wanted = torch.arange(len(docs), device=self.device)[:, None] * self.n_labels + candidates
-        place = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1) if len(keys) else None
-        return torch.zeros_like(wanted, dtype=torch.float32) if place is None else (keys[place] == wanted).float()
+        if not len(keys):
+            return torch.zeros_like(wanted, dtype=torch.float32)
+        nearest = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
+        return (keys[nearest] == wanted).float()

@@ -24,44 +24,44 @@ def join(device: torch.device) -> None:
         atexit.register(dist.destroy_process_group)
 
 
-def place() -> tuple[int, int]:
-    """The number of this process, and how many have joined."""
+def rank_and_size() -> tuple[int, int]:
+    """The rank of this process, and the world size: how many have joined."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 def shared(network: nn.Module, uses_all: bool = True) -> nn.Module:
     """The network, or one that computes the same and whose gradients are the mean over the processes; where a step does
     not use all of it, each must find out what it has used."""
-    return DistributedDataParallel(network, find_unused_parameters=not uses_all) if place()[1] > 1 else network
+    return DistributedDataParallel(network, find_unused_parameters=not uses_all) if rank_and_size()[1] > 1 else network
 
 
 def share(docs: np.ndarray) -> np.ndarray:
     """This process's part of a batch; all of it if there is not a document for everyone."""
-    number, n = place()
-    return docs if len(docs) < n else docs[number::n]
+    rank, world_size = rank_and_size()
+    return docs if len(docs) < world_size else docs[rank::world_size]
 
 
 def weight(docs: np.ndarray) -> int:
     """What a sum over each one's share counts, so that the mean over processes is the sum over all."""
-    n = place()[1]
-    return 1 if len(docs) < n else n
+    world_size = rank_and_size()[1]
+    return 1 if len(docs) < world_size else world_size
 
 
 def agreed(value: float) -> float:
     """What the first process says: whoever stops or goes on, all must."""
-    if place()[1] == 1:
+    if rank_and_size()[1] == 1:
         return value
-    said = torch.tensor([value], dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
-    dist.broadcast(said, 0)
-    return float(said)
+    message = torch.tensor([value], dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.broadcast(message, 0)
+    return float(message)
 
 
 @contextmanager
 def first_alone() -> Iterator[None]:
     """The first process goes before the others, as where files are written that they will find."""
-    number, n = place()
-    if n > 1 and number > 0:
+    rank, world_size = rank_and_size()
+    if world_size > 1 and rank > 0:
         dist.barrier()
     yield
-    if n > 1 and number == 0:
+    if world_size > 1 and rank == 0:
         dist.barrier()

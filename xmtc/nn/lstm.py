@@ -16,13 +16,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
 from xmtc.base.dataset import Tokens
-from xmtc.nn.batches import Batch, Corpus
+from xmtc.nn.batches import TokenBatch, TokenLoader
 from xmtc.nn.devices import moved
 
 SIZES = (64, 128, 256)  # of hidden layers for which the kernels are faster; at 512 cuDNN is
 
 
-def states_of(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: Batch) -> Tensor:
+def states_of(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: TokenBatch) -> Tensor:
     """(n_words, 2 · hidden) of a batch's word vectors, (n_words, d); first: (h or c, direction, 1, hidden)."""
     if words.is_cuda and torch.is_autocast_enabled("cuda") and lstm.hidden_size in SIZES and has_kernels():
         return by_kernels(lstm, words, first, batch)
@@ -39,7 +39,7 @@ def has_kernels() -> bool:
         return False
     try:
         device = torch.device("cuda", torch.cuda.current_device())
-        batch = Corpus(Tokens(np.zeros(2, np.int32), np.array([0, 2]), 1), device).batch(np.array([0]))
+        batch = TokenLoader(Tokens(np.zeros(2, np.int32), np.array([0, 2]), 1), device).batch(np.array([0]))
         lstm, first = nn.LSTM(1, SIZES[0], bidirectional=True).to(device), torch.zeros(2, 2, 1, SIZES[0], device=device)
         by_kernels(lstm, torch.zeros(2, 1, device=device), first, batch, torch.bfloat16)
     except Exception as error:  # of any kind: building fails in many ways, and PyTorch's LSTM does as well, slower
@@ -48,7 +48,9 @@ def has_kernels() -> bool:
     return True
 
 
-def by_kernels(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: Batch, kind: torch.dtype | None = None) -> Tensor:
+def by_kernels(
+    lstm: nn.LSTM, words: Tensor, first: Tensor, batch: TokenBatch, kind: torch.dtype | None = None
+) -> Tensor:
     kind = kind or torch.get_autocast_dtype("cuda")
     both = [getattr(lstm, f"{name}_l0{direction}") for direction in ("", "_reverse") for name in
             ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]  # fmt: skip
@@ -56,7 +58,7 @@ def by_kernels(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: Batch, kind: 
     bias = torch.stack(both[2::4]) + torch.stack(both[3::4])
     with torch.autocast(words.device.type, enabled=False):
         gates = torch.addmm(bias.flatten().to(kind), words.to(kind), from_words.flatten(0, 1).T)
-        return Recurrence.apply(gates, from_states, first, Places(batch, words.device))
+        return Recurrence.apply(gates, from_states, first, Positions(batch, words.device))
 
 
 def launching_on(device: torch.device) -> AbstractContextManager:
@@ -64,16 +66,16 @@ def launching_on(device: torch.device) -> AbstractContextManager:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-class Places:
-    """Where the words of a batch stand, on the GPU."""
+class Positions:
+    """Where the tokens of a batch stand, on the GPU."""
 
-    def __init__(self, batch: Batch, device: torch.device):
+    def __init__(self, batch: TokenBatch, device: torch.device):
         sizes, numbers = batch.sizes, torch.arange(batch.n_docs)
         lengths = torch.searchsorted(-sizes, -numbers, right=False)  # steps with more documents than this one's number
         both = moved(torch.cat([lengths, sizes.cumsum(0) - sizes]).to(torch.int32), device)
         self.n_docs = batch.n_docs
         self.lengths, self.offsets = both[: batch.n_docs], both[batch.n_docs :]
-        self.doc, self.step = batch.places // batch.width, batch.places % batch.width
+        self.doc, self.step = batch.positions // batch.width, batch.positions % batch.width
 
     def before(self, states: Tensor, first: Tensor) -> Tensor:
         """(n_words, 2, hidden): the state that each word's step began with, in both directions."""
@@ -89,7 +91,7 @@ class Recurrence(torch.autograd.Function):
     """States from what the words add to the gates, (n_words, 8 · hidden), which is overwritten."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, from_states: Tensor, first: Tensor, places: Places) -> Tensor:
+    def forward(ctx: Any, gates: Tensor, from_states: Tensor, first: Tensor, positions: Positions) -> Tensor:
         from xmtc.nn import lstm_kernels as kernels
 
         hidden = from_states.shape[2]
@@ -97,14 +99,14 @@ class Recurrence(torch.autograd.Function):
         states = gates.new_empty(len(gates), 2, hidden)
         cells = torch.empty_like(states, dtype=torch.float32)
         to_gates = from_states.view(2, 4, hidden, hidden).permute(0, 3, 1, 2).contiguous()
-        grid = (-(-places.n_docs // kernels.DOCS), 2)
+        grid = (-(-positions.n_docs // kernels.DOCS), 2)
         with launching_on(gates.device):
             kernels.forward_kernel[grid](
-                gates, to_gates, first, cells, states, places.lengths, places.offsets, places.n_docs,
+                gates, to_gates, first, cells, states, positions.lengths, positions.offsets, positions.n_docs,
                 hidden, **kernels.SIZES,
             )  # fmt: skip
         ctx.save_for_backward(gates, from_states, first, cells, states)
-        ctx.places = places
+        ctx.positions = positions
         return states.flatten(1)
 
     @staticmethod
@@ -113,20 +115,20 @@ class Recurrence(torch.autograd.Function):
         from xmtc.nn import lstm_kernels as kernels
 
         gates, from_states, first, cells, states = ctx.saved_tensors
-        hidden, places = from_states.shape[2], ctx.places
-        if places is None:
+        hidden, positions = from_states.shape[2], ctx.positions
+        if positions is None:
             raise RuntimeError(
                 "The gates of this LSTM were overwritten by its first backward pass; run it forward again."
             )
-        d_first = torch.empty(places.n_docs, 2, 2, hidden, device=gates.device)
-        grid = (-(-places.n_docs // kernels.DOCS), 2)
+        d_first = torch.empty(positions.n_docs, 2, 2, hidden, device=gates.device)
+        grid = (-(-positions.n_docs // kernels.DOCS), 2)
         with launching_on(gates.device):
             kernels.backward_kernel[grid](
-                gates, from_states.contiguous(), first, cells, d_states.contiguous(), d_first, places.lengths,
-                places.offsets, places.n_docs, hidden, **kernels.SIZES,
+                gates, from_states.contiguous(), first, cells, d_states.contiguous(), d_first, positions.lengths,
+                positions.offsets, positions.n_docs, hidden, **kernels.SIZES,
             )  # fmt: skip
-        ctx.places = None
-        before = places.before(states, first[0])
+        ctx.positions = None
+        before = positions.before(states, first[0])
         d_gates = gates.view(-1, 2, 4 * hidden)  # by now
         d_from_states = torch.bmm(d_gates.permute(1, 2, 0), before.transpose(0, 1))
         return gates, d_from_states, d_first.sum(0)[:, :, None], None

@@ -19,7 +19,7 @@ RECENT, ABOVE_RECENT, RECORDED = 5, 5.0, 2.0  # gradients are clipped at 5 times
 KEEP_SECONDS = 600.0  # between checkpoints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """How long to train and how fast."""
 
@@ -63,14 +63,14 @@ def train(
     plan: Plan,
     n_docs: int,
     run: Run = Run(),
-    piece: str = "network",
+    name: str = "network",
 ) -> None:
     """Train on the loss of batches until the score of the validation documents, looked at after every epoch, has not
     grown for a while. The network ends with the weights of the best epoch. Of several processes, each takes the loss of
     its share of a batch. A loss may come in parts, one after the other, of which the next is computed when the last has
     given its gradients."""
     state = State(network, plan)
-    state.resume(run, piece)
+    state.resume(run, name)
     begin = time.monotonic() - state.seconds
     with run.progress("training", plan.epochs * n_docs) as progress:
         progress.advance(state.epoch * n_docs)
@@ -80,12 +80,12 @@ def train(
                 if number >= state.n_done:  # a resumed training may have done some
                     state.set_seed()
                     state.step(loss(docs))
-                    state.keep_now_and_then(run, piece, time.monotonic() - begin)
+                    state.keep_now_and_then(run, name, time.monotonic() - begin)
                 progress.advance(len(docs))
             state.finish_epoch(lambda: distributed.agreed(score()))
             state.seconds = time.monotonic() - begin
             progress.tell(f"pass {state.epoch}: {state.scores[-1]:.4f}, best {max(state.scores):.4f}")
-    state.keep(run, piece)
+    state.keep(run, name)
     state.restore_best()
 
 
@@ -122,8 +122,8 @@ class State:
 
     def set_seed(self) -> None:
         """So that a training resumed here drops out the same, and every process something else."""
-        number, n_processes = distributed.place()
-        seeds = self.plan.seed, self.epoch, self.n_done, number, n_processes
+        rank, world_size = distributed.rank_and_size()
+        seeds = self.plan.seed, self.epoch, self.n_done, rank, world_size
         torch.manual_seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
 
     def step(self, loss: Tensor | Iterator[Tensor]) -> None:
@@ -181,21 +181,21 @@ class State:
                 found |= {f"adam-{number}-{i}-{name}": torch.as_tensor(value) for name, value in memory.items()}
         return found | {"recent": self.recent}
 
-    def keep_now_and_then(self, run: Run, piece: str, seconds: float) -> None:
+    def keep_now_and_then(self, run: Run, name: str, seconds: float) -> None:
         if run.checkpoint.folder is not None and time.monotonic() - self.last_kept > KEEP_SECONDS:
             self.seconds = seconds
-            self.keep(run, piece)
+            self.keep(run, name)
             self.last_kept = time.monotonic()
 
-    def keep(self, run: Run, piece: str) -> None:
-        if run.checkpoint.folder is not None and distributed.place()[0] == 0:
+    def keep(self, run: Run, name: str) -> None:
+        if run.checkpoint.folder is not None and distributed.rank_and_size()[0] == 0:
             arrays = {name: tensor.cpu().numpy() for name, tensor in self._tensors().items()}
             counts = np.array([self.epoch, self.n_done, self.n_steps, self.n_averaged, self.seconds])
-            run.checkpoint.keep(f"{piece}-unfinished", arrays | {"counts": counts, "scores": np.array(self.scores)})
+            run.checkpoint.keep(f"{name}-unfinished", arrays | {"counts": counts, "scores": np.array(self.scores)})
 
     @torch.no_grad()
-    def resume(self, run: Run, piece: str) -> None:
-        kept = run.checkpoint.recall(f"{piece}-unfinished")
+    def resume(self, run: Run, name: str) -> None:
+        kept = run.checkpoint.recall(f"{name}-unfinished")
         if kept is None:
             return
         self.epoch, self.n_done, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:4])

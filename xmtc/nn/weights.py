@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from xmtc.base.form import Form, array
+
 
 @dataclass(frozen=True)
-class Weights:
-    names: tuple[str, ...]
-    arrays: tuple[np.ndarray, ...]  # float32, or all of them float16
+class Weights(Form):
+    arrays: dict[str, np.ndarray] = array(np.float32, np.float16, ndim=None)  # by the names that PyTorch has for them
 
     @classmethod
     def of(cls, network: nn.Module, precision: torch.dtype = torch.float32) -> Weights:
-        state = network.state_dict()
-        return cls(tuple(state), tuple(tensor.to(precision).cpu().numpy() for tensor in state.values()))
+        return cls({name: tensor.to(precision).cpu().numpy() for name, tensor in network.state_dict().items()})
 
-    def into(self, network: Any) -> Any:
-        """A network without memory of its own, with these weights in float32."""
-        pairs = zip(self.names, self.arrays, strict=True)
-        state = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in pairs}
+    def load_into(self, network: nn.Module) -> None:
+        """Give a network these weights, in float32, in place of its own."""
+        state = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in self.arrays.items()}
         network.load_state_dict(state, assign=True)
-        return network
 
-    def check(self, network: nn.Module) -> None:
+    def check_fits(self, network: nn.Module) -> None:
         """Refuse weights that are not those of a network."""
         wanted = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-        found = {name: array.shape for name, array in zip(self.names, self.arrays, strict=True)}
-        kinds = {array.dtype for array in self.arrays}
-        if wanted != found or kinds not in ({np.dtype(np.float32)}, {np.dtype(np.float16)}):
+        found = {name: array.shape for name, array in self.arrays.items()}
+        if wanted != found or len({array.dtype for array in self.arrays.values()}) != 1:
             raise ValueError("its weights are not those of its network")

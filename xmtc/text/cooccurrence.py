@@ -29,7 +29,7 @@ def corpus_vectors(tokens: Tokens, dimension: int, seed: int = 0) -> np.ndarray:
 def neighbours(tokens: Tokens) -> csr_array:
     """(n_words, n_words): how often two words stand near each other. The unknown word is nobody's neighbour."""
     doc = np.repeat(np.arange(tokens.n_docs, dtype=np.int32), tokens.lengths)
-    counts = csr_array((tokens.n_words, tokens.n_words), dtype=np.float32)
+    counts = csr_array((tokens.size, tokens.size), dtype=np.float32)
     for distance in range(1, min(REACH, len(doc) - 1) + 1):
         left, right = tokens.ids[:-distance], tokens.ids[distance:]
         near = (doc[:-distance] == doc[distance:]) & (left != 0) & (right != 0)

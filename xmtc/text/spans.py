@@ -12,24 +12,25 @@ import numpy as np
 from xmtc.text.tokenizer import LAST_CHARACTER, Tokenizer, word_characters
 
 
-class Place(NamedTuple):
-    """A word, and the stretch text[begin:end] that it was read from."""
+class Span(NamedTuple):
+    """A word, and the span text[begin:end] that it was read from."""
 
     begin: int
     end: int
-    word: str  # as the Tokenizer makes it
+    word: str  # as the tokenizer makes it
+    numbers: tuple[int, ...] = ()  # of a view: the tokens of the document, or the terms, that it belongs to
 
 
-def find_places(tokenizer: Tokenizer, text: str) -> list[Place]:
+def find_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
     """The words of a text in their order, as the Tokenizer's compiled half finds them."""
     normal = packed_texts(tokenizer, [text])[0]
     origins, stop_words = origins_of(tokenizer, text), set(packed_texts(tokenizer, tokenizer.stop_words))
-    places = []
+    spans = []
     for begin, end in runs_of_word_characters(normal):
         word = normal[begin:end]
         if len(word) >= tokenizer.min_chars and word not in stop_words:
-            places.append(Place(origins[begin], origins[end], word))
-    return places
+            spans.append(Span(origins[begin], origins[end], word))
+    return spans
 
 
 def packed_texts(tokenizer: Tokenizer, texts: list[str] | tuple[str, ...]) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xmtc.base.form import Form
 from xmtc.compiled import kernel
 from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes
 
@@ -21,7 +22,7 @@ BATCH_BYTES = 4_000_000  # text counted by one thread at a time: large enough to
 
 
 @dataclass(frozen=True)
-class Tokenizer:
+class Tokenizer(Form):
     """How a text becomes terms: words, or runs of up to `ngrams` words joined by a blank."""
 
     lowercase: bool = True

@@ -11,24 +11,22 @@ import zipfile
 
 import numpy as np
 
+from xmtc.base.dataset import Terms
 from xmtc.base.run import Run
 from xmtc.data.files import DAMAGE
 from xmtc.errors import XmtcError
 from xmtc.text.vector_files import open_bytes, open_vectors
 from xmtc.text.vector_packages import NAMED, named_vectors
-from xmtc.text.vocabulary import Vocabulary
 
 UNKNOWN, SIMILAR, SAME = 0, 1, 2  # how well a word was found
 
 
-def word_vectors(source: str, vocabulary: Vocabulary, run: Run = Run(), seed: int = 0) -> np.ndarray:
+def word_vectors(source: str, vocabulary: Terms, run: Run = Run(), seed: int = 0) -> np.ndarray:
     """(len(vocabulary), d) float32: the vector of each word, uniform(-1, 1) for words the source does not know."""
     return known_vectors(source, vocabulary, run, seed)[0]
 
 
-def known_vectors(
-    source: str, vocabulary: Vocabulary, run: Run = Run(), seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def known_vectors(source: str, vocabulary: Terms, run: Run = Run(), seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """word_vectors, and which of the words (n,) the source knows: `known.mean()` is the share that was found."""
     path, member = find_source(source, run)
     matches = Matches(vocabulary)
@@ -65,7 +63,7 @@ def find_source(source: str, run: Run) -> tuple[str, str]:
 class Matches:
     """Which words of a file give a vector to which word of the vocabulary."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Terms) -> None:
         self.rows = {word.encode(): row for row, word in enumerate(vocabulary.words())}
         self.first_words = {term.split(b" ")[0] for term in self.rows if b" " in term}  # of terms of several words
         self.found = bytearray(len(vocabulary))  # UNKNOWN, SIMILAR or SAME

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from xmtc.base.form import Form, array
 from xmtc.compiled import kernel
 
 FREE = -1  # an empty slot of the hash table
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    text: NDArray[np.uint8]  # all words end to end
-    ends: NDArray[np.int64]  # (n + 1,) word i is text[ends[i]:ends[i + 1]]
-    table: NDArray[np.int32]  # a power of two long and at most half full
+class Vocabulary(Form):
+    text: np.ndarray = array(np.uint8)  # all words end to end
+    ends: np.ndarray = array(np.int64)  # (n + 1,) word i is text[ends[i]:ends[i + 1]]
+    table: np.ndarray = array(np.int32)  # a power of two long and at most half full
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -44,6 +44,11 @@ class Vocabulary:
     def find(self, text: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The numbers of words given as bytes and ends; FREE for those that are not in the vocabulary."""
         return find_words(self.text, self.ends, self.table, text, ends)
+
+    def number(self, word: str) -> int:
+        """The number of one word; FREE if it is not in the vocabulary."""
+        text = np.frombuffer(word.encode("utf-8", "replace"), np.uint8)
+        return int(self.find(text, np.array([0, len(text)]))[0])
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Vocabulary:

@@ -8,21 +8,18 @@ from dataclasses import dataclass, fields, replace
 from math import inf, isfinite
 from time import perf_counter
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
-from xmtc.base.method import Method
+from xmtc import features
 from xmtc.base.params import Recipe, param
-from xmtc.base.run import Run, silent
+from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, missing_extra
 from xmtc.evaluation.metrics import max_k, parse_metric
-from xmtc.features import Features, read
-from xmtc.methods import method_name, missing_extra
-from xmtc.tagger import Material, prepare
+from xmtc.methods import method_name
+from xmtc.pipeline import Pipeline, Prepared
 from xmtc.tune.space import Choice, Range, Space
-
-AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 
 @dataclass(frozen=True)
@@ -51,37 +48,35 @@ class Trial:
 
 
 class Bench:
-    """Where parameters are tried. Documents become features once for as many trials in a row as need the same ones."""
+    """Where parameters are tried. Documents become views once for as many trials in a row as need the same ones."""
 
-    def __init__(
-        self, train: Iterable[Document], valid: Iterable[Document], metric: str, run: Run, n_features: int | None
-    ) -> None:
+    def __init__(self, train: Iterable[Document], valid: Iterable[Document], metric: str, run: Run) -> None:
         self.train, self.valid, self.metric, self.k = train, valid, metric, max_k([metric])
-        self.run, self.n_features = run, n_features
-        self.material: Material | None = None
+        self.run = run
+        self.latest: Prepared | None = None
 
-    def measure(self, method: Method, features: Features) -> float:
+    def measure(self, pipeline: Pipeline) -> float:
         """Train on the one part, with the other to stop by where the method asks when to, and measure on that."""
-        material = self.prepared(method, features)
-        tagger = material.train(method, self.held_out, self.run)
+        prepared = self.prepared(pipeline)
+        tagger = prepared.train(pipeline.method, self.held_out, self.run)
         predictions = tagger.model.predict(self.held_out, self.k, self.run)
         return next(iter(tagger.measure(predictions, self.truth, [self.metric]).values()))
 
-    def prepared(self, method: Method, features: Features) -> Material:
-        if self.material is None or self.material.features != features:
-            self.material = None  # so that never two are held
-            material = prepare(self.train, method, features, self.run, self.n_features)
-            collector, names = LabelCollector(), material.labels.words()
-            data = read(material.fitted, collector.watch(self.valid), self.run)
+    def prepared(self, pipeline: Pipeline) -> Prepared:
+        if self.latest is None or self.latest.views != pipeline.views:
+            self.latest = None  # so that never two are held
+            prepared = pipeline.prepare(self.train, self.run)
+            collector, names = LabelCollector(), prepared.labels.words()
+            data = features.transform(prepared.fitted, collector.watch(self.valid), self.run)
             self.truth = collector.matrix(names)  # labels that training never saw come last
             self.held_out = replace(data, Y=self.truth[:, : len(names)])
-            self.material = material
-        return self.material
+            self.latest = prepared
+        return self.latest
 
-    def tried(self, number: int, method: Method, features: Features, parameters: dict[str, Any]) -> Trial:
+    def tried(self, number: int, pipeline: Pipeline, parameters: dict[str, Any]) -> Trial:
         begin, value, failure = perf_counter(), None, ""
         try:
-            value = self.measure(with_values(method, parameters), with_values(features, parameters))
+            value = self.measure(pipeline.with_values(parameters))
             if not isfinite(value):
                 value, failure = None, f"{self.metric} has no value on the validation documents; choose another metric."
         except XmtcError as error:
@@ -96,30 +91,27 @@ class Bench:
 def tune(
     train: Iterable[Document],
     valid: Iterable[Document],
-    method: Method,
-    features: Features,
+    pipeline: Pipeline,
     space: Space,
     goal: Goal = Goal(),
     run: Run = Run(),
-    n_features: int | None = None,
 ) -> list[Trial]:
     """Trials, the best first and failed ones last. Both parts of the data can be iterated over as often as need be (see
-    `hold_out`). Ctrl-C ends the search with what it has found. n_features is the width of documents that hold features,
-    where it is known."""
-    bench = Bench(train, valid, goal.metric, replace(run, progress=silent), n_features)
-    wanted = proposals(space, own_values(space, (method, features)), goal.seed)
+    `hold_out`). Ctrl-C ends the search with what it has found."""
+    bench = Bench(train, valid, goal.metric, run.quiet())
+    wanted = proposals(space, current_values(space, pipeline.recipes), goal.seed)
     parameters, found = next(wanted), dict[tuple, Trial]()
     deadline = perf_counter() + 60 * goal.minutes if goal.minutes else inf
-    with run.progress(f"tuning {method_name(method)}", goal.trials) as progress:
+    with run.progress(f"tuning {method_name(pipeline.method)}", goal.trials) as progress:
         try:
-            if not any(field.name in space for field in fields(features)):
-                bench.prepared(method, features)  # what is wrong with the data is wrong for all trials
+            if not any(field.name in space for view in pipeline.views.values() for field in fields(view)):
+                bench.prepared(pipeline)  # what is wrong with the data is wrong for all trials
             for _ in range(goal.trials):
                 if found and perf_counter() >= deadline:
                     break
                 key = tuple(parameters[name] for name in space)
                 if key not in found:  # the same training again would give the same value
-                    found[key] = bench.tried(len(found) + 1, method, features, parameters)
+                    found[key] = bench.tried(len(found) + 1, pipeline, parameters)
                 progress.advance()
                 progress.tell(f"best {goal.metric} {100 * max(trial.value or 0.0 for trial in found.values()):.2f}")
                 parameters = wanted.send(found[key].value or 0.0)  # a failure is as bad as can be
@@ -154,15 +146,10 @@ def is_shortage(error: MemoryError | RuntimeError) -> bool:
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-def with_values(recipe: AnyRecipe, values: dict[str, Any]) -> AnyRecipe:
-    """A recipe with those of the values that are its own."""
-    return replace(recipe, **{field.name: values[field.name] for field in fields(recipe) if field.name in values})
-
-
-def own_values(space: Space, recipes: Iterable[Recipe]) -> dict[str, Any]:
-    """The values that the recipes have, where they lie in the space."""
-    own = {field.name: getattr(recipe, field.name) for recipe in recipes for field in fields(recipe)}
-    return {name: own[name] for name, place in space.items() if own[name] in place}
+def current_values(space: Space, recipes: Iterable[Recipe]) -> dict[str, Any]:
+    """The values that the recipes have now, where they lie in the space."""
+    values = {field.name: getattr(recipe, field.name) for recipe in recipes for field in fields(recipe)}
+    return {name: values[name] for name, place in space.items() if values[name] in place}
 
 
 def short(place: Range | Choice, value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any
 
-from xmtc.base.params import Recipe, expected, is_valid, parse_value
+from xmtc.base.params import Recipe, expected, is_valid, parse_value, shown, takes_several
 from xmtc.errors import XmtcError
 
 FORMS = "name=low:high, name=low:high:log or name=a,b,c"
@@ -38,7 +38,7 @@ class Choice:
         return value in self.values
 
     def __str__(self) -> str:
-        return f"among {', '.join(map(str, self.values))}"
+        return f"among {', '.join(map(shown, self.values))}"
 
 
 Space = dict[str, Range | Choice]
@@ -94,7 +94,8 @@ def parse_range(name: str, field: Field, text: str) -> Range:
 
 def parse_choice(name: str, field: Field, text: str) -> Choice:
     """Values between commas, or between vertical bars where they hold commas themselves (`layers=256|512,256`)."""
-    values = tuple(checked_value(name, field, value) for value in text.split("|" if "|" in text else ","))
+    separator = "|" if "|" in text or takes_several(field) else ","
+    values = tuple(checked_value(name, field, value) for value in text.split(separator))
     if len(set(values)) < 2:
         raise XmtcError(f"-s {field.name}={text} leaves nothing to search; fix it with -p, or expected -s {FORMS}.")
     return Choice(values)

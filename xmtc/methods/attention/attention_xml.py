@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import log2
-from typing import Any
+from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.params import param, with_presets
@@ -20,16 +20,16 @@ from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree, balanced_binary_trees, compressed
 from xmtc.labels.vectors import LabelVectors
-from xmtc.methods.attention.family import RecurrentNetwork
-from xmtc.methods.attention.model import AttentionModel
+from xmtc.methods.attention.family import RecurrentMethod
+from xmtc.methods.attention.model import VIEW, AttentionModel
 from xmtc.nn.training import Plan
 from xmtc.sparse import with_unit_rows
 
 MOST_FLAT = 20_000  # labels, or nodes of the first level, that all get an attention of their own
 
 # The authors' settings for the papers' data sets. Vectors are GloVe's, of 300 numbers: -p vectors=FILE.
-SMALL = {"hidden": 256, "layers": "256", "train_vectors": False, "batch": 40, "rate": 0.001, "epochs": 30, "height": 0}
-LARGE = {"hidden": 512, "layers": "512,256", "train_vectors": True, "batch": 200, "rate": 0.001}
+SMALL = {"hidden": 256, "layers": (256,), "train_vectors": False, "batch": 40, "rate": 0.001, "epochs": 30, "height": 0}
+LARGE = {"hidden": 512, "layers": (512, 256), "train_vectors": True, "batch": 200, "rate": 0.001}
 PRESETS: dict[str, dict[str, Any]] = {
     "EUR-Lex": SMALL | {"average_from": 10},
     "Wiki10-31K": SMALL | {"average_from": 4},
@@ -44,10 +44,14 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @with_presets(PRESETS)
 @dataclass(frozen=True)
-class AttentionXML(RecurrentNetwork):
+class AttentionXML(RecurrentMethod):
     """A bidirectional LSTM with one attention per label (You et al., NeurIPS 2019)."""
 
-    pooling = "attention"
+    pooling: ClassVar[str] = "attention"
+    tiny: ClassVar[dict[str, Any]] = {
+        "hidden": 16, "layers": (16,), "dimension": 24, "dropout": 0.2, "height": 1, "arity": 4, "candidates": 6,
+        "batch": 32, "epochs": 10, "rate": 0.02, "average_from": 5,
+    }  # fmt: skip
 
     height: int = param(-1, "levels of nodes above the labels; 0: no tree; -1: as many as it takes", low=-1)
     arity: int = param(8, "labels of a leaf, and children of a node, at most; a power of 2", low=2)
@@ -63,8 +67,7 @@ class AttentionXML(RecurrentNetwork):
             raise XmtcError(f"AttentionXML: arity={self.arity} does not fit; expected a power of 2, such as 8.")
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
-        data, valid = self.split(data, valid)
-        return self.train(data, valid, self.label_tree(data, run), self.candidates, run)
+        return self.train(data, valid, self.label_tree, self.candidates, run)
 
     def enough_levels(self, n_labels: int) -> int:
         """Above the labels, so that the first has few enough nodes."""
@@ -82,8 +85,7 @@ class AttentionXML(RecurrentNetwork):
         height = self.height if self.height >= 0 else self.enough_levels(data.n_labels)
         if height == 0:
             return LabelTree.flat(data.n_labels)
-        assert data.tokens is not None
-        words = Dataset(with_unit_rows(data.tokens.counts()), data.Y)
+        words = Dataset.from_matrix(with_unit_rows(data.tokens(VIEW).counts()), data.Y)
         vectors = LabelVectors.from_documents(words, run)
         tree = balanced_binary_trees(vectors, self.arity, [(self.seed, 0)], run)[0]
         return compressed(tree, int(log2(self.arity)), height)

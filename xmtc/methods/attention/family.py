@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import ClassVar
@@ -13,36 +14,51 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.data.held_out import split
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
 from xmtc.methods.attention.levels import LevelData, table_of_children, train_level
-from xmtc.methods.attention.model import AttentionModel, Level, Shape
-from xmtc.methods.attention.network import LabelAttention, Network
+from xmtc.methods.attention.model import VIEW, AttentionModel, Level, RecurrentDesign
+from xmtc.methods.attention.network import LabelAttention, RecurrentNetwork
 from xmtc.nn import distributed
-from xmtc.nn.devices import device_of, working
+from xmtc.nn.batches import TokenLoader
+from xmtc.nn.devices import working
+from xmtc.nn.fitting import begin
+from xmtc.nn.network import TrainedNetwork
 from xmtc.nn.training import Plan
+from xmtc.nn.vectors import vectors_of_tokens
 from xmtc.nn.weights import Weights
 
 AVERAGE_EVERY = 20  # steps between weights that are averaged
 AVERAGE_OVER = 75  # weights in the average, of which older ones fade
 SPARSE = 50_000  # nodes of which a step moves only the candidates, where there are more
 
+TreeOf = Callable[[Dataset, Run], LabelTree]  # grown from the documents that are left to learn from
+
 
 @dataclass(frozen=True)
-class RecurrentNetwork(Method):
+class RecurrentMethod(Method):
     """A bidirectional LSTM over word vectors. A subclass says how labels are read off its states."""
 
-    reads: ClassVar[tuple[str, ...]] = ("tokens", "Y")
+    reads: ClassVar[tuple[str, ...]] = (VIEW,)
+    is_exact: ClassVar[bool] = False
     pooling: ClassVar[str]
 
+    vectors: str = param(
+        "", "word vectors to start from: a file (GloVe, word2vec, fastText) or a name; random if left out"
+    )
+    dimension: int = param(100, "length of random word vectors, where none are given", low=1)
+    corpus_dimension: int = param(
+        0, "numbers that the corpus itself adds to each word's vector: which words it stands near", low=0
+    )
+    train_vectors: bool = param(True, "let training move the word vectors")
     hidden: int = param(256, "units of the LSTM in each direction", low=1, search=(128, 256, 512))
-    layers: str = param("256", "sizes of the fully connected layers that all labels share, such as 512,256")
+    layers: tuple[int, ...] = param(
+        (256,), "sizes of the fully connected layers that all labels share, such as 512,256", low=1
+    )
     word_dropout: float = param(0.2, "share of the word vectors' numbers that a step leaves out", low=0.0, high=0.99)
     dropout: float = param(
         0.5, "share of the LSTM's outputs that a step leaves out", low=0.0, high=0.99, search=(0.2, 0.7)
     )
-    train_vectors: bool = param(True, "let training move the word vectors")
     batch: int = param(200, "documents of a step", low=1)
     epochs: int = param(30, "passes over the documents at most", low=1)
     rate: float = param(0.002, "learning rate of Adam", low=1e-8, search=(5e-4, 1e-2), log=True)
@@ -54,59 +70,58 @@ class RecurrentNetwork(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.layer_sizes  # noqa: B018 (raises where they do not fit)
+        if not self.layers:
+            raise XmtcError(f"{type(self).__name__}: layers=() does not fit; expected sizes such as 512,256.")
 
-    @property
-    def layer_sizes(self) -> tuple[int, ...]:
-        try:
-            sizes = tuple(int(size) for size in self.layers.split(","))
-        except ValueError:
-            sizes = ()
-        if not sizes or min(sizes) < 1:
-            raise XmtcError(
-                f"{type(self).__name__}: layers={self.layers!r} does not fit; expected sizes such as 512,256."
-            )
-        return sizes
-
-    def split(self, data: Dataset, valid: Dataset | None) -> tuple[Dataset, Dataset]:
-        """Hold documents out of training to decide when to stop, unless such are given."""
-        return split(data, valid, self.seed)
-
-    def train(self, data: Dataset, valid: Dataset, tree: LabelTree, n_candidates: int, run: Run) -> AttentionModel:
-        """A network for every level, each starting from the one above (Algorithm 3)."""
-        assert data.tokens is not None
-        assert data.tokens.vectors is not None
-        assert valid.tokens is not None
-        distributed.join(device_of(run))
-        if run.checkpoint.folder:
-            with distributed.first_alone():
-                run.checkpoint.claim(f"{self} {data.fingerprint()} {valid.fingerprint()}")
-        shape = Shape(data.n_words, data.tokens.vectors.shape[1], self.hidden, self.layer_sizes, self.pooling)
-        levels: list[Level] = []
-        network, seen, held_out = None, LevelData(data.tokens), LevelData(valid.tokens)
+    def train(
+        self, data: Dataset, valid: Dataset | None, tree_of: TreeOf, n_candidates: int, run: Run
+    ) -> AttentionModel:
+        """A network for every level of the tree, each starting from the one above (Algorithm 3)."""
+        vectors = vectors_of_tokens(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
+        data, valid, device = begin(self, data, valid, run, seed=self.seed)
+        assert valid is not None
+        tree = tree_of(data, run)
         members = zip(tree.memberships(data.Y), tree.memberships(valid.Y), strict=True)
+
+        network, levels = None, []
+        seen, held_out = (LevelData(TokenLoader(part.tokens(VIEW), device)) for part in (data, valid))
         for number, (edges, (Y, valid_Y)) in enumerate(zip(tree.levels, members, strict=True)):
             seen, held_out = replace(seen, Y=Y), replace(held_out, Y=valid_Y)
-            children = table_of_children(edges)
-            network = self.network(shape, edges.shape[1], network, data.tokens.vectors, number, run)
-            train_level(network, children, seen, held_out, self.plan(number), self.batch, f"level-{number}", run)
-            levels.append(Level(edges.shape[1], Weights.of(network), children))
+            children, design = table_of_children(edges), self.design(vectors, n_labels=edges.shape[1])
+            network = self.network(design, network, vectors, number, run, device)
+            name = f"level-{number}"
+            train_level(network, children, seen, held_out, self.plan(number), batch=self.batch, run=run, name=name)
+            levels.append(Level(network=TrainedNetwork(design=design, weights=Weights.of(network)), children=children))
             if number + 1 < len(tree.levels):
                 seen = seen.found_by(network, children, n_candidates, run, positives_first=True)
                 held_out = held_out.found_by(network, children, n_candidates, run, positives_first=False)
-        return AttentionModel(data.n_labels, data.n_words, shape, n_candidates, tuple(levels))
+        return AttentionModel(n_labels=data.n_labels, views=data.sizes, n_candidates=n_candidates, levels=tuple(levels))
+
+    def design(self, vectors: np.ndarray, n_labels: int) -> RecurrentDesign:
+        return RecurrentDesign(
+            n_words=vectors.shape[0],
+            dimension=vectors.shape[1],
+            hidden=self.hidden,
+            layers=self.layers,
+            pooling=self.pooling,
+            n_labels=n_labels,
+        )
 
     def network(
-        self, shape: Shape, n_nodes: int, above: Network | None, vectors: np.ndarray, number: int, run: Run
-    ) -> Network:
+        self,
+        design: RecurrentDesign,
+        above: RecurrentNetwork | None,
+        vectors: np.ndarray,
+        number: int,
+        run: Run,
+        device: torch.device,
+    ) -> RecurrentNetwork:
         """A level's network before training: attention anew, all else as in the level above."""
-        device = device_of(run)
         with working(run, device, level_seed(self.seed, number)):
-            alone = distributed.place()[1] == 1  # NCCL does not add up sparse gradients
-            sparse = above is not None and n_nodes > SPARSE and alone
-            network = shape.network(n_nodes, self.word_dropout, self.dropout, sparse)
-        network.encoder.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
-        network.encoder.embedding.weight.requires_grad = self.train_vectors
+            alone = distributed.rank_and_size()[1] == 1  # NCCL does not add up sparse gradients
+            sparse = above is not None and design.n_labels > SPARSE and alone
+            network = design.build(self.word_dropout, self.dropout, sparse)
+        network.encoder.set_vectors(vectors, self.train_vectors)
         network.to(device)
         if above is not None:
             network.encoder.load_state_dict(above.encoder.state_dict())
@@ -116,17 +131,16 @@ class RecurrentNetwork(Method):
         return network
 
     def plan(self, number: int) -> Plan:
-        seconds = 60 * self.minutes or inf
         return Plan(
-            self.epochs,
-            self.rate,
-            self.average_from,
-            AVERAGE_EVERY,
-            self.patience,
-            level_seed(self.seed, number),
-            seconds,
-            self.decay,
+            epochs=self.epochs,
+            rate=self.rate,
+            decay=self.decay,
+            patience=self.patience,
+            seconds=60 * self.minutes or inf,
+            average_from=self.average_from,
+            average_every=AVERAGE_EVERY,
             average_over=AVERAGE_OVER,
+            seed=level_seed(self.seed, number),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,32 +10,32 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from xmtc.base.dataset import Tokens
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
-from xmtc.evaluation import metrics
 from xmtc.methods.attention.model import children_of, predict_level
-from xmtc.methods.attention.network import Network
+from xmtc.methods.attention.network import RecurrentNetwork
 from xmtc.nn import distributed
-from xmtc.nn.batches import Corpus, LabelRows
-from xmtc.nn.devices import mixed, working
-from xmtc.nn.training import Plan, train
+from xmtc.nn.batches import LabelRows, TokenLoader
+from xmtc.nn.devices import mixed
+from xmtc.nn.fitting import fit_network
+from xmtc.nn.network import device_with
+from xmtc.nn.training import Plan
 
 
 @dataclass(frozen=True)
 class LevelData:
     """Documents, the nodes of the level that they belong to, and the nodes above whose children are candidates."""
 
-    tokens: Tokens
+    loader: TokenLoader
     Y: csr_array | None = None  # (n_docs, n_nodes)
     above: Predictions | None = None
 
     def found_by(
-        self, network: Network, children: np.ndarray, n_candidates: int, run: Run, positives_first: bool
+        self, network: RecurrentNetwork, children: np.ndarray, n_candidates: int, run: Run, positives_first: bool
     ) -> LevelData:
         """As the level below will see it: the best nodes of this one, in training the true ones before all others."""
-        found = predict_level(network, children, self.tokens, self.above, n_candidates, run)
+        found = predict_level(network, children, self.loader, self.above, n_candidates, run)
         if positives_first and self.Y is not None:
             Y = self.Y
             found = replace(found, labels=true_ones_first(Y.indptr, Y.indices, found.labels))
@@ -77,28 +76,24 @@ def loss_of(logits: Tensor, targets: Tensor, known: Tensor | None = None) -> Ten
 
 
 def train_level(
-    network: Network,
+    network: RecurrentNetwork,
     children: np.ndarray,
     data: LevelData,
     valid: LevelData,
     plan: Plan,
-    batch_size: int,
-    piece: str,
+    *,
+    batch: int,
     run: Run,
+    name: str,
 ) -> None:
     """Binary cross-entropy (eq. 6) of all nodes, or of the candidates; the best nDCG@5 of held-out documents stays."""
     assert data.Y is not None
-    assert valid.Y is not None
-    device = next(network.parameters()).device
-    corpus, labels = Corpus(data.tokens, device), LabelRows(data.Y, device)
+    device = device_with(network)
+    labels, forward = LabelRows(data.Y, device), distributed.shared(network)
     table = torch.from_numpy(children.astype(np.int64)).to(device)
-    forward = distributed.shared(network)
-
-    def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
-        return corpus.shuffled(batch_size, rng)
 
     def loss(docs: np.ndarray) -> Tensor:
-        batch = corpus.batch(distributed.share(docs))
+        batch = data.loader.batch(distributed.share(docs))
         with mixed(device):
             if data.above is None:
                 return loss_of(forward(batch), labels.targets(batch.docs))
@@ -107,9 +102,17 @@ def train_level(
             targets = labels.targets_among(batch.docs, candidates)
             return loss_of(forward(batch, candidates), targets, known.float())
 
-    def score() -> float:
-        found = predict_level(network, children, valid.tokens, valid.above, 5, replace(run, progress=Run().progress))
-        return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
+    def answer(run: Run) -> Predictions:
+        return predict_level(network, children, valid.loader, valid.above, 5, run)
 
-    with working(run, device, plan.seed):
-        train(network, batches, loss, score, plan, corpus.n_docs, run, piece)
+    fit_network(
+        network,
+        loader=data.loader,
+        loss=loss,
+        answer=answer,
+        Y=valid.Y,
+        plan=plan,
+        batch=batch,
+        run=run,
+        name=name,
+    )

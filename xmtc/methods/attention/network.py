@@ -1,4 +1,5 @@
-"""The networks of AttentionXML: word vectors, a bidirectional LSTM, and what reads labels off its states."""
+"""The networks of AttentionXML and XML-RNN: a bidirectional LSTM over word vectors, and what reads labels off its
+states."""
 
 from __future__ import annotations
 
@@ -6,31 +7,19 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, linear, relu
+from torch.nn.functional import linear, relu
 
-from xmtc.nn.batches import Batch
-from xmtc.nn.lstm import states_of
+from xmtc.nn.batches import TokenBatch
+from xmtc.nn.devices import mixed
+from xmtc.nn.network import LabelNetwork, at_most, device_with
+from xmtc.nn.recurrent import RecurrentEncoder
+
+MOST_DOCS = {"cpu": 64, "cuda": 512}  # answered at a time
+MOST_NUMBERS = {"cpu": 2**27, "cuda": 2**31}  # of one tensor in an answer
 
 # Attentions start far enough apart to look at different words. The authors' Xavier numbers, which shrink with the
 # number of labels, begin with the same plain average for all of them, and take many passes to part.
 SPREAD = 0.35
-
-
-class Encoder(nn.Module):
-    """Words to states, eqs. 1–3: one bidirectional LSTM layer with a learned initial state."""
-
-    def __init__(self, n_words: int, dimension: int, hidden: int, word_dropout: float, dropout: float):
-        super().__init__()
-        self.embedding = nn.Embedding(n_words, dimension)
-        self.lstm = nn.LSTM(dimension, hidden, bidirectional=True)
-        self.first_state = nn.Parameter(torch.zeros(2, 2, 1, hidden))  # (h or c, direction, any document, unit)
-        self.word_dropout, self.dropout = word_dropout, dropout
-
-    def forward(self, batch: Batch) -> Tensor:
-        """(n_docs, width, 2 · hidden)"""
-        words = dropout(self.embedding(batch.words), self.word_dropout, self.training)
-        states = states_of(self.lstm, words, self.first_state, batch)
-        return dropout(batch.padded(states), self.dropout, self.training)
 
 
 class Layers(nn.Module):
@@ -68,19 +57,19 @@ class LabelAttention(nn.Module):
         nn.init.uniform_(self.rows.weight, -SPREAD, SPREAD)
         self.layers = Layers(width, sizes)
 
-    def forward(self, states: Tensor, is_word: Tensor, candidates: Tensor | None = None) -> Tensor:
+    def forward(self, states: Tensor, mask: Tensor, candidates: Tensor | None = None) -> Tensor:
         """Logits of all labels, or of each document's candidates (n_docs, n_candidates)."""
         kind = states.device.type
         if torch.is_autocast_enabled(kind):  # which would make a softmax, and all after it, float32: twice the bytes
             states = states.to(torch.get_autocast_dtype(kind))
         with torch.autocast(kind, enabled=False):
-            average = self.attention(states, is_word, candidates) @ self.layers.project(states)
+            average = self.attention(states, mask, candidates) @ self.layers.project(states)
             return self.layers(average)
 
-    def attention(self, states: Tensor, is_word: Tensor, candidates: Tensor | None = None) -> Tensor:
+    def attention(self, states: Tensor, mask: Tensor, candidates: Tensor | None = None) -> Tensor:
         """α, (n_docs, n_labels, width)."""
         n_docs, longest, width = states.shape
-        out_of_text = states.new_zeros(n_docs, longest).masked_fill(~is_word, -torch.inf)
+        out_of_text = states.new_zeros(n_docs, longest).masked_fill(~mask, -torch.inf)
         if candidates is not None:
             rows = self.rows(candidates).to(states.dtype)
             return torch.baddbmm(out_of_text[:, None], rows, states.transpose(1, 2)).softmax(-1)
@@ -88,9 +77,9 @@ class LabelAttention(nn.Module):
         scores = torch.addmm(out_of_text.view(-1), self.rows.weight.to(states.dtype), states.reshape(-1, width).T)
         return scores.view(-1, n_docs, longest).softmax(-1).transpose(0, 1)
 
-    def weights_of_words(self, states: Tensor, is_word: Tensor, label: int) -> Tensor:
+    def weights_of_words(self, states: Tensor, mask: Tensor, label: int) -> Tensor:
         """(width,) how much attention the label pays to each word of one document: all of it adds up to 1."""
-        return self.attention(states, is_word, torch.tensor([[label]], device=states.device))[0, 0]
+        return self.attention(states, mask, torch.tensor([[label]], device=states.device))[0, 0]
 
 
 class MaxPooling(nn.Module):
@@ -102,32 +91,38 @@ class MaxPooling(nn.Module):
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((width, *sizes)))
         self.output = nn.Linear(sizes[-1], n_labels)
 
-    def forward(self, states: Tensor, is_word: Tensor, candidates: Tensor | None = None) -> Tensor:
-        return self.logits(states.masked_fill(~is_word[..., None], -torch.inf).amax(1))
+    def forward(self, states: Tensor, mask: Tensor, candidates: Tensor | None = None) -> Tensor:
+        return self.logits(states.masked_fill(~mask[..., None], -torch.inf).amax(1))
 
     def logits(self, largest: Tensor) -> Tensor:
         for layer in self.hidden:
             largest = relu(layer(largest))
         return self.output(largest)
 
-    def weights_of_words(self, states: Tensor, is_word: Tensor, label: int) -> Tensor:
+    def weights_of_words(self, states: Tensor, mask: Tensor, label: int) -> Tensor:
         """(width,) what each word of one document adds to the label's logit: of every unit, its largest state times the
         logit's gradient there belongs to the word that has it."""
-        largest, word = states.masked_fill(~is_word[..., None], -torch.inf).max(1)
+        largest, word = states.masked_fill(~mask[..., None], -torch.inf).max(1)
         with torch.enable_grad():
             largest.requires_grad_(True)
             (gradient,) = torch.autograd.grad(self.logits(largest)[0, label], largest)
         return torch.zeros(states.shape[1]).index_add(0, word[0], (gradient * largest)[0].detach())
 
 
-class Network(nn.Module):
-    def __init__(self, encoder: Encoder, head: LabelAttention | MaxPooling):
+class RecurrentNetwork(LabelNetwork):
+    def __init__(self, encoder: RecurrentEncoder, head: LabelAttention | MaxPooling):
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder, self.head, self.n_labels = encoder, head, head.n_labels
 
-    @property
-    def n_labels(self) -> int:
-        return self.head.n_labels
+    def forward(self, batch: TokenBatch, candidates: Tensor | None = None) -> Tensor:
+        return self.head(self.encoder(batch), batch.mask(), candidates)
 
-    def forward(self, batch: Batch, candidates: Tensor | None = None) -> Tensor:
-        return self.head(self.encoder(batch), batch.is_word(), candidates)
+    def batch_size(self, loader: object, n_candidates: int | None = None) -> int:
+        """Every label, or candidate, has a row of its own in each document."""
+        device, n_rows = device_with(self), self.n_labels if n_candidates is None else n_candidates
+        most = at_most(MOST_NUMBERS, device) // (n_rows * self.head.width)
+        return max(1, min(most, at_most(MOST_DOCS, device)))
+
+    def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
+        with mixed(batch.ids.device):
+            return super().best(batch, k)

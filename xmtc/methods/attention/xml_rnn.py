@@ -4,20 +4,24 @@ You et al., arXiv:1811.01727). One representation of a text serves all labels.""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.run import Run
 from xmtc.labels.tree import LabelTree
-from xmtc.methods.attention.family import RecurrentNetwork
+from xmtc.methods.attention.family import RecurrentMethod
 from xmtc.methods.attention.model import AttentionModel
 
 
 @dataclass(frozen=True)
-class XMLRNN(RecurrentNetwork):
+class XMLRNN(RecurrentMethod):
     """A bidirectional LSTM with max pooling (the baseline of You et al., 2018)."""
 
-    pooling = "max"
+    pooling: ClassVar[str] = "max"
+    tiny: ClassVar[dict[str, Any]] = {
+        "hidden": 64, "layers": (64,), "dimension": 32, "dropout": 0.3, "word_dropout": 0.0, "batch": 16, "epochs": 20,
+        "rate": 0.01, "average_from": 8, "patience": 20,
+    }  # fmt: skip
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
-        data, valid = self.split(data, valid)
-        return self.train(data, valid, LabelTree.flat(data.n_labels), 1, run)
+        return self.train(data, valid, lambda data, run: LabelTree.flat(data.n_labels), 1, run)

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.params import param
 from xmtc.methods.autoencoder.family import LabelAutoencoder
-from xmtc.methods.autoencoder.model import LAYERS, Layout
-from xmtc.methods.autoencoder.network import Objective, Predictor
+from xmtc.methods.autoencoder.model import LAYERS, AutoencoderDesign
+from xmtc.methods.autoencoder.network import Objective
 from xmtc.nn.output_losses import ExponentialPairs
 
 
@@ -29,23 +31,33 @@ from xmtc.nn.output_losses import ExponentialPairs
 class C2AE(LabelAutoencoder):
     """A canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017)."""
 
+    tiny: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003, "average_from": 8}
+
     alpha: float = param(2.0, "weight of the loss of decoded labels (α)", low=1e-6, search=(0.1, 10.0), log=True)
     orthogonality: float = param(0.5, "weight of the constraint (λ)", low=0.0, search=(1e-3, 1.0), log=True)
     latent: float = param(0.8, "numbers of the latent space for each label", low=1e-6)
     most_latent: int = param(512, "numbers of the latent space at most", low=1)
     layer: int = param(512, "width of the inner layers", low=1)
 
-    def layout(self, data: Dataset) -> Layout:
-        hidden = max(1, min(self.most_latent, round(self.latent * data.n_labels)))
-        return Layout(LAYERS, data.n_features, data.n_labels, 0, 0, 0, False, hidden, self.layer)
-
-    def predictor(self, layout: Layout, data: Dataset, sparse: bool) -> Predictor:
-        return layout.predictor(0.0, self.dropout, sparse)
+    def design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
+        return AutoencoderDesign(
+            input=LAYERS,
+            n_inputs=data.bag.size,
+            n_labels=data.n_labels,
+            hidden=max(1, min(self.most_latent, round(self.latent * data.n_labels))),
+            layer=self.layer,
+        )
 
     def objective(self, data: Dataset) -> Objective:
         distance = partial(canonical, orthogonality=self.orthogonality)
         pairs = ExponentialPairs(data.n_labels)
-        return Objective(distance, 1.0, pairs, self.alpha, pairs)
+        return Objective(
+            distance=distance,
+            distance_weight=1.0,
+            reconstruction=pairs,
+            balance=self.alpha,
+            prediction=pairs,
+        )
 
 
 def canonical(x_h: Tensor, y_h: Tensor, orthogonality: float) -> Tensor:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -13,15 +13,16 @@ from torch import Tensor
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param
+from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.data.held_out import split
-from xmtc.evaluation import metrics
-from xmtc.methods.autoencoder.model import AutoencoderModel, Layout, predict_with
+from xmtc.methods.autoencoder.model import AutoencoderDesign, AutoencoderModel
 from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelRows
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.training import Plan, train
+from xmtc.nn.fitting import begin, fit_network
+from xmtc.nn.network import TrainedNetwork, predict_with
+from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 
 AVERAGE_EVERY = 20  # steps
@@ -32,6 +33,8 @@ SPARSE = 100_000  # words or labels of which a step moves only those it has seen
 class LabelAutoencoder(Method):
     """Documents and labels in one hidden space, and labels read off it. A subclass says what F is and what is
     minimised."""
+
+    is_exact: ClassVar[bool] = False
 
     dropout: float = param(
         0.0,
@@ -57,68 +60,86 @@ class LabelAutoencoder(Method):
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
 
     @abstractmethod
-    def layout(self, data: Dataset) -> Layout:
-        """The sizes of the network for this data."""
-
-    @abstractmethod
-    def predictor(self, layout: Layout, data: Dataset, sparse: bool) -> Predictor:
-        """F and D before training."""
+    def design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
+        """The sizes of the network for this data, and for the word vectors that it starts from, if any."""
 
     @abstractmethod
     def objective(self, data: Dataset) -> Objective:
         """What is minimised."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:
-        if valid is not None or self.held_out:
-            data, valid = split(data, valid, self.seed, self.held_out, most=data.n_docs)
-        distributed.join(device_of(run))
-        if run.checkpoint.folder:
-            with distributed.first_alone():
-                run.checkpoint.claim(f"{self} {data.fingerprint()} {valid.fingerprint() if valid else ''}")
-        layout = self.layout(data)
-        network = self.network(layout, data, run)
-        self.train(network, layout, data, valid, run)
-        weights = Weights.of(network.predictor)
-        return AutoencoderModel(data.n_labels, data.n_features, data.n_words, layout, weights)
+    def first_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:
+        """Of words, to start from; None where the network has its own."""
+        return None
 
-    def network(self, layout: Layout, data: Dataset, run: Run) -> Autoencoder:
+    def predictor(self, design: AutoencoderDesign, vectors: np.ndarray | None, sparse: bool) -> Predictor:
+        """F and D before training."""
+        return design.build(0.0, self.dropout, sparse)
+
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:
+        vectors = self.first_vectors(data, run)
+        data, valid, _ = begin(self, data, valid, run, seed=self.seed, share=self.held_out, most=data.n_docs)
+        design = self.design(data, vectors)
+        network = self.network(design, vectors, data, run)
+        self.train(network, design, data, valid, run)
+        trained = TrainedNetwork(design=design, weights=Weights.of(network.predictor))
+        return AutoencoderModel(n_labels=data.n_labels, views=data.sizes, network=trained)
+
+    def network(self, design: AutoencoderDesign, vectors: np.ndarray | None, data: Dataset, run: Run) -> Autoencoder:
         """F, E and D before training."""
         device = device_of(run)
         with working(run, device, self.seed):
-            alone = distributed.place()[1] == 1  # NCCL does not add up sparse gradients
-            predictor = self.predictor(layout, data, sparse=alone and layout.n_inputs > SPARSE)
-            sizes = layout.n_labels, layout.layer, layout.hidden, layout.normalised
-            encoder = LabelEncoder(*sizes, sparse=alone and layout.n_labels > SPARSE)
+            alone = distributed.rank_and_size()[1] == 1  # NCCL does not add up sparse gradients
+            predictor = self.predictor(design, vectors, sparse=alone and design.n_inputs > SPARSE)
+            encoder = LabelEncoder(
+                design.n_labels,
+                design.layer,
+                design.hidden,
+                design.normalised,
+                sparse=alone and design.n_labels > SPARSE,
+            )
         return Autoencoder(predictor, encoder, self.objective(data)).to(device)
 
-    def train(self, network: Autoencoder, layout: Layout, data: Dataset, valid: Dataset | None, run: Run) -> None:
+    def train(
+        self, network: Autoencoder, design: AutoencoderDesign, data: Dataset, valid: Dataset | None, run: Run
+    ) -> None:
         assert data.Y is not None
         device = device_of(run)
-        corpus, labels = layout.read(data, device), LabelRows(data.Y, device)
+        loader, labels = design.loader(data, device), LabelRows(data.Y, device)
+        held_out = None if valid is None else design.loader(valid, device)
         forward = distributed.shared(network)
 
-        def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
-            return corpus.shuffled(self.batch, rng)
-
         def loss(docs: np.ndarray) -> Tensor:
-            batch = corpus.batch(distributed.share(docs))
+            batch = loader.batch(distributed.share(docs))
             with mixed(device):
                 return forward(batch, *labels.pairs(batch.docs))
 
-        def score() -> float:
-            if valid is None:
-                return 0.0  # of equal scores the last stays
-            found = predict_with(network.predictor, layout, valid, 5, replace(run, progress=Run().progress))
-            return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
+        def answer(run: Run) -> Predictions:
+            return predict_with(network.predictor, held_out, 5, run)
 
-        with working(run, device, self.seed):
-            train(network, batches, loss, score, self.plan, data.n_docs, run, "network")
+        fit_network(
+            network,
+            loader=loader,
+            loss=loss,
+            answer=answer,
+            Y=None if valid is None else valid.Y,
+            plan=self.plan,
+            batch=self.batch,
+            run=run,
+        )
 
     @property
     def plan(self) -> Plan:
-        seconds = 60 * self.minutes or inf
-        averages = self.average_from, AVERAGE_EVERY
-        decays = self.decay, self.weight_decay
-        # No clipping: it is of all gradients together, and would leave F, whose gradients are by far the smallest, with
-        # so little that Adam's epsilon holds it back.
-        return Plan(self.epochs, self.rate, *averages, self.patience, self.seed, seconds, *decays, clips=False)
+        return Plan(
+            epochs=self.epochs,
+            rate=self.rate,
+            decay=self.decay,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            seconds=60 * self.minutes or inf,
+            average_from=self.average_from,
+            average_every=AVERAGE_EVERY,
+            # Clipping is of all gradients together, and would leave F, whose gradients are by far the smallest, with so
+            # little that Adam's epsilon holds it back.
+            clips=False,
+            seed=self.seed,
+        )

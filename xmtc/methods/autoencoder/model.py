@@ -9,45 +9,38 @@ import torch
 from torch import Tensor
 
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import Predictions
+from xmtc.base.method import Explanation
 from xmtc.base.run import Run
 from xmtc.methods.autoencoder.network import BagFeatures, Decoder, LayeredFeatures, Predictor, SequenceFeatures
-from xmtc.nn.bags import Bag, Bags
-from xmtc.nn.batches import Corpus
-from xmtc.nn.devices import device_of, working
-from xmtc.nn.weights import Weights
+from xmtc.nn.bags import BagBatch, BagLoader
+from xmtc.nn.batches import TokenLoader
+from xmtc.nn.devices import working
+from xmtc.nn.network import Design, NetworkModel
 
 INPUTS = BAG, LSTM, LAYERS = "bag", "lstm", "layers"
-MOST_DOCS = 512  # predicted at a time
-MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # of one tensor in a step of prediction
+WORDS = "words"  # the view that an LSTM reads
 
 
-@dataclass(frozen=True)
-class Layout:
+@dataclass(frozen=True, kw_only=True)
+class AutoencoderDesign(Design):
     """The sizes of F and D."""
 
     input: str  # one of INPUTS
     n_inputs: int  # features, or words
     n_labels: int
-    dimension: int  # of word vectors that an LSTM reads; 0 without one
-    channels: int  # numbers of a word that channel attention weighs; 0 where there are no words
-    reduction: int  # of channel attention; 0 without it
-    averages: bool  # words, or adds them up
     hidden: int
     layer: int
+    dimension: int = 0  # of word vectors that an LSTM reads
+    channels: int = 0  # numbers of a word that channel attention weighs; 0 where there are no words
+    reduction: int = 0  # of channel attention; 0 without it
+    averages: bool = False  # words, or adds them up
 
     @property
     def normalised(self) -> bool:
         """C2AE does without batch normalisation."""
         return self.input != LAYERS
 
-    @property
-    def width(self) -> int:
-        """Numbers of a word, or a feature, in F."""
-        return self.channels or self.layer
-
-    def predictor(self, word_dropout: float = 0.0, dropout: float = 0.0, sparse: bool = False) -> Predictor:
+    def build(self, word_dropout: float = 0.0, dropout: float = 0.0, sparse: bool = False) -> Predictor:
         features: BagFeatures | SequenceFeatures | LayeredFeatures
         words = self.channels, self.reduction, self.averages, self.hidden
         if self.input == BAG:
@@ -56,86 +49,47 @@ class Layout:
             features = SequenceFeatures(self.n_inputs, self.dimension, *words, word_dropout, dropout)
         else:
             features = LayeredFeatures(self.n_inputs, self.layer, self.hidden, dropout, sparse)
-        return Predictor(features, Decoder(self.n_labels, self.layer, self.hidden, self.normalised))
+        decoder = Decoder(self.n_labels, self.layer, self.hidden, self.normalised)
+        return Predictor(features, decoder, width=self.channels or self.layer)
 
-    def on_paper(self) -> Predictor:
-        """The network without memory for its weights, which are to come from elsewhere."""
-        with torch.device("meta"):
-            return self.predictor()
+    def loader(self, data: Dataset, device: torch.device) -> BagLoader | TokenLoader:
+        return TokenLoader(data.tokens(WORDS), device) if self.input == LSTM else BagLoader(data.X, device)
 
-    def read(self, data: Dataset, device: torch.device) -> Bags | Corpus:
-        """Documents as this network takes them."""
-        if self.input != LSTM:
-            return Bags(data.X, device)
-        assert data.tokens is not None
-        return Corpus(data.tokens, device)
+    def check(self) -> None:
+        if self.input not in INPUTS or min(self.n_inputs, self.n_labels, self.hidden, self.layer) < 1:
+            raise ValueError("its network is not for its labels")
+        if min(self.dimension, self.channels, self.reduction) < 0:
+            raise ValueError("its network has layers of negative size")
 
 
-@dataclass(frozen=True)
-class AutoencoderModel(Model):
+@dataclass(frozen=True, kw_only=True)
+class AutoencoderModel(NetworkModel):
     """σ(D(F(x)))"""
-
-    n_labels: int
-    n_features: int  # 0 where words are read in their order
-    n_words: int  # 0 where they are not
-    layout: Layout
-    weights: Weights
-
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        return predict_with(self._network(run), self.layout, data, k, run)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each feature adds to the label's logit: its part of the pooled vector times the gradient there. Of an
         LSTM, how much of each word the channel attention lets through, whatever the label."""
-        run = Run(device="cpu")
-        network, corpus = self._network(run), self.layout.read(document, torch.device("cpu"))
-        batch, features = corpus.batch(np.array([0])), network.features
-        with torch.no_grad(), working(run, corpus.device):
-            if isinstance(batch, Bag):
-                return summed(document.X.indices, parts_of_logit(network, batch, label).numpy())
-            assert isinstance(features, SequenceFeatures)
-            assert document.tokens is not None
-            places = features.weights_of_words(batch).numpy()
-            return summed(document.tokens.ids, places, places)
+        (view,), device = self.views, torch.device("cpu")
+        network = self.network.on(device)
+        batch = self.network.design.loader(document, device).batch(np.array([0]))
+        with torch.no_grad(), working(Run(device="cpu"), device):
+            if isinstance(batch, BagBatch):
+                return Explanation.summed(view, document.X.indices, parts_of_logit(network, batch, label).numpy())
+            weights = network.features.weights_of_words(batch).numpy()
+            return Explanation.summed(view, document.tokens(view).ids, weights, per_token=True)
 
     def check(self) -> None:
-        layout = self.layout
-        read = (0, self.n_words) if layout.input == LSTM else (self.n_features, 0)
-        if (self.n_features, self.n_words) != read or layout.n_inputs != sum(read):
+        design = self.network.design
+        assert isinstance(design, AutoencoderDesign)
+        (view, size), *others = self.views.items()
+        if others or size != design.n_inputs or (view == WORDS) != (design.input == LSTM):
             raise ValueError("its network is not for its features and words")
-        sizes = layout.n_inputs, layout.n_labels, layout.hidden, layout.layer
-        if layout.input not in INPUTS or layout.n_labels != self.n_labels or min(sizes) < 1:
+        if design.n_labels != self.n_labels:
             raise ValueError("its network is not for its labels")
-        if min(layout.dimension, layout.channels, layout.reduction) < 0:
-            raise ValueError("its network has layers of negative size")
-        self.weights.check(layout.on_paper())
-
-    def _network(self, run: Run) -> Predictor:
-        """The network, built at its first use on a device."""
-        device = device_of(run)
-        built = self.__dict__.setdefault("_built", {})
-        if device not in built:
-            built[device] = self.weights.into(self.layout.on_paper()).to(device).eval()
-        return built[device]
+        super().check()
 
 
-@torch.inference_mode()
-def predict_with(network: Predictor, layout: Layout, data: Dataset, k: int, run: Run) -> Predictions:
-    """The k best labels, in float32: bf16 has too few digits to rank by."""
-    device = next(network.parameters()).device
-    corpus, k = layout.read(data, device), min(k, layout.n_labels)
-    labels, scores = np.empty((corpus.n_docs, k), np.int32), np.empty((corpus.n_docs, k), np.float32)
-    most = MOST_NUMBERS.get(device.type, MOST_NUMBERS["cpu"]) // max(layout.n_labels, corpus.longest * layout.width)
-    with run.progress("predicting", corpus.n_docs) as progress, working(run, device):
-        for docs in corpus.by_length(max(1, min(most, MOST_DOCS))):
-            batch = corpus.batch(docs)
-            best = network(batch).topk(k)
-            labels[batch.docs], scores[batch.docs] = best.indices.cpu().numpy(), best.values.sigmoid().cpu().numpy()
-            progress.advance(len(docs))
-    return Predictions(labels, scores)
-
-
-def parts_of_logit(network: Predictor, batch: Bag, label: int) -> Tensor:
+def parts_of_logit(network: Predictor, batch: BagBatch, label: int) -> Tensor:
     """What each feature of one document adds to a label's logit, to first order."""
     features = network.features
     assert not isinstance(features, SequenceFeatures)
@@ -144,11 +98,3 @@ def parts_of_logit(network: Predictor, batch: Bag, label: int) -> Tensor:
         logit = network.decoder(features.after(pooled))[0, label]
         (gradient,) = torch.autograd.grad(logit, pooled)
     return features.parts(batch) @ gradient[0]
-
-
-def summed(numbers: np.ndarray, weights: np.ndarray, places: np.ndarray | None = None) -> Explanation:
-    """An explanation of features or words, each once, the strongest first."""
-    words, which = np.unique(numbers, return_inverse=True)
-    total = np.bincount(which, weights, len(words)).astype(np.float32)
-    order = np.argsort(-total, kind="stable")
-    return Explanation(words[order].astype(np.int32), total[order], places)

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout, embedding_bag, leaky_relu, relu
 
-from xmtc.methods.attention.network import Encoder
-from xmtc.nn.bags import Bag
-from xmtc.nn.batches import Batch
+from xmtc.nn.bags import BagBatch
+from xmtc.nn.batches import TokenBatch
+from xmtc.nn.network import LabelNetwork, at_most, device_with
 from xmtc.nn.output_losses import Loss, Positives, output_loss
+from xmtc.nn.recurrent import RecurrentEncoder
 
 LEAK = 0.1  # of the leaky ReLU
+MOST_DOCS = 512  # answered at a time
+MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # of one tensor in an answer
 
 
 class ChannelAttention(nn.Module):
@@ -66,20 +69,20 @@ class BagFeatures(nn.Module):
         self.output = nn.Linear(channels, hidden)
         self.averages, self.word_dropout, self.dropout = averages, word_dropout, dropout
 
-    def parts(self, bag: Bag) -> Tensor:
+    def parts(self, bag: BagBatch) -> Tensor:
         """What each word adds to the average, or to the sum."""
         values = dropout(bag.values, self.word_dropout, self.training)  # of whole words
         rescaled = self.attention(self.embedding(bag.features) * values[:, None])
         return rescaled / bag.counts[bag.rows] if self.averages else rescaled
 
-    def pooled(self, bag: Bag) -> Tensor:
+    def pooled(self, bag: BagBatch) -> Tensor:
         parts = self.parts(bag)
         return parts.new_zeros(bag.n_docs, parts.shape[1]).index_add(0, bag.rows, parts)
 
     def after(self, pooled: Tensor) -> Tensor:
         return self.output(dropout(pooled, self.dropout, self.training))
 
-    def forward(self, bag: Bag) -> Tensor:
+    def forward(self, bag: BagBatch) -> Tensor:
         return self.after(self.pooled(bag))
 
 
@@ -98,19 +101,19 @@ class SequenceFeatures(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        self.encoder = Encoder(n_words, dimension, channels // 2, word_dropout, 0.0)
+        self.encoder = RecurrentEncoder(n_words, dimension, channels // 2, word_dropout, 0.0)
         self.attention = attention_of(channels, reduction)
         self.output = nn.Linear(channels, hidden)
         self.averages, self.dropout = averages, dropout
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TokenBatch) -> Tensor:
         rescaled = self.attention(self.encoder(batch)).float()  # zero beyond the end of a document, as the states are
         pooled = rescaled.sum(1)
         if self.averages:
-            pooled = pooled / batch.is_word().sum(1, keepdim=True)
+            pooled = pooled / batch.mask().sum(1, keepdim=True)
         return self.output(dropout(pooled, self.dropout, self.training))
 
-    def weights_of_words(self, batch: Batch) -> Tensor:
+    def weights_of_words(self, batch: TokenBatch) -> Tensor:
         """(longest,) the sum of the channel attention of each word of one document: what the paper shows. It is about
         as large for all words; less the smallest, so that they differ."""
         weights = self.attention.weights(self.encoder(batch))[0, : batch.longest].sum(-1)
@@ -128,21 +131,21 @@ class LayeredFeatures(nn.Module):
         self.output = nn.Linear(layer, hidden)
         self.dropout = dropout
 
-    def parts(self, bag: Bag) -> Tensor:
+    def parts(self, bag: BagBatch) -> Tensor:
         """What each feature adds to the first layer."""
         return self.rows(bag.features) * bag.values[:, None]
 
-    def pooled(self, bag: Bag) -> Tensor:
+    def pooled(self, bag: BagBatch) -> Tensor:
         weight, sparse = self.rows.weight, self.rows.sparse
         values = bag.values.to(weight.dtype)
-        return embedding_bag(bag.features, weight, bag.starts, mode="sum", sparse=sparse, per_sample_weights=values)
+        return embedding_bag(bag.features, weight, bag.offsets, mode="sum", sparse=sparse, per_sample_weights=values)
 
     def after(self, pooled: Tensor) -> Tensor:
         inner = leaky_relu(pooled + self.bias, LEAK)
         inner = leaky_relu(self.further(dropout(inner, self.dropout, self.training)), LEAK)
         return self.output(dropout(inner, self.dropout, self.training))
 
-    def forward(self, bag: Bag) -> Tensor:
+    def forward(self, bag: BagBatch) -> Tensor:
         return self.after(self.pooled(bag))
 
 
@@ -212,12 +215,17 @@ class Decoder(nn.Module):
         return self.output(self.before_output(hidden))
 
 
-class Predictor(nn.Module):
-    """D(F(x)): logits of labels."""
+class Predictor(LabelNetwork):
+    """D(F(x)): logits of labels. `width` is how many numbers F has for each word, or feature."""
 
-    def __init__(self, features: BagFeatures | SequenceFeatures | LayeredFeatures, decoder: Decoder):
+    def __init__(self, features: BagFeatures | SequenceFeatures | LayeredFeatures, decoder: Decoder, width: int):
         super().__init__()
-        self.features, self.decoder = features, decoder
+        self.features, self.decoder, self.width = features, decoder, width
+        self.n_labels = decoder.output.out_features
+
+    def batch_size(self, loader: Any) -> int:
+        most = at_most(MOST_NUMBERS, device_with(self)) // max(self.n_labels, loader.longest * self.width)
+        return max(1, min(most, MOST_DOCS))
 
     def forward(self, batch: Any) -> Tensor:
         return self.decoder(self.features(batch))
@@ -225,19 +233,19 @@ class Predictor(nn.Module):
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised, eq. 1: common · L_h(x_h, y_h) + balance · L_ae(y, D(y_h)); and, where the way of a prediction
-    is to be trained as well, through · L(y, D(x_h))."""
+    """What is minimised, eq. 1: L_h(x_h, y_h) + λ L_ae(y, D(y_h)), each with its weight; and, where predictions are to
+    be trained as well, L(y, D(x_h))."""
 
     distance: Callable[[Tensor, Tensor], Tensor]  # L_h
-    common: float
+    distance_weight: float
     reconstruction: Loss  # L_ae
-    balance: float
+    balance: float  # λ
     prediction: Loss
-    through: float = 0.0
+    prediction_weight: float = 0.0
 
     @property
     def uses_encoder(self) -> bool:
-        return self.common > 0 or self.balance > 0
+        return self.distance_weight > 0 or self.balance > 0
 
 
 class Autoencoder(nn.Module):
@@ -256,9 +264,9 @@ class Autoencoder(nn.Module):
         if aim.uses_encoder:
             y_h = self.encoder(rows, labels, n_docs)
             with torch.autocast(labels.device.type, enabled=False):  # which would multiply in half precision here, too
-                loss = loss + aim.common * aim.distance(x_h.float(), y_h.float())
+                loss = loss + aim.distance_weight * aim.distance(x_h.float(), y_h.float())
             ways += [(y_h, aim.balance, aim.reconstruction)] if aim.balance else []
-        ways += [(x_h, aim.through, aim.prediction)] if aim.through else []
+        ways += [(x_h, aim.prediction_weight, aim.prediction)] if aim.prediction_weight else []
         if ways:
             inner = decoder.before_output(torch.cat([hidden for hidden, _, _ in ways]))
             positives = Positives.of(rows, labels, n_docs)

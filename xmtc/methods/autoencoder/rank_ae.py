@@ -14,12 +14,13 @@ words are added up (`pooling=mean`: averaged); words are dropped out, rates and 
 `input=lstm` is the paper's variant for raw text (section 3.4): the states of a bidirectional LSTM in place of weighted
 word vectors. The ablations of section 3.4 are `attention=false` and the method `bce_ae`.
 
-Beyond the paper, and off unless set: `through`, a loss on D(F(x)) itself, which is what a prediction goes through.
+Beyond the paper, and off unless set: `prediction_weight`, for a loss on D(F(x)) itself, which is what is predicted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,11 +28,13 @@ from torch import Tensor
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.params import param
+from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.autoencoder.family import LabelAutoencoder
-from xmtc.methods.autoencoder.model import BAG, LSTM, Layout
+from xmtc.methods.autoencoder.model import BAG, LSTM, WORDS, AutoencoderDesign
 from xmtc.methods.autoencoder.network import BagFeatures, Objective, Predictor, SequenceFeatures
 from xmtc.nn.output_losses import CrossEntropy, Loss, Ranking
+from xmtc.nn.vectors import vectors_of_terms, vectors_of_tokens
 
 LOSSES = RANKING, BCE = "ranking", "bce"
 POOLINGS = MEAN, SUM = "mean", "sum"
@@ -41,11 +44,20 @@ POOLINGS = MEAN, SUM = "mean", "sum"
 class RankAE(LabelAutoencoder):
     """An autoencoder of labels with a ranking loss and channel attention (Wang et al., NAACL 2019)."""
 
-    reads = ()  # words in their order or not, once `input` is known
+    tiny: ClassVar[dict[str, Any]] = {
+        "layer": 64, "hidden": 32, "channels": 32, "batch": 32, "epochs": 25, "rate": 0.01, "average_from": 8
+    }  # fmt: skip
 
     input: str = param("bag", "words without their order (bag), or in it (lstm)", choices=(BAG, LSTM))
+    vectors: str = param(
+        "", "word vectors to start from: a file (GloVe, word2vec, fastText) or a name; random if left out"
+    )
     channels: int = param(
         100, "numbers of a word's vector (C), where no vectors are given; with input=lstm, of its states", low=1
+    )
+    dimension: int = param(100, "with input=lstm, length of random word vectors, where none are given", low=1)
+    corpus_dimension: int = param(
+        0, "with input=lstm, numbers that the corpus adds to each word's vector: which words it stands near", low=0
     )
     attention: bool = param(True, "weigh these numbers by channel attention")
     reduction: int = param(4, "how much narrower channel attention is inside (r)", low=1)
@@ -61,11 +73,11 @@ class RankAE(LabelAutoencoder):
     )
     bounded: bool = param(False, "rank by outputs between 0 and 1, as in the paper, or by any numbers")
     averaged: bool = param(True, "average the ranking loss over labels and over others, each for itself, not add it up")
-    common: float = param(1.0, "weight of the distance of F(x) and E(y)", low=0.0)
-    through: float = param(
+    distance_weight: float = param(1.0, "weight of the distance of F(x) and E(y)", low=0.0)
+    prediction_weight: float = param(
         0.0, "weight of a loss of labels decoded from documents, D(F(x)); none in the paper", low=0.0
     )
-    through_loss: str = param("bce", "that loss: ranking, or bce", choices=LOSSES)
+    prediction_loss: str = param("bce", "that loss: ranking, or bce", choices=LOSSES)
     word_dropout: float = param(
         0.2,
         "share of the words (of an LSTM, of their vectors' numbers) that a step leaves out",
@@ -80,32 +92,49 @@ class RankAE(LabelAutoencoder):
         name = type(self).__name__
         if self.input == LSTM and self.channels % 2:
             raise XmtcError(f"{name}: channels={self.channels} does not fit an LSTM of two directions; expected 2, 4 …")
-        if not self.balance and not self.through:
-            raise XmtcError(f"{name}: balance and through are both 0, so that no labels are learnt; set one of them.")
-        if not self.common and not self.through:
-            raise XmtcError(f"{name}: common and through are both 0, so that documents teach nothing; set one of them.")
-        object.__setattr__(self, "reads", ("tokens", "Y") if self.input == LSTM else ("X", "vectors", "Y"))
+        if not self.balance and not self.prediction_weight:
+            raise XmtcError(
+                f"{name}: balance and prediction_weight are both 0, so that no labels are learnt; set one of them."
+            )
+        if not self.distance_weight and not self.prediction_weight:
+            raise XmtcError(
+                f"{name}: distance_weight and prediction_weight are both 0, so that documents teach nothing; set one "
+                "of them."
+            )
 
-    def layout(self, data: Dataset) -> Layout:
-        n_inputs, dimension, channels = data.n_features, 0, self.channels
+    @property
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # words in their order or not
+        return (WORDS,) if self.input == LSTM else ("tfidf",)
+
+    def first_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:
         if self.input == LSTM:
-            assert data.tokens is not None
-            assert data.tokens.vectors is not None
-            n_inputs, dimension = data.n_words, data.tokens.vectors.shape[1]
-        elif data.vectors is not None:
-            channels = data.vectors.shape[1]
-        words = dimension, channels, self.reduction if self.attention else 0, self.pooling == MEAN
-        return Layout(self.input, n_inputs, data.n_labels, *words, self.hidden, self.layer)
+            return vectors_of_tokens(data.tokens(WORDS), self.vectors, self.dimension, self.corpus_dimension, run)
+        return vectors_of_terms(data.bag, self.vectors, run) if self.vectors else None
 
-    def predictor(self, layout: Layout, data: Dataset, sparse: bool) -> Predictor:
-        predictor = layout.predictor(self.word_dropout, self.dropout, sparse)
+    def design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
+        (size,) = data.sizes.values()
+        width = 0 if vectors is None else vectors.shape[1]
+        return AutoencoderDesign(
+            input=self.input,
+            n_inputs=size,
+            n_labels=data.n_labels,
+            hidden=self.hidden,
+            layer=self.layer,
+            dimension=width if self.input == LSTM else 0,
+            channels=self.channels if self.input == LSTM else width or self.channels,
+            reduction=self.reduction if self.attention else 0,
+            averages=self.pooling == MEAN,
+        )
+
+    def predictor(self, design: AutoencoderDesign, vectors: np.ndarray | None, sparse: bool) -> Predictor:
+        predictor = design.build(self.word_dropout, self.dropout, sparse)
         features = predictor.features
         if isinstance(features, SequenceFeatures):
-            assert data.tokens is not None
-            features.encoder.embedding.weight.data = as_tensor(data.tokens.vectors)
-        elif data.vectors is not None:
+            assert vectors is not None
+            features.encoder.set_vectors(vectors)
+        elif vectors is not None:
             assert isinstance(features, BagFeatures)
-            features.embedding.weight.data = as_tensor(data.vectors)
+            features.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
         return predictor
 
     def objective(self, data: Dataset) -> Objective:
@@ -118,14 +147,16 @@ class RankAE(LabelAutoencoder):
             RANKING: Ranking(self.margin, self.bounded, data.n_labels if self.averaged else 0),
             BCE: CrossEntropy(),
         }
-        decoded, predicted = kinds[self.loss], kinds[self.through_loss]
-        return Objective(mean_squared, self.common, decoded, self.balance, predicted, self.through)
+        return Objective(
+            distance=mean_squared,
+            distance_weight=self.distance_weight,
+            reconstruction=kinds[self.loss],
+            balance=self.balance,
+            prediction=kinds[self.prediction_loss],
+            prediction_weight=self.prediction_weight,
+        )
 
 
 def mean_squared(x_h: Tensor, y_h: Tensor) -> Tensor:
     """L_h"""
     return (x_h - y_h).square().mean()
-
-
-def as_tensor(vectors: np.ndarray | None) -> Tensor:
-    return torch.from_numpy(np.array(vectors, np.float32))

@@ -9,35 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from xmtc.base.dataset import Dataset
+from xmtc.base.form import array
 from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.evaluation.metrics import Judged
-from xmtc.methods.ensemble.model import SIZES, read_by, sizes_of
 
 CERTAIN = 0.9999  # never quite, so that others can still add to it
 OWN = 1e-3  # the share of the score itself: where the curve is level, it tells labels apart, unless very close
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Calibrated(Model):
     """The labels of a model, with the probabilities that its scores have turned out to mean."""
 
-    n_labels: int
-    n_features: int  # of what the model reads, each 0 where it does not
-    n_words: int
-    n_subwords: int
     model: Model
-    scores: NDArray[np.float64]  # where the curve bends, ascending
-    probabilities: NDArray[np.float64]  # and how high it is there
-
-    @property
-    def longest(self) -> int | None:
-        return getattr(self.model, "longest", None)
+    scores: np.ndarray = array(np.float64)  # where the curve bends, ascending
+    probabilities: np.ndarray = array(np.float64)  # and how high it is there
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         return on_curve(self.model.predict(data, k, run), self.scores, self.probabilities)
@@ -45,21 +36,30 @@ class Calibrated(Model):
     def explain(self, document: Dataset, label: int) -> Explanation:
         return self.model.explain(document, label)
 
+    def max_lengths(self) -> dict[str, int]:
+        return self.model.max_lengths()
+
     def check(self) -> None:
         curve = np.array([self.scores, self.probabilities])
         if not curve.size or not np.isfinite(curve).all() or (np.diff(curve) < 0).any() or curve[1, 0] < 0:
             raise ValueError("its calibration is no curve that rises")
-        if self.model.n_labels != self.n_labels or sizes_of(self.model) != sizes_of(self):
-            raise ValueError("its model is not for the same labels, features and words")
+        if self.model.n_labels != self.n_labels or self.model.views != self.views:
+            raise ValueError("its model is not for the same labels and views")
         self.model.check()
 
 
 def calibrated(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> Calibrated:
     """By what the model says of documents that it has not learnt from."""
     assert held_out.Y is not None
-    bends = curve(model.predict(read_by(model, held_out), min(depth, model.n_labels), run), held_out.Y)
-    n_features, n_words, n_subwords = (getattr(model, size, 0) for size in SIZES)
-    return Calibrated(model.n_labels, n_features, n_words, n_subwords, model, *bends)
+    found = model.predict(held_out.only(model.views), min(depth, model.n_labels), run)
+    scores, probabilities = curve(found, held_out.Y)
+    return Calibrated(
+        n_labels=model.n_labels,
+        views=model.views,
+        model=model,
+        scores=scores,
+        probabilities=probabilities,
+    )
 
 
 def curve(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray]:

@@ -7,22 +7,23 @@ Differs from the authors' code in: the mean instead of the sum, which ranks alik
 asked for more than 100 labels, each member names as many as are asked for.
 
 Member i has the seed that numpy's `SeedSequence((seed, i))` yields first, so that ensembles of different seeds have no
-member in common. `-p settings="n_trees=1 C=2"` sets the members' other parameters.
+member in common. On the command line, `-p member=plt -p plt.arity=8` sets the members' parameters.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
-from xmtc.base.params import param
+from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods import method_class
-from xmtc.methods.ensemble.members import fit_together, member, parsed, read_together
+from xmtc.methods import as_method
+from xmtc.methods.ensemble.members import fit_together, read_together
 from xmtc.methods.ensemble.model import MEAN, Combination
 
 
@@ -30,31 +31,38 @@ from xmtc.methods.ensemble.model import MEAN, Combination
 class Ensemble(Method):
     """Models of one method that differ in their seeds, averaged (as in You et al., NeurIPS 2019)."""
 
-    reads = ()  # what the members read, once they are known
+    tiny: ClassVar[dict[str, Any]] = {"n_members": 2, "parabel.max_leaf": 8, "parabel.n_trees": 1}
 
-    of: str = param("parabel", "method of the members")
-    members: int = param(3, "how many models, each with a seed of its own", low=1, search=(2, 5))
-    settings: str = param("", "parameters of the members, such as n_trees=1 C=2")
+    member: Any = param("parabel", "method of the members", kind=Recipe)
+    n_members: int = param(3, "how many models, each with a seed of its own", low=1, search=(2, 5))
     seed: int = param(0, "seed of the members' seeds", low=0, high=2**32 - 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "reads", read_together(self.recipes))
+        object.__setattr__(self, "member", as_method(self.member))
+        name, seeds = type(self.member).__name__, [field for field in fields(self.member) if field.name == "seed"]
+        if not seeds:
+            raise XmtcError(f"Ensemble: {name} has no seed, so its members would not differ; choose another method.")
+        if self.member.seed != seeds[0].default:
+            raise XmtcError(f"Ensemble: its members must not share seed={self.member.seed}; set its own seed instead.")
 
     @property
-    def recipes(self) -> list[Method]:
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # what its members read
+        return read_together([self.member])
+
+    @property
+    def is_exact(self) -> bool:  # type: ignore[override]
+        return self.member.is_exact
+
+    @property
+    def members(self) -> list[Method]:
         """The members before training."""
-        settings = parsed(self.settings)
-        if "seed" not in {field.name for field in fields(method_class(self.of))}:
-            raise XmtcError(f"Ensemble: {self.of} has no seed, so its members would not differ; choose another method.")
-        if "seed" in dict(settings):
-            raise XmtcError("Ensemble: settings cannot set seed, which its members must not share; set its own seed.")
-        return [member(self.of, settings, seed=seed) for seed in self.seeds]
+        return [replace(self.member, seed=seed) for seed in self.seeds]
 
     @property
     def seeds(self) -> list[int]:
         """One for each member, none of which another seed is likely to share."""
-        return [int(np.random.SeedSequence((self.seed, i)).generate_state(1)[0]) for i in range(self.members)]
+        return [int(np.random.SeedSequence((self.seed, i)).generate_state(1)[0]) for i in range(self.n_members)]
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Combination:
-        return fit_together(self, self.recipes, MEAN, data, valid, run)
+        return fit_together(self, self.members, MEAN, data, valid, run)

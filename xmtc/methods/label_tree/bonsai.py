@@ -8,6 +8,7 @@ unequal size, so that a tree is two or three levels deep; labels may be clustere
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.params import param
@@ -27,6 +28,8 @@ SPACES = {
 @dataclass(frozen=True)
 class Bonsai(LinearTrees):
     """Shallow label trees of many children, grown by unbalanced k-means (Khandagale et al. 2019)."""
+
+    tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 5}
 
     arity: int = param(100, "children of a node at most", low=2)
     max_depth: int = param(3, "levels at most, the labels' own included", low=1, high=64)

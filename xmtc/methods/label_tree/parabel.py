@@ -8,6 +8,7 @@ Differs from the authors' code in: the solver, which sets the bias apart, so tha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.run import Run
@@ -20,6 +21,8 @@ from xmtc.methods.label_tree.family import LinearTrees
 @dataclass(frozen=True)
 class Parabel(LinearTrees):
     """Balanced binary label trees with linear classifiers in nodes and leaves (Prabhu et al., WWW 2018)."""
+
+    tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8}
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         vectors = LabelVectors.from_documents(data, run)

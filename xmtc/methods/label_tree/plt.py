@@ -9,7 +9,7 @@ loss, one tree, and nodes of `arity` children, each so many levels of a binary t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.params import param
@@ -25,6 +25,7 @@ class PLT(LinearTrees):
     """Probabilistic label trees with logistic classifiers (Jasinska et al., ICML 2016)."""
 
     loss: ClassVar[str] = "logistic"
+    tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 4}
 
     n_trees: int = param(1, "trees, each grown from its own random start", low=1)
     C: float = param(10.0, "weight of the loss against the regulariser", low=1e-6, search=(1, 100), log=True)

@@ -50,7 +50,13 @@ class DiSMEC(Method):
             return labels
 
         parts = list(run.map(train, starts, "training", total=len(starts)))
-        return TreeModel(data.n_labels, data.n_features, "logistic", EXACT, (flat_tree(parts),))
+        return TreeModel(
+            n_labels=data.n_labels,
+            views=data.sizes,
+            link="logistic",
+            beam=EXACT,
+            trees=(flat_tree(parts),),
+        )
 
     def _train(self, data: Dataset, positives: csr_array) -> Rows:
         solver = Solver("squared_hinge", self.C, self.eps, self.max_passes, self.seed)

@@ -18,7 +18,7 @@ changes no answer; `encoder_rate=0` leaves the encoder as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, inf
 from typing import Any, ClassVar
@@ -31,20 +31,28 @@ from torch import Tensor
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param, with_presets
+from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.data.held_out import split
 from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
-from xmtc.evaluation import metrics
 from xmtc.methods.transformer.clusters import by_frequency, cut, n_terms
-from xmtc.methods.transformer.model import MOST_STEPS, Design, TransformerModel, predict_with, states_of
+from xmtc.methods.transformer.model import (
+    MOST_POINTS,
+    VIEW,
+    TransformerDesign,
+    TransformerModel,
+    in_own_numbers,
+    load_states,
+)
 from xmtc.methods.transformer.network import ClusteredTransformer
 from xmtc.nn import distributed
-from xmtc.nn.batches import Corpus, LabelRows
-from xmtc.nn.cuda_graphs import KINDS as RECORDED
-from xmtc.nn.cuda_graphs import Recordings
+from xmtc.nn.batches import LabelRows, TokenLoader
+from xmtc.nn.cuda_graphs import KINDS as GRAPHED
+from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.training import Plan, train
+from xmtc.nn.fitting import begin, fit_network
+from xmtc.nn.network import TrainedNetwork, predict_with
+from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 
 AUTO = "auto"
@@ -60,7 +68,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "EURLex-4k": PAPER | {"batch": 12, "epochs": 8},
     "AmazonCat-13k": PAPER | {"batch": 48, "epochs": 8},
     "Wiki10-31k": PAPER | {"batch": 12, "epochs": 6, "encoder_rate": 1e-5, "head_rate": 1e-3},
-    "Wiki-500k": PAPER | {"batch": 64, "epochs": 12, "clusters": 3, "proportions": "0.33,0.33,0.34"},
+    "Wiki-500k": PAPER | {"batch": 64, "epochs": 12, "clusters": 3, "proportions": (0.33, 0.33, 0.34)},
     "Amazon-670k": PAPER | {"batch": 32, "epochs": 25, "clusters": 4, "hidden": 512},
 }
 
@@ -70,7 +78,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 class APLCXLNet(Method):
     """A pretrained transformer with labels in clusters by their frequency (Ye et al., ICML 2020)."""
 
-    reads: ClassVar[tuple[str, ...]] = ("subwords", "Y")
+    reads: ClassVar[tuple[str, ...]] = (VIEW,)
+    is_exact: ClassVar[bool] = False
+    tiny: ClassVar[dict[str, Any]] = {
+        "pooling": "mean", "max_subwords": 40, "loss": "sum", "epochs": 12, "batch": 32, "encoder_rate": 0.002,
+        "hidden_rate": 0.01, "head_rate": 0.02, "patience": 12,
+    }  # fmt: skip
 
     pooling: str = param(
         "auto", "state of a text: of its first subword, its last, or their mean (auto: the encoder's usual one)",
@@ -78,20 +91,24 @@ class APLCXLNet(Method):
     )  # fmt: skip
     hidden: int = param(0, "width of the hidden layer (d); 0: the encoder's", low=0)
     clusters: int = param(2, "clusters of labels, equally large; 1: a flat linear output layer", low=1)
-    proportions: str = param(
-        "", "shares of the labels in head and tails, such as 0.7,0.2,0.1, in place of equal `clusters`"
+    proportions: tuple[float, ...] = param(
+        (), "shares of the labels in head and tails, such as 0.7,0.2,0.1, in place of equal `clusters`", kind=float
     )
     factor: int = param(2, "by which each tail is narrower inside than the cluster before (q)", low=1)
     biases: bool = param(True, "labels have biases, which begin with their frequencies; not in the paper")
     dropout: float = param(0.1, "share of the hidden layer's numbers that a step leaves out", low=0.0, high=0.99)
     loss: str = param("sum", "of the loss's terms: their sum, per document, or mean, as in the paper", choices=LOSSES)
     batch: int = param(12, "documents of a step", low=1)
-    parts: int = param(1, "parts that a step's documents are cut into, one after the other, to save memory", low=1)
-    checkpointing: bool = param(False, "compute states of the encoder twice instead of keeping them, to save memory")
-    recording: bool = param(
+    accumulation_steps: int = param(
+        1, "parts that a step's documents are cut into, one after the other, to save memory", low=1
+    )
+    gradient_checkpointing: bool = param(
+        False, "compute states of the encoder twice instead of keeping them, to save memory"
+    )
+    cuda_graphs: bool = param(
         True,
-        "on a GPU, record the encoder's steps once for each shape and replay them, which is faster: of BERT and MPNet, "
-        "without parts, checkpointing and several processes",
+        "on a GPU, capture the encoder's steps once for each shape and replay them, which is faster: BERT and MPNet, "
+        "without accumulation, checkpointing and several processes",
     )
     epochs: int = param(8, "passes over the documents at most; the rates fall to 0 at the end of the last", low=1)
     encoder_rate: float = param(
@@ -108,8 +125,8 @@ class APLCXLNet(Method):
     patience: int = param(3, "passes without a better nDCG@5 after which training ends", low=1)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     precision: str = param("fp32", "numbers of the saved weights: fp32, or fp16, half as large", choices=(*PRECISIONS,))
-    gradient_steps: int = param(
-        16, "points of integrated gradients in explanations; 1: input × gradient", low=1, high=MOST_STEPS
+    gradient_points: int = param(
+        16, "points of integrated gradients in explanations; 1: input × gradient", low=1, high=MOST_POINTS
     )
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
     preset: str = param(
@@ -118,98 +135,101 @@ class APLCXLNet(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.shares  # noqa: B018 (raises where they do not fit)
+        if not all(0 < share < inf for share in self.proportions):
+            raise XmtcError(
+                f"APLCXLNet: proportions={self.proportions} does not fit; expected shares such as 0.7,0.2,0.1."
+            )
 
     @property
     def shares(self) -> tuple[float, ...]:
         """Of the labels, in each cluster."""
-        if not self.proportions:
-            return (1.0,) * self.clusters
-        try:
-            shares = tuple(float(share) for share in self.proportions.split(","))
-        except ValueError:
-            shares = ()
-        if not shares or not all(0 < share < inf for share in shares):
-            raise XmtcError(
-                f"APLCXLNet: proportions={self.proportions!r} does not fit; expected shares such as 0.7,0.2,0.1."
-            )
-        return shares
+        return self.proportions or (1.0,) * self.clusters
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:
-        data, valid = split(data, valid, self.seed)
+        data, valid, _ = begin(self, data, valid, run, seed=self.seed)
         assert data.Y is not None
-        distributed.join(device_of(run))
-        if run.checkpoint.folder:
-            with distributed.first_alone():
-                run.checkpoint.claim(f"{self} {data.fingerprint()} {valid.fingerprint()}")
+        assert valid is not None
         order = by_frequency(np.bincount(data.Y.indices, minlength=data.n_labels))
         network, design = self.network(data, run)
         self.train(network, order, data, valid, run)
         weights = Weights.of(network, PRECISIONS[self.precision])
-        return TransformerModel(data.n_labels, data.n_subwords, design, order, weights, self.gradient_steps)
+        return TransformerModel(
+            n_labels=data.n_labels,
+            views=data.sizes,
+            network=TrainedNetwork(design=design, weights=weights),
+            order=order,
+            gradient_points=self.gradient_points,
+        )
 
-    def network(self, data: Dataset, run: Run) -> tuple[ClusteredTransformer, Design]:
+    def network(self, data: Dataset, run: Run) -> tuple[ClusteredTransformer, TransformerDesign]:
         """The pretrained encoder, and beside it what has yet to learn everything."""
-        assert data.subwords is not None
-        source, device = data.subwords.encoder, device_of(run)
+        source, device = data.tokens(VIEW).encoder, device_of(run)
         with working(run, device, self.seed):
             model = pretrained(source)
-            pooling = usual_pooling(source, model) if self.pooling == AUTO else self.pooling
-            sizes, width = cut(data.n_labels, self.shares), self.hidden or model.config.hidden_size
-            design = Design(config_of(model), pooling, width, sizes, self.factor, self.biases)
-            network = design.network(model, self.dropout)
+            design = TransformerDesign(
+                encoder=config_of(model),
+                pooling=usual_pooling(source, model) if self.pooling == AUTO else self.pooling,
+                hidden=self.hidden or model.config.hidden_size,
+                sizes=cut(data.n_labels, self.shares),
+                factor=self.factor,
+                biases=self.biases,
+            )
+            network = design.build(model, self.dropout)
         check_length(network, data)
-        if self.checkpointing and self.encoder_rate:
+        if self.gradient_checkpointing and self.encoder_rate:
             save_memory(model)
         return network.to(device), design
 
     def train(self, network: ClusteredTransformer, order: np.ndarray, data: Dataset, valid: Dataset, run: Run) -> None:
-        assert data.subwords is not None
         assert data.Y is not None
-        assert valid.subwords is not None
         device = device_of(run)
-        records = self.records(network, device)
-        corpora = Corpus(data.subwords, device, few_widths=records), Corpus(valid.subwords, device)
+        graphs = self.uses_graphs(network, device)
+        loaders = TokenLoader(data.tokens(VIEW), device, few_widths=graphs), TokenLoader(valid.tokens(VIEW), device)
         names = "states", "states-held-out"
-        corpus, judged = corpora if self.encoder_rate else map(partial(states_of, network, run), corpora, names)
+        loader, judged = loaders if self.encoder_rate else map(partial(load_states, network, run), loaders, names)
         network.encoder.requires_grad_(self.encoder_rate > 0)
         sorted_Y = csr_array(data.Y[:, order])
         labels, terms = LabelRows(sorted_Y, torch.device("cpu")), n_terms(network.head.clusters, sorted_Y)
-        network.recordings = Recordings(network.encoder) if records else None
+        network.graphs = CudaGraphs(network.encoder) if graphs else None
         if self.biases:
             network.head.begin_with_frequencies(sorted_Y)
         forward = distributed.shared(network, uses_all=False)  # tails without a label in the batch are not used
 
-        def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
-            return corpus.shuffled(self.batch, rng)
-
         def loss(docs: np.ndarray) -> Iterator[Tensor]:
             divisor = terms[docs].sum() if self.loss == MEAN else len(docs)
-            for part in np.array_split(docs, min(self.parts, len(docs))):
-                batch = corpus.batch(distributed.share(part))
+            for part in np.array_split(docs, min(self.accumulation_steps, len(docs))):
+                batch = loader.batch(distributed.share(part))
                 with mixed(device):
                     total = forward(batch, *labels.pairs(batch.docs))
                 yield total * float(distributed.weight(part) / divisor)
 
-        def score() -> float:
-            found = predict_with(network, order, judged, 5, replace(run, progress=Run().progress))
-            return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
+        def answer(run: Run) -> Predictions:
+            return in_own_numbers(predict_with(network, judged, 5, run), order)
 
-        with working(run, device, self.seed):
-            train(network, batches, loss, score, self.plan(corpus.n_docs), corpus.n_docs, run, "network")
-        network.recordings = None
+        fit_network(
+            network,
+            loader=loader,
+            loss=loss,
+            answer=answer,
+            Y=valid.Y,
+            plan=self.plan(loader.n_docs),
+            batch=self.batch,
+            run=run,
+        )
+        network.graphs = None
 
-    def records(self, network: ClusteredTransformer, device: torch.device) -> bool:
-        """Whether the encoder's steps are recorded."""
-        can = network.encoder.model.config.model_type in RECORDED and device.type == "cuda" and self.encoder_rate > 0
-        return self.recording and can and distributed.place()[1] == self.parts == 1 and not self.checkpointing
+    def uses_graphs(self, network: ClusteredTransformer, device: torch.device) -> bool:
+        """Whether the encoder's steps are captured as CUDA graphs."""
+        can = network.encoder.model.config.model_type in GRAPHED and device.type == "cuda" and self.encoder_rate > 0
+        alone = distributed.rank_and_size()[1] == self.accumulation_steps == 1
+        return self.cuda_graphs and can and alone and not self.gradient_checkpointing
 
     def plan(self, n_docs: int) -> Plan:
         """Discriminative rates (section 4.1) that rise and fall (section 4.2)."""
         n_steps = self.epochs * ceil(n_docs / self.batch)
         return Plan(
-            self.epochs,
-            self.head_rate,
+            epochs=self.epochs,
+            rate=self.head_rate,
             average_from=self.epochs,  # never
             average_every=1,
             patience=self.patience,
@@ -223,10 +243,10 @@ class APLCXLNet(Method):
 
 
 def check_length(network: ClusteredTransformer, data: Dataset) -> None:
-    """Refuse texts that are longer than the encoder has places for."""
-    assert data.subwords is not None
-    found, longest = int(data.subwords.lengths.max()), network.encoder.longest
+    """Refuse texts that are longer than the encoder has positions for."""
+    found, longest = int(data.tokens(VIEW).lengths.max()), network.encoder.longest
     if longest is not None and found > longest:
         raise XmtcError(
-            f"Texts have up to {found} subwords, but the encoder has places for {longest}; set max_subwords={longest}."
+            f"Texts have up to {found} subwords, but the encoder has positions for {longest}; "
+            f"set max_subwords={longest}."
         )

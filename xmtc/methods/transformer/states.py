@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from xmtc.nn.batches import Batch
+from xmtc.nn.batches import TokenBatch, chunks
 from xmtc.nn.devices import moved
 
 
@@ -18,11 +18,11 @@ class StateBatch:
     states: Tensor  # (n_docs, width)
 
 
-AnyBatch = Batch | StateBatch
+AnyBatch = TokenBatch | StateBatch
 
 
-class States:
-    """Read like a Corpus."""
+class StateLoader:
+    """Used as a TokenLoader is."""
 
     def __init__(self, states: Tensor):
         self.states = states
@@ -36,13 +36,8 @@ class States:
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Every document once, in random batches."""
-        yield from in_batches(rng.permutation(self.n_docs), size)
+        return chunks(rng.permutation(self.n_docs), size)
 
     def by_length(self, size: int) -> Iterator[np.ndarray]:
         """Every document once: here, all are equally long."""
-        yield from in_batches(np.arange(self.n_docs), size)
-
-
-def in_batches(docs: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    for begin in range(0, len(docs), size):
-        yield docs[begin : begin + size]
+        return chunks(np.arange(self.n_docs), size)

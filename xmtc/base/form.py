@@ -1,0 +1,89 @@
+"""Forms: dataclasses that a model folder can hold. The fields of a form are its file format.
+
+A field is an array, whose type the form states with `array(...)`; a number, a truth value or a text; another form; or a
+tuple or a mapping of these. Anything else is refused when the form is looked at, before anybody trains it."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import Field, field, fields, is_dataclass
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+PLAIN = (bool, int, float, str)
+
+
+class Form:
+    """What a model folder may hold: only classes derived from this one are ever made from a folder."""
+
+    def check(self) -> None:
+        """Raise ValueError, with a phrase, at numbers that would lead compiled code astray. Called once on what came
+        from a folder, before its first use; it may read every array."""
+
+
+class ArrayType(NamedTuple):
+    """The types that an array field takes, and how many dimensions it has."""
+
+    dtypes: tuple[np.dtype, ...]
+    ndim: int | None
+
+    def fits(self, value: Any) -> bool:
+        if not isinstance(value, np.ndarray) or value.dtype not in self.dtypes:
+            return False
+        return self.ndim is None or value.ndim == self.ndim
+
+
+def array(*dtypes: Any, ndim: int | None = 1) -> Any:
+    """An array field of a form, of one of these types; in a tuple or mapping of arrays, each of them."""
+    return field(metadata={"array": ArrayType(tuple(map(np.dtype, dtypes)), ndim)})
+
+
+def fits(value: Any, wanted: Any, array_type: ArrayType | None) -> bool:
+    """Whether a value is what a field is annotated with: int, tuple[Tree, ...], dict[str, int], an array."""
+    origin, arguments = get_origin(wanted), get_args(wanted)
+
+    if origin is tuple:
+        return isinstance(value, tuple) and all(fits(item, arguments[0], array_type) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(fits(item, arguments[1], array_type) for item in value.values())
+    if origin in (types.UnionType, Any):
+        return any(fits(value, choice, array_type) for choice in arguments)
+    if wanted is np.ndarray:
+        return array_type is not None and array_type.fits(value)
+    if wanted in (int, float):
+        return isinstance(value, (int, wanted)) and not isinstance(value, bool)
+    return isinstance(value, wanted)
+
+
+def check_types(kind: type, values: dict[str, Any], name: str) -> None:
+    """Refuse values that are not of the types that the fields of a form state."""
+    hints = get_type_hints(kind)
+    for each in fields(kind):
+        if not fits(values[each.name], hints[each.name], each.metadata.get("array")):
+            raise TypeError(f"{name}.{each.name} is of another type")
+
+
+def check_form(kind: type) -> None:
+    """Refuse, with a phrase, a class that no folder could hold."""
+    if not (isinstance(kind, type) and issubclass(kind, Form) and is_dataclass(kind)):
+        raise ValueError(f"{getattr(kind, '__name__', kind)} is not a dataclass derived from xmtc.Form or xmtc.Model")
+    if "<locals>" in kind.__qualname__:
+        raise ValueError(f"{kind.__name__} is defined inside a function, where nothing else can find it")
+    hints = get_type_hints(kind)
+    for each in fields(kind):
+        check_field(kind, each, hints[each.name])
+
+
+def check_field(kind: type, each: Field, wanted: Any) -> None:
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    if origin is tuple:
+        wanted = arguments[0]
+    elif origin is dict:
+        wanted = arguments[1]
+
+    if wanted is np.ndarray:
+        if "array" not in each.metadata:
+            raise ValueError(f"{kind.__name__}.{each.name} is an array whose type is not stated: use array(np.float32)")
+    elif wanted not in PLAIN and not (isinstance(wanted, type) and issubclass(wanted, Form)):
+        raise ValueError(f"{kind.__name__}.{each.name} is a {wanted}, which a model folder cannot hold")

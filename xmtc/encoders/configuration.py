@@ -1,0 +1,77 @@
+"""What a pretrained encoder says of itself: its configuration and its tokenizer, read without its weights and without
+PyTorch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from xmtc.encoders.catalogue import CONFIG, TOKENIZER, not_found, readable
+
+NO_LIMIT = 2**31 - 1
+# Encoders that number positions from behind that of padding, which they leave out.
+AFTER_PADDING = (
+    "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "longformer",
+    "luke", "data2vec-text", "ibert", "esm",
+)  # fmt: skip
+
+
+def tokenizer_json(source: str) -> str:
+    """The JSON of an encoder's tokenizer; of a folder without one, or of the hub, as transformers makes it."""
+    with readable(source):
+        if (Path(source) / TOKENIZER).is_file():
+            return read_text(source, TOKENIZER)
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False).backend_tokenizer.to_str()
+
+
+def n_positions(source: str) -> int:
+    """How many subwords of a text an encoder has positions for."""
+    config = read_config(source)
+    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id")
+    if not isinstance(positions, int) or positions < 1:
+        return NO_LIMIT
+    return positions - (padding or 0) - 1 if config.get("model_type") in AFTER_PADDING else positions
+
+
+def read_config(source: str) -> dict[str, Any]:
+    """The configuration of an encoder; of the hub, as transformers completes it."""
+    if Path(source).is_dir():
+        return read_json(source, CONFIG)
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict()
+
+
+def read_json(source: str, name: str) -> dict[str, Any]:
+    """A JSON file of an encoder's folder."""
+    try:
+        content = json.loads(read_text(source, name))
+        if not isinstance(content, dict):
+            raise ValueError("it is no object")
+        return content
+    except (ValueError, RecursionError) as error:
+        raise not_found(source, f"{name}: {error}") from None
+
+
+def read_text(source: str, name: str) -> str:
+    try:
+        return (Path(source) / name).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise not_found(source, f"{name}: {error}") from None
+
+
+def check_is_encoder(config: dict[str, Any]) -> None:
+    """Refuse what is no encoder, by its configuration. Those that learnt from masked words read a text both ways, and
+    so does XLNet."""
+    from transformers.models.auto import modeling_auto as known
+
+    kind, both_ways = str(config.get("model_type")), (*known.MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet")
+    if kind in known.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
+        raise ValueError(f"{kind} is an encoder with a decoder, expected one without, such as BERT, MPNet or XLNet")
+    if config.get("is_decoder") or kind not in both_ways:
+        kind += " as a decoder" if config.get("is_decoder") else ""
+        custom = ", and needs code of its own, which is never run" if "auto_map" in config else ""
+        raise ValueError(f"{kind} does not read a text both ways, as BERT, MPNet and XLNet do{custom}")

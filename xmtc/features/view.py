@@ -1,0 +1,67 @@
+"""The contract of views. A View is a recipe: how documents are looked at. A FittedView is what a corpus has taught it,
+saved with the model: it makes of new documents what it made of the training documents."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xmtc.base.dataset import Bag, Tokens
+from xmtc.base.form import Form
+from xmtc.base.params import Recipe
+from xmtc.base.run import Run
+from xmtc.errors import XmtcError
+from xmtc.text.spans import Span
+
+TEXTS, COLUMNS = "texts", "features"  # what a corpus holds, and a view is made from
+
+
+@dataclass(frozen=True)
+class View(Recipe, ABC):
+    """One way to look at documents. A subclass is a frozen dataclass with param() fields."""
+
+    title: ClassVar[str]  # what people call it
+    unit: ClassVar[str] = "features"  # what its size counts
+    made_from: ClassVar[str] = TEXTS  # or COLUMNS: pairs of column numbers and values
+    instead_of: ClassVar[str] = ""  # the view that it replaces in a corpus that holds what it is made from
+
+    @abstractmethod
+    def fit(self, contents: Iterable[Any], run: Run = Run()) -> tuple[FittedView, Bag | Tokens]:
+        """Learn from the texts of documents, and show the same documents. Texts may be a stream."""
+
+
+class FittedView(Form, ABC):
+    """A view after training. A subclass is a frozen dataclass and a Form."""
+
+    made_from: ClassVar[str] = TEXTS  # as its View is
+    names_words: ClassVar[bool] = True  # an id stands for a word or a term; else for a part of one
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Columns of its Bags, or ids of its Tokens."""
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens of a document at most; None for bags, and where there is no limit."""
+        return None
+
+    @abstractmethod
+    def transform(self, contents: Iterable[Any], run: Run = Run()) -> Bag | Tokens:
+        """New documents as this view shows them."""
+
+    @abstractmethod
+    def term(self, number: int) -> str:
+        """What an id stands for."""
+
+    @abstractmethod
+    def spans(self, text: str) -> list[Span]:
+        """The words of a text, where they stand in it, and which tokens or terms of the view they belong to."""
+
+
+def nothing_to_learn_from(n_docs: int) -> XmtcError:
+    return XmtcError(
+        f"None of the {n_docs} documents holds a word, so there is nothing to learn from; check the text field."
+    )

@@ -1,0 +1,73 @@
+"""What the training of every network begins and ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor, nn
+
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
+from xmtc.data.held_out import MOST, SHARE, split
+from xmtc.evaluation import metrics
+from xmtc.nn import distributed
+from xmtc.nn.devices import device_of, working
+from xmtc.nn.network import device_with
+from xmtc.nn.training import Plan, train
+
+MEASURE = "nDCG@5"  # of held-out documents, by which the best pass is known
+
+
+def begin(
+    method: Method,
+    data: Dataset,
+    valid: Dataset | None,
+    run: Run,
+    *,
+    seed: int,
+    share: float = SHARE,
+    most: int = MOST,
+) -> tuple[Dataset, Dataset | None, torch.device]:
+    """Hold documents out, unless there are others to stop by or none are wanted (share=0); meet the other processes;
+    claim the checkpoint for this training."""
+    if valid is not None or share:
+        data, valid = split(data, valid, seed, share, most)
+    device = device_of(run)
+    distributed.join(device)
+    if run.checkpoint.folder:
+        with distributed.first_alone():
+            run.checkpoint.claim(f"{method} {data.fingerprint()} {valid.fingerprint() if valid else ''}")
+    return data, valid, device
+
+
+def fit_network(
+    network: nn.Module,
+    *,
+    loader: Any,
+    loss: Callable[[np.ndarray], Tensor | Iterator[Tensor]],
+    answer: Callable[[Run], Predictions],
+    Y: csr_array | None,
+    plan: Plan,
+    batch: int,
+    run: Run,
+    name: str = "network",
+) -> None:
+    """Train a network in batches of the loader's documents. `loss` is that of document numbers; `answer` predicts the
+    labels of the held-out documents, whose true ones are Y. Without any, the last pass is the best."""
+
+    def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
+        return loader.shuffled(batch, rng)
+
+    def score() -> float:
+        if Y is None:
+            return 0.0  # of equal scores the last stays
+        return metrics.evaluate(answer(run.quiet()), Y, [MEASURE])[MEASURE]
+
+    with working(run, device_with(network), plan.seed):
+        train(network, batches, loss, score, plan, loader.n_docs, run, name)

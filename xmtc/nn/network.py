@@ -1,0 +1,146 @@
+"""What all trained networks share. A network is a design and weights: the design says what it is, and a model folder
+holds both. It is built at its first use on a device, and answers batch by batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xmtc.base.dataset import Dataset
+from xmtc.base.form import Form
+from xmtc.base.method import Model
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
+from xmtc.nn.devices import device_of, working
+from xmtc.nn.weights import Weights
+
+MOST_DOCS = 512  # answered at a time, if not fewer
+
+
+class Loader(Protocol):
+    """Documents on a device, in batches."""
+
+    @property
+    def n_docs(self) -> int: ...
+
+    def batch(self, docs: np.ndarray) -> Any: ...
+
+    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]: ...
+
+    def by_length(self, size: int) -> Iterator[np.ndarray]: ...
+
+
+class LabelNetwork(nn.Module):
+    """A network that answers with labels. A subclass's `forward` gives logits (n_docs, n_labels) of a batch, or it has
+    a `best` of its own."""
+
+    n_labels: int
+
+    def batch_size(self, loader: Any) -> int:
+        """Documents to answer at a time, so that memory is enough."""
+        return MOST_DOCS
+
+    def best(self, batch: Any, k: int) -> tuple[Tensor, Tensor]:
+        """The k best labels of a batch's documents and their probabilities, in float32: bf16 has too few digits to rank
+        by."""
+        top = self(batch).float().topk(min(k, self.n_labels))
+        return top.indices, top.values.sigmoid()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design(Form, ABC):
+    """What a network is, without its weights: its sizes and choices."""
+
+    # Whether it holds more than its weights, such as tables of positions, and so needs memory before they come.
+    has_buffers: ClassVar[bool] = False
+
+    @abstractmethod
+    def build(self) -> LabelNetwork:
+        """The network with its first, random weights."""
+
+    @abstractmethod
+    def loader(self, data: Dataset, device: torch.device) -> Any:
+        """Documents as this network takes them."""
+
+    def skeleton(self, n_weights: int) -> LabelNetwork:
+        """The network without memory for its weights, of which there are so many: names and shapes alone."""
+        with torch.device("meta"):
+            return self.build()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedNetwork(Form):
+    """A design and its weights."""
+
+    design: Design
+    weights: Weights
+
+    def on(self, device: torch.device) -> Any:
+        """The network, built at its first use on a device."""
+        built = self.__dict__.setdefault("_built", {})
+        if device not in built:
+            built[device] = self._build().to(device).eval().requires_grad_(False)
+        return built[device]
+
+    def _build(self) -> LabelNetwork:
+        if self.design.has_buffers:
+            with torch.random.fork_rng([]):  # the weights that it begins with are random, and at once replaced
+                network = self.design.build()
+        else:
+            network = self.skeleton()
+        self.weights.load_into(network)
+        return network
+
+    def skeleton(self) -> LabelNetwork:
+        return self.design.skeleton(len(self.weights.arrays))
+
+    def check(self) -> None:
+        self.design.check()
+        self.weights.check_fits(self.skeleton())
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkModel(Model):
+    """A Model that is one network. A subclass adds `explain`, and to `check` what its design has to do with it."""
+
+    network: TrainedNetwork
+
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        device = device_of(run)
+        return predict_with(self.network.on(device), self.network.design.loader(data, device), k, run)
+
+    def check(self) -> None:
+        self.network.check()
+
+
+@torch.inference_mode()
+def predict_with(network: Any, loader: Any, k: int, run: Run) -> Predictions:
+    """The k best labels of every document, by any network that has `batch_size` and `best`."""
+    device, k = device_with(network), min(k, network.n_labels)
+    labels = np.full((loader.n_docs, k), NO_LABEL, np.int32)
+    scores = np.zeros((loader.n_docs, k), np.float32)
+
+    with run.progress("predicting", loader.n_docs) as progress, working(run, device):
+        for docs in loader.by_length(network.batch_size(loader)):
+            batch = loader.batch(docs)
+            found, values = network.best(batch, k)
+            labels[batch.docs, : found.shape[1]] = found.cpu().numpy()
+            scores[batch.docs, : found.shape[1]] = values.cpu().numpy()
+            progress.advance(len(docs))
+    return Predictions(labels, scores)
+
+
+def device_with(network: nn.Module) -> torch.device:
+    """The device that a network is on."""
+    return next(network.parameters()).device
+
+
+def at_most(numbers: dict[str, int], device: torch.device) -> int:
+    """A limit of the device: GPUs have more memory than they are given at a time, CPUs less."""
+    return numbers.get(device.type, numbers["cpu"])

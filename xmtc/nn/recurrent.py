@@ -1,0 +1,33 @@
+"""Words to states: word vectors and a bidirectional LSTM."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from xmtc.nn.batches import TokenBatch
+from xmtc.nn.lstm import states_of
+
+
+class RecurrentEncoder(nn.Module):
+    """Words to states, eqs. 1–3: one bidirectional LSTM layer with a learned initial state."""
+
+    def __init__(self, n_words: int, dimension: int, hidden: int, word_dropout: float, dropout: float):
+        super().__init__()
+        self.embedding = nn.Embedding(n_words, dimension)
+        self.lstm = nn.LSTM(dimension, hidden, bidirectional=True)
+        self.first_state = nn.Parameter(torch.zeros(2, 2, 1, hidden))  # (h or c, direction, any document, unit)
+        self.word_dropout, self.dropout = word_dropout, dropout
+
+    def set_vectors(self, vectors: np.ndarray, trained: bool = True) -> None:
+        """The word vectors to start from, and whether training moves them."""
+        self.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
+        self.embedding.weight.requires_grad = trained
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """(n_docs, width, 2 · hidden)"""
+        words = dropout(self.embedding(batch.ids), self.word_dropout, self.training)
+        states = states_of(self.lstm, words, self.first_state, batch)
+        return dropout(batch.padded(states), self.dropout, self.training)

@@ -1,0 +1,131 @@
+"""From documents to a Tagger. A Pipeline is the recipe of one: a method, and the recipes of the views that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+import xmtc
+from xmtc import features
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.params import Recipe
+from xmtc.base.run import Run
+from xmtc.base.tables import package_of
+from xmtc.data.collect import LabelCollector
+from xmtc.data.document import Document
+from xmtc.errors import XmtcError
+from xmtc.features import COLUMNS, TEXTS, FittedViews, Views
+from xmtc.methods import check_savable
+from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value
+from xmtc.tagger import Tagger
+from xmtc.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """All that a training needs beside documents."""
+
+    method: Method
+    views: Views
+
+    @classmethod
+    def of(cls, method: Method | str, content: str = TEXTS, parameters: Parameters | None = None) -> Pipeline:
+        """A method, by its name or as it is, and its views of a corpus of texts or of features; parameters are those of
+        the method and of the views."""
+        built, rest = build_method(method, parameters or {})
+        return cls(built, build_views(built, content, rest))
+
+    def with_values(self, values: Parameters) -> Pipeline:
+        """The same with other values of some parameters."""
+        views = {name: replaced(view, values) for name, view in self.views.items()}
+        return Pipeline(replaced(self.method, values), views)
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        return [self.method, *self.views.values()]
+
+    def fit(self, documents: Iterable[Document], valid: Iterable[Document] | None = None, run: Run = Run()) -> Tagger:
+        """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
+        mean."""
+        prepared = self.prepare(documents, run)
+        checked = None if valid is None else prepared.labelled(valid, run)
+        return prepared.train(self.method, checked, run)
+
+    def prepare(self, documents: Iterable[Document], run: Run = Run()) -> Prepared:
+        """Learn the views from labelled documents: what comes before the method's turn."""
+        check_savable(self.method)
+        collector = LabelCollector()
+        fitted, data = features.fit(self.views, collector.watch(peek(documents)[1]), run)
+        labels = Vocabulary.of(sorted(collector.numbers))
+        if not len(labels):
+            raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
+        data = replace(data, Y=collector.matrix(labels.words()))
+        return Prepared(self.views, fitted, labels, data, collector.fingerprint.hexdigest())
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Labelled documents in the views that a method reads, for one training or several."""
+
+    views: Views
+    fitted: FittedViews
+    labels: Vocabulary
+    data: Dataset
+    fingerprint: str  # of the documents
+
+    def train(self, method: Method, valid: Dataset | None = None, run: Run = Run()) -> Tagger:
+        model = method.fit(self.data, valid, run)
+        assert self.data.Y is not None
+        frequencies = np.bincount(self.data.Y.indices, minlength=len(self.labels)).astype(np.int64)
+        return Tagger(self.fitted, self.labels, frequencies, model, self.describe(method))
+
+    def labelled(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
+        """Other documents beside their labels, in the columns that training gave them."""
+        collector = LabelCollector()
+        data = features.transform(self.fitted, collector.watch(documents), run)
+        return replace(data, Y=collector.matrix(self.labels.words())[:, : len(self.labels)])
+
+    def describe(self, method: Method) -> dict[str, Any]:
+        """What about.json says of a training. Nothing that differs between two runs on the same data."""
+        return {
+            "xmtc": xmtc.__version__,
+            **json_value(method),
+            "package": package_of(type(method)),
+            "views": {name: as_json(view) for name, view in self.views.items()},
+            "sizes": self.data.sizes,
+            "n_docs": self.data.n_docs,
+            "n_labels": len(self.labels),
+            "data": f"blake2b:{self.fingerprint}",
+        }
+
+
+def train(
+    documents: Iterable[Document],
+    method: Method | str = "parabel",
+    valid: Iterable[Document] | None = None,
+    run: Run = Run(),
+    **parameters: Any,
+) -> Tagger:
+    """A Tagger from labelled documents, which may be a stream. Parameters are those of the method and of its views."""
+    first, documents = peek(documents)
+    content = TEXTS if first.features is None else COLUMNS
+    return Pipeline.of(method, content, parameters).fit(documents, valid, run)
+
+
+def peek(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:
+    """The first document, which tells what a corpus holds, and all of them."""
+    stream = iter(documents)
+    first = next(stream, None)
+    if first is None:
+        raise XmtcError("The training corpus holds no documents; give it at least two with labels.")
+    return first, chain([first], stream)
+
+
+def replaced(recipe: Any, values: Parameters) -> Any:
+    """A recipe with those of the values that are its own."""
+    return replace(recipe, **{field.name: values[field.name] for field in fields(recipe) if field.name in values})
