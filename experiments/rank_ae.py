@@ -90,7 +90,7 @@ def load(path: Path, name: str) -> dict[str, Dataset]:
             values, columns = found[f"{part} values"].astype(np.float32), found[f"{part} columns"].astype(np.int32)
             X = csr_array((values, columns, rows), shape=(n_docs, n_features))
             Y = csr_array((np.ones(len(labels), np.float32), labels, ends), shape=(n_docs, n_labels))
-            parts[part] = Dataset(X, Y)
+            parts[part] = Dataset.from_matrix(X, Y)
     if "vectors" in found:
         parts["train"] = replace(parts["train"], vectors=found["vectors"].astype(np.float32))
     return parts
@@ -184,7 +184,7 @@ def step(args: argparse.Namespace) -> None:
         (np.ones(n_docs * 5, np.float32), rng.integers(0, n_labels, n_docs * 5), np.arange(n_docs + 1) * 5),
         shape=(n_docs, n_labels),
     )
-    data, method = Dataset(X, Y), method_class("rank_ae")(hidden=100, layer=800, average_from=99)
+    data, method = Dataset.from_matrix(X, Y), method_class("rank_ae")(hidden=100, layer=800, average_from=99)
     layout = method.layout(data)
     network = method.network(layout, data, run)
     state, corpus, labels = State(network, method.plan), layout.read(data, device), LabelRows(Y, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from xmtc import Classifier  # noqa: E402
 from xmtc.base.checkpoint import Checkpoint  # noqa: E402
 from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.params import Typed  # noqa: E402
 from xmtc.base.predictions import NO_LABEL, Predictions  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
@@ -24,20 +26,29 @@ from xmtc.labels.tree import LabelTree, compressed, from_groups  # noqa: E402
 from xmtc.methods.attention import family  # noqa: E402
 from xmtc.methods.attention.attention_xml import PRESETS, AttentionXML  # noqa: E402
 from xmtc.methods.attention.levels import LevelData, loss_of, table_of_children, true_ones_first  # noqa: E402
-from xmtc.methods.attention.model import Shape, predict_level  # noqa: E402
-from xmtc.methods.attention.network import Encoder, LabelAttention, MaxPooling  # noqa: E402
+from xmtc.methods.attention.model import RecurrentDesign, predict_level  # noqa: E402
+from xmtc.methods.attention.network import LabelAttention, MaxPooling, RecurrentNetwork  # noqa: E402
 from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
 from xmtc.nn import distributed, training  # noqa: E402
-from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
+from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.devices import device_of  # noqa: E402
+from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
 from xmtc.nn.training import Plan, State, clip  # noqa: E402
+from xmtc.parameters import build_method  # noqa: E402
+from xmtc.text.vocabulary import Vocabulary  # noqa: E402
 
-CPU = torch.device("cpu")
+CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
+PLAN = Plan(epochs=9, rate=1.0, average_from=0, average_every=1, patience=9, seed=0)
 
 
-def tokens(*documents: list[int], n_words: int = 20, vectors: np.ndarray | None = None) -> Tokens:
-    starts = np.cumsum([0, *map(len, documents)])
-    return Tokens(np.array([word for words in documents for word in words], np.int32), starts, n_words, vectors)
+def tokens(*documents: list[int], n_words: int = 20) -> Tokens:
+    offsets = np.cumsum([0, *map(len, documents)])
+    return Tokens(np.array([word for words in documents for word in words], np.int32), offsets, n_words)
+
+
+def network_for(n_labels: int, n_words: int, dimension: int, hidden: int, sparse: bool = False) -> RecurrentNetwork:
+    sizes = {"n_words": n_words, "dimension": dimension, "hidden": hidden, "layers": (hidden,), "n_labels": n_labels}
+    return RecurrentDesign(**sizes, pooling="attention").build(sparse=sparse)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -57,10 +68,10 @@ def lstm_plainly(x: np.ndarray, W, U, b, h, c) -> np.ndarray:
 
 def test_the_encoder_is_eq_2_in_both_directions_for_every_document_of_a_batch():
     torch.manual_seed(0)
-    encoder = Encoder(20, 5, 4, 0.0, 0.0).eval()
+    encoder = RecurrentEncoder(20, 5, 4, 0.0, 0.0).eval()
     torch.nn.init.normal_(encoder.first_state)
     documents = [3, 1, 4, 1, 5], [9, 2], [6, 5, 3]
-    batch = Corpus(tokens(*documents), CPU).batch(np.arange(3))
+    batch = TokenLoader(tokens(*documents), CPU).batch(np.arange(3))
     with torch.no_grad():
         states = encoder(batch).numpy()
     w = {name: value.detach().numpy() for name, value in encoder.named_parameters()}
@@ -96,12 +107,12 @@ def logits_plainly(head: LabelAttention, states: np.ndarray, labels) -> np.ndarr
 def test_attention_and_layers_are_eqs_4_and_5(sizes):
     torch.manual_seed(1)
     head, lengths = LabelAttention(7, 8, sizes), [3, 1, 4]
-    states, is_word = torch.randn(3, 8, 8), torch.arange(8) < torch.tensor(lengths)[:, None]
-    states[~is_word] = 0
+    states, mask = torch.randn(3, 8, 8), torch.arange(8) < torch.tensor(lengths)[:, None]
+    states[~mask] = 0
     candidates = torch.tensor([[6, 0], [1, 1], [2, 5]])
     with torch.no_grad():
-        everything, chosen = head(states, is_word).numpy(), head(states, is_word, candidates).numpy()
-        alpha = head.weights_of_words(states[:1], is_word[:1], 4)
+        everything, chosen = head(states, mask).numpy(), head(states, mask, candidates).numpy()
+        alpha = head.weights_of_words(states[:1], mask[:1], 4)
     for row, length in enumerate(lengths):
         words = states[row, :length].numpy()
         np.testing.assert_allclose(everything[row], logits_plainly(head, words, range(7)), atol=1e-5)
@@ -113,12 +124,12 @@ def test_attention_and_layers_are_eqs_4_and_5(sizes):
 def test_max_pooling_looks_at_words_alone():
     torch.manual_seed(2)
     head = MaxPooling(5, 4, (6,))
-    states, is_word = -1 - torch.rand(1, 8, 4), torch.arange(8)[None] < 3
-    states[~is_word] = 0  # larger than every word's
+    states, mask = -1 - torch.rand(1, 8, 4), torch.arange(8)[None] < 3
+    states[~mask] = 0  # larger than every word's
     with torch.no_grad():
-        found = head(states, is_word)
+        found = head(states, mask)
         np.testing.assert_allclose(found, head.logits(states[:, :3].amax(1)), rtol=1e-6)
-        weights = head.weights_of_words(states, is_word, 2)
+        weights = head.weights_of_words(states, mask, 2)
     assert (weights[3:] == 0).all()
 
 
@@ -167,13 +178,13 @@ def test_algorithm_3_takes_true_nodes_first_and_then_the_best():
 
 def test_algorithm_4_multiplies_down_the_tree():
     """A network whose logits are known: all zeros, so that every P(node | node above) is ½."""
-    network = Shape(20, 3, 2, (2,), "attention").network(5).eval()
+    network = network_for(5, 20, 3, 2).eval()
     torch.nn.init.zeros_(network.head.layers.output.weight)
     torch.nn.init.zeros_(network.head.layers.output.bias)
     children = table_of_children(csr_array(np.array([[1, 0, 0, 0, 1], [0, 1, 1, 0, 0], [0, 0, 0, 1, 0]], np.float32)))
     assert children.tolist() == [[0, 4], [1, 2], [3, NO_LABEL]]
     above = Predictions(np.array([[2, 1], [0, NO_LABEL]], np.int32), np.array([[0.8, 0.5], [0.4, 0]], np.float32))
-    found = predict_level(network, children, tokens([1, 2], [3]), above, 4, Run(threads=1))
+    found = predict_level(network, children, TokenLoader(tokens([1, 2], [3]), CPU), above, 4, ONE)
     assert found.labels[0, 0] == 3
     assert sorted(found.labels[0, 1:]) == [NO_LABEL, 1, 2]
     np.testing.assert_allclose(found.scores[0], [0.4, 0.25, 0.25, 0])
@@ -183,15 +194,16 @@ def test_algorithm_4_multiplies_down_the_tree():
 def test_batches_hold_every_document_once():
     rng = np.random.default_rng(0)
     documents = [list(rng.integers(0, 20, n)) for n in rng.integers(1, 30, 157)]
-    corpus = Corpus(tokens(*documents), CPU)
-    for batches in (corpus.shuffled(8, rng), corpus.by_length(8)):
+    loader = TokenLoader(tokens(*documents), CPU)
+    for batches in (loader.shuffled(8, rng), loader.by_length(8)):
         found = []
         for docs in batches:
-            batch = corpus.batch(docs)
-            words = batch.padded(batch.words[:, None].float() + 1)[..., 0].long() - 1
+            batch = loader.batch(docs)
+            words = batch.padded(batch.ids[:, None].float() + 1)[..., 0].long() - 1
             assert batch.width % 8 == 0
+            assert torch.equal(batch.padded_ids(-1), words)
             for row, number in enumerate(batch.docs):
-                assert words[row][batch.is_word()[row]].tolist() == documents[number]
+                assert words[row][batch.mask()[row]].tolist() == documents[number]
             found += batch.docs.tolist()
         assert sorted(found) == list(range(157))
 
@@ -223,7 +235,7 @@ def test_gradients_are_clipped_relative_to_recent_ones():
 def test_the_best_average_is_kept():
     network = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(network.weight)
-    state, seen = State(network, Plan(9, 1.0, 0, 1, 9, 0)), []
+    state, seen = State(network, PLAN), []
     scores = iter([0.1, 0.5, 0.2])
     for _ in range(3):
         state.step(-network.weight.sum())  # Adam at rate 1 goes up by 1 a step
@@ -242,13 +254,13 @@ def planted_tokens(n_docs: int, seed: int) -> Dataset:
     Y = np.zeros((n_docs, 12), np.float32)
     for row, labels in enumerate(chosen):
         Y[row, labels] = 1
-    vectors = np.random.default_rng(0).uniform(-1, 1, (30, 12)).astype(np.float32)
-    return replace(Dataset.of_tokens(tokens(*documents, n_words=30, vectors=vectors)), Y=csr_array(Y))
+    return Dataset({"words": tokens(*documents, n_words=30)}, csr_array(Y))
 
 
 SMALL = AttentionXML(
-    hidden=8, layers="8", batch=16, epochs=4, rate=0.02, average_from=2, height=1, arity=2, candidates=4, dropout=0.1
-)
+    hidden=8, layers=(8,), dimension=12, batch=16, epochs=4, rate=0.02, average_from=2, height=1, arity=2, candidates=4,
+    dropout=0.1,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("sparse_from", [50_000, 5])
@@ -256,7 +268,7 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, tmp_p
     monkeypatch.setattr(family, "SPARSE", sparse_from)
     monkeypatch.setattr(family, "AVERAGE_EVERY", 2)
     data = planted_tokens(80, 1)
-    whole = SMALL.fit(data, run=Run(threads=1))
+    whole = SMALL.fit(data, run=ONE)
     monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
     step = State.step
 
@@ -266,25 +278,39 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, tmp_p
         step(self, loss)
 
     monkeypatch.setattr(State, "step", killed_half_way)
-    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         SMALL.fit(data, run=run)
     monkeypatch.setattr(State, "step", step)
     resumed = SMALL.fit(data, run=run)
     for one, other in zip(whole.levels, resumed.levels, strict=True):
-        for array, same in zip(one.weights.arrays, other.weights.arrays, strict=True):
-            np.testing.assert_array_equal(array, same)
+        weights, same = one.network.weights.arrays, other.network.weights.arrays
+        assert list(weights) == list(same)
+        for name, array in weights.items():
+            np.testing.assert_array_equal(array, same[name])
     run.checkpoint.forget()
     assert not (tmp_path / "parts").exists()
 
 
+def test_a_training_from_other_vectors_is_not_mixed_in(tmp_path):
+    """Even if they are in a file of the same name."""
+    data, vocabulary = planted_tokens(40, 1), Vocabulary.of(f"word{i}" for i in range(1, 30))
+    data = replace(data, views={"words": replace(data.tokens("words"), vocabulary=vocabulary)})
+    method = replace(SMALL, vectors=str(tmp_path / "vectors.txt"), epochs=1)
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
+    (tmp_path / "vectors.txt").write_text("word1 1 2 3\nword2 4 5 6\n")
+    method.fit(data, run=run)
+    method.fit(data, run=run)
+    (tmp_path / "vectors.txt").write_text("word1 1 2 3\nword2 4 5 7\n")
+    with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
+        method.fit(data, run=run)
+
+
 def test_rows_of_many_labels_move_only_where_they_are_candidates():
-    network = Shape(30, 12, 4, (4,), "attention").network(10, sparse=True)
+    network = network_for(10, 30, 12, 4, sparse=True)
     before = network.head.rows.weight.detach().clone()
-    state, batch = (
-        State(network, Plan(1, 0.1, 9, 9, 9, 0)),
-        Corpus(planted_tokens(3, 2).tokens, CPU).batch(np.arange(3)),
-    )
+    state = State(network, replace(PLAN, rate=0.1, average_from=9))
+    batch = TokenLoader(planted_tokens(3, 2).tokens("words"), CPU).batch(np.arange(3))
     candidates = torch.tensor([[1, 4], [4, 7], [1, 7]])
     for _ in range(2):
         state.step(loss_of(network(batch, candidates), torch.tensor([[1.0, 0], [0, 1], [1, 0]])))
@@ -295,39 +321,52 @@ def test_rows_of_many_labels_move_only_where_they_are_candidates():
 def test_many_labels_are_learnt_sparsely(monkeypatch):
     monkeypatch.setattr(family, "SPARSE", 5)
     data = planted_tokens(200, 2)
-    model = replace(SMALL, epochs=20, average_from=10).fit(data, run=Run(threads=1))
-    found = model.predict(data, 3, Run(threads=1))
+    model = replace(SMALL, epochs=20, average_from=10).fit(data, run=ONE)
+    found = model.predict(data, 3, ONE)
     assert data.Y.toarray()[np.arange(200)[:, None], found.labels].mean() > 0.6
 
 
 DAMAGE = {
-    "words": lambda m: replace(m, n_words=31),
+    "words": lambda m: replace(m, views={"words": 31}),
     "labels": lambda m: replace(m, n_labels=13),
     "no levels": lambda m: replace(m, levels=()),
-    "pooling": lambda m: replace(m, shape=replace(m.shape, pooling="mean")),
+    "pooling": lambda m: with_design(m, pooling="mean"),
+    "no layers": lambda m: with_design(m, layers=()),
+    "other words in a level": lambda m: with_design(m, n_words=31),
     "candidates": lambda m: replace(m, n_candidates=0),
     "a child too far": lambda m: with_children(m, lambda c: np.where(c == 3, 12, c)),
     "a child before": lambda m: with_children(m, lambda c: np.where(c == 3, -2, c)),
     "too few nodes": lambda m: with_children(m, lambda c: c[:-1]),
-    "a shape": lambda m: replace(m, shape=replace(m.shape, hidden=2**40)),
+    "a shape": lambda m: with_design(m, hidden=2**40),
     "a kind of number": lambda m: with_weights(m, lambda a: a.astype(np.float64)),
     "a length": lambda m: with_weights(m, lambda a: a[:-1]),
 }
 
 
+def with_level(model, **changes):
+    """With another second level."""
+    return replace(model, levels=(model.levels[0], replace(model.levels[1], **changes)))
+
+
 def with_children(model, change):
-    return replace(model, levels=(model.levels[0], replace(model.levels[1], children=change(model.levels[1].children))))
+    return with_level(model, children=change(model.levels[1].children))
+
+
+def with_design(model, **changes):
+    network = model.levels[1].network
+    return with_level(model, network=replace(network, design=replace(network.design, **changes)))
 
 
 def with_weights(model, change):
-    level = model.levels[1]
-    arrays = (change(level.weights.arrays[0]), *level.weights.arrays[1:])
-    return replace(model, levels=(model.levels[0], replace(level, weights=replace(level.weights, arrays=arrays))))
+    network = model.levels[1].network
+    name, first = next(iter(network.weights.arrays.items()))
+    arrays = network.weights.arrays | {name: change(first)}
+    return with_level(model, network=replace(network, weights=replace(network.weights, arrays=arrays)))
 
 
 @pytest.fixture(scope="module")
 def sound():
-    return replace(SMALL, epochs=1).fit(planted_tokens(40, 1), run=Run(threads=1))
+    return replace(SMALL, epochs=1).fit(planted_tokens(40, 1), run=ONE)
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -341,9 +380,9 @@ def test_what_cannot_decide_when_to_stop_is_refused():
     data = planted_tokens(40, 1)
     unlabelled = replace(data, Y=csr_array(data.Y.shape, dtype=np.float32))
     with pytest.raises(XmtcError, match="No validation document has a label"):
-        SMALL.fit(data, unlabelled)
+        SMALL.fit(data, unlabelled, ONE)
     with pytest.raises(XmtcError, match="Found 1 documents with labels; expected two"):
-        SMALL.fit(data.rows(np.array([0])))
+        SMALL.fit(data.rows(np.array([0])), run=ONE)
 
 
 @pytest.mark.parametrize(("n_labels", "height"), [(20_000, 0), (20_001, 1), (160_000, 1), (160_001, 2), (3_000_000, 3)])
@@ -353,9 +392,9 @@ def test_a_tree_has_as_many_levels_as_it_takes(n_labels, height):
 
 def test_a_level_sees_the_children_of_what_the_level_above_found():
     data = planted_tokens(30, 3)
-    network = Shape(30, 12, 4, (4,), "attention").network(6).eval()
+    network, loader = network_for(6, 30, 12, 4).eval(), TokenLoader(data.tokens("words"), CPU)
     children, Y = np.arange(6, dtype=np.int32)[None], csr_array(data.Y.toarray()[:, ::2])
-    seen = LevelData(data.tokens, Y).found_by(network, children, 4, Run(threads=1), positives_first=True)
+    seen = LevelData(loader, Y).found_by(network, children, 4, ONE, positives_first=True)
     for row in range(30):
         true_ones = set(np.flatnonzero(Y.toarray()[row]))
         assert true_ones == set(seen.above.labels[row, : len(true_ones)])
@@ -365,8 +404,13 @@ def test_a_level_sees_the_children_of_what_the_level_above_found():
     ("make", "message"),
     [
         (lambda: AttentionXML(arity=6), "arity=6 does not fit; expected a power of 2, such as 8"),
-        (lambda: XMLRNN(layers="a,b").layer_sizes, "layers='a,b' does not fit; expected sizes such as 512,256"),
-        (lambda: XMLRNN(layers="0").layer_sizes, "layers='0' does not fit"),
+        (lambda: XMLRNN(layers=()), "layers=() does not fit; expected sizes such as 512,256"),
+        (lambda: XMLRNN(layers="8"), "layers='8' does not fit; expected whole numbers of at least 1"),
+        (
+            lambda: build_method("xml_rnn", {"layers": Typed("a,b")}),
+            "layers='a,b' does not fit; expected whole numbers",
+        ),
+        (lambda: build_method("xml_rnn", {"layers": Typed("0")}), "layers=(0,) does not fit"),
         (lambda: device_of(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),
         (lambda: device_of(Run(device="abacus")), "The device 'abacus' cannot be used"),
     ],
@@ -379,7 +423,7 @@ def test_settings_that_do_not_fit_are_refused(make, message):
 
 def test_a_preset_fills_what_is_not_given():
     recipe = AttentionXML(preset="Amazon-670K", candidates=80)
-    assert (recipe.hidden, recipe.layer_sizes, recipe.height, recipe.candidates) == (512, (512, 256), 3, 80)
+    assert (recipe.hidden, recipe.layers, recipe.height, recipe.candidates) == (512, (512, 256), 3, 80)
     assert (recipe.plan(0).average_from, recipe.plan(1).average_from) == (6, 2)
     assert AttentionXML(preset="Amazon-670K", hidden=256).hidden == 256  # which is the default, but given
     assert replace(recipe, hidden=256).hidden == 256
@@ -393,7 +437,7 @@ def test_processes_share_a_batch(monkeypatch):
     assert distributed.share(docs).tolist() == [0, 1, 2, 3, 4]
     parts = []
     for number in range(3):
-        monkeypatch.setattr(distributed, "place", lambda number=number: (number, 3))
+        monkeypatch.setattr(distributed, "rank_and_size", lambda number=number: (number, 3))
         parts.append(distributed.share(docs).tolist())
         assert distributed.share(docs[:2]).tolist() == [0, 1]  # too few to share
     assert parts == [[0, 3], [1, 4], [2]]
@@ -407,7 +451,9 @@ def test_two_processes_train_one_model(tmp_path):
     settings = [f"-p{name}" for name in ("hidden=8", "layers=8", "dimension=8", "epochs=2", "batch=16")]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "xmtc"]
     command += ["train", "corpus.jsonl", "-m", "attention_xml", "-o", "model", "--threads", "1", "--device", "cpu"]
-    subprocess.run([*command, *settings], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([*command, *settings], cwd=tmp_path, env=environment, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
     together = Classifier.load(tmp_path / "model").tagger_
     assert together.about["n_docs"] == 120
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["model"]

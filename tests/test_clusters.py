@@ -11,12 +11,12 @@ from scipy.sparse import csr_array
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
 from xmtc.base.dataset import Tokens  # noqa: E402
-from xmtc.methods.attention.network import Encoder  # noqa: E402
 from xmtc.methods.autoencoder.network import BagFeatures  # noqa: E402
 from xmtc.methods.transformer.clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
 from xmtc.methods.transformer.clusters import n_terms as terms_of  # noqa: E402
-from xmtc.nn.bags import Bags  # noqa: E402
-from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
+from xmtc.nn.bags import BagLoader  # noqa: E402
+from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
 
 CPU = torch.device("cpu")
 THREE = Clusters((5, 4, 6), 8, 2)
@@ -232,17 +232,17 @@ class Pooled(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.encoder = Encoder(30, 16, 16, 0.0, 0.0)
+        self.encoder = RecurrentEncoder(30, 16, 16, 0.0, 0.0)
 
     def forward(self, batch):
-        return self.encoder(batch).masked_fill(~batch.is_word()[..., None], -torch.inf).amax(1)
+        return self.encoder(batch).masked_fill(~batch.mask()[..., None], -torch.inf).amax(1)
 
 
 ENCODERS = {
-    "the LSTM of AttentionXML": (Pooled, lambda tokens: Corpus(tokens, CPU)),
+    "the LSTM of AttentionXML": (Pooled, lambda tokens: TokenLoader(tokens, CPU)),
     "a bag of words": (
         lambda: BagFeatures(30, 32, 0, False, 32),
-        lambda tokens: Bags(tokens.counts(), CPU),
+        lambda tokens: BagLoader(tokens.counts(), CPU),
     ),
 }
 
@@ -251,15 +251,15 @@ ENCODERS = {
 def test_it_is_the_output_layer_of_any_encoder(make, read):
     torch.manual_seed(0)
     tokens, Y = planted(150, 0)
-    encoder, head, corpus, truth = make(), LabelClusters(Clusters((4, 4, 4), 32, 2)), read(tokens), LabelRows(Y, CPU)
+    encoder, head, loader, truth = make(), LabelClusters(Clusters((4, 4, 4), 32, 2)), read(tokens), LabelRows(Y, CPU)
     optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.02)
     rng = np.random.default_rng(0)
     for _ in range(25):
-        for docs in corpus.shuffled(30, rng):
-            batch = corpus.batch(docs)
+        for docs in loader.shuffled(30, rng):
+            batch = loader.batch(docs)
             optimiser.zero_grad()
             head(encoder(batch), *truth.pairs(batch.docs)).backward()
             optimiser.step()
-    batch = corpus.batch(np.arange(150))
+    batch = loader.batch(np.arange(150))
     found, _ = head.best(encoder(batch), 3)
     assert Y.toarray()[batch.docs[:, None], found].mean() > 0.9

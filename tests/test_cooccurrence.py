@@ -5,12 +5,13 @@ import pytest
 
 from xmtc.base.dataset import Tokens
 from xmtc.features.words import Words
+from xmtc.nn.vectors import vectors_of_tokens
 from xmtc.text.cooccurrence import corpus_vectors, mutual_information, neighbours, singular_vectors
 
 
 def tokens(*documents: list[int], n_words: int) -> Tokens:
-    starts = np.concatenate([[0], np.cumsum([len(words) for words in documents])])
-    return Tokens(np.concatenate(documents).astype(np.int32), starts, n_words)
+    offsets = np.concatenate([[0], np.cumsum([len(words) for words in documents])])
+    return Tokens(np.concatenate(documents).astype(np.int32), offsets, n_words)
 
 
 def test_neighbours_count_by_nearness_within_a_document():
@@ -53,21 +54,23 @@ def test_words_with_the_same_neighbours_are_alike():
 
 def test_words_add_what_the_corpus_tells_to_their_vectors():
     texts = ["red apple green apple", "a dog and a cat", "green dog"]
-    _, plain = Words(dimension=4).fit_transform(texts)
-    _, both = Words(dimension=4, own=3).fit_transform(texts)
-    assert both.vectors.shape == (plain.n_words, 7)
-    assert (both.vectors[:, :4] == plain.vectors).all()
-    again = Words(dimension=4, own=3).fit_transform(texts)[1].vectors
-    assert (both.vectors == again).all()
+    _, found = Words().fit(texts)
+    plain = vectors_of_tokens(found, dimension=4)
+    both = vectors_of_tokens(found, dimension=4, corpus_dimension=3)
+    assert both.shape == (found.size, 7)
+    assert (both[:, :4] == plain).all()
+    again = vectors_of_tokens(Words().fit(texts)[1], dimension=4, corpus_dimension=3)
+    assert (both == again).all()
 
 
 def test_more_numbers_than_words_are_zeros():
-    _, found = Words(dimension=2, own=50).fit_transform(["one two three", "two three"])
-    assert found.vectors.shape[1] == 52
-    assert np.isfinite(found.vectors).all()
+    _, found = Words().fit(["one two three", "two three"])
+    vectors = vectors_of_tokens(found, dimension=2, corpus_dimension=50)
+    assert vectors.shape[1] == 52
+    assert np.isfinite(vectors).all()
 
 
 @pytest.mark.parametrize("texts", [["word"], ["a"], ["one", "two"]])
 def test_words_without_neighbours(texts):
-    _, found = Words(dimension=2, own=2).fit_transform(texts)
-    assert not found.vectors[:, 2:].any()
+    _, found = Words().fit(texts)
+    assert not vectors_of_tokens(found, dimension=2, corpus_dimension=2)[:, 2:].any()

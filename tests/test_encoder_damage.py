@@ -21,13 +21,14 @@ from tiny_encoders import tiny  # noqa: E402
 from xmtc import Tagger  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
+from xmtc.encoders import export as encoder_export  # noqa: E402
 from xmtc.encoders.catalogue import NAMED, cached_folder  # noqa: E402
-from xmtc.encoders.loading import TextEncoder, pretrained, usual_pooling  # noqa: E402
+from xmtc.encoders.loading import pretrained, usual_pooling  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import APLCXLNet  # noqa: E402
-from xmtc.nn import encoder_parts  # noqa: E402
-from xmtc.tagger import train  # noqa: E402
+from xmtc.methods.transformer.network import TextEncoder  # noqa: E402
+from xmtc.pipeline import train  # noqa: E402
 
 ONE = Run(threads=1, device="cpu")
 TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]
@@ -48,7 +49,7 @@ def say(folder: Path, **changes) -> None:
 
 def use(folder: Path) -> np.ndarray:
     """As a training uses an encoder: its states of the first text."""
-    _, tokens = Subwords(str(folder)).fit_transform(TEXTS, ONE)
+    _, tokens = Subwords(str(folder)).fit(TEXTS, ONE)
     encoder = TextEncoder(model := pretrained(str(folder)), usual_pooling(str(folder), model)).eval()
     ids = torch.from_numpy(tokens.rows(np.array([0])).ids.astype(np.int64))[None]
     with torch.no_grad():
@@ -138,8 +139,8 @@ def test_an_encoder_without_the_pooler_is_enough(tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_what_was_joined_is_whole(precision, tmp_path):
-    encoder_parts.export(tiny("xlnet"), tmp_path / "parts", precision)
-    encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+    encoder_export.export(tiny("xlnet"), tmp_path / "parts", precision)
+    encoder_export.join(tmp_path / "parts", tmp_path / "there")
     np.testing.assert_allclose(
         use(tmp_path / "there"), use(Path(tiny("xlnet"))), atol=0.05 if precision == "int8" else 0
     )
@@ -178,8 +179,8 @@ DAMAGED_ENCODERS = {
     "padding that is a letter": saying(pad_token_id="x"),
     "padding beyond the subwords": saying(pad_token_id=10**6),
     "padding before them": saying(pad_token_id=-5),
-    "one place": saying(model_type="roberta", max_position_embeddings=1, pad_token_id=1),
-    "as many places as marks": saying(max_position_embeddings=2),
+    "one position": saying(model_type="roberta", max_position_embeddings=1, pad_token_id=1),
+    "as many positions as special tokens": saying(max_position_embeddings=2),
     "no heads": saying(num_attention_heads=0),
     "too many layers": saying(num_hidden_layers=10**9),
     "a pooling that is a list": overwrite("1_Pooling/config.json", b"[]"),
@@ -221,7 +222,7 @@ def test_how_to_compute_is_not_for_the_folder_to_say(tmp_path):
 def test_what_does_not_read_both_ways_is_refused(config, sentence, tmp_path):
     folder = copied(tmp_path)
     config.to_json_file(folder / "config.json")
-    for read in (lambda: Subwords(str(folder)).fit_transform(TEXTS, ONE), lambda: pretrained(str(folder))):
+    for read in (lambda: Subwords(str(folder)).fit(TEXTS, ONE), lambda: pretrained(str(folder))):
         with pytest.raises(XmtcError, match=rf"cannot be had \({sentence}.*give the folder of one"):
             read()
 
@@ -236,7 +237,8 @@ def models(tmp_path_factory) -> dict[str, Path]:
     documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
     folders = {kind: tmp_path_factory.mktemp("models") / kind for kind in ("bert", "xlnet")}
     for kind, folder in folders.items():
-        train(documents, APLCXLNet(epochs=1, batch=16), Subwords(tiny(kind), 40), run=ONE).save(folder)
+        recipe = APLCXLNet(epochs=1, batch=16)
+        train(documents, recipe, run=ONE, encoder=tiny(kind), max_subwords=40).save(folder)
     return folders
 
 
@@ -253,49 +255,61 @@ def change_model(folder: Path, change=None, arrays=None) -> None:
     (folder / "about.json").write_text(json.dumps(about))
 
 
+def design_in(parts: dict) -> dict:
+    return parts["model"]["network"]["design"]
+
+
 def configured(**changes):
     """What damages a model by what its encoder's configuration says."""
 
     def change(parts: dict) -> None:
-        design = parts["model"]["design"]
+        design = design_in(parts)
         design["encoder"] = json.dumps(json.loads(design["encoder"]) | changes)
 
     return lambda folder: change_model(folder, change)
 
 
-def set_in(part: str, **changes):
-    return lambda folder: change_model(folder, lambda parts: parts[part].update(changes))
+def set_in_model(**changes):
+    return lambda folder: change_model(folder, lambda parts: parts["model"].update(changes))
+
+
+def set_in_view(**changes):
+    return lambda folder: change_model(folder, lambda parts: parts["views"]["mapping"]["subwords"].update(changes))
 
 
 def change_tokenizer(change):
     def in_arrays(arrays: dict[str, np.ndarray]) -> None:
-        content = change(arrays["features.json"].tobytes().decode())
-        arrays["features.json"] = np.frombuffer(content if isinstance(content, bytes) else content.encode(), np.uint8)
+        name = "views.subwords.json"
+        content = change(arrays[name].tobytes().decode())
+        arrays[name] = np.frombuffer(content if isinstance(content, bytes) else content.encode(), np.uint8)
 
     return lambda folder: change_model(folder, arrays=in_arrays)
 
 
 def make_nan(arrays: dict[str, np.ndarray]) -> None:
-    for name, array in arrays.items():
-        if name.startswith("model.weights"):
-            array[...] = np.nan
+    for name in weights_in(arrays):
+        arrays[name][...] = np.nan
 
 
 def make_one_infinite(arrays: dict[str, np.ndarray]) -> None:
-    arrays[max(name for name in arrays if name.startswith("model.weights"))].flat[0] = np.inf
+    arrays[max(weights_in(arrays))].flat[0] = np.inf
 
 
-def far_mark(content: str) -> str:
+def weights_in(arrays: dict[str, np.ndarray]) -> list[str]:
+    return [name for name in arrays if name.startswith("model.network.weights.")]
+
+
+def far_special_token(content: str) -> str:
     said = json.loads(content)
-    for mark in said["post_processor"]["special_tokens"].values():
-        mark["ids"] = [10**6]
+    for token in said["post_processor"]["special_tokens"].values():
+        token["ids"] = [10**6]
     return json.dumps(said)
 
 
 DAMAGED_MODELS = {
     "bytes of the tokenizer": change_tokenizer(lambda content: "[" + content[1:]),
     "bytes that are no text": change_tokenizer(lambda content: b"\xff" + content[1:].encode()),
-    "a mark beyond the subwords": change_tokenizer(far_mark),
+    "a special token beyond the subwords": change_tokenizer(far_special_token),
     "no heads": configured(num_attention_heads=0, n_head=0),
     "heads in words": configured(num_attention_heads="2", n_head="2"),
     "a kind that nobody knows": configured(model_type="tower"),
@@ -307,13 +321,13 @@ DAMAGED_MODELS = {
     "padding that is a letter": configured(pad_token_id="x"),
     "a depth that would hang": configured(num_hidden_layers=10**9, n_layer=10**9),
     "a width that is a letter": configured(hidden_size="a", d_model="a"),
-    "no configuration": lambda folder: change_model(folder, lambda p: p["model"]["design"].update(encoder="[" * 10**5)),
-    "a list": lambda folder: change_model(folder, lambda parts: parts["model"]["design"].update(encoder="[]")),
-    "fewer subwords than marks": set_in("features", max_subwords=1),
-    "only marks": set_in("features", max_subwords=2),
-    "negative subwords": set_in("features", max_subwords=-1),
-    "very many subwords": set_in("features", max_subwords=2**70),
-    "steps without end": set_in("model", steps=10**15),
+    "no configuration": lambda folder: change_model(folder, lambda parts: design_in(parts).update(encoder="[" * 10**5)),
+    "a list": lambda folder: change_model(folder, lambda parts: design_in(parts).update(encoder="[]")),
+    "fewer subwords than special tokens": set_in_view(max_subwords=1),
+    "only special tokens": set_in_view(max_subwords=2),
+    "negative subwords": set_in_view(max_subwords=-1),
+    "very many subwords": set_in_view(max_subwords=2**70),
+    "points without end": set_in_model(gradient_points=10**15),
     "weights that are no numbers": lambda folder: change_model(folder, arrays=make_nan),
     "a weight without bounds": lambda folder: change_model(folder, arrays=make_one_infinite),
 }
@@ -329,10 +343,10 @@ def test_a_damaged_model_is_refused(damage, kind, models, tmp_path):
         Tagger.load(folder).tags(TEXTS, run=ONE)
 
 
-def test_more_subwords_than_places_are_refused(models, tmp_path):
+def test_more_subwords_than_positions_are_refused(models, tmp_path):
     folder = Path(shutil.copytree(models["bert"], tmp_path / "model"))
-    set_in("features", max_subwords=65)(folder)
-    with pytest.raises(XmtcError, match="it reads 65 subwords of a text, but its encoder has places for 64; copy"):
+    set_in_view(max_subwords=65)(folder)
+    with pytest.raises(XmtcError, match="it reads 65 subwords of a text, but its encoder has positions for 64; copy"):
         Tagger.load(folder).tags(TEXTS, run=ONE)
 
 
@@ -360,4 +374,4 @@ def test_how_to_compute_is_not_for_a_model_folder_to_say(extras, kind, models, t
 def test_a_network_that_answers_does_not_learn(models):
     tagger = Tagger.load(models["bert"])
     assert tagger.explain(TEXTS[0], tagger.tags(TEXTS, 1, run=ONE)[0][0].label)
-    assert not any(weight.requires_grad for weight in tagger.model._network(ONE).parameters())
+    assert not any(weight.requires_grad for weight in tagger.model.network.on(torch.device("cpu")).parameters())

@@ -25,11 +25,12 @@ from transformers import AutoConfig  # noqa: E402
 
 from xmtc.cli import app  # noqa: E402
 from xmtc.cli.encoders import bytes_of  # noqa: E402
+from xmtc.encoders import export as encoder_export  # noqa: E402
 from xmtc.encoders.catalogue import NAMED, EncoderPackage, cached_folder, find_encoder, named_encoder  # noqa: E402
+from xmtc.encoders.configuration import tokenizer_json  # noqa: E402
 from xmtc.encoders.loading import pretrained  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
-from xmtc.features.subwords import Subwords, tokenizer_of  # noqa: E402
-from xmtc.nn import encoder_parts  # noqa: E402
+from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.text import registries  # noqa: E402
 
 FILES = "config.json", "model.safetensors", "tokenizer.json"
@@ -38,17 +39,17 @@ TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 
 
 
 def ids_of(encoder: str) -> list[int]:
-    return Subwords(encoder).fit_transform(TEXTS)[1].ids.tolist()
+    return Subwords(encoder).fit(TEXTS)[1].ids.tolist()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_encoder_travels_in_parts(kind, precision, tmp_path):
     parts, folder = tmp_path / "parts", tmp_path / "there"
-    n = encoder_parts.export(tiny(kind), parts, precision, 20_000)
+    n = encoder_export.export(tiny(kind), parts, precision, 20_000)
     assert n == len(list(parts.glob("part-*"))) > 1
     assert max(path.stat().st_size for path in parts.glob("part-*")) == 20_000
-    encoder_parts.join(parts, folder)
+    encoder_export.join(parts, folder)
     there, here = pretrained(str(folder)).eval(), pretrained(tiny(kind)).eval()
     ids = torch.arange(4, 20)[None]
     with torch.no_grad():
@@ -58,7 +59,7 @@ def test_an_encoder_travels_in_parts(kind, precision, tmp_path):
     with pytest.raises(XmtcError, match="holds an encoder in parts; join them first: xmtc encoders join"):
         find_encoder(str(parts))
     with pytest.raises(XmtcError, match="exists and is not empty"):
-        encoder_parts.join(parts, folder)
+        encoder_export.join(parts, folder)
 
 
 def break_a_part(folder: Path) -> None:
@@ -127,10 +128,10 @@ IN_THE_MANIFEST = {
 
 @pytest.mark.parametrize(("kind", "changes"), IN_THE_MANIFEST.values(), ids=IN_THE_MANIFEST)
 def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
-    encoder_parts.export(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
+    encoder_export.export(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
     change_an_entry(tmp_path / "parts", kind, **changes)
     with pytest.raises(XmtcError, match=r"manifest\.json is damaged \(.*\); export or copy the encoder again\.$"):
-        encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+        encoder_export.join(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
@@ -146,39 +147,39 @@ def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
 def test_a_manifest_that_is_none_is_refused(content, found, tmp_path):
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(XmtcError, match=rf"is damaged \(.*{found}"):
-        encoder_parts.join(tmp_path, tmp_path / "there")
+        encoder_export.join(tmp_path, tmp_path / "there")
 
 
 def test_no_files_are_no_encoder(tmp_path):
-    encoder_parts.export(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
+    encoder_export.export(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
     break_the_manifest(tmp_path / "parts", files=[], parts=[])
     with pytest.raises(XmtcError, match="it does not name the files of an encoder"):
-        encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+        encoder_export.join(tmp_path / "parts", tmp_path / "there")
 
 
 @pytest.mark.parametrize(("said", "held"), [("fp16", "int8"), ("int8", "fp16"), ("fp32", "fp16"), ("fp32", "int8")])
 def test_weights_are_of_the_precision_that_the_manifest_says(said, held, tmp_path):
-    encoder_parts.export(tiny("bert"), tmp_path / "parts", held, 20_000)
+    encoder_export.export(tiny("bert"), tmp_path / "parts", held, 20_000)
     break_the_manifest(tmp_path / "parts", precision=said)
     with pytest.raises(XmtcError, match=rf"cannot be read as {said} \(it holds numbers of type .*; export"):
-        encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+        encoder_export.join(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_weights_that_cannot_be_read_are_refused(precision, tmp_path):
-    encoder_parts.export(tiny("bert"), tmp_path / "parts", precision, 20_000)
+    encoder_export.export(tiny("bert"), tmp_path / "parts", precision, 20_000)
     cut_a_mark(tmp_path / "parts")
     with pytest.raises(XmtcError, match=rf"^model.safetensors in the parts of .* cannot be read as {precision} \("):
-        encoder_parts.join(tmp_path / "parts", tmp_path / "there")
+        encoder_export.join(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
 def test_int8_keeps_weights_that_are_named_as_factors_are_and_those_that_are_tied(tmp_path):
     bias = torch.arange(3.0)
     state = {"norm.scale": bias, "norm.bias": bias, "layer.weight": torch.eye(3), "mix.scale": torch.eye(3)}
-    save_file(encoder_parts.packed(state, "int8"), tmp_path / "weights")
-    found = encoder_parts.unpacked(load_file(tmp_path / "weights"))
+    save_file(encoder_export.packed(state, "int8"), tmp_path / "weights")
+    found = encoder_export.unpacked(load_file(tmp_path / "weights"))
     assert {name: tensor.tolist() for name, tensor in found.items()} == {
         name: tensor.tolist() for name, tensor in state.items()
     }
@@ -186,18 +187,18 @@ def test_int8_keeps_weights_that_are_named_as_factors_are_and_those_that_are_tie
 
 def test_what_does_not_fit_is_named_alone(tmp_path):
     with pytest.raises(XmtcError, match=r"^precision='fp4' does not fit; expected one of fp32, fp16, int8\.$"):
-        encoder_parts.export(tiny("bert"), tmp_path / "parts", "fp4")
+        encoder_export.export(tiny("bert"), tmp_path / "parts", "fp4")
     with pytest.raises(XmtcError, match=r"^Parts of 0 bytes hold nothing; expected at least 1 byte"):
-        encoder_parts.export(tiny("bert"), tmp_path / "parts", "fp16", 0)
+        encoder_export.export(tiny("bert"), tmp_path / "parts", "fp16", 0)
 
 
 @pytest.mark.parametrize(("message", "damage"), BREAKS.items(), ids=range(len(BREAKS)))
 def test_a_damaged_part_is_found_before_anything_is_written(message, damage, tmp_path):
     parts = tmp_path / "parts"
-    encoder_parts.export(tiny("bert"), parts, "fp16", 20_000)
+    encoder_export.export(tiny("bert"), parts, "fp16", 20_000)
     damage(parts)
     with pytest.raises(XmtcError, match=message):
-        encoder_parts.join(parts, tmp_path / "there")
+        encoder_export.join(parts, tmp_path / "there")
     assert [path.name for path in tmp_path.iterdir()] == ["parts"]
 
 
@@ -301,12 +302,12 @@ def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
         raise OSError("We couldn't connect\nto the hub")
 
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", offline)
-    for read in (lambda name: Subwords(name).fit_transform(TEXTS), pretrained):
+    for read in (lambda name: Subwords(name).fit(TEXTS), pretrained):
         with pytest.raises(XmtcError, match=rf"xlnet-base-cased cannot be had \(We couldn't connect\).*{how}"):
             read("xlnet-base-cased")
     config = AutoConfig.for_model("xlnet")
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda source, **options: config)
-    for auto, read in (("AutoTokenizer", tokenizer_of), ("AutoModel", pretrained)):
+    for auto, read in (("AutoTokenizer", tokenizer_json), ("AutoModel", pretrained)):
         monkeypatch.setattr(f"transformers.{auto}.from_pretrained", offline)
         with pytest.raises(XmtcError, match=how):
             read("xlnet-base-cased")

@@ -20,17 +20,16 @@ from xmtc import Classifier
 from xmtc.base.method import Explanation
 from xmtc.errors import XmtcError
 from xmtc.explain.page import page
-from xmtc.explain.pieces import Highlight, Piece, cut, highlight, weights_of_terms
+from xmtc.explain.pieces import Highlight, Piece, cut, highlight, weighted_spans
 from xmtc.explain.terminal import terminal
-from xmtc.features.both import BagAndWords
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import Words
-from xmtc.text.spans import composing_units, find_places
+from xmtc.text.spans import composing_units, find_spans
 from xmtc.text.tokenizer import Tokenizer
 
 TRAIN = planted(400, seed=0)
 TEXT = f"Some <b>noise</b>, then {own_words(3)[0].upper()}; {own_words(3)[1]} & more.\n"
-SMALL_NETWORK = {"hidden": 8, "layers": "8", "dimension": 8, "epochs": 2, "batch": 16}
+SMALL_NETWORK = {"hidden": 8, "layers": (8,), "dimension": 8, "epochs": 2, "batch": 16}
 ODD = ["é", "e\u0301", "İ", "=\u0338", "\u0338", "\u1112\u1161\u11ab", "한", "ΑΣ", "क\u093c", "\u0958", "\u212b", "𝒳"]
 ODD += [*" \n\r\t\x00_aB1<&\ud800\U000e0100ש字ßﬁ", "\x1b[31m"]
 texts = st.one_of(st.lists(st.sampled_from(ODD)).map("".join), st.text())
@@ -57,27 +56,27 @@ def test_composing_units_are_composed_one_by_one():
 
 @settings(max_examples=300, deadline=None)
 @given(tokenizers, texts)
-def test_places_hold_the_words_that_the_tokenizer_finds(tokenizer, text):
-    places = find_places(tokenizer, text)
+def test_spans_hold_the_words_that_the_tokenizer_finds(tokenizer, text):
+    spans = find_spans(tokenizer, text)
     numbered = tokenizer.number([text], max_words=10**6)
     words = [bytes(numbered.text[a:b]).decode() for a, b in zip(numbered.ends[:-1], numbered.ends[1:], strict=True)]
-    assert [place.word for place in places] == [words[i - 1] for i in numbered.ids if i]
-    edges = [edge for place in places for edge in (place.begin, place.end)]
+    assert [span.word for span in spans] == [words[i - 1] for i in numbered.ids if i]
+    edges = [edge for span in spans for edge in (span.begin, span.end)]
     assert edges == sorted(edges)
-    assert "".join(piece.text for piece in cut(text, [(place, 1.0) for place in places])) == text
+    assert "".join(piece.text for piece in cut(text, [(span, 1.0) for span in spans])) == text
 
 
-def test_a_place_is_the_word_as_it_was_written():
+def test_a_span_is_the_word_as_it_was_written():
     text = "Cafe\u0301 İzmir, ΣΟΦΟΣ 각!"
-    found = [text[place.begin : place.end] for place in find_places(Tokenizer(), text)]
+    found = [text[span.begin : span.end] for span in find_spans(Tokenizer(), text)]
     assert found == ["Cafe\u0301", "İzmir", "ΣΟΦΟΣ"]
 
 
 def test_every_occurrence_of_a_term_weighs_the_same():
-    vectorizer, _ = Tfidf(min_df=1).fit_transform(["red apple", "green pear"])
-    numbers = {vectorizer.word(i): i for i in range(4)}
-    explanation = Explanation(np.array([numbers["red"], numbers["pear"]]), np.array([0.5, -1], np.float32))
-    found = highlight("Red, red: PEAR? a plum", "l", 0.25, vectorizer, explanation)
+    fitted, _ = Tfidf(min_df=1).fit(["red apple", "green pear"])
+    numbers = {fitted.term(i): i for i in range(4)}
+    explanation = Explanation("tfidf", np.array([numbers["red"], numbers["pear"]]), np.array([0.5, -1], np.float32))
+    found = highlight("Red, red: PEAR? a plum", "l", 0.25, fitted, explanation)
     pieces = [("Red", 0.5), (", ", 0), ("red", 0.5), (": ", 0), ("PEAR", -1), ("? a ", 0), ("plum", 0)]
     assert found.pieces == pieces
     assert found.words == [("pear", -1), ("red", 0.5)]
@@ -85,27 +84,32 @@ def test_every_occurrence_of_a_term_weighs_the_same():
 
 
 def test_a_word_shows_the_strongest_term_that_it_is_part_of():
-    terms = {"new": 0.1, "new york": 0.9, "york": -0.2, "york city": -0.4}
-    assert weights_of_terms(["new", "york", "city", "new"], terms, ngrams=2) == [0.9, 0.9, -0.4, 0.1]
+    fitted, _ = Tfidf(min_df=1, ngrams=2).fit(["new york city"])
+    weights = {"new": 0.1, "new york": 0.9, "york": -0.2, "york city": -0.4}
+    ids = [fitted.vocabulary.number(term) for term in weights]
+    explanation = Explanation("tfidf", np.array(ids), np.array([*weights.values()]))
+    found = weighted_spans("new york city new", fitted, explanation)
+    words = [("new", 0.9), ("york", 0.9), ("city", -0.4), ("new", 0.1)]
+    assert [(span.word, weight) for span, weight in found] == words
 
 
-def test_places_decide_where_the_order_was_read():
-    sequencer, _ = Words(max_tokens=3).fit_transform(["to be or not to be"])
-    both, _ = BagAndWords(max_tokens=3, min_df=1).fit_transform(["to be or not to be"])
-    places = np.array([0.5, 0.25, 0.125], np.float32)
-    for features in (sequencer, both):
-        found = highlight("To go to be", "l", None, features, Explanation(np.zeros(0, int), np.zeros(0), places))
-        words = [piece for piece in found.pieces if piece.text != " "]
-        assert words == [("To", 0.5), ("go", 0.25), ("to", 0.125), (" be", 0)]
+def test_tokens_decide_where_the_order_was_read():
+    fitted, _ = Words(max_tokens=3).fit(["to be or not to be"])
+    per_token = np.array([0.5, 0.25, 0.125], np.float32)
+    explanation = Explanation("words", np.zeros(0, int), np.zeros(0), per_token)
+    found = highlight("To go to be", "l", None, fitted, explanation)
+    words = [piece for piece in found.pieces if piece.text != " "]
+    assert words == [("To", 0.5), ("go", 0.25), ("to", 0.125), (" be", 0)]
 
 
-def test_without_places_a_word_weighs_what_it_does_in_all():
-    sequencer, _ = Words(max_tokens=3).fit_transform(["to be or not to be"])
-    number = sequencer.vocabulary.words().index("to") + 1
-    explanation = Explanation(np.array([number, 0], np.int32), np.array([0.5, 0.25], np.float32))
-    found = highlight("to go to to", "l", None, sequencer, explanation)
-    assert [piece.weight for piece in found.pieces if piece.text.strip()] == [0.5, 0.25, 0.5, 0]
-    assert found.words == [("to", 0.5), ("(unknown words)", 0.25)]
+def test_words_are_named_once_each():
+    fitted, _ = Words(max_tokens=3).fit(["to be or not to be"])
+    number = fitted.vocabulary.number("to") + 1
+    ids, weights = np.array([number, 0, number]), np.array([0.25, 0.25, 0.5])
+    explanation = Explanation.summed("words", ids, weights, per_token=True)
+    found = highlight("to go to to", "l", None, fitted, explanation)
+    assert [piece.weight for piece in found.pieces if piece.text.strip()] == [0.25, 0.25, 0.5, 0]
+    assert found.words == [("to", 0.75), ("(unknown words)", 0.25)]
 
 
 @settings(max_examples=100, deadline=None)
@@ -132,7 +136,7 @@ def test_a_planted_word_weighs_most(kind, request):
         assert sum(piece.weight for piece in found.pieces) == pytest.approx(1, abs=1e-4)
 
 
-def test_attention_is_of_places_and_ends_at_max_tokens(network):
+def test_attention_is_of_tokens_and_ends_at_max_tokens(network):
     (found,) = network.highlight("noise1 " * 14, label_name(0))
     weights = [piece.weight for piece in found.pieces if piece.text == "noise1"]
     assert len(weights) == 12

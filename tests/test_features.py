@@ -1,4 +1,4 @@
-"""Methods get what they read, tf-idf or words or both, from the Tagger, the Classifier and the commands alike."""
+"""Methods get the views that they read from the Tagger, the Classifier and the commands alike."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from test_damaged_models import set_said
 from typer.testing import CliRunner
 from voting import AllVotes, WordVotes, enter
 
-from xmtc import Classifier, Tagger, XmtcError
+from xmtc import Classifier, Tagger, XmtcError, train
 from xmtc.cli import app
 from xmtc.data.document import Document
-from xmtc.features import kind_for, kinds_for
-from xmtc.features.both import BagAndSequences, BagAndWords
-from xmtc.features.columns import Given
+from xmtc.features import COLUMNS, TEXTS, VIEWS, view_class, views_for
+from xmtc.features.columns import Columns
 from xmtc.features.tfidf import Tfidf
-from xmtc.features.words import Sequencer, Words
+from xmtc.features.words import FittedWords, Words
 from xmtc.methods.label_tree.parabel import Parabel
-from xmtc.tagger import train
+from xmtc.pipeline import Pipeline
 
 TRAIN, TEST = planted(400, seed=1), planted(100, seed=2)
 NAMES = ["wordvotes", "allvotes"]
-FITTED = {"wordvotes": Sequencer, "allvotes": BagAndSequences}
+READ = {"wordvotes": ["words"], "allvotes": ["tfidf", "words"]}
 
 
 @pytest.fixture(autouse=True)
@@ -43,25 +42,31 @@ def run(*words) -> tuple[int, str]:
     return done.exit_code, done.output + (str(done.exception) if isinstance(done.exception, XmtcError) else "")
 
 
-def test_a_method_chooses_its_features():
-    assert kinds_for(Parabel) == [Tfidf, Given]
-    assert kinds_for(WordVotes) == [Words]
-    assert kinds_for(AllVotes) == [BagAndWords]
-    assert kind_for(Parabel(), holds_features=True) is Given
-    assert kind_for(AllVotes(), holds_features=False) is BagAndWords
+def test_a_method_chooses_its_views():
+    assert views_for(Parabel.reads) == {"tfidf": Tfidf}
+    assert views_for(Parabel.reads, COLUMNS) == {"columns": Columns}
+    assert views_for(WordVotes.reads, TEXTS) == {"words": Words}
+    assert views_for(AllVotes.reads) == {"tfidf": Tfidf, "words": Words}
 
 
-def test_both_has_the_parameters_of_both_and_what_they_share_means_the_same():
-    bag, words, both = ({f.name: f for f in fields(kind)} for kind in (Tfidf, Words, BagAndWords))
-    assert both.keys() == bag.keys() | words.keys()
-    for name in bag.keys() & words.keys():
-        assert (bag[name].default, bag[name].metadata) == (words[name].default, words[name].metadata)
+def test_what_several_views_have_means_the_same():
+    shared = {}
+    for name in VIEWS:
+        for field in fields(view_class(name)):
+            meaning = field.default, field.metadata
+            assert shared.setdefault(field.name, meaning) == meaning, field.name
+
+
+def test_what_several_views_have_is_set_for_all_of_them():
+    pipeline = Pipeline.of("allvotes", parameters={"lowercase": False, "min_df": 3})
+    assert pipeline.views == {"tfidf": Tfidf(min_df=3, lowercase=False), "words": Words(lowercase=False)}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_words_are_learnt_from_saved_and_loaded(name, tmp_path):
-    classifier = Classifier(name, max_tokens=300, lowercase=False, dimension=5).fit(*TRAIN, valid=TEST)
-    assert isinstance(classifier.tagger_.features, FITTED[name])
+    classifier = Classifier(name, max_tokens=300, lowercase=False).fit(*TRAIN, valid=TEST)
+    assert list(classifier.tagger_.views) == READ[name]
+    assert isinstance(classifier.tagger_.views["words"], FittedWords)
     assert classifier.evaluate(*TEST, ["P@1"])["P@1"] > 0.9
     assert classifier.rank(["", "unheard-of"]).labels.shape == (2, 5)
     classifier.save(tmp_path / "model")
@@ -71,22 +76,21 @@ def test_words_are_learnt_from_saved_and_loaded(name, tmp_path):
     np.testing.assert_array_equal(loaded.rank(TEST[0]).labels, classifier.rank(TEST[0]).labels)
 
 
-def test_about_says_what_was_read(tmp_path):
+def test_about_says_what_was_read():
     about = {name: Classifier(name).fit(*TRAIN).tagger_.about for name in ("parabel", *NAMES)}
-    kinds = [about[name]["features"]["kind"] for name in about]
-    assert kinds == ["tfidf", "words", "bagandwords"]
-    sizes = [{size for size in ("n_features", "n_words") if size in about[name]} for name in about]
-    assert sizes == [{"n_features"}, {"n_words"}, {"n_features", "n_words"}]
+    assert [list(about[name]["views"]) for name in about] == [["tfidf"], ["words"], ["tfidf", "words"]]
+    assert [list(about[name]["sizes"]) for name in about] == [["tfidf"], ["words"], ["tfidf", "words"]]
 
 
-def test_a_tagger_takes_the_features_that_its_method_reads():
+def test_a_tagger_takes_the_views_that_its_method_reads():
     documents = [Document(str(i), text, tags) for i, (text, tags) in enumerate(zip(*TRAIN, strict=True))]
-    assert isinstance(train(iter(documents), WordVotes()).features, Sequencer)
-    assert train(documents, WordVotes(), Words(max_words=50)).features.n_words == 51
-    with pytest.raises(XmtcError, match="WordVotes does not read Tfidf; give it Words"):
-        train(documents, WordVotes(), Tfidf())
-    with pytest.raises(XmtcError, match="Parabel does not read BagAndWords; give it Tfidf"):
-        train(documents, Parabel(), BagAndWords())
+    assert list(train(iter(documents), WordVotes()).views) == ["words"]
+    assert train(documents, WordVotes(), max_words=50).views["words"].size == 51
+    assert train(documents, "wordvotes", power=2.0).about["parameters"] == {"power": 2.0}
+    with pytest.raises(XmtcError, match="wordvotes has no parameter 'min_df' for a corpus of texts"):
+        train(documents, WordVotes(), min_df=1)
+    with pytest.raises(XmtcError, match="parabel has no parameter 'max_tokens'"):
+        train(documents, Parabel(), max_tokens=10)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,7 +103,7 @@ def test_words_cannot_be_read_from_features(name):
 
 
 def test_parameters_are_those_of_the_features_that_are_read():
-    assert {"power", "max_words", "vectors"} < Classifier("wordvotes").get_params().keys()
+    assert {"power", "max_words", "max_tokens"} < Classifier("wordvotes").get_params().keys()
     with pytest.raises(XmtcError, match="wordvotes has no parameter 'min_df'"):
         Classifier("wordvotes", min_df=1)
     with pytest.raises(XmtcError, match="parabel has no parameter 'max_tokens'"):
@@ -112,28 +116,26 @@ def test_parameters_are_those_of_the_features_that_are_read():
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_that_do_not_fit_are_damage(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
-    set_said(tmp_path / "model", "parts.model.n_words", 7)
-    with pytest.raises(
-        XmtcError, match=r"is damaged: 40 labels, \d+ features and \d+ words are not those of its model"
-    ):
+    set_said(tmp_path / "model", "parts.model.views.mapping.words", 7)
+    with pytest.raises(XmtcError, match=r"is damaged: its labels and views are not those of its model"):
         Tagger.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize(("name", "path"), [("wordvotes", "features"), ("allvotes", "features.words")])
-def test_damaged_words_are_found_before_they_are_used(name, path, tmp_path):
+@pytest.mark.parametrize("name", NAMES)
+def test_damaged_words_are_found_before_they_are_used(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
-    set_said(tmp_path / "model", f"parts.{path}.max_tokens", 2**70)
+    set_said(tmp_path / "model", "parts.views.mapping.words.max_tokens", 2**70)
     with pytest.raises(XmtcError, match=r"is damaged: it reads .* words of a text"):
         Tagger.load(tmp_path / "model").tags(["text"])
 
 
 def test_words_are_explained():
     classifier = Classifier("wordvotes").fit(*TRAIN)
-    words = classifier.tagger_.features.vocabulary.words()
+    words = classifier.tagger_.views["words"].vocabulary.words()
     assert classifier.explain("any text", "label-03") == [("(unknown words)", 1), (words[0], 1), (words[1], 1)]
 
 
-def test_features_beside_words_are_explained():
+def test_terms_beside_words_are_explained():
     explained = Classifier("allvotes").fit(*TRAIN).explain(" ".join(own_words(3)), "label-03")
     assert explained[0][0] in own_words(3)
 
@@ -145,7 +147,7 @@ def test_commands(tmp_path):
     assert code == 0
     assert "with 39 labels and 151 words in" in said
     about = json.loads((model / "about.json").read_text())
-    assert (about["parameters"], about["features"]["max_words"]) == ({"power": 2.0}, 150)
+    assert (about["parameters"], about["views"]["words"]["max_words"]) == ({"power": 2.0}, 150)
     assert "P@1" in run("evaluate", model, corpus)[1]
     assert (
         "wordvotes has no parameter 'min_df'"
@@ -164,6 +166,5 @@ def test_methods_shows_the_parameters_of_what_is_read():
     assert "Sequences of words:\n\n  max_words" in shown
     assert "min_df" not in shown
     shown = run("methods", "allvotes")[1]
-    assert "Text features and sequences of words:\n\n  min_df" in shown
-    assert shown.count("\n  lowercase ") == 1
-    assert "max_tokens" in shown
+    assert "Text features:\n\n  min_df" in shown
+    assert "Sequences of words:\n\n  max_words" in shown

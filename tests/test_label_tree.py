@@ -193,8 +193,8 @@ def test_levels_of_a_binary_tree_are_made_one():
 @pytest.mark.parametrize("space", ["input", "output", "joint"])
 def test_bonsai_learns_from_every_space(space):
     X, Y = matrix(np.eye(30)), matrix(np.repeat(np.eye(10), 3, axis=0))
-    model = Bonsai(n_trees=1, max_leaf=3, arity=4, space=space).fit(Dataset(X, Y))
-    assert (model.predict(Dataset(X), k=1).labels[:, 0] == np.arange(30) // 3).all()
+    model = Bonsai(n_trees=1, max_leaf=3, arity=4, space=space).fit(Dataset.from_matrix(X, Y))
+    assert (model.predict(Dataset.from_matrix(X), k=1).labels[:, 0] == np.arange(30) // 3).all()
 
 
 @pytest.mark.parametrize("method", [Parabel(max_leaf=4), Bonsai(max_leaf=4, arity=3), DiSMEC()], ids=str)
@@ -235,7 +235,7 @@ def test_few_documents_and_many_get_the_same_answer(n_docs):
     rng = np.random.default_rng(8)
     X = matrix(rng.random((100, 12)) * (rng.random((100, 12)) < 0.5))
     model = Parabel(n_trees=2, max_leaf=3).fit(Dataset(X, matrix(rng.random((100, 90)) < 0.03)))
-    whole = model.predict(Dataset(X), k=4, run=Run(threads=1))
+    whole = model.predict(Dataset.from_matrix(X), k=4, run=Run(threads=1))
     parts = [model.predict(Dataset(X[i : i + n_docs]), k=4, run=Run(threads=2)) for i in range(0, 100, n_docs)]
     np.testing.assert_array_equal(np.vstack([part.labels for part in parts]), whole.labels)
 
@@ -349,8 +349,8 @@ def test_a_wide_beam_is_an_exhaustive_search():
     rng = np.random.default_rng(5)
     X = matrix(rng.random((60, 12)) * (rng.random((60, 12)) < 0.5))
     Y = matrix(rng.random((60, 17)) < 0.2)
-    model = Parabel(n_trees=2, max_leaf=3, beam=1000, min_weight=0.05).fit(Dataset(X, Y))
-    answer = model.predict(Dataset(X), k=17)
+    model = Parabel(n_trees=2, max_leaf=3, beam=1000, min_weight=0.05).fit(Dataset.from_matrix(X, Y))
+    answer = model.predict(Dataset.from_matrix(X), k=17)
     expected = sum(visit_plainly(tree, X.toarray(), 17) for tree in model.trees) / 2
     rows = np.arange(60)[:, None]
     np.testing.assert_allclose(answer.scores, expected[rows, answer.labels], rtol=1e-4)
@@ -369,6 +369,6 @@ def visit_plainly(tree: Tree, X: np.ndarray, n_labels: int) -> np.ndarray:
 
 def test_a_tree_of_one_leaf_is_one_against_rest():
     X, Y = matrix(np.eye(6)), matrix(np.eye(6))
-    model = Parabel(n_trees=1, min_weight=0.0).fit(Dataset(X, Y))
+    model = Parabel(n_trees=1, min_weight=0.0).fit(Dataset.from_matrix(X, Y))
     assert model.trees[0].n_chunks == 1
-    assert model.predict(Dataset(X), k=1).labels.ravel().tolist() == list(range(6))
+    assert model.predict(Dataset.from_matrix(X), k=1).labels.ravel().tolist() == list(range(6))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,12 +14,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from xmtc import features
 from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.method import Method, Model
 from xmtc.base.run import Run
+from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.features.both import BagAndWords
 from xmtc.features.tfidf import Tfidf
-from xmtc.features.words import Sequencer, Words
+from xmtc.features.words import FittedWords, Words
+from xmtc.nn.vectors import vectors_of_tokens
+from xmtc.parameters import build_views
 from xmtc.text.tokenizer import Tokenizer, batches, is_word_character
 from xmtc.text.vocabulary import Vocabulary
 
@@ -37,7 +43,7 @@ def plain_words(text: str, max_tokens: int, lowercase: bool = True) -> list[str]
 
 
 def plain_fit(texts: list[str], max_words: int, max_tokens: int, lowercase: bool) -> tuple[list[str], list[list[int]]]:
-    """The twin of Words.fit_transform: the vocabulary, and each text's numbers."""
+    """The twin of Words.fit: the vocabulary, and each text's numbers."""
     split = [plain_words(text, max_tokens, lowercase) for text in texts]
     frequencies = Counter(word for words in split for word in set(words))
     vocabulary = sorted(frequencies, key=lambda word: (-frequencies[word], word.encode()))[:max_words]
@@ -47,7 +53,7 @@ def plain_fit(texts: list[str], max_words: int, max_tokens: int, lowercase: bool
 
 
 def lists_of(tokens: Tokens) -> list[list[int]]:
-    return [tokens.ids[begin:end].tolist() for begin, end in pairwise(tokens.starts)]
+    return [tokens.ids[begin:end].tolist() for begin, end in pairwise(tokens.offsets)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -55,11 +61,11 @@ def lists_of(tokens: Tokens) -> list[list[int]]:
 @example(["0\U000e0100"], 1, 1, False)  # a variation selector, a mark far beyond all letters
 def test_numbers_are_the_plain_twins(texts, max_words, max_tokens, lowercase):
     texts = [*texts, "some word"]
-    sequencer, tokens = Words(max_words, max_tokens, lowercase).fit_transform(texts)
+    fitted, tokens = Words(max_words, max_tokens, lowercase).fit(texts)
     vocabulary, expected = plain_fit(texts, max_words, max_tokens, lowercase)
-    assert sequencer.vocabulary.words() == vocabulary
+    assert fitted.vocabulary.words() == vocabulary
     assert lists_of(tokens) == expected
-    assert lists_of(sequencer.transform(texts)) == expected
+    assert lists_of(fitted.transform(texts)) == expected
 
 
 def test_a_batch_is_numbered_as_its_words_turn_up():
@@ -72,90 +78,101 @@ def test_a_batch_is_numbered_as_its_words_turn_up():
 
 def test_a_batchs_vocabulary_grows():
     texts = [" ".join(f"word{i}{'x' * (i % 40)}" for i in range(first, first + 700)) for first in range(0, 7000, 350)]
-    sequencer, tokens = Words(max_tokens=600).fit_transform(texts)
+    fitted, tokens = Words(max_tokens=600).fit(texts)
     vocabulary, expected = plain_fit(texts, 500_000, 600, True)
-    assert sequencer.vocabulary.words() == vocabulary
+    assert fitted.vocabulary.words() == vocabulary
     assert lists_of(tokens) == expected
 
 
 def test_only_what_is_read_counts():
     texts = ["a b rare", "b a rare", "c"]
-    sequencer, _ = Words(max_tokens=2).fit_transform(texts)
-    assert sequencer.vocabulary.words() == ["a", "b", "c"]
-    assert lists_of(sequencer.transform(["rare c a", "c c c"])) == [[0, 3], [3, 3]]
-    sequencer, tokens = Words(max_words=1).fit_transform(["seldom often", "often", "often twice twice twice"])
-    assert sequencer.n_words == tokens.n_words == 2
+    fitted, _ = Words(max_tokens=2).fit(texts)
+    assert fitted.vocabulary.words() == ["a", "b", "c"]
+    assert lists_of(fitted.transform(["rare c a", "c c c"])) == [[0, 3], [3, 3]]
+    fitted, tokens = Words(max_words=1).fit(["seldom often", "often", "often twice twice twice"])
+    assert fitted.size == tokens.size == 2
     assert lists_of(tokens) == [[0, 1], [1], [1, 0, 0, 0]]
 
 
 def test_threads_and_batches_change_nothing(monkeypatch):
     texts = random_texts(200, seed=2)
-    one, tokens = Words().fit_transform(texts, Run(threads=1))
+    one, tokens = Words().fit(texts, Run(threads=1))
     monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
     assert len(list(batches(texts))) > 5
-    two, same = Words().fit_transform(texts, Run(threads=2))
+    two, same = Words().fit(texts, Run(threads=2))
     assert one.vocabulary.words() == two.vocabulary.words()
     for found in (same, two.transform(texts, Run(threads=2))):
-        assert (found.ids.dtype, found.starts.dtype) == (np.int32, np.int64)
+        assert (found.ids.dtype, found.offsets.dtype) == (np.int32, np.int64)
         np.testing.assert_array_equal(found.ids, tokens.ids)
-        np.testing.assert_array_equal(found.starts, tokens.starts)
-    np.testing.assert_array_equal(same.vectors, tokens.vectors)
+        np.testing.assert_array_equal(found.offsets, tokens.offsets)
+    np.testing.assert_array_equal(vectors_of_tokens(same), vectors_of_tokens(tokens))
 
 
 def test_texts_may_be_a_stream():
-    sequencer, tokens = Words().fit_transform(text for text in ["same words", "same", "", "!?"])
+    fitted, tokens = Words().fit(text for text in ["same words", "same", "", "!?"])
     assert lists_of(tokens) == [[1, 2], [1], [0], [0]]
-    assert lists_of(sequencer.transform(text for text in ["words", "unheard-of", "not words"])) == [[2], [0], [0, 2]]
-    none = sequencer.transform(iter([]))
-    assert (none.n_docs, none.n_words, none.ids.dtype) == (0, 3, np.int32)
+    assert lists_of(fitted.transform(text for text in ["words", "unheard-of", "not words"])) == [[2], [0], [0, 2]]
+    none = fitted.transform(iter([]))
+    assert (none.n_docs, none.size, none.ids.dtype) == (0, 3, np.int32)
 
 
 @pytest.mark.parametrize("texts", [[], ["", "?!"]])
 def test_nothing_to_learn_from_is_said(texts):
     with pytest.raises(XmtcError, match=f"None of the {len(texts)} documents holds a word"):
-        Words().fit_transform(texts)
+        Words().fit(texts)
 
 
 def test_random_vectors_are_the_same_each_time():
-    _, tokens = Words(dimension=7).fit_transform(["a b c"])
-    assert (tokens.vectors.shape, tokens.vectors.dtype) == ((4, 7), np.float32)
-    assert np.abs(tokens.vectors).max() <= 1
-    assert len(np.unique(tokens.vectors)) == tokens.vectors.size
-    np.testing.assert_array_equal(tokens.vectors, Words(dimension=7).fit_transform(["d e f"])[1].vectors)
+    vectors, others = (vectors_of_tokens(Words().fit([text])[1], dimension=7) for text in ("a b c", "d e f"))
+    assert (vectors.shape, vectors.dtype) == ((4, 7), np.float32)
+    assert np.abs(vectors).max() <= 1
+    assert len(np.unique(vectors)) == vectors.size
+    np.testing.assert_array_equal(vectors, others)
 
 
 def test_vectors_from_a_file(tmp_path):
     (tmp_path / "vectors.txt").write_text("b 1 2 3\nz 4 5 6\na 7 8 9\n")
-    _, tokens = Words(vectors=str(tmp_path / "vectors.txt")).fit_transform(["a b c"])
-    assert (tokens.vectors.shape, tokens.vectors.dtype) == ((4, 3), np.float32)
-    assert tokens.vectors[1:3].tolist() == [[7, 8, 9], [1, 2, 3]]
-    unknown = tokens.vectors[[0, 3]]
+    vectors = vectors_of_tokens(Words().fit(["a b c"])[1], str(tmp_path / "vectors.txt"))
+    assert (vectors.shape, vectors.dtype) == ((4, 3), np.float32)
+    assert vectors[1:3].tolist() == [[7, 8, 9], [1, 2, 3]]
+    unknown = vectors[[0, 3]]
     assert np.abs(unknown).max() <= 1
     assert len(np.unique(unknown)) == 6  # the unknown word begins elsewhere than a word that the file lacks
 
 
+@dataclass(frozen=True)
+class ReadsBoth(Method):
+    reads: ClassVar[tuple[str, ...]] = ("tfidf", "words")
+
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
+        raise NotImplementedError
+
+
 def test_both_are_what_each_gives_alone():
     texts = random_texts(50, seed=3)
-    fitted, data = BagAndWords(max_tokens=9, ngrams=2, lowercase=False).fit_transform(iter(texts))
-    _, X = Tfidf(ngrams=2, lowercase=False).fit_transform(texts)
-    _, tokens = Words(max_tokens=9, lowercase=False).fit_transform(texts)
-    again = fitted.transform(iter(texts))
+    views = build_views(ReadsBoth(), features.TEXTS, {"max_tokens": 9, "ngrams": 2, "lowercase": False})
+    fitted, data = features.fit(views, (Document("", text, []) for text in texts))
+    _, bag = Tfidf(ngrams=2, lowercase=False).fit(texts)
+    _, tokens = Words(max_tokens=9, lowercase=False).fit(texts)
+    again = features.transform(fitted, (Document("", text, []) for text in texts))
     for found in (data, again):
-        assert (found.X != X).nnz == 0
-        assert lists_of(found.tokens) == lists_of(tokens)
-    assert (fitted.n_features, fitted.n_words) == (data.n_features, data.n_words)
-    assert (data.tokens.vectors is None, again.tokens.vectors is None) == (False, True)
+        assert (bag.matrix != found.X).nnz == 0
+        assert lists_of(found.tokens("words")) == lists_of(tokens)
+    assert {name: view.size for name, view in fitted.items()} == data.sizes == again.sizes
+    for found in (data, again):  # from which word vectors are made
+        assert found.bag.vocabulary is fitted["tfidf"].vocabulary
+        assert found.tokens("words").vocabulary is fitted["words"].vocabulary
 
 
 @pytest.mark.parametrize("max_tokens", [0, 2**63])
-def test_a_damaged_sequencer_is_refused(max_tokens):
+def test_damaged_words_are_refused(max_tokens):
     with pytest.raises(ValueError, match=f"it reads {max_tokens} words of a text"):
-        Sequencer(Tokenizer(), Vocabulary.of(["a"]), max_tokens).check()
+        FittedWords(tokenizer=Tokenizer(), vocabulary=Vocabulary.of(["a"]), max_tokens=max_tokens).check()
 
 
 def some_tokens() -> Tokens:
-    vectors = np.arange(8, dtype=np.float32).reshape(4, 2)
-    return Tokens(np.array([1, 3, 1, 0, 2, 0, 2], np.int32), np.array([0, 3, 4, 7]), 4, vectors)
+    vocabulary = Vocabulary.of(["a", "b", "c"])
+    return Tokens(np.array([1, 3, 1, 0, 2, 0, 2], np.int32), np.array([0, 3, 4, 7]), 4, vocabulary, "encoder")
 
 
 def test_lengths_and_counts():
@@ -176,29 +193,31 @@ def test_rows_of_tokens(index):
     tokens = some_tokens()
     chosen, lists = tokens.rows(index), lists_of(tokens)
     assert lists_of(chosen) == [lists[i] for i in np.arange(3)[index]]
-    assert (chosen.ids.dtype, chosen.starts.dtype, chosen.n_words) == (np.int32, np.int64, 4)
-    assert chosen.vectors is tokens.vectors
+    assert (chosen.ids.dtype, chosen.offsets.dtype, chosen.size) == (np.int32, np.int64, 4)
+    assert chosen.vocabulary is tokens.vocabulary
+    assert chosen.encoder == "encoder"
 
 
 def test_a_dataset_of_words():
-    data = Dataset.of_tokens(some_tokens())
-    assert data.X.shape == (3, 0)
-    assert (data.n_docs, data.n_features, data.n_words, data.n_labels) == (3, 0, 4, 0)
-    assert Dataset(csr_array((3, 2), dtype=np.float32)).n_words == 0
-    labelled = Dataset(data.X, csr_array(np.eye(3, dtype=np.float32)), data.tokens).rows(np.array([2, 1]))
-    assert lists_of(labelled.tokens) == [[2, 0, 2], [0]]
+    data = Dataset({"words": some_tokens()})
+    assert list(data.views) == ["words"]
+    assert (data.n_docs, data.sizes, data.n_labels) == (3, {"words": 4}, 0)
+    assert Dataset.from_matrix(csr_array((3, 2), dtype=np.float32)).sizes == {"columns": 2}
+    labelled = Dataset(data.views, csr_array(np.eye(3, dtype=np.float32))).rows(np.array([2, 1]))
+    assert lists_of(labelled.tokens("words")) == [[2, 0, 2], [0]]
     assert labelled.Y.indices.tolist() == [2, 1]
 
 
 def test_the_fingerprint_covers_the_words():
     tokens = some_tokens()
     others = [
-        Tokens(tokens.ids[::-1], tokens.starts, 4, tokens.vectors),
-        Tokens(tokens.ids, np.array([0, 2, 4, 7]), 4, tokens.vectors),
-        Tokens(tokens.ids, tokens.starts, 5, tokens.vectors),
-        Tokens(tokens.ids, tokens.starts, 4, tokens.vectors + 1),
-        Tokens(tokens.ids, tokens.starts, 4),
+        Tokens(tokens.ids[::-1], tokens.offsets, 4, encoder="encoder"),
+        Tokens(tokens.ids, np.array([0, 2, 4, 7]), 4, encoder="encoder"),
+        Tokens(tokens.ids, tokens.offsets, 5, encoder="encoder"),
+        Tokens(tokens.ids, tokens.offsets, 4, encoder="another"),
+        Tokens(tokens.ids, tokens.offsets, 4),
     ]
-    prints = [Dataset.of_tokens(each).fingerprint() for each in (tokens, *others)]
+    prints = [Dataset({"words": each}).fingerprint() for each in (tokens, *others)]
+    prints.append(Dataset({"subwords": tokens}).fingerprint())
     assert len(set(prints)) == len(prints)
-    assert Dataset.of_tokens(some_tokens()).fingerprint() == prints[0]
+    assert Dataset({"words": some_tokens()}).fingerprint() == prints[0]

@@ -13,34 +13,34 @@ import numpy as np
 import pytest
 from commands import lines_of
 from planted import planted
-from test_methods import ONE, QUICK
+from test_methods import ONE, quick
 from typer.testing import CliRunner, Result
 
 from xmtc import METHODS
 from xmtc.base.params import is_valid
 from xmtc.classifier import documents_of
 from xmtc.cli import app
-from xmtc.cli.train import recipes
 from xmtc.data.document import Document
 from xmtc.data.split import hold_out
 from xmtc.errors import MissingExtra, XmtcError
-from xmtc.features import kinds_for
+from xmtc.features import VIEWS, view_class
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import method_class
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
+from xmtc.pipeline import Pipeline
 from xmtc.tune import search
 from xmtc.tune.search import Goal, Trial, tune
 from xmtc.tune.space import Choice, Range, marked_at, search_space
 
 TRAIN, VALID = (list(documents_of(*planted(n, seed))) for n, seed in ((300, 1), (80, 2)))
-METHOD = Parabel(max_leaf=8)
+PIPELINE = Pipeline.of(Parabel(max_leaf=8))
 MARKED = ("max_leaf", "C", "min_weight")  # by the trees
 
 
-def searched(*wishes: str, fixed: tuple[str, ...] = MARKED, method=METHOD, features=Tfidf(), **goal) -> list[Trial]:
-    space = search_space("parabel", (method, features), wishes, fixed)
-    return tune(TRAIN, VALID, method, features, space, Goal(**{"trials": 5, **goal}), ONE)
+def searched(*wishes: str, fixed: tuple[str, ...] = MARKED, pipeline=PIPELINE, **goal) -> list[Trial]:
+    space = search_space("parabel", pipeline, wishes, fixed)
+    return tune(TRAIN, VALID, pipeline, space, Goal(**{"trials": 5, **goal}), ONE)
 
 
 def told(trials: list[Trial]) -> list[tuple]:
@@ -49,8 +49,8 @@ def told(trials: list[Trial]) -> list[tuple]:
 
 
 def test_what_is_clearly_best_is_found():
-    bad = Parabel(max_leaf=8, min_weight=10.0)  # drops every weight
-    found = searched("min_weight=0.01:10:log", fixed=("max_leaf", "C"), method=bad, trials=8)
+    bad = Pipeline.of(Parabel(max_leaf=8, min_weight=10.0))  # drops every weight
+    found = searched("min_weight=0.01:10:log", fixed=("max_leaf", "C"), pipeline=bad, trials=8)
     first = next(trial for trial in found if trial.number == 1)
     assert first.parameters == {"min_weight": 10.0}
     assert first.value < 0.5
@@ -69,7 +69,7 @@ def test_a_choice_among_features_is_found():
 def test_the_first_trial_is_what_would_be_trained_without_a_search():
     first = min(searched("max_features=0,5", fixed=("max_leaf",)), key=lambda trial: trial.number)
     assert first.parameters == {"C": 1.0, "min_weight": 0.1, "max_features": 0}
-    assert first.value == search.Bench(TRAIN, VALID, "nDCG@5", ONE, None).measure(METHOD, Tfidf())
+    assert first.value == search.Bench(TRAIN, VALID, "nDCG@5", ONE).measure(PIPELINE)
 
 
 def test_no_trial_leaves_the_space():
@@ -96,21 +96,32 @@ def test_numbers_can_be_typed():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_can_be_tuned(name):
-    quick = QUICK.get(name, {}) | ({"epochs": 1} if "epochs" in {f.name for f in fields(method_class(name))} else {})
-    marked = [f.name for f in fields(method_class(name)) if marked_at(f)]
-    wishes = [] if marked else ["settings=parabel.C=0.5,parabel.C=2"]
-    free = marked[-1:] or ["settings"]
-    fixed = [f"{key}={value}" for key, value in quick.items() if key not in free]
-    made = recipes(name, fixed, holds_features=False)
-    space = search_space(name, made, wishes, [each.partition("=")[0] for each in fixed])
-    found = tune(TRAIN[:150], VALID[:40], *made, space, Goal(trials=2), ONE)
+    values = quick(name) | ({"epochs": 1} if "epochs" in {f.name for f in fields(method_class(name))} else {})
+    pipeline = Pipeline.of(name, parameters=values)
+    searched = next(key for key, (field, _) in pipeline.parameters.items() if marked_at(field))
+    space = search_space(name, pipeline, fixed=[key for key in pipeline.parameters if key != searched])
+    assert list(space) == [searched]
+    found = tune(TRAIN[:150], VALID[:40], pipeline, space, Goal(trials=2), ONE)
     assert [trial.failure for trial in found] == ["", ""]
     assert all(trial.parameters.keys() == space.keys() for trial in found)
 
 
+def test_parameters_of_members_are_searched():
+    pipeline = Pipeline.of("consensus", parameters={"members": ("parabel", "parabel", "dismec")})
+    space = search_space("consensus", pipeline, ["parabel-2.C=0.5,2"], ["dismec.C"])
+    assert {"parabel.max_leaf", "parabel.C", "parabel-2.C", "dismec.min_weight"} <= space.keys()
+    assert "dismec.C" not in space
+    chosen = pipeline.with_values({"parabel-2.C": 0.5, "dismec.min_weight": 0.02, "min_df": 3})
+    assert [member.C for member in chosen.method.members] == [1.0, 0.5, 1.0]
+    assert chosen.method.members[2].min_weight == 0.02
+    assert chosen.views["tfidf"].min_df == 3
+    found = tune(TRAIN[:100], VALID[:40], pipeline, {"parabel-2.C": Choice((0.5, 2.0))}, Goal(trials=3), ONE)
+    assert {trial.parameters["parabel-2.C"] for trial in found} == {0.5, 2.0}
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_what_methods_mark_fits(name):
-    kinds = [method_class(name), *kinds_for(method_class(name))]
+    kinds = [method_class(name), *map(view_class, VIEWS)]
     for field in (field for kind in kinds for field in fields(kind)):
         place = marked_at(field)
         ends = () if place is None else place.values if isinstance(place, Choice) else (place.low, place.high)
@@ -123,12 +134,12 @@ def test_what_methods_mark_fits(name):
 def test_features_are_made_once_unless_they_are_searched(monkeypatch):
     made = []
 
-    def fit_transform(self, texts, run):
+    def fit(self, texts, run):
         made.append(self)
         return genuine(self, texts, run)
 
-    genuine = Tfidf.fit_transform
-    monkeypatch.setattr(Tfidf, "fit_transform", fit_transform)
+    genuine = Tfidf.fit
+    monkeypatch.setattr(Tfidf, "fit", fit)
     searched(fixed=())
     assert len(made) == 1
     searched("ngrams=1,2", trials=8)
@@ -145,9 +156,7 @@ def test_validation_documents_decide_when_to_stop_and_strange_labels_are_missed(
     genuine = Parabel.fit
     monkeypatch.setattr(Parabel, "fit", fit)
     strange = [document._replace(labels=[*document.labels, "stranger"]) for document in VALID]
-    known, missed = (
-        search.Bench(TRAIN, valid, "R@5", ONE, None).measure(METHOD, Tfidf()) for valid in (VALID, strange)
-    )
+    known, missed = (search.Bench(TRAIN, valid, "R@5", ONE).measure(PIPELINE) for valid in (VALID, strange))
     assert missed < known
     assert seen == [(300, 80, True)] * 2
 
@@ -190,14 +199,14 @@ def test_a_mistake_in_a_method_is_no_failed_trial(monkeypatch):
 
 def test_a_metric_without_a_value_fails():
     with pytest.raises(XmtcError, match="Every trial failed, the last one so: AUC@rare has no value on the valid"):
-        tune(TRAIN, VALID[:2], METHOD, Tfidf(), {"C": Range(0.5, 2.0)}, Goal("AUC@rare", trials=1), ONE)
+        tune(TRAIN, VALID[:2], PIPELINE, {"C": Range(0.5, 2.0)}, Goal("AUC@rare", trials=1), ONE)
 
 
 def test_what_is_wrong_with_the_data_is_said_at_once(monkeypatch):
     monkeypatch.setattr(Parabel, "fit", lambda *arguments: pytest.fail("nothing can be trained"))
     bare = [Document("1", "a word", []), Document("2", "a word", [])]
     with pytest.raises(XmtcError, match="None of the 2 training documents has a label"):
-        tune(bare, VALID, METHOD, Tfidf(), {"C": Range(0.5, 2.0)}, run=ONE)
+        tune(bare, VALID, PIPELINE, {"C": Range(0.5, 2.0)}, run=ONE)
 
 
 @pytest.mark.parametrize(("n_finished", "n_kept"), [(2, 2), (0, None)])
@@ -244,7 +253,7 @@ def test_progress_counts_trials_and_tells_the_best():
 
     progress = Told()
     run = search.replace(ONE, progress=progress)
-    found = tune(TRAIN, VALID, METHOD, Tfidf(), {"C": Range(0.5, 2.0)}, Goal(trials=3), run)
+    found = tune(TRAIN, VALID, PIPELINE, {"C": Range(0.5, 2.0)}, Goal(trials=3), run)
     assert (progress.title, progress.total, progress.steps) == ("tuning parabel", 3, 3)
     assert progress.news[-1] == f"best nDCG@5 {100 * found[0].value:.2f}"
 
@@ -263,7 +272,7 @@ def test_progress_counts_trials_and_tells_the_best():
 )
 def test_wishes(wish, place):
     name = wish.partition("=")[0]
-    assert search_space("parabel", (Parabel(), Tfidf()), [wish])[name] == place
+    assert search_space("parabel", Pipeline.of("parabel"), [wish])[name] == place
     kind = type(place.low) if isinstance(place, Range) else type(place.values[0])
     assert kind in (type(getattr(Parabel(), name, None)), type(getattr(Tfidf(), name, None)))
 
@@ -289,21 +298,21 @@ FORMS = "expected -s name=low:high, name=low:high:log or name=a,b,c."
 )
 def test_wishes_that_make_no_sense(wish, sentence):
     with pytest.raises(XmtcError) as error:
-        search_space("parabel", (Parabel(), Tfidf()), [wish], fixed=["min_df"])
+        search_space("parabel", Pipeline.of("parabel"), [wish], fixed=["min_df"])
     assert str(error.value).startswith(sentence)
 
 
 def test_a_parameter_with_choices_has_no_range_and_no_others():
     with pytest.raises(XmtcError, match="plt: arity='2:64' does not fit; expected one of 2, 4, 8"):
-        search_space("plt", (PLT(), Tfidf()), ["arity=2:64"])
+        search_space("plt", Pipeline.of("plt"), ["arity=2:64"])
     with pytest.raises(XmtcError, match="PLT: arity=3 does not fit; expected one of 2, 4, 8"):
         PLT(arity=3)
 
 
 def test_what_is_fixed_is_not_searched():
-    assert search_space("parabel", (Parabel(), Tfidf()), fixed=["C", "max_leaf"]).keys() == {"min_weight"}
+    assert search_space("parabel", Pipeline.of("parabel"), fixed=["C", "max_leaf"]).keys() == {"min_weight"}
     with pytest.raises(XmtcError, match="parabel has nothing left to search; name parameters with -s name=low:high"):
-        search_space("parabel", (Parabel(), Tfidf()), fixed=MARKED)
+        search_space("parabel", Pipeline.of("parabel"), fixed=MARKED)
 
 
 def test_held_out_documents():

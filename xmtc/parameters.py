@@ -64,6 +64,16 @@ def member_names(members: Iterable[Any]) -> list[str]:
     return names
 
 
+def named_fields(method: Method, prefix: str = "") -> dict[str, tuple[Field, Any]]:
+    """Every parameter of a method and of the methods that it holds, by the name that it is set by, and its value."""
+    found = {f"{prefix}{field.name}": (field, getattr(method, field.name)) for field in fields(method)}
+    for field, value in list(found.values()):
+        members = () if kind_of(field) is not Recipe else value if takes_several(field) else (value,)
+        for name, member in zip(member_names(members), members, strict=True):
+            found |= named_fields(member, f"{prefix}{name}.")
+    return found
+
+
 def build_views(method: Method, content: str, parameters: Parameters) -> dict[str, View]:
     """The views that a method reads, of a corpus of texts or of features, with their parameters. One that several
     views have, such as `lowercase`, is set for all of them; one that none has is refused."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from itertools import chain
 from typing import Any
 
@@ -13,15 +13,14 @@ import xmtc
 from xmtc import features
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
-from xmtc.base.params import Recipe
 from xmtc.base.run import Run
 from xmtc.base.tables import package_of
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.features import COLUMNS, TEXTS, FittedViews, Views
+from xmtc.features import COLUMNS, TEXTS, FittedViews, View, Views
 from xmtc.methods import check_savable
-from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value
+from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value, named_fields
 from xmtc.tagger import Tagger
 from xmtc.text.vocabulary import Vocabulary
 
@@ -42,12 +41,16 @@ class Pipeline:
 
     def with_values(self, values: Parameters) -> Pipeline:
         """The same with other values of some parameters."""
-        views = {name: replaced(view, values) for name, view in self.views.items()}
-        return Pipeline(replaced(self.method, values), views)
+        method, rest = build_method(self.method, values)
+        return Pipeline(method, {name: replaced(view, rest) for name, view in self.views.items()})
 
     @property
-    def recipes(self) -> list[Recipe]:
-        return [self.method, *self.views.values()]
+    def parameters(self) -> dict[str, tuple[Field, Any]]:
+        """Every parameter by the name that it is set by, and its value."""
+        found = named_fields(self.method)
+        for view in self.views.values():
+            found |= {field.name: (field, getattr(view, field.name)) for field in fields(view)}
+        return found
 
     def fit(self, documents: Iterable[Document], valid: Iterable[Document] | None = None, run: Run = Run()) -> Tagger:
         """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
@@ -126,6 +129,6 @@ def peek(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:
     return first, chain([first], stream)
 
 
-def replaced(recipe: Any, values: Parameters) -> Any:
-    """A recipe with those of the values that are its own."""
+def replaced(recipe: View, values: Parameters) -> View:
+    """A view with those of the values that are its own."""
     return replace(recipe, **{field.name: values[field.name] for field in fields(recipe) if field.name in values})

@@ -32,7 +32,7 @@ class System:
         X, Y = data.X[:N_WARM], data.Y[:N_WARM]
         seen = np.unique(Y.indices)
         model = self.method.fit(Dataset(X, csr_array(Y[:, seen])), run=self.run)
-        model.predict(Dataset(X), run=self.run)
+        model.predict(Dataset.from_matrix(X), run=self.run)
 
     def read(self, folder: Path) -> Dataset:
         return Dataset(*(csr_array(load_npz(folder / name)) for name in ("X.npz", "Y.npz")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,17 +34,26 @@ def begin(
     seed: int,
     share: float = SHARE,
     most: int = MOST,
+    vectors: np.ndarray | None = None,
 ) -> tuple[Dataset, Dataset | None, torch.device]:
     """Hold documents out, unless there are others to stop by or none are wanted (share=0); meet the other processes;
-    claim the checkpoint for this training."""
+    claim the checkpoint for this training, whose word vectors may have come from a file that has changed since."""
     if valid is not None or share:
         data, valid = split(data, valid, seed, share, most)
     device = device_of(run)
     distributed.join(device)
     if run.checkpoint.folder:
         with distributed.first_alone():
-            run.checkpoint.claim(f"{method} {data.fingerprint()} {valid.fingerprint() if valid else ''}")
+            held_out = valid.fingerprint() if valid else ""
+            run.checkpoint.claim(f"{method} {data.fingerprint()} {held_out} {fingerprint(vectors)}")
     return data, valid, device
+
+
+def fingerprint(vectors: np.ndarray | None) -> str:
+    """The same for the same numbers alone."""
+    if vectors is None:
+        return ""
+    return f"{vectors.shape} {hashlib.blake2b(np.ascontiguousarray(vectors).data, digest_size=16).hexdigest()}"
 
 
 def fit_network(

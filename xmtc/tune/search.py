@@ -99,7 +99,7 @@ def tune(
     """Trials, the best first and failed ones last. Both parts of the data can be iterated over as often as need be (see
     `hold_out`). Ctrl-C ends the search with what it has found."""
     bench = Bench(train, valid, goal.metric, run.quiet())
-    wanted = proposals(space, current_values(space, pipeline.recipes), goal.seed)
+    wanted = proposals(space, current_values(space, pipeline), goal.seed)
     parameters, found = next(wanted), dict[tuple, Trial]()
     deadline = perf_counter() + 60 * goal.minutes if goal.minutes else inf
     with run.progress(f"tuning {method_name(pipeline.method)}", goal.trials) as progress:
@@ -146,9 +146,9 @@ def is_shortage(error: MemoryError | RuntimeError) -> bool:
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-def current_values(space: Space, recipes: Iterable[Recipe]) -> dict[str, Any]:
-    """The values that the recipes have now, where they lie in the space."""
-    values = {field.name: getattr(recipe, field.name) for recipe in recipes for field in fields(recipe)}
+def current_values(space: Space, pipeline: Pipeline) -> dict[str, Any]:
+    """The values that a pipeline has now, where they lie in the space."""
+    values = {name: value for name, (_, value) in pipeline.parameters.items()}
     return {name: values[name] for name, place in space.items() if values[name] in place}
 
 

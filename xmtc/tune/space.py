@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass
 from typing import Any
 
-from xmtc.base.params import Recipe, expected, is_valid, parse_value, shown, takes_several
+from xmtc.base.params import expected, is_valid, parse_value, shown, takes_several
 from xmtc.errors import XmtcError
+from xmtc.pipeline import Pipeline
 
 FORMS = "name=low:high, name=low:high:log or name=a,b,c"
 
@@ -44,15 +45,13 @@ class Choice:
 Space = dict[str, Range | Choice]
 
 
-def search_space(
-    name: str, recipes: Sequence[Recipe], wishes: Sequence[str] = (), fixed: Collection[str] = ()
-) -> Space:
-    """What the recipes of a method of this name mark, less what is fixed, and what is wished for (`C=0.1:10:log`)."""
-    known = {field.name: field for recipe in recipes for field in fields(recipe)}
+def search_space(name: str, pipeline: Pipeline, wishes: Sequence[str] = (), fixed: Collection[str] = ()) -> Space:
+    """What a method and its members mark, less what is fixed, and what is wished for (`C=0.1:10:log`)."""
+    known = {parameter: field for parameter, (field, _) in pipeline.parameters.items()}
     wished = dict(parse_wish(name, known, wish) for wish in wishes)
     for twice in wished.keys() & set(fixed):
         raise XmtcError(f"{twice} is both fixed (-p) and searched (-s); give one of them.")
-    marked = {field.name: mark for field in known.values() if (mark := marked_at(field)) and field.name not in fixed}
+    marked = {key: mark for key, field in known.items() if (mark := marked_at(field)) and key not in fixed}
     if not marked | wished:
         raise XmtcError(
             f"{name} has nothing left to search; name parameters with -s {FORMS} (`xmtc methods {name}` lists them)."

@@ -78,7 +78,7 @@ class RecurrentMethod(Method):
     ) -> AttentionModel:
         """A network for every level of the tree, each starting from the one above (Algorithm 3)."""
         vectors = vectors_of_tokens(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
-        data, valid, device = begin(self, data, valid, run, seed=self.seed)
+        data, valid, device = begin(self, data, valid, run, seed=self.seed, vectors=vectors)
         assert valid is not None
         tree = tree_of(data, run)
         members = zip(tree.memberships(data.Y), tree.memberships(valid.Y), strict=True)

@@ -77,7 +77,9 @@ class LabelAutoencoder(Method):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:
         vectors = self.first_vectors(data, run)
-        data, valid, _ = begin(self, data, valid, run, seed=self.seed, share=self.held_out, most=data.n_docs)
+        data, valid, _ = begin(
+            self, data, valid, run, seed=self.seed, share=self.held_out, most=data.n_docs, vectors=vectors
+        )
         design = self.design(data, vectors)
         network = self.network(design, vectors, data, run)
         self.train(network, design, data, valid, run)

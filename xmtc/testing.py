@@ -1,0 +1,258 @@
+"""The suite that every method passes, those of other packages too: `xmtc.testing.check_method(MyMethod())`.
+
+It runs on planted data, whose answer is known: every label has words of its own, and a document has the labels whose
+words it holds. Each function of CHECKS looks at one promise of the contract and raises AssertionError where it is
+broken."""
+
+from __future__ import annotations
+
+import filecmp
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from xmtc.base.method import Method
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
+from xmtc.classifier import Classifier
+from xmtc.pipeline import Pipeline
+from xmtc.text import tokenizer
+
+Labelled = tuple[list[str], list[list[str]]]  # texts, and the labels of each
+
+N_LABELS = 40
+NOISE = [f"noise{i}" for i in range(200)]
+ONE_THREAD = Run(threads=1, device="cpu")  # small networks are slower on several
+LONG = 10  # an answer that is longer than any document has labels
+
+
+def label_name(label: int) -> str:
+    return f"label-{label:02d}"
+
+
+def own_words(label: int) -> list[str]:
+    return [f"word{label}{part}" for part in ("alpha", "beta", "gamma")]
+
+
+def planted(n_docs: int, seed: int) -> Labelled:
+    """Texts of one to three labels: two of each label's three words among eight of noise."""
+    rng = np.random.default_rng(seed)
+    texts, tags = [], []
+    for _ in range(n_docs):
+        labels = rng.choice(N_LABELS, rng.integers(1, 4), replace=False)
+        words = [word for label in labels for word in rng.choice(own_words(label), 2, replace=False)]
+        words += list(rng.choice(NOISE, 8))
+        rng.shuffle(words)
+        texts.append(" ".join(words))
+        tags.append([label_name(label) for label in labels])
+    return texts, tags
+
+
+def check_method(method: Method | str, least: float = 0.95, **parameters: Any) -> None:
+    """Run the whole suite on a method: as it is, or by its name with parameters that make it quick. `least` is the
+    P@1 that it must reach on the planted data."""
+    case = Case(method, parameters, least)
+    for check in CHECKS:
+        check(case)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method in the suite, and what several checks need of it."""
+
+    method: Method | str
+    parameters: dict[str, Any]
+    least: float = 0.95
+
+    @cached_property
+    def train(self) -> Labelled:
+        return planted(800, seed=1)
+
+    @cached_property
+    def test(self) -> Labelled:
+        return planted(200, seed=2)
+
+    @cached_property
+    def recipe(self) -> Method:
+        return Pipeline.of(self.method, parameters=self.parameters).method
+
+    @cached_property
+    def trained(self) -> Classifier:
+        return self.fit(*self.train)
+
+    def fit(self, texts: list[str], tags: list[list[str]], run: Run = ONE_THREAD, **more: Any) -> Classifier:
+        return Classifier(self.method, **(self.parameters | more)).fit(texts, tags, run=run)
+
+    def rank(self, texts: list[str], k: int = 5) -> Predictions:
+        return self.trained.rank(texts, k, ONE_THREAD)
+
+
+def finds_the_planted_labels(case: Case) -> None:
+    scores = case.trained.evaluate(*case.test, ["P@1", "R@5"], run=ONE_THREAD)
+    assert scores["P@1"] > case.least, f"P@1 is {scores['P@1']:.3f}, expected more than {case.least}"
+    assert scores["R@5"] > case.least - 0.03, f"R@5 is {scores['R@5']:.3f}, expected more than {case.least - 0.03:.2f}"
+
+
+def answers_are_ranked_distinct_and_in_range(case: Case) -> None:
+    answer = case.rank(case.test[0], LONG)
+    assert (answer.labels.dtype, answer.scores.dtype) == (np.int32, np.float32)
+    assert (np.diff(answer.scores, axis=1) <= 0).all(), "scores are not descending"
+    assert ((answer.scores >= 0) & (answer.scores <= 1)).all(), "scores are not between 0 and 1"
+    for row in answer.labels:
+        found = row[row != NO_LABEL]
+        assert len(set(found)) == len(found), "a label is named twice"
+        assert ((found >= 0) & (found < N_LABELS)).all(), "a label is out of range"
+
+
+def k_is_honoured_and_a_longer_list_begins_with_the_shorter(case: Case) -> None:
+    long = case.rank(case.test[0], 20)
+    for k in (1, 3, 7):
+        short = case.rank(case.test[0], k)
+        assert short.labels.shape == (len(case.test[0]), k)
+        np.testing.assert_array_equal(short.labels, long.labels[:, :k])
+        np.testing.assert_allclose(short.scores, long.scores[:, :k], rtol=0 if case.recipe.is_exact else 1e-5)
+
+
+def more_labels_than_there_are_is_no_error(case: Case) -> None:
+    assert case.rank(case.test[0][:3], 10 * N_LABELS).k == N_LABELS
+
+
+def same_seed_gives_the_same_bytes_on_one_thread_and_on_two(case: Case) -> None:
+    threads = (1, 2 if case.recipe.is_exact else 1)
+    with tempfile.TemporaryDirectory() as folder:
+        one, two = Path(folder) / "one", Path(folder) / "two"
+        for target, n in zip((one, two), threads, strict=True):
+            case.fit(*case.train, run=replace(ONE_THREAD, threads=n)).save(target)
+        files = sorted(path.name for path in one.iterdir())
+        assert files == ["about.json", "arrays.safetensors"]
+        assert filecmp.cmpfiles(one, two, files, shallow=False) == (files, [], [])
+
+
+def another_seed_gives_another_model(case: Case) -> None:
+    if "seed" not in {field.name for field in fields(case.recipe)}:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        one, two = Path(folder) / "one", Path(folder) / "two"
+        case.trained.save(one)
+        case.fit(*case.train, seed=5).save(two)
+        assert not filecmp.cmp(one / "arrays.safetensors", two / "arrays.safetensors", shallow=False)
+
+
+def saved_is_loaded(case: Case) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        case.trained.save(Path(folder) / "model")
+        loaded = Classifier.load(Path(folder) / "model", verify=True)
+        assert loaded.tagger_.about == case.trained.tagger_.about
+        found, expected = loaded.rank(case.test[0], run=ONE_THREAD), case.rank(case.test[0])
+        np.testing.assert_array_equal(found.labels, expected.labels)
+        np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def one_at_a_time_is_the_batch(case: Case) -> None:
+    """Networks add up in an order that depends on the batch: labels whose scores are nearly the same may swap."""
+    exact, batch = case.recipe.is_exact, case.rank(case.test[0][:20])
+    for i in range(20):
+        one = case.rank([case.test[0][i]])
+        np.testing.assert_allclose(one.scores[0], batch.scores[i], rtol=1e-6 if exact else 1e-4)
+        apart = np.abs(np.diff(one.scores[0], prepend=2, append=-1)) > (-1 if exact else 1e-6)
+        clear = apart[1:] & apart[:-1]  # from the one before and the one after
+        np.testing.assert_array_equal(one.labels[0][clear], batch.labels[i][clear])
+
+
+def threads_change_no_answer(case: Case) -> None:
+    texts, pieces = case.train[0] + case.test[0], Pieces()
+    with patch.object(tokenizer.batches, "__defaults__", (2000,)):  # so that there is enough to share
+        runs = (replace(ONE_THREAD, threads=threads, progress=pieces) for threads in (1, 2))
+        one, two = (case.trained.rank(texts, run=run) for run in runs)
+    np.testing.assert_array_equal(one.labels, two.labels)
+    np.testing.assert_allclose(one.scores, two.scores, rtol=0 if case.recipe.is_exact else 1e-5)
+    assert min(pieces.counts.values(), default=2) >= 2, "the work was too little to be shared by two threads"
+
+
+def empty_and_unknown_text_is_answered(case: Case) -> None:
+    answer = case.rank(["", "unheard-of ïn træining", " \n "], 3)
+    assert answer.labels.shape == (3, 3)
+    assert np.isfinite(answer.scores).all()
+    # nothing that is known is the same as nothing at all, but to a method that reads letters
+    for other in (2,) if "subwords" in case.recipe.reads else (1, 2):
+        np.testing.assert_allclose(answer.scores[0], answer.scores[other], rtol=1e-4)
+        if case.recipe.is_exact:
+            np.testing.assert_array_equal(answer.labels[0], answer.labels[other])
+
+
+def no_documents_have_no_answers(case: Case) -> None:
+    assert case.rank([], 3).labels.shape == (0, 3)
+
+
+def a_label_never_seen_is_missed_not_fatal(case: Case) -> None:
+    texts, tags = case.test
+    with_stranger = [[*labels, "stranger"] for labels in tags]
+    known, strange = (case.trained.evaluate(texts, y, ["P@1", "R@5"], run=ONE_THREAD) for y in (tags, with_stranger))
+    assert strange["P@1"] == known["P@1"]
+    assert strange["R@5"] < known["R@5"]
+
+
+def documents_without_labels_do_not_disturb_training(case: Case) -> None:
+    texts, tags = case.train
+    classifier = case.fit([*texts, "noise1 noise2", ""], [*tags, [], []])
+    assert classifier.evaluate(*case.test, ["P@1"], run=ONE_THREAD)["P@1"] > case.least - 0.01
+
+
+def one_label_in_all_is_learnt(case: Case) -> None:
+    more = {"min_df": 1} if "min_df" in case.trained.get_params() else {}
+    classifier = case.fit(["a text", "another text"], [["only"], ["only"]], **more)
+    assert [tag.label for tag in classifier.tags(["a text"], run=ONE_THREAD)[0]] == ["only"]
+
+
+def an_explanation_names_a_planted_word(case: Case) -> None:
+    for label in (3, 17):
+        text = " ".join([*own_words(label)[:2], "noise1", "noise2", "noise3"])
+        explained = case.trained.explain(text, label_name(label))
+        assert explained[0][0] in own_words(label), f"{explained[0][0]!r} speaks most for {label_name(label)}"
+        weights = [weight for _, weight in explained]
+        assert weights == sorted(weights, reverse=True)
+
+
+CHECKS = (
+    finds_the_planted_labels,
+    answers_are_ranked_distinct_and_in_range,
+    k_is_honoured_and_a_longer_list_begins_with_the_shorter,
+    more_labels_than_there_are_is_no_error,
+    same_seed_gives_the_same_bytes_on_one_thread_and_on_two,
+    another_seed_gives_another_model,
+    saved_is_loaded,
+    one_at_a_time_is_the_batch,
+    threads_change_no_answer,
+    empty_and_unknown_text_is_answered,
+    no_documents_have_no_answers,
+    a_label_never_seen_is_missed_not_fatal,
+    documents_without_labels_do_not_disturb_training,
+    one_label_in_all_is_learnt,
+    an_explanation_names_a_planted_word,
+)
+
+
+class Pieces:
+    """The progress of a run, which counts the pieces that each kind of work was cut into."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    @contextmanager
+    def __call__(self, title: str, total: float | None = None) -> Iterator[Pieces]:
+        self.title = title
+        yield self
+
+    def advance(self, steps: float = 1) -> None:
+        self.counts[self.title] += 1
+
+    def tell(self, news: str) -> None:
+        return None
