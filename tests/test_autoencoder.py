@@ -22,7 +22,7 @@ from xmtc.base.checkpoint import Checkpoint  # noqa: E402
 from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
-from xmtc.evaluation.metrics import evaluate  # noqa: E402
+from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.explain.page import page  # noqa: E402
 from xmtc.explain.terminal import terminal  # noqa: E402
 from xmtc.methods.autoencoder import family  # noqa: E402

@@ -21,7 +21,7 @@ from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.evaluation import metrics
+from xmtc.evaluation import DEFAULT, Propensity, evaluate, max_k
 from xmtc.explain.pieces import Highlight, TextFeatures, highlight, weights_of_words
 from xmtc.features import Features, FittedFeatures, fit, kind_for, kinds_for, read
 from xmtc.features.columns import GivenFeatures
@@ -85,12 +85,12 @@ class Tagger:
     def evaluate(
         self,
         documents: Iterable[Document],
-        names: Sequence[str] = metrics.DEFAULT,
-        propensity: metrics.Propensity = metrics.Propensity(),
+        names: Sequence[str] = DEFAULT,
+        propensity: Propensity = Propensity(),
         run: Run = Run(),
     ) -> dict[str, float]:
         """Metrics by their published names, as fractions. Labels that training never saw count as missed."""
-        return self.measure(*self.rank_labelled(documents, metrics.max_k(names), run), names, propensity)
+        return self.measure(*self.rank_labelled(documents, max_k(names), run), names, propensity)
 
     def rank_labelled(
         self, documents: Iterable[Document], k: int = 5, run: Run = Run()
@@ -104,11 +104,11 @@ class Tagger:
         self,
         predictions: Predictions,
         Y: csr_array,
-        names: Sequence[str] = metrics.DEFAULT,
-        propensity: metrics.Propensity = metrics.Propensity(),
+        names: Sequence[str] = DEFAULT,
+        propensity: Propensity = Propensity(),
     ) -> dict[str, float]:
         """Metrics of predictions that `rank_labelled` gave."""
-        return metrics.evaluate(predictions, Y, names, self.frequencies, propensity, self.about["n_docs"])
+        return evaluate(predictions, Y, names, self.frequencies, propensity, self.about["n_docs"])
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""

@@ -16,7 +16,7 @@ from xmtc.base.run import Run, silent
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.evaluation.metrics import max_k, parse_metric
+from xmtc.evaluation import max_k, parse_metric
 from xmtc.features import Features, read
 from xmtc.methods import method_name, missing_extra
 from xmtc.tagger import Material, prepare

@@ -15,7 +15,7 @@ from xmtc.base.dataset import Tokens
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
-from xmtc.evaluation import metrics
+from xmtc.evaluation import evaluate
 from xmtc.methods.attention.model import children_of, predict_level
 from xmtc.methods.attention.network import Network
 from xmtc.nn import distributed
@@ -109,7 +109,7 @@ def train_level(
 
     def score() -> float:
         found = predict_level(network, children, valid.tokens, valid.above, 5, replace(run, progress=Run().progress))
-        return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
+        return evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
 
     with working(run, device, plan.seed):
         train(network, batches, loss, score, plan, corpus.n_docs, run, piece)

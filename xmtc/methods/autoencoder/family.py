@@ -15,7 +15,7 @@ from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
 from xmtc.data.held_out import split
-from xmtc.evaluation import metrics
+from xmtc.evaluation import evaluate
 from xmtc.methods.autoencoder.model import AutoencoderModel, Layout, predict_with
 from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn import distributed
@@ -109,7 +109,7 @@ class LabelAutoencoder(Method):
             if valid is None:
                 return 0.0  # of equal scores the last stays
             found = predict_with(network.predictor, layout, valid, 5, replace(run, progress=Run().progress))
-            return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
+            return evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
 
         with working(run, device, self.seed):
             train(network, batches, loss, score, self.plan, data.n_docs, run, "network")

@@ -16,7 +16,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
-from xmtc.evaluation.metrics import Judged
+from xmtc.evaluation import Judged
 from xmtc.methods.ensemble.model import SIZES, read_by, sizes_of
 
 CERTAIN = 0.9999  # never quite, so that others can still add to it

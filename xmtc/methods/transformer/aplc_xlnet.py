@@ -35,7 +35,7 @@ from xmtc.base.run import Run
 from xmtc.data.held_out import split
 from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
-from xmtc.evaluation import metrics
+from xmtc.evaluation import evaluate
 from xmtc.methods.transformer.clusters import by_frequency, cut, n_terms
 from xmtc.methods.transformer.model import MOST_STEPS, Design, TransformerModel, predict_with, states_of
 from xmtc.methods.transformer.network import ClusteredTransformer
@@ -193,7 +193,7 @@ class APLCXLNet(Method):
 
         def score() -> float:
             found = predict_with(network, order, judged, 5, replace(run, progress=Run().progress))
-            return metrics.evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
+            return evaluate(found, valid.Y, ["nDCG@5"])["nDCG@5"]
 
         with working(run, device, self.seed):
             train(network, batches, loss, score, self.plan(corpus.n_docs), corpus.n_docs, run, "network")
