@@ -13,7 +13,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.data.held_out import split
+from xmtc.data.splits import train_valid_split
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
 from xmtc.methods.attention.levels import LevelData, table_of_children, train_level
@@ -70,7 +70,7 @@ class RecurrentNetwork(Method):
 
     def split(self, data: Dataset, valid: Dataset | None) -> tuple[Dataset, Dataset]:
         """Hold documents out of training to decide when to stop, unless such are given."""
-        return split(data, valid, self.seed)
+        return train_valid_split(data, valid, self.seed)
 
     def train(self, data: Dataset, valid: Dataset, tree: LabelTree, n_candidates: int, run: Run) -> AttentionModel:
         """A network for every level, each starting from the one above (Algorithm 3)."""

@@ -14,7 +14,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.data.held_out import split
+from xmtc.data.splits import train_valid_split
 from xmtc.evaluation import evaluate
 from xmtc.methods.autoencoder.model import AutoencoderModel, Layout, predict_with
 from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objective, Predictor
@@ -70,7 +70,7 @@ class LabelAutoencoder(Method):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:
         if valid is not None or self.held_out:
-            data, valid = split(data, valid, self.seed, self.held_out, most=data.n_docs)
+            data, valid = train_valid_split(data, valid, self.seed, share=self.held_out, max_valid=data.n_docs)
         distributed.join(device_of(run))
         if run.checkpoint.folder:
             with distributed.first_alone():

@@ -32,7 +32,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param, with_presets
 from xmtc.base.run import Run
-from xmtc.data.held_out import split
+from xmtc.data.splits import train_valid_split
 from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
 from xmtc.evaluation import evaluate
@@ -136,7 +136,7 @@ class APLCXLNet(Method):
         return shares
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:
-        data, valid = split(data, valid, self.seed)
+        data, valid = train_valid_split(data, valid, self.seed)
         assert data.Y is not None
         distributed.join(device_of(run))
         if run.checkpoint.folder:
