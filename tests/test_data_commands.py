@@ -142,7 +142,7 @@ def test_convert_without_labels(tmp_path: Path) -> None:
             "expected jsonl, csv, tsv, parquet or fasttext to write to.",
         ),
         ("c.txt", "out.jsonl", [], "{source} holds features, and jsonl holds text; expected sparse to write to."),
-        ("c.jsonl", "out", [], f"{{target}} does not tell the format to write; pass --to, one of {WRITABLE}."),
+        ("c.jsonl", "out", [], f"{{target}} does not say which format to write; pass --to, one of {WRITABLE}."),
         (
             "c.jsonl",
             "out",

@@ -138,7 +138,7 @@ def noise(
     done = noisy_corpus(corpus, target, rate, kind, seed, to)
     typer.echo(
         f"{done.n_docs:,} documents written to {target}: of {done.n_labels:,} labels {done.n_removed:,} were removed, "
-        f"and {done.n_added:,} wrong ones added; {done.n_bare:,} documents have none left.",
+        f"and {done.n_added:,} wrong ones added; {done.n_unlabelled:,} documents have none left.",
         err=True,
     )
     report_rejects(corpus)
