@@ -21,6 +21,7 @@ from xmtc import Classifier  # noqa: E402
 from xmtc.base.checkpoint import Checkpoint  # noqa: E402
 from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
+from xmtc.data.splits import train_valid_split  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.explain.page import page  # noqa: E402
@@ -433,7 +434,8 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
         State.finish_epoch = original
     for name, array in zip(model.weights.names, model.weights.arrays, strict=True):
         np.testing.assert_array_equal(array, kept[name])
-    assert sum(len(part.X.data) for part in family.split(data, None, 0, 0.5, 40)) == len(data.X.data)
+    parts = train_valid_split(data, None, seed=0, share=0.5, max_valid=40)
+    assert sum(len(part.X.data) for part in parts) == len(data.X.data)
     with pytest.raises(XmtcError, match="No validation document has a label"):
         method.fit(data, replace(data, Y=csr_array(data.Y.shape, dtype=np.float32)))
 
