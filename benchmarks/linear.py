@@ -24,7 +24,7 @@ from peers.environments import NotInstalled, ignored_folder, interpreter
 
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.evaluation import metrics
+from xmtc.evaluation import evaluate
 from xmtc.methods import METHODS
 
 HERE = Path(__file__).parent
@@ -187,7 +187,7 @@ def judge(job: dict) -> dict[str, float]:
     Y, frequencies, n_train = matrices.load_truth(Path(job["data"]))
     with np.load(Path(job["reports"], "predictions.npz")) as found:
         predictions = Predictions(found["labels"], found["scores"])
-    return metrics.evaluate(predictions, Y, JUDGED_BY, frequencies, n_train=n_train)
+    return evaluate(predictions, Y, JUDGED_BY, frequencies, n_train=n_train)
 
 
 def store(out: Path, result: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.run import Run
-from xmtc.evaluation.metrics import evaluate
+from xmtc.evaluation import evaluate
 from xmtc.methods import method_class
 from xmtc.sparse import narrow, with_unit_rows
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 from xmtc.base.params import expected
+from xmtc.evaluation import MEASURES
 from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
 
@@ -26,6 +27,15 @@ def on_files(files, config):
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
     return files
+
+
+def on_page_markdown(markdown, **_):
+    return markdown.replace("{{ measures }}", measures_table())
+
+
+def measures_table() -> str:
+    rows = [f"| `{m.usage}` | {m.description} |" for m in MEASURES.values()]
+    return "\n".join(["| name | what it says |", "|---|---|", *rows])
 
 
 def methods_page() -> str:

@@ -16,7 +16,7 @@ from common import CORPORA, KEPT, NAMES, kept_predictions
 
 from xmtc.base.predictions import Predictions
 from xmtc.data.corpus import open_corpus
-from xmtc.evaluation import metrics
+from xmtc.evaluation import evaluate
 from xmtc.evaluation.overlap import overlap
 from xmtc.methods.ensemble.calibrated import curve, on_curve
 from xmtc.methods.ensemble.model import MEAN, NOISY_OR, merged
@@ -58,7 +58,7 @@ def main() -> None:
                 together = merged([scores[name] for name in names], NOISY_OR, n_labels, KEPT)
                 found[f"{kind} of {', '.join(names)}"] = together
         for name, predictions in found.items():
-            figures = metrics.evaluate(predictions, Y, NAMES, frequencies, n_train=n_train)
+            figures = evaluate(predictions, Y, NAMES, frequencies, n_train=n_train)
             results[f"{part}: {name}"] = {metric: round(100 * value, 2) for metric, value in figures.items()}
             print(f"{part}: {name:60}", *results[f"{part}: {name}"].values(), flush=True)
         for one, other in combinations([PARABEL, *ensembles], 2):

@@ -19,7 +19,7 @@ from xmtc.base.dataset import Dataset, Tokens
 from xmtc.base.method import Method
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.evaluation import metrics
+from xmtc.evaluation import evaluate
 
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
 PARTS = ("train", "dev", "test")
@@ -109,7 +109,7 @@ def learn(
         begin = time.perf_counter()
         found = model.predict(parts[part], 100)
         took = time.perf_counter() - begin
-        figures = metrics.evaluate(found, parts[part].Y, NAMES, frequencies, n_train=parts["train"].n_docs)
+        figures = evaluate(found, parts[part].Y, NAMES, frequencies, n_train=parts["train"].n_docs)
         result[part] = {metric: round(100 * value, 2) for metric, value in figures.items()}
         result[part]["docs_per_s"] = round(parts[part].n_docs / took)
         if keep:

@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from xmtc.base.dataset import Dataset, Tokens
 from xmtc.base.run import Run
 from xmtc.data.noise import noisy
-from xmtc.evaluation import metrics
+from xmtc.evaluation import evaluate
 from xmtc.features.words import uniform
 from xmtc.methods import method_class
 
@@ -56,10 +56,11 @@ def prepare(args: argparse.Namespace) -> None:
 
 def read_corpus(folder: Path) -> dict[str, Dataset]:
     """Its own features where they come without an order of words, tf-idf and GloVe's vectors elsewhere."""
+    from xmtc.features.both import TfidfAndVectors
+
     from xmtc.data.collect import LabelCollector
     from xmtc.data.corpus import open_corpus
     from xmtc.features import fit, read
-    from xmtc.features.both import TfidfAndVectors
     from xmtc.features.columns import Given
 
     given = (folder / "train.txt.gz").exists()
@@ -123,7 +124,7 @@ def learn(job: dict[str, Any], parts: dict[str, Dataset], on_test: bool) -> dict
     run = Run(threads=1, device=job.get("device", "auto"))
     model = method.fit(train, valid, run)
     seconds = time.perf_counter() - begin
-    figures = metrics.evaluate(model.predict(test, 5, run), test.Y, NAMES)
+    figures = evaluate(model.predict(test, 5, run), test.Y, NAMES)
     figures = {name: round(100 * value, 2) for name, value in figures.items()}
     return {"job": job, "seconds": round(seconds, 1), "on": "test" if on_test else "held out", **figures}
 

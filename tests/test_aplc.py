@@ -20,7 +20,7 @@ pytest.importorskip("transformers", reason="encoders need transformers: pip inst
 from tiny_encoders import tiny  # noqa: E402
 from transformers import AutoModel, BertConfig, BertModel, MPNetConfig, MPNetModel  # noqa: E402
 
-from xmtc import Classifier, Tagger, metrics  # noqa: E402
+from xmtc import Classifier, Tagger  # noqa: E402
 from xmtc.base.checkpoint import Checkpoint  # noqa: E402
 from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
@@ -28,6 +28,7 @@ from xmtc.data.document import Document  # noqa: E402
 from xmtc.encoders.loading import TextEncoder, built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
 from xmtc.encoders.mpnet import fuse_attention  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.features.subwords import NO_LIMIT, SubwordReader, Subwords, places_in  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.clusters import Clusters, LabelClusters  # noqa: E402
@@ -255,7 +256,7 @@ def test_an_encoder_that_does_not_learn_reads_each_text_once(monkeypatch):
     for name, array in pretrained_weights.items():
         np.testing.assert_array_equal(found[f"encoder.model.{name}"], array)
     answers = model.predict(valid, 5, ONE)  # of 40 labels, by an encoder that has never learnt anything
-    assert metrics.evaluate(answers, valid.Y, ["P@1"])["P@1"] > 0.2
+    assert evaluate(answers, valid.Y, ["P@1"])["P@1"] > 0.2
 
 
 def test_states_of_an_encoder_that_does_not_learn_are_kept(tmp_path, monkeypatch):

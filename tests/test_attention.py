@@ -29,6 +29,7 @@ from xmtc.methods.attention.levels import LevelData, loss_of, table_of_children,
 from xmtc.methods.attention.model import RecurrentDesign, predict_level  # noqa: E402
 from xmtc.methods.attention.network import LabelAttention, MaxPooling, RecurrentNetwork  # noqa: E402
 from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
+from xmtc.methods.autoencoder.model import AutoencoderDesign  # noqa: E402
 from xmtc.nn import distributed, training  # noqa: E402
 from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.devices import device_of  # noqa: E402
@@ -328,6 +329,8 @@ def test_many_labels_are_learnt_sparsely(monkeypatch):
 
 DAMAGE = {
     "words": lambda m: replace(m, views={"words": 31}),
+    "another view": lambda m: replace(m, views={"subwords": 30}),
+    "another network": lambda m: with_level(m, network=replace(m.levels[1].network, design=OF_AUTOENCODER)),
     "labels": lambda m: replace(m, n_labels=13),
     "no levels": lambda m: replace(m, levels=()),
     "pooling": lambda m: with_design(m, pooling="mean"),
@@ -341,6 +344,7 @@ DAMAGE = {
     "a kind of number": lambda m: with_weights(m, lambda a: a.astype(np.float64)),
     "a length": lambda m: with_weights(m, lambda a: a[:-1]),
 }
+OF_AUTOENCODER = AutoencoderDesign(input="layers", n_inputs=30, n_labels=12, hidden=4, layer=4)
 
 
 def with_level(model, **changes):

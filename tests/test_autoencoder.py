@@ -19,12 +19,14 @@ from torch import nn  # noqa: E402
 
 from xmtc import Classifier  # noqa: E402
 from xmtc.base.checkpoint import Checkpoint  # noqa: E402
-from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.dataset import Bag, Dataset, Tokens  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
+from xmtc.data.splits import train_valid_split  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
-from xmtc.evaluation.metrics import evaluate  # noqa: E402
+from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.explain.page import page  # noqa: E402
 from xmtc.explain.terminal import terminal  # noqa: E402
+from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.autoencoder import family  # noqa: E402
 from xmtc.methods.autoencoder.bce_ae import BCEAE  # noqa: E402
 from xmtc.methods.autoencoder.c2ae import C2AE, canonical  # noqa: E402
@@ -41,10 +43,12 @@ from xmtc.methods.autoencoder.network import (  # noqa: E402
 )
 from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared  # noqa: E402
 from xmtc.nn import training  # noqa: E402
-from xmtc.nn.bags import Bags  # noqa: E402
-from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
+from xmtc.nn.bags import BagLoader  # noqa: E402
+from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.output_losses import CrossEntropy, ExponentialPairs, Positives, Ranking, output_loss  # noqa: E402
-from xmtc.nn.training import State  # noqa: E402
+from xmtc.nn.training import Plan, State  # noqa: E402
+from xmtc.nn.weights import Weights  # noqa: E402
+from xmtc.text.vocabulary import Vocabulary  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 N_LABELS = 9
@@ -181,7 +185,7 @@ def test_documents_are_weighted_words_with_channel_attention_pooled(reduction, a
     features = BagFeatures(7, 6, reduction, averages, 5).eval()
     w, dense = arrays_of(features), DOCUMENTS.toarray()
     with torch.no_grad():
-        found = features(Bags(DOCUMENTS, CPU).batch(np.array([2, 0, 1]))).numpy()
+        found = features(BagLoader(DOCUMENTS, CPU).batch(np.array([2, 0, 1]))).numpy()
     for row, number in enumerate([2, 0, 1]):
         words = np.flatnonzero(dense[number])
         M = []
@@ -200,7 +204,7 @@ def test_an_lstm_takes_the_place_of_weighted_words(averages):
     torch.manual_seed(1)
     features = SequenceFeatures(9, 3, 6, 2, averages, 5).eval()
     tokens = Tokens(np.array([1, 2, 3, 4, 5, 1], np.int32), np.array([0, 4, 6]), 9)
-    batch = Corpus(tokens, CPU).batch(np.array([0, 1]))
+    batch = TokenLoader(tokens, CPU).batch(np.array([0, 1]))
     w = arrays_of(features)
     with torch.no_grad():
         states, found = features.encoder(batch).numpy(), features(batch).numpy()
@@ -219,7 +223,7 @@ def test_the_features_of_c2ae_are_layers():
     x = np.where(x > 0, x, 0.1 * x) @ w["further.weight"].T + w["further.bias"]
     expected = np.where(x > 0, x, 0.1 * x) @ w["output.weight"].T + w["output.bias"]
     with torch.no_grad():
-        np.testing.assert_allclose(features(Bags(DOCUMENTS, CPU).batch(np.arange(4))), expected, atol=1e-6)
+        np.testing.assert_allclose(features(BagLoader(DOCUMENTS, CPU).batch(np.arange(4))), expected, atol=1e-6)
 
 
 def dense_labels() -> np.ndarray:
@@ -264,11 +268,19 @@ def test_canonical_correlation_is_a_penalty(n_docs):
 def test_the_objective_is_eq_1_and_what_is_added_to_it():
     torch.manual_seed(4)
     X = random_array((len(LABELS), 7), density=0.5, dtype=np.float32, format="csr", rng=np.random.default_rng(0))
-    aim = Objective(mean_squared, 0.5, Ranking(0.7, False), 2.0, CrossEntropy(), 3.0)
+    aim = Objective(
+        distance=mean_squared,
+        distance_weight=0.5,
+        reconstruction=Ranking(0.7, False),
+        balance=2.0,
+        prediction=CrossEntropy(),
+        prediction_weight=3.0,
+    )
     sizes = (N_LABELS, 5, 3, True)
-    network = Autoencoder(Predictor(BagFeatures(7, 4, 2, True, 3), Decoder(*sizes)), LabelEncoder(*sizes), aim)
+    predictor = Predictor(BagFeatures(7, 4, 2, True, 3), Decoder(*sizes), width=4)
+    network = Autoencoder(predictor, LabelEncoder(*sizes), aim)
     pairs = LabelRows(csr_array(dense_labels()), CPU).pairs(np.arange(len(LABELS)))
-    bag = Bags(X, CPU).batch(np.arange(len(LABELS)))
+    bag = BagLoader(X, CPU).batch(np.arange(len(LABELS)))
     found = network(bag, *pairs).item()
     with torch.no_grad():
         x_h, y_h = network.predictor.features(bag), network.encoder(*pairs, len(LABELS))
@@ -280,15 +292,15 @@ def test_the_objective_is_eq_1_and_what_is_added_to_it():
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("method", [RankAE(layer=16, hidden=8, channels=8, through=1.0), C2AE(layer=16)])
+@pytest.mark.parametrize("method", [RankAE(layer=16, hidden=8, channels=8, prediction_weight=1.0), C2AE(layer=16)])
 def test_half_precision_is_nearly_whole(method):
     """As on a GPU with bf16."""
     data = planted_features(40, 1)
-    layout = method.layout(data)
-    bag, pairs = Bags(data.X, CPU).batch(np.arange(40)), LabelRows(data.Y, CPU).pairs(np.arange(40))
+    design = method.design(data, None)
+    bag, pairs = BagLoader(data.X, CPU).batch(np.arange(40)), LabelRows(data.Y, CPU).pairs(np.arange(40))
     losses, gradients = [], []
     for half in (False, True):
-        network = method.network(layout, data, ONE)
+        network = method.network(design, None, data, ONE)
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             loss = network(bag, *pairs)
         loss.backward()
@@ -308,7 +320,7 @@ def planted_features(n_docs: int, seed: int) -> Dataset:
     for row in range(n_docs):
         chosen = rng.choice(12, 3, replace=False)
         X[row, chosen], Y[row, chosen] = rng.uniform(0.5, 2, 3), 1
-    return Dataset(csr_array(X.astype(np.float32)), csr_array(Y))
+    return Dataset.from_matrix(csr_array(X.astype(np.float32)), csr_array(Y))
 
 
 SIZES = {"batch": 16, "rate": 0.01, "layer": 24}
@@ -319,9 +331,9 @@ METHODS = {
     "averaged": replace(SMALL, pooling="mean"),
     "no attention": replace(SMALL, attention=False),
     "no ranking": replace(SMALL, loss="bce", balance=BCEAE().balance),
-    "through": replace(SMALL, through=1.0, margin=1.0, word_dropout=0.1, dropout=0.1),
-    "ranking through": replace(SMALL, through=1.0, through_loss="ranking", balance=0.1),
-    "straight": replace(SMALL, through=1.0, common=0.0, balance=0.0),
+    "prediction": replace(SMALL, prediction_weight=1.0, margin=1.0, word_dropout=0.1, dropout=0.1),
+    "ranking of predictions": replace(SMALL, prediction_weight=1.0, prediction_loss="ranking", balance=0.1),
+    "prediction alone": replace(SMALL, prediction_weight=1.0, distance_weight=0.0, balance=0.0),
     "bce_ae": BCEAE(epochs=10, channels=16, hidden=12, average_from=5, **SIZES),
     "c2ae": C2AE(epochs=10, average_from=5, **SIZES),
 }
@@ -333,7 +345,7 @@ def test_real_valued_features_are_learnt_from(method):
     data, test = planted_features(300, 1), planted_features(100, 2)
     X, Y = data.X.toarray(), data.Y.toarray()
     X[0], Y[1], Y[2] = 0, 0, 1
-    model = method.fit(Dataset(csr_array(X), csr_array(Y)), run=ONE)
+    model = method.fit(Dataset.from_matrix(csr_array(X), csr_array(Y)), run=ONE)
     found = model.predict(test, 5, ONE)
     assert ((found.scores >= 0) & (found.scores <= 1)).all()
     assert evaluate(found, test.Y, ["nDCG@5"])["nDCG@5"] > 0.85
@@ -347,17 +359,18 @@ def test_bce_ae_is_rank_ae_with_another_loss():
 
 
 def assert_same_weights(one, other):
-    assert one.weights.names == other.weights.names
-    for array, same in zip(one.weights.arrays, other.weights.arrays, strict=True):
-        np.testing.assert_array_equal(array, same)
+    weights, same = one.network.weights.arrays, other.network.weights.arrays
+    assert list(weights) == list(same)
+    for name, array in weights.items():
+        np.testing.assert_array_equal(array, same[name])
 
 
-@pytest.mark.parametrize("kind", ["rank_ae", "through", "c2ae", "sparse", "lstm"])
+@pytest.mark.parametrize("kind", ["rank_ae", "prediction", "c2ae", "sparse", "lstm"])
 def test_a_training_that_was_killed_ends_like_an_unbroken_one(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(family, "AVERAGE_EVERY", 2)
     if kind == "sparse":
         monkeypatch.setattr(family, "SPARSE", 5)
-    method = replace(SMALL, input="lstm") if kind == "lstm" else METHODS.get(kind, SMALL)
+    method = replace(SMALL, input="lstm", dimension=7) if kind == "lstm" else METHODS.get(kind, SMALL)
     method = replace(method, epochs=4, average_from=2, decay=0.9, weight_decay=0.01)
     data = as_tokens(planted_features(60, 1)) if kind == "lstm" else planted_features(60, 1)
     whole = method.fit(data, run=ONE)
@@ -380,16 +393,33 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(kind, tmp_path, mo
 
 
 def as_tokens(data: Dataset) -> Dataset:
-    """Columns as words, 0 being the unknown one, with vectors of seven numbers."""
-    vectors = np.random.default_rng(0).uniform(-1, 1, (data.n_features + 1, 7)).astype(np.float32)
-    tokens = Tokens(data.X.indices.astype(np.int32) + 1, data.X.indptr.astype(np.int64), data.n_features + 1, vectors)
-    return replace(Dataset.of_tokens(tokens), Y=data.Y)
+    """Columns as words, 0 being the unknown one."""
+    tokens = Tokens(data.X.indices.astype(np.int32) + 1, data.X.indptr.astype(np.int64), data.bag.size + 1)
+    return Dataset({"words": tokens}, data.Y)
+
+
+@pytest.mark.parametrize("input", ["bag", "lstm"])
+def test_a_training_from_other_vectors_is_not_mixed_in(input, tmp_path):
+    """Even if they are in a file of the same name."""
+    data, vocabulary = planted_features(40, 1), Vocabulary.of(f"word{i}" for i in range(30))
+    views = {"tfidf": Bag(data.X, vocabulary)}
+    if input == "lstm":
+        views = {"words": replace(as_tokens(data).tokens("words"), vocabulary=vocabulary)}
+    data, file = replace(data, views=views), tmp_path / "vectors.txt"
+    method = replace(SMALL, input=input, vectors=str(file), epochs=1)
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
+    file.write_text("word1 1 2 3\nword2 4 5 6\n")
+    method.fit(data, run=run)
+    method.fit(data, run=run)
+    file.write_text("word1 1 2 3\nword2 4 5 7\n")
+    with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
+        method.fit(data, run=run)
 
 
 def test_many_words_and_labels_are_learnt_sparsely(monkeypatch):
     monkeypatch.setattr(family, "SPARSE", 5)
     data = planted_features(300, 1)
-    network = SMALL.network(SMALL.layout(data), data, ONE)
+    network = SMALL.network(SMALL.design(data, None), None, data, ONE)
     assert network.predictor.features.embedding.sparse
     assert network.encoder.rows.sparse
     found = SMALL.fit(data, run=ONE).predict(data, 3, ONE)
@@ -418,8 +448,8 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
 
     model = method.fit(data, run=replace(ONE, progress=Progress()))
     assert sum(seen) == 3 * 40
-    layout = method.layout(data)
-    last = method.network(layout, data, ONE)
+    design = method.design(data, None)
+    last = method.network(design, None, data, ONE)
     kept = {}
 
     def keep(self, score):
@@ -428,19 +458,21 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
 
     original, State.finish_epoch = State.finish_epoch, keep
     try:
-        method.train(last, layout, data, None, ONE)
+        method.train(last, design, data, None, ONE)
     finally:
         State.finish_epoch = original
-    for name, array in zip(model.weights.names, model.weights.arrays, strict=True):
+    assert list(model.network.weights.arrays) == list(kept)
+    for name, array in model.network.weights.arrays.items():
         np.testing.assert_array_equal(array, kept[name])
-    assert sum(len(part.X.data) for part in family.split(data, None, 0, 0.5, 40)) == len(data.X.data)
+    parts = train_valid_split(data, None, seed=0, share=0.5, max_valid=40)
+    assert sum(len(part.X.data) for part in parts) == len(data.X.data)
     with pytest.raises(XmtcError, match="No validation document has a label"):
-        method.fit(data, replace(data, Y=csr_array(data.Y.shape, dtype=np.float32)))
+        method.fit(data, replace(data, Y=csr_array(data.Y.shape, dtype=np.float32)), ONE)
 
 
 def test_what_batch_normalisation_has_seen_is_averaged_and_kept():
     network = nn.Sequential(nn.Linear(1, 1), BatchNorm(1))
-    state = State(network, training.Plan(9, 0.1, 0, 1, 9, 0))
+    state = State(network, Plan(epochs=9, rate=0.1, average_from=0, average_every=1, patience=9, seed=0))
     means = []
     for scores in (0.5, 0.1):
         state.step(network.train()(torch.randn(8, 1)).square().sum())
@@ -463,28 +495,30 @@ def lstm() -> Classifier:
 
 
 def test_an_lstm_learns(lstm):
-    assert lstm.tagger_.about["features"]["kind"] == "words"
-    assert lstm.evaluate(*planted(100, seed=2), ["P@1"])["P@1"] > 0.5  # of 40 labels
+    assert list(lstm.tagger_.about["views"]) == list(lstm.tagger_.views) == ["words"]
+    assert lstm.evaluate(*planted(100, seed=2), ["P@1"], ONE)["P@1"] > 0.5  # of 40 labels
 
 
-def test_an_lstm_explains_with_the_channel_attention_of_each_word_in_its_place(lstm):
+def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_position(lstm):
     tagger = lstm.tagger_
     document = tagger.read([next(iter(documents_of([TEXT])))])
     explanation = tagger.model.explain(document, 3)
-    network = tagger.model.layout.predictor()
-    network.load_state_dict({n: torch.from_numpy(np.array(a)) for n, a in named(tagger.model.weights)})
+    network = tagger.model.network.design.build()
+    weights = tagger.model.network.weights.arrays
+    network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
     with torch.no_grad():
-        batch = Corpus(document.tokens, CPU).batch(np.array([0]))
+        batch = TokenLoader(document.tokens("words"), CPU).batch(np.array([0]))
         states = network.eval().features.encoder(batch)[0, :6]
         A = network.features.attention.weights(states).sum(1).numpy()
-    np.testing.assert_allclose(explanation.places, A - A.min(), atol=1e-5)
-    assert explanation.places.min() == 0 < explanation.places.max()
+    np.testing.assert_allclose(explanation.per_token, A - A.min(), atol=1e-5)
+    assert explanation.per_token.min() == 0 < explanation.per_token.max()
     other = tagger.model.explain(document, 5)
-    np.testing.assert_array_equal(other.places, explanation.places)
-    assert len(explanation.features) == 5  # one word stands in two places
+    np.testing.assert_array_equal(other.per_token, explanation.per_token)
+    assert explanation.view == "words"
+    assert len(explanation.ids) == 5  # one word stands at two positions
     highlight = lstm.highlight(TEXT, label_name(3))[0]
     assert [piece.text for piece in highlight.pieces if piece.text.strip()] == TEXT.split()
-    np.testing.assert_allclose([p.weight for p in highlight.pieces if p.text.strip()], explanation.places, atol=1e-6)
+    np.testing.assert_allclose([p.weight for p in highlight.pieces if p.text.strip()], explanation.per_token, atol=1e-6)
     assert own_words(3)[0] in page([highlight])
     assert own_words(3)[0] in terminal(highlight, Console(file=io.StringIO()))
 
@@ -495,8 +529,9 @@ def documents_of(texts):
     return documents_of(texts)
 
 
-def named(weights):
-    return zip(weights.names, weights.arrays, strict=True)
+def embedding_of(model) -> np.ndarray:
+    """The vectors of a bag's words."""
+    return model.network.weights.arrays["features.embedding.weight"]
 
 
 def test_a_bag_explains_with_what_each_word_adds_to_the_logit():
@@ -506,16 +541,17 @@ def test_a_bag_explains_with_what_each_word_adds_to_the_logit():
     explanation = model.explain(document, 3)
     without = {}
     for i, feature in enumerate(document.X.indices):  # a small share of a word's part less, by hand
-        network, bag = model._network(ONE), Bags(document.X, CPU).batch(np.array([0]))
+        network, bag = model.network.on(CPU), BagLoader(document.X, CPU).batch(np.array([0]))
         with torch.no_grad():
             parts = network.features.parts(bag)
             pooled = parts.sum(0, keepdim=True)
             hidden = network.features.after(torch.cat([pooled, pooled - 1e-2 * parts[i]]))
             logits = network.decoder(hidden)[:, 3]
         without[int(feature)] = float(logits[0] - logits[1]) / 1e-2
-    expected = [without[int(feature)] for feature in explanation.features]
+    expected = [without[int(feature)] for feature in explanation.ids]
     np.testing.assert_allclose(explanation.weights, expected, rtol=0.05, atol=0.02)
-    assert {classifier.tagger_.features.word(f) for f in explanation.features[:2]} == set(own_words(3)[:2])
+    view = classifier.tagger_.views[explanation.view]
+    assert {view.term(number) for number in explanation.ids[:2]} == set(own_words(3)[:2])
 
 
 def test_word_vectors_are_where_training_starts(tmp_path):
@@ -525,25 +561,24 @@ def test_word_vectors_are_where_training_starts(tmp_path):
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
     settings = QUICK | {"epochs": 1, "rate": 1e-8}
     given = Classifier("rank_ae", vectors=str(tmp_path / "vectors.txt"), **settings).fit(*TRAIN, run=ONE)
-    tagger = given.tagger_
-    embedding = dict(named(tagger.model.weights))["features.embedding.weight"]
-    assert tagger.about["features"]["kind"] == "tfidfandvectors"
-    assert embedding.shape == (tagger.features.n_features, 6)
-    for column in range(tagger.features.n_features):
-        if tagger.features.word(column) != words[-1]:
-            np.testing.assert_allclose(embedding[column], table[tagger.features.word(column)], atol=1e-5)
-    both = Classifier(
-        "consensus",
-        methods="rank_ae,xml_rnn,bce_ae",
-        vectors=str(tmp_path / "vectors.txt"),
-        settings="rank_ae.rate=1e-8 rank_ae.epochs=1 bce_ae.epochs=1 xml_rnn.epochs=1 xml_rnn.hidden=4",
-    ).fit(*TRAIN, run=ONE)
-    assert both.tagger_.about["features"]["kind"] == "bagvectorsandwords"
-    embedding = dict(named(both.tagger_.model.models[0].weights))["features.embedding.weight"]
+    embedding, view = embedding_of(given.tagger_.model), given.tagger_.views["tfidf"]
+    assert list(given.tagger_.about["views"]) == ["tfidf"]
+    assert given.tagger_.about["parameters"]["vectors"] == str(tmp_path / "vectors.txt")
+    assert embedding.shape == (view.size, 6)
+    for column in range(view.size):
+        if view.term(column) != words[-1]:
+            np.testing.assert_allclose(embedding[column], table[view.term(column)], atol=1e-5)
+    members = "rank_ae", "xml_rnn", "bce_ae"
+    settings = {f"{name}.vectors": str(tmp_path / "vectors.txt") for name in members}
+    settings |= {f"{name}.epochs": 1 for name in members} | {"rank_ae.rate": 1e-8, "xml_rnn.hidden": 4}
+    both = Classifier("consensus", members=members, **settings).fit(*TRAIN, run=ONE)
+    assert list(both.tagger_.about["views"]) == ["tfidf", "words"]
+    embedding, view = embedding_of(both.tagger_.model.models[0]), both.tagger_.views["tfidf"]
     for column in range(0, len(embedding), 7):
-        if both.tagger_.features.word(column) != words[-1]:
-            np.testing.assert_allclose(embedding[column], table[both.tagger_.features.word(column)], atol=1e-5)
-    assert len(both.predict(TRAIN[0][:2], k=3)[0]) == 3
+        if view.term(column) != words[-1]:
+            np.testing.assert_allclose(embedding[column], table[view.term(column)], atol=1e-5)
+    assert both.tagger_.model.models[1].levels[0].network.design.dimension == 6
+    assert len(both.predict(TRAIN[0][:2], k=3, run=ONE)[0]) == 3
 
 
 @pytest.mark.parametrize("bound", [1, 30])
@@ -551,7 +586,7 @@ def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
     data = planted_features(50, 1)
     model = SMALL.fit(data, run=ONE)
     whole = model.predict(data, 12, ONE)
-    monkeypatch.setattr("xmtc.methods.autoencoder.model.MOST_NUMBERS", {"cpu": bound})
+    monkeypatch.setattr("xmtc.methods.autoencoder.network.MOST_NUMBERS", {"cpu": bound})
     parts = model.predict(data, 12, ONE)
     np.testing.assert_array_equal(whole.labels[:, :4], parts.labels[:, :4])
     np.testing.assert_allclose(whole.scores, parts.scores, rtol=1e-4)
@@ -561,16 +596,19 @@ def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
     ("make", "message"),
     [
         (lambda: RankAE(input="lstm", channels=25), "RankAE: channels=25 does not fit an LSTM of two directions"),
-        (lambda: BCEAE(balance=0.0), "BCEAE: balance and through are both 0, so that no labels are learnt"),
-        (lambda: RankAE(common=0.0), "RankAE: common and through are both 0, so that documents teach nothing"),
+        (lambda: BCEAE(balance=0.0), "BCEAE: balance and prediction_weight are both 0, so that no labels are learnt"),
         (
-            lambda: replace(SMALL, bounded=True, margin=10.0).fit(planted_features(9, 0)),
+            lambda: RankAE(distance_weight=0.0),
+            "RankAE: distance_weight and prediction_weight are both 0, so that documents teach nothing",
+        ),
+        (
+            lambda: replace(SMALL, bounded=True, margin=10.0).fit(planted_features(9, 0), run=ONE),
             "RankAE: no output between 0 and 1 (bounded) can be margin=10 ahead of another; expected at most 1.",
         ),
         (lambda: RankAE(loss="hinge"), "loss='hinge' does not fit; expected one of 'ranking', 'bce'"),
-        (lambda: SMALL.fit(planted_features(1, 0)), "Found 1 documents with labels; expected two"),
+        (lambda: SMALL.fit(planted_features(1, 0), run=ONE), "Found 1 documents with labels; expected two"),
         (
-            lambda: Classifier("rank_ae", input="lstm").fit(np.eye(4), [["a"]] * 4),
+            lambda: Classifier("rank_ae", input="lstm").fit(np.eye(4), [["a"]] * 4, run=ONE),
             "RankAE reads words, but the corpus holds features",
         ),
     ],
@@ -583,29 +621,38 @@ def test_settings_that_do_not_fit_are_refused(make, message):
 
 def test_the_latent_space_of_c2ae_is_bounded():
     data = planted_features(4, 0)
-    assert C2AE().layout(data).hidden == 10
-    assert C2AE(most_latent=7).layout(data).hidden == 7
-    assert C2AE(latent=1e-3).layout(data).hidden == 1
+    assert C2AE().design(data, None).hidden == 10
+    assert C2AE(most_latent=7).design(data, None).hidden == 7
+    assert C2AE(latent=1e-3).design(data, None).hidden == 1
 
 
 DAMAGE = {
-    "features": lambda m: replace(m, n_features=31),
-    "words": lambda m: replace(m, n_words=3),
+    "features": lambda m: replace(m, views={"columns": 31}),
+    "words": lambda m: replace(m, views={"words": 30}),
+    "words and features": lambda m: replace(m, views={"columns": 30, "words": 3}),
+    "nothing to read": lambda m: replace(m, views={}),
     "labels": lambda m: replace(m, n_labels=13),
-    "input": lambda m: replace(m, layout=replace(m.layout, input="cnn")),
-    "another input": lambda m: replace(m, layout=replace(m.layout, input="lstm")),
-    "no layer": lambda m: replace(m, layout=replace(m.layout, layer=0)),
-    "negative": lambda m: replace(m, layout=replace(m.layout, channels=-16)),
-    "another reduction": lambda m: replace(m, layout=replace(m.layout, reduction=0)),
-    "a shape": lambda m: replace(m, layout=replace(m.layout, hidden=2**40)),
+    "another network": lambda m: replace(m, network=replace(m.network, design=OF_ATTENTION)),
+    "input": lambda m: with_design(m, input="cnn"),
+    "another input": lambda m: with_design(m, input="lstm"),
+    "no layer": lambda m: with_design(m, layer=0),
+    "negative": lambda m: with_design(m, channels=-16),
+    "another reduction": lambda m: with_design(m, reduction=0),
+    "a shape": lambda m: with_design(m, hidden=2**40),
     "a kind of number": lambda m: with_first_weights(m, lambda a: a.astype(np.float64)),
     "a length": lambda m: with_first_weights(m, lambda a: a[:-1]),
 }
+OF_ATTENTION = RecurrentDesign(n_words=30, dimension=2, hidden=2, layers=(2,), pooling="max", n_labels=12)
+
+
+def with_design(model, **changes):
+    return replace(model, network=replace(model.network, design=replace(model.network.design, **changes)))
 
 
 def with_first_weights(model, change):
-    arrays = change(model.weights.arrays[0]), *model.weights.arrays[1:]
-    return replace(model, weights=replace(model.weights, arrays=arrays))
+    name, first = next(iter(model.network.weights.arrays.items()))
+    weights = Weights(model.network.weights.arrays | {name: change(first)})
+    return replace(model, network=replace(model.network, weights=weights))
 
 
 @pytest.fixture(scope="module")
@@ -623,10 +670,10 @@ def test_a_damaged_network_is_refused_without_building_it(damage, sound):
 def test_a_damaged_folder_is_one_sentence(tmp_path):
     Classifier("rank_ae", **QUICK | {"epochs": 1}).fit(*TRAIN, run=ONE).save(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "about.json").read_text())
-    about["parts"]["model"]["layout"]["hidden"] += 1
+    about["parts"]["model"]["network"]["design"]["hidden"] += 1
     (tmp_path / "model" / "about.json").write_text(json.dumps(about))
     with pytest.raises(XmtcError, match="is damaged: its weights are not those of its network; copy or train it again"):
-        Classifier.load(tmp_path / "model").predict(["text"])
+        Classifier.load(tmp_path / "model").predict(["text"], run=ONE)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

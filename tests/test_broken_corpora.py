@@ -1,8 +1,8 @@
 """What a broken corpus says for itself: every kind of broken input with the exact sentence it gives.
 
 A message that begins with `line`, `row` or `file` is that of one bad document among good ones: on the screen the path
-stands before it and `REMEDY` after it. Those are also read with on_error="skip", where the good documents must come
-through and the bad one must lie in the rejects file. The other messages concern the whole file and stop in either mode.
+comes before it and `REMEDY` after it. Those are also read with on_error="skip", where the good documents must come
+through and the bad one must be in the rejects file. The other messages concern the whole file and stop in either mode.
 """
 # ruff: noqa: E501 — one line per kind of broken input keeps the table readable as a table
 
@@ -32,7 +32,7 @@ from xmtc.data.formats import FORMATS
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
-REMEDY = "; mend it, or set such lines aside with --on-error skip."
+REMEDY = "; fix it, or set such lines aside with --on-error skip."
 FORMAT_NAMES = "jsonl, csv, tsv, parquet, fasttext, annif, libmultilabel, sparse, svmlight, npz"
 JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 
@@ -135,7 +135,7 @@ CASES = [
     # tables
     case("CSV without the text", "c.csv", b"id,texts,labels\n1,a,x\n", "{file}, the header: there is no field 'text' among 'id', 'texts', 'labels' (did you mean 'texts'?); name the right one with --text."),
     case("CSV without the labels", "c.csv", b"id,text\n1,a\n", "{file}, the header: there is no field 'labels' among 'id', 'text'; name the right one with --labels."),
-    case("CSV with a column twice", "c.csv", b"text,text,labels\na,b,x\n", "{file}, the header: the column 'text' stands 2 times, expected once; rename the others."),
+    case("CSV with a column twice", "c.csv", b"text,text,labels\na,b,x\n", "{file}, the header: the column 'text' occurs 2 times, expected once; rename the others."),
     case("TSV with other names", "c.tsv", b"title\ttags\na\tx\n", "{file}, the header: there is no field 'text' among 'title', 'tags'; name the right one with --text."),
     csv("too few cells", b"2,b", "line 3: this row has 2 cells, expected 3 as in the header"),
     csv("too many cells", b"2,b,x,y", "line 3: this row has 4 cells, expected 3 as in the header"),
@@ -157,7 +157,7 @@ CASES = [
     case("LibMultiLabel with a tab in the text", "c.tsv", b"x y\tone two\nx\tb\tb\ny\tthree\n", "line 2: this line has 3 columns between tabs, expected 2 as in the first line"),
     # the XMC repository's sparse format
     case("sparse without a header", "c.txt", b"0,1 0:1\n", "{file}, line 1: found '0,1 0:1', expected the header `documents features labels`; add it, or pass --input-format svmlight if there is none.", format="sparse"),
-    case("sparse that ends too early", "c.txt", b"3 5 4\n0 1:1\n1 2:1\n", "{file} ends after 2 documents, expected 3 as in the header; fetch it again, or mend the header."),
+    case("sparse that ends too early", "c.txt", b"3 5 4\n0 1:1\n1 2:1\n", "{file} ends after 2 documents, expected 3 as in the header; fetch it again, or fix the header."),
     case("sparse that goes on too long", "c.txt", b"2 5 4\n0 1:1\n1 2:1\n2 3:1\n", "line 4: this is document 3, expected 2 as in the header"),
     xmc("a feature out of range", b"1 5:1", "line 3: found the feature 5, expected a number from 0 on below the header's 5"),
     xmc("a negative feature", b"1 -1:1 2:1", "line 3: found the feature -1, expected a number from 0 on below the header's 5"),
@@ -168,7 +168,7 @@ CASES = [
     xmc("a value with an underscore", b"1 2:1_0", "line 3: found '2:1_0', expected a number after the colon"),
     xmc("a value that is nan", b"1 2:1 3:nan", "line 3: found the value '3:nan', expected a finite number"),
     xmc("a value too large", b"1 2:1e39", "line 3: found the value '2:1e39', expected a finite number"),
-    xmc("a feature twice", b"1 2:1 3:1 2:5", "line 3: the feature 2 stands twice, expected each feature once"),
+    xmc("a feature twice", b"1 2:1 3:1 2:5", "line 3: the feature 2 occurs twice, expected each feature once"),
     xmc("a label out of range", b"4 2:1", "line 3: found the label '4', expected a number below the header's 4"),
     xmc("a negative label", b"1,-1 2:1", "line 3: found the label '-1', expected a number below the header's 4"),
     xmc("a label missing", b"1,,2 2:1", "line 3: found the label '', expected a number below the header's 4"),
@@ -179,7 +179,7 @@ CASES = [
     # npz
     case("npz of unequal rows", "X.npz", npz([[1], [2]], [[1]]), "{file} has 2 rows and {folder}/Y.npz has 1, expected one row per document in both; check that they belong together."),
     case("npz without labels", "X.npz", npz([[1]]), "{file} holds features and there is no {folder}/Y.npz, expected a pair; give both as {file},LABELS.npz."),
-    case("npz of another name", "train.npz", npz([[1]]), "{file} holds features and its name does not tell that of its labels, expected a pair; give both as {file},LABELS.npz."),
+    case("npz of another name", "train.npz", npz([[1]]), "{file} holds features and the name of its labels cannot be derived from its name, expected a pair; give both as {file},LABELS.npz."),
     case("npz that is a pickle", "X.npz", pickle.dumps({"X": 1}), "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
     case("npz with a pickle in it", "X.npz", pickled_npz, "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
     case("npz that is cut off", "X.npz", b"PK\x03\x04", "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
@@ -218,13 +218,13 @@ def test_message(case: Case, tmp_path: Path) -> None:
 def test_skip(case: Case, tmp_path: Path) -> None:
     path = make(case, tmp_path)
     corpus = open_corpus(path, on_error="skip", **case.options)
-    place, _, reason = case.message.partition(" ")[2].partition(": ")
-    raw = case.raw or path.read_bytes().split(b"\n")[int(place) - 1]
+    location, _, reason = case.message.partition(" ")[2].partition(": ")
+    raw = case.raw or path.read_bytes().split(b"\n")[int(location) - 1]
     rejects = Path(f"{path}.rejects")
     for _ in range(2):  # a second pass counts and writes anew
         assert len(list(corpus)) == (1 if case.what == "a quote never closed" else 2)
         assert corpus.n_rejected == 1
-        assert rejects.read_bytes() == f"{place}\t{reason}\t".encode() + raw.replace(b"{file}", bytes(path)) + b"\n"
+        assert rejects.read_bytes() == f"{location}\t{reason}\t".encode() + raw.replace(b"{file}", bytes(path)) + b"\n"
     unit = case.message.partition(" ")[0]
     assert str(corpus.rejects) == f"1 {unit} of {path} set aside in {rejects}, the first at {case.message}."
 

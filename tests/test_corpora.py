@@ -1,4 +1,4 @@
-"""Every corpus format: written and read back, read from samples made by hand, told apart, and streamed."""
+"""Every corpus format: written and read back, read from samples made by hand, detected, and streamed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_round_trip(format: str, compression: str, tmp_path: Path) -> None:
     corpus = open_corpus(path)
     assert corpus.format == format
     assert list(corpus) == DOCUMENTS
-    assert list(corpus) == DOCUMENTS  # as often as asked
+    assert list(corpus) == DOCUMENTS  # as often as needed
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 

@@ -19,7 +19,7 @@ from xmtc.cli.data import app
 from xmtc.data.corpus import open_corpus, writing_corpus
 from xmtc.data.document import Document
 from xmtc.data.files import writing
-from xmtc.data.split import choose_test, split_corpus
+from xmtc.data.splits import choose_test, split_corpus
 from xmtc.data.stats import Statistics, statistics, top_fifth_share
 from xmtc.errors import XmtcError
 
@@ -142,7 +142,7 @@ def test_convert_without_labels(tmp_path: Path) -> None:
             "expected jsonl, csv, tsv, parquet or fasttext to write to.",
         ),
         ("c.txt", "out.jsonl", [], "{source} holds features, and jsonl holds text; expected sparse to write to."),
-        ("c.jsonl", "out", [], f"{{target}} does not tell the format to write; pass --to, one of {WRITABLE}."),
+        ("c.jsonl", "out", [], f"{{target}} does not say which format to write; pass --to, one of {WRITABLE}."),
         (
             "c.jsonl",
             "out",
@@ -260,7 +260,7 @@ def test_split_of_features_keeps_the_header(tmp_path: Path) -> None:
 
 def test_split_that_falls_short_says_so(fish: Path, tmp_path: Path) -> None:
     result = call("split", fish, tmp_path / "train.jsonl", tmp_path / "test.jsonl", "--count", 4)
-    assert "4 were wished for in" in result.stderr
+    assert "4 were requested for" in result.stderr
     training_labels = {label for document in open_corpus(tmp_path / "train.jsonl") for label in document.labels}
     assert training_labels == {"fish", "number", "nothing", "colour"}
 

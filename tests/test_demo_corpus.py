@@ -117,7 +117,7 @@ def test_a_source_that_cannot_be_parsed_is_passed_over() -> None:
 
 def write_function(path: Path, name: str, words: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'def {name}(x):\n    """{words * demo.FEWEST_WORDS}"""\n')
+    path.write_text(f'def {name}(x):\n    """{words * demo.MIN_WORDS}"""\n')
 
 
 def test_which_files_and_docstrings_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

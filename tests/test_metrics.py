@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from math import log, log2
+from unittest.mock import patch
 
 import napkinxc.metrics as napkin
 import numpy as np
 import pytest
+from planted import planted
 from scipy.sparse import csr_array
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from typer.testing import CliRunner
 
+from xmtc import Classifier
 from xmtc.base.predictions import Predictions
+from xmtc.cli import app
 from xmtc.errors import XmtcError
-from xmtc.evaluation.metrics import DEFAULT, GROUPS, evaluate, frequency_groups, max_k, parse_metric, per_document
+from xmtc.evaluation import (
+    DEFAULT,
+    MEASURES,
+    SCORE,
+    Judged,
+    K,
+    evaluate,
+    judge,
+    max_k,
+    measure,
+    parse_metric,
+    per_document,
+)
+from xmtc.evaluation.measures.curves import GROUPS, frequency_groups
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 
 L = 1 / log2(3)  # the discount of rank 2
@@ -178,10 +199,10 @@ def test_curves_against_scikit_learn(tied: bool) -> None:
     labels = np.flatnonzero(dense.sum(axis=0) >= 5)
     group = frequency_groups(dense.sum(axis=0)[labels].astype(np.int64))
     assert set(group) == {0, 1, 2}
-    for kind, measure in (("AUC", roc_auc_score), ("AUPR", average_precision_score)):
+    for kind, peer in (("AUC", roc_auc_score), ("AUPR", average_precision_score)):
         found = evaluate(ranked, Y, [f"{kind}@{name}" for name in GROUPS])
         for i, name in enumerate(GROUPS):
-            expected = np.mean([measure(dense[:, label], scores[:, label]) for label in labels[group == i]])
+            expected = np.mean([peer(dense[:, label], scores[:, label]) for label in labels[group == i]])
             assert found[f"{kind}@{name}"] == pytest.approx(expected, abs=1e-9)
 
 
@@ -298,3 +319,83 @@ def test_mistakes_are_told() -> None:
         evaluate(PREDICTED, Y, ["PSP@1"], train_frequencies=np.ones(5))
     with pytest.raises(XmtcError, match="coverage@5 has no value for a single document"):
         per_document(PREDICTED, Y, ["P@1", "coverage@5"])
+
+
+@pytest.fixture
+def reciprocal_rank():
+    """A measure of one's own, for one test."""
+    with patch.dict(MEASURES):
+
+        @measure("RR", at=K, per_document=True)
+        def reciprocal_rank(judged: Judged, k: int) -> np.ndarray:
+            """One over the rank of the first right prediction, 0 if none of the first k is right."""
+            hits = judged.hits[:, :k]
+            return hits.any(axis=1) / (1 + hits.argmax(axis=1))
+
+        yield
+
+
+@pytest.mark.usefixtures("reciprocal_rank")
+def test_a_measure_of_ones_own_is_one_declaration() -> None:
+    assert parse_metric("rr@010").name == "RR@10"
+    assert max_k(["P@5", "RR@10"]) == 10
+    assert MEASURES["RR"].usage == "RR@k"
+    assert MEASURES["RR"].description.startswith("One over the rank")
+
+    assert evaluate(PREDICTED, Y, ["RR@1", "RR@10"]) == {"RR@1": 2 / 4, "RR@10": (1 + 1 / 2 + 0 + 1) / 4}
+    assert per_document(PREDICTED, Y, ["RR@10"])["RR@10"].tolist() == [1, 1 / 2, 0, 1]
+
+    with pytest.raises(XmtcError, match=r"did you mean RR@5\?.* coverage@k, RR@k with k from 1;"):
+        parse_metric("RR")
+    with pytest.raises(XmtcError, match="only P, R, nDCG, PSP, PSnDCG, RR have one"):
+        per_document(PREDICTED, Y, ["coverage@1"])
+
+
+@pytest.mark.usefixtures("reciprocal_rank")
+def test_the_command_takes_a_measure_of_ones_own(tmp_path) -> None:
+    texts, tags = planted(100, seed=0)
+    Classifier("parabel", n_trees=1).fit(texts[:50], tags[:50]).save(tmp_path / "model")
+    rows = [{"text": text, "labels": labels} for text, labels in zip(texts, tags, strict=True)]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["evaluate", str(tmp_path / "model"), str(tmp_path / "test.jsonl"), "--json"]
+
+    found = json.loads(CliRunner().invoke(app, [*command, "P@1", "RR@1", "rr@10"]).stdout)
+    assert list(found) == ["P@1", "RR@1", "RR@10"]
+    assert found["P@1"] == found["RR@1"] < found["RR@10"]
+
+    error = CliRunner().invoke(app, [*command, "RR@0"]).exception
+    assert "did you mean RR@5?" in str(error)
+
+
+def test_a_measures_name_is_taken_once() -> None:
+    with pytest.raises(XmtcError, match="macro-F1 is a measure already; choose another name"):
+        measure("Macro-f1", at=SCORE)(lambda judged, threshold: 0.0)
+
+
+def test_one_judged_serves_many_metrics() -> None:
+    judged = judge(PREDICTED, Y)
+    assert judged.hits.tolist() == [[True, False, True], [False, True, False], [False] * 3, [True, False, False]]
+    assert judged.n_true.tolist() == [2, 1, 0, 2]
+    assert parse_metric("P@1").value(judged) == parse_metric("P@1").per_document(judged).mean() == 2 / 4
+
+
+def test_what_metrics_share_is_computed_once() -> None:
+    calls: list[Judged] = []
+
+    def count(judged: Judged) -> int:
+        calls.append(judged)
+        return len(calls)
+
+    judged = judge(PREDICTED, Y)
+    assert [judged.once(count), judged.once(count)] == [1, 1]
+    assert judge(PREDICTED, Y).once(count) == 2
+
+
+def test_every_measure_is_described() -> None:
+    assert all(measure.description.endswith(".") for measure in MEASURES.values())
+
+
+def test_evaluation_is_light() -> None:
+    code = "import sys, xmtc.evaluation; print(*{'torch', 'sklearn', 'numba', 'pyarrow'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -66,7 +66,7 @@ def test_swap_draws_only_what_occurs_and_only_as_much_as_there_is() -> None:
     Y = csr_array(np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 0]], np.float32))
     after = noisy(Y, 1.0, "swap").toarray()
     np.testing.assert_array_equal(after[:, 3], 0)  # a column without documents has no label to give
-    np.testing.assert_array_equal(after[0], [0, 0, 1, 0])  # two went, and there is one that it never had
+    np.testing.assert_array_equal(after[0], [0, 0, 1, 0])  # two removed, only one other label occurs
     np.testing.assert_array_equal(after[1], [0, 0, 0, 0])
     assert after[2].sum() == 1
 
@@ -120,8 +120,8 @@ def test_seeds_and_rates(kind: str) -> None:
 )
 def test_a_matrix_stays_a_matrix_of_labels(documents: list[set[int]], kind: str, rate: float, seed: int) -> None:
     Y = csr_array((len(documents), 7), dtype=np.float32).tolil()
-    for row, own in enumerate(documents):
-        Y[row, sorted(own)] = 1
+    for row, labels in enumerate(documents):
+        Y[row, sorted(labels)] = 1
     Y = csr_array(Y)
     after = noisy(Y, rate, kind, seed)
     assert after.shape == Y.shape
@@ -140,12 +140,12 @@ def test_all_labels_go() -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Documents whose labels are those of a matrix, in an order of their own."""
+    """Documents whose labels are those of a matrix, in random order."""
     path, rng = tmp_path / "corpus.jsonl", np.random.default_rng(0)
     lines = []
     for doc in range(300):
-        own = [f"l{label}" for label in rng.permutation(9)[: rng.integers(0, 4)]]
-        lines.append(f'{{"id": "d{doc}", "text": "text {doc}", "labels": {own!r}}}\n'.replace("'", '"'))
+        labels = [f"l{label}" for label in rng.permutation(9)[: rng.integers(0, 4)]]
+        lines.append(f'{{"id": "d{doc}", "text": "text {doc}", "labels": {labels!r}}}\n'.replace("'", '"'))
     path.write_text("".join(lines))
     return path
 
@@ -162,8 +162,8 @@ def test_a_corpus_gets_the_noise_of_its_matrix(kind: str, corpus: Path, tmp_path
     np.testing.assert_array_equal(found.toarray(), noisy(Y, 0.4, kind, seed=5).toarray())
     removed, added = removed_and_added(Y, found)
     assert (done.n_docs, done.n_labels, done.n_removed, done.n_added) == (300, Y.nnz, removed.sum(), added.sum())
-    assert done.n_bare == sum(bool(b.labels) and not a.labels for b, a in zip(before, after, strict=True))
-    assert (done.n_bare > 0) == (kind != "swap")
+    assert done.n_unlabelled == sum(bool(b.labels) and not a.labels for b, a in zip(before, after, strict=True))
+    assert (done.n_unlabelled > 0) == (kind != "swap")
     for was, now in zip(before, after, strict=True):
         kept = [label for label in was.labels if label in now.labels]
         assert now.labels[: len(kept)] == kept  # in their order, what is new behind
@@ -178,7 +178,7 @@ def test_noise_says_what_it_did_and_repeats_it(corpus: Path, tmp_path: Path) -> 
     done = noisy_corpus(open_corpus(corpus), str(two), 0.5, "swap", seed=4)
     assert said == (
         f"300 documents written to {one}: of {done.n_labels} labels {done.n_removed} were removed, and {done.n_added} "
-        f"wrong ones added; {done.n_bare} documents have none left.\n"
+        f"wrong ones added; {done.n_unlabelled} documents have none left.\n"
     )
 
 

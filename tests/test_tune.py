@@ -21,7 +21,7 @@ from xmtc.base.params import is_valid
 from xmtc.classifier import documents_of
 from xmtc.cli import app
 from xmtc.data.document import Document
-from xmtc.data.split import hold_out
+from xmtc.data.splits import hold_out
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.features import VIEWS, view_class
 from xmtc.features.tfidf import Tfidf
@@ -322,8 +322,8 @@ def test_held_out_documents():
     assert sorted(map(str, [*train, *valid])) == sorted(map(str, documents))
     assert all(document.labels for document in valid)
     again, other = hold_out(documents, 0.2, seed=1)[1], hold_out(documents, 0.2, seed=2)[1]
-    np.testing.assert_array_equal(valid.chosen, again.chosen)
-    assert (valid.chosen != other.chosen).any()
+    np.testing.assert_array_equal(valid.mask, again.mask)
+    assert (valid.mask != other.mask).any()
     assert list(valid) == list(valid)  # a second pass gives the same
     with pytest.raises(XmtcError, match="Found 1 documents with labels; expected at least two, one to train on"):
         hold_out([Document("1", "a", ["x"]), Document("2", "b", [])])

@@ -21,7 +21,7 @@ from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.evaluation.metrics import DEFAULT
+from xmtc.evaluation import DEFAULT
 from xmtc.explain.pieces import Highlight
 from xmtc.features import COLUMNS, TEXTS
 from xmtc.methods import method_name

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc import features, store
+from xmtc import evaluation, features, store
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Model
 from xmtc.base.predictions import NO_LABEL, Predictions
@@ -19,7 +19,6 @@ from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.evaluation import metrics
 from xmtc.explain.pieces import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedView, FittedViews
 from xmtc.text.vocabulary import Vocabulary
@@ -79,12 +78,12 @@ class Tagger:
     def evaluate(
         self,
         documents: Iterable[Document],
-        names: Sequence[str] = metrics.DEFAULT,
-        propensity: metrics.Propensity = metrics.Propensity(),
+        names: Sequence[str] = evaluation.DEFAULT,
+        propensity: evaluation.Propensity = evaluation.Propensity(),
         run: Run = Run(),
     ) -> dict[str, float]:
         """Metrics by their published names, as fractions. Labels that training never saw count as missed."""
-        return self.measure(*self.rank_labelled(documents, metrics.max_k(names), run), names, propensity)
+        return self.measure(*self.rank_labelled(documents, evaluation.max_k(names), run), names, propensity)
 
     def rank_labelled(
         self, documents: Iterable[Document], k: int = 5, run: Run = Run()
@@ -98,11 +97,11 @@ class Tagger:
         self,
         predictions: Predictions,
         Y: csr_array,
-        names: Sequence[str] = metrics.DEFAULT,
-        propensity: metrics.Propensity = metrics.Propensity(),
+        names: Sequence[str] = evaluation.DEFAULT,
+        propensity: evaluation.Propensity = evaluation.Propensity(),
     ) -> dict[str, float]:
         """Metrics of predictions that `rank_labelled` gave."""
-        return metrics.evaluate(predictions, Y, names, self.frequencies, propensity, self.about["n_docs"])
+        return evaluation.evaluate(predictions, Y, names, self.frequencies, propensity, self.about["n_docs"])
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""

@@ -102,14 +102,14 @@ def split(
     rejects: RejectsFile = None,
 ) -> None:
     """Split a corpus at random, so that every label has a document in the training part."""
-    from xmtc.data.split import split_corpus
+    from xmtc.data.splits import split_corpus
 
     corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects)
     parts = split_corpus(corpus, train, test, share, count, seed, to)
     typer.echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
-    if parts.n_test < parts.n_wished:
-        short = f"{parts.n_wished:,} were wished for in {test}, but the others hold a label's last training document."
-        typer.echo(short, err=True)
+    if parts.n_test < parts.n_requested:
+        reason = "the others hold a label's last training document."
+        typer.echo(f"{parts.n_requested:,} were requested for {test}, but {reason}", err=True)
     report_rejects(corpus)
 
 
@@ -138,7 +138,7 @@ def noise(
     done = noisy_corpus(corpus, target, rate, kind, seed, to)
     typer.echo(
         f"{done.n_docs:,} documents written to {target}: of {done.n_labels:,} labels {done.n_removed:,} were removed, "
-        f"and {done.n_added:,} wrong ones added; {done.n_bare:,} documents have none left.",
+        f"and {done.n_added:,} wrong ones added; {done.n_unlabelled:,} documents have none left.",
         err=True,
     )
     report_rejects(corpus)

@@ -50,7 +50,7 @@ def evaluate(
     """Print metrics of a model on a labelled corpus, in percent."""
     from json import dumps
 
-    from xmtc.evaluation.metrics import DEFAULT, max_k
+    from xmtc.evaluation import DEFAULT, max_k
     from xmtc.tagger import Tagger
 
     names = metrics or DEFAULT

@@ -104,7 +104,7 @@ def searched(
 ) -> list[Trial]:
     """The trials, after saying what they are about."""
     from xmtc.cli.train import pipeline_for
-    from xmtc.data.split import hold_out
+    from xmtc.data.splits import hold_out
     from xmtc.tune.search import imported_optuna, tune
     from xmtc.tune.space import search_space
 

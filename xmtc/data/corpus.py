@@ -1,6 +1,6 @@
-"""A corpus: documents from any format, one by one, as often as they are asked for.
+"""A corpus: documents in any format, read one by one, and as often as needed.
 
-How the format is told from extension and content is written in xmtc/data/detect.py."""
+How the format is detected from extension and content is described in xmtc/data/detect.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xmtc.base.run import ShowProgress, silent
 from xmtc.data.detect import detect, format_to_write
 from xmtc.data.document import Document
 from xmtc.data.files import STANDARD_STREAM, display_name, unreadable, writing
-from xmtc.data.formats import Format, Shape, format_named, writable_formats
+from xmtc.data.formats import Dimensions, Format, format_named, writable_formats
 from xmtc.data.records import Fields
 from xmtc.data.rejects import Rejects
 from xmtc.data.source import BadLine, Source, pipe_of, stop
@@ -23,7 +23,9 @@ ON_ERROR = ("stop", "skip")
 
 
 class Corpus:
-    """Iterate over it for its Documents; each pass streams the file anew (standard input can be passed once)."""
+    """Documents in a file or folder. Each iteration reads the file anew, except that a pipe can be read only once.
+
+    `open_corpus` opens one."""
 
     def __init__(
         self,
@@ -34,12 +36,18 @@ class Corpus:
         rejects: Rejects | None,
         progress: ShowProgress,
     ) -> None:
-        self.path, self.fields, self.labels_required = path, fields, labels_required
-        self.rejects, self.progress = rejects, progress
+        self.path = path
+        self.fields = fields
+        self.labels_required = labels_required
+        self.rejects = rejects
+        self.progress = progress
+
         self._pipe = pipe_of(path)
         self._format: Format = format_named(format or detect(self._source(stop)))
-        # now, because a pipe shows its header only before it is read
-        self.shape = Shape() if self._format.shape is None else self._format.shape(self._source(stop))
+
+        # Read here, because the header of a pipe can be looked at only before the pipe is read.
+        read_dimensions = self._format.dimensions
+        self.dimensions = read_dimensions(self._source(stop)) if read_dimensions else Dimensions()
 
     @property
     def format(self) -> str:
@@ -52,17 +60,17 @@ class Corpus:
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the feature matrix as the file declares them; None if only a full pass can tell."""
-        return self.shape.n_features
+        """Columns of the feature matrix as the file declares them; None if that takes a full pass."""
+        return self.dimensions.n_features
 
     @property
     def n_labels(self) -> int | None:
-        """Labels as the file declares them; None if only a full pass can tell."""
-        return self.shape.n_labels
+        """Labels as the file declares them; None if that takes a full pass."""
+        return self.dimensions.n_labels
 
     @property
     def n_rejected(self) -> int:
-        """Lines set aside in the last pass."""
+        """Bad lines that were skipped in the last pass."""
         return 0 if self.rejects is None else self.rejects.count
 
     def check_target(self, path: str | Path) -> None:
@@ -71,31 +79,42 @@ class Corpus:
 
         if path == STANDARD_STREAM or not os.path.exists(path):
             return
+
         sources = filter(None, pair(self.path) if self.format == "npz" else [self.path])
-        places = [path, os.path.dirname(os.path.realpath(path))] if os.path.isdir(self.path) else [path]
-        if any(os.path.exists(s) and os.path.samefile(s, place) for s in sources for place in places):
+        in_folder = os.path.isdir(self.path)
+        targets = [path, os.path.dirname(os.path.realpath(path))] if in_folder else [path]
+        if any(os.path.exists(s) and os.path.samefile(s, target) for s in sources for target in targets):
             raise XmtcError(f"{path} is part of the corpus that is read, expected another file; choose another name.")
 
     def __iter__(self) -> Iterator[Document]:
         if self.rejects is None:
             return self._documents(stop)
-        return self._documents_less_rejects(self.rejects)
+        return self._documents_without_rejects(self.rejects)
 
     def _source(self, reject: Callable[[BadLine], None]) -> Source:
-        return Source(self.path, self.fields, self.labels_required, reject, self._pipe)
+        return Source(
+            path=self.path,
+            fields=self.fields,
+            labels_required=self.labels_required,
+            reject=reject,
+            pipe=self._pipe,
+        )
 
-    def _documents_less_rejects(self, rejects: Rejects) -> Iterator[Document]:
+    def _documents_without_rejects(self, rejects: Rejects) -> Iterator[Document]:
         with rejects.of_one_pass():
             yield from self._documents(rejects.keep)
 
     def _documents(self, reject: Callable[[BadLine], None]) -> Iterator[Document]:
-        is_empty, source = True, self._source(reject)
+        source = self._source(reject)
         n_bytes = os.path.getsize(self.path) if os.path.isfile(self.path) else None
+        is_empty = True
+
         with self.progress(f"reading {self.path}", n_bytes) as progress:
             source.on_read = progress.advance
             for document in self._format.read(source):
                 is_empty = False
                 yield document
+
         if is_empty and self.n_rejected:
             raise XmtcError(f"Every document was refused: {self.rejects}")
         if is_empty:
@@ -112,41 +131,52 @@ def open_corpus(
     rejects: str | Path | None = None,
     progress: ShowProgress = silent,
 ) -> Corpus:
-    """The corpus in a file, a folder, or standard input ("-").
+    """Open the corpus in a file, a folder, or standard input ("-").
 
-    A bad line stops the reading, or with on_error="skip" goes to the rejects file, by default `<path>.rejects`.
-    Without labels_required, as for documents to be tagged, the labels may be missing altogether."""
+    A bad line is an error, or with on_error="skip" is written to the rejects file, by default `<path>.rejects`.
+    With labels_required=False, as for documents to be tagged, the labels may be missing altogether."""
     path = str(path)
     if on_error not in ON_ERROR:
         raise XmtcError(f"on_error={on_error!r} is unknown, expected one of {', '.join(ON_ERROR)}.")
+
     file = path
     if format == "npz" or ".npz," in path:
         file, format = path.partition(",")[0], "npz"
     _check_readable(file, format)
-    kept = Rejects(_rejects_path(file, rejects), display_name(file)) if on_error == "skip" else None
-    return Corpus(path, format, fields, labels_required, kept, progress)
+
+    return Corpus(
+        path=path,
+        format=format,
+        fields=fields,
+        labels_required=labels_required,
+        rejects=Rejects(_rejects_path(file, rejects), display_name(file)) if on_error == "skip" else None,
+        progress=progress,
+    )
 
 
 @contextmanager
 def writing_corpus(
     path: str | Path, format: str | None = None, like: Corpus | None = None
 ) -> Iterator[Callable[[Document], None]]:
-    """A function that adds a Document to a new corpus file, which appears whole at the end or not at all.
+    """A function that adds a Document to a new corpus file, which is written whole or not at all.
 
-    `like` is the corpus that the documents come from: it tells what they hold and how many features there are, and is
-    never written over."""
+    `like` is the corpus that the documents come from: whether they hold text or features, and how many features there
+    are, is taken from it. It is never written over."""
     path = str(path)
     if like is not None:
         like.check_target(path)
+
     holds_features = like is not None and like.holds_features
     chosen = format_named(format or format_to_write(path, holds_features))
     if chosen.write is None:
         raise XmtcError(f"{path}: {chosen.name} can be read but not written; expected one of {writable_formats()}.")
+
     if like is not None and chosen.holds_features != holds_features:
         held, wanted = ("features", "text") if holds_features else ("text", "features")
         other = "sparse" if holds_features else "jsonl, csv, tsv, parquet or fasttext"
         raise XmtcError(f"{like.path} holds {held}, and {chosen.name} holds {wanted}; expected {other} to write to.")
-    with writing(path) as stream, chosen.write(stream, Shape() if like is None else like.shape) as add:
+
+    with writing(path) as stream, chosen.write(stream, Dimensions() if like is None else like.dimensions) as add:
         yield add
 
 

@@ -1,6 +1,6 @@
 """A corpus that every machine already has: the docstrings of Python's standard library, numpy, scipy and scikit-learn.
 
-A document is the docstring of a public function, class or method with the object's own name taken out. Its tags are the
+A document is the docstring of a public function, class or method, without the name of that object. Its tags are the
 parts of its module path, its argument names and its "See Also" entries. Sources are parsed, never imported.
 """
 
@@ -22,19 +22,19 @@ import numpy as np
 from xmtc.data.document import Document
 
 PACKAGES = ("numpy", "scipy", "sklearn")
-FEWEST_WORDS = 50  # shorter docstrings say too little to be tagged by what they say
+MIN_WORDS = 50  # shorter docstrings say too little to be tagged by what they say
 # Tests, other people's packages, build tools, and what newer Pythons have dropped.
 SKIPPED_FOLDERS = {
     *("tests", "test", "testing", "site-packages", "dist-packages", "lib-dynload", "externals", "_lib", "__pycache__"),
     *("distutils", "f2py", "_build_utils", "idlelib", "lib2to3", "turtledemo", "ensurepip", "pydoc_data"),
 }
-UNTOLD_ARGUMENTS = {"self", "cls", "args", "kwargs"}
+IGNORED_ARGUMENTS = {"self", "cls", "args", "kwargs"}
 
 
 class Documented(NamedTuple):
     """An object with a docstring, as its source has it."""
 
-    name: str  # qualified: module path, class, own name
+    name: str  # qualified: module path, class, name
     module: str
     docstring: str
     arguments: list[str]
@@ -45,19 +45,22 @@ def demo_documents() -> list[Document]:
     found: dict[str, Documented] = {}
     for file, module in source_files():
         for item in documented_objects(file.read_text(encoding="utf-8", errors="replace"), module):
-            if len(item.docstring.split()) >= FEWEST_WORDS:
+            if len(item.docstring.split()) >= MIN_WORDS:
                 found.setdefault(item.name, item)
+
     documents = [as_document(found[name]) for name in sorted(found)]
-    different = {document.text: document for document in reversed(documents)}  # of those that share a text, the first
-    return [document for document in documents if document.labels and different[document.text] is document]
+    first_with = {document.text: document for document in reversed(documents)}  # by text, to leave duplicates out
+    return [document for document in documents if document.labels and first_with[document.text] is document]
 
 
 def demo_split(
     documents: Sequence[Document], seed: int = 0, share: float = 0.2
 ) -> tuple[list[Document], list[Document]]:
     """Training and test documents: a share of them, drawn at random, is the test."""
+    n_test = round(share * len(documents))
     is_test = np.zeros(len(documents), dtype=bool)
-    is_test[np.random.default_rng(seed).permutation(len(documents))[: round(share * len(documents))]] = True
+    is_test[np.random.default_rng(seed).permutation(len(documents))[:n_test]] = True
+
     train = [document for document, test in zip(documents, is_test, strict=True) if not test]
     return train, [document for document, test in zip(documents, is_test, strict=True) if test]
 
@@ -69,12 +72,13 @@ def source_files() -> Iterator[tuple[Path, str]]:
         spec = find_spec(package)
         if spec is not None and spec.submodule_search_locations:
             roots.append((package, spec.submodule_search_locations[0]))
+
     for package, root in roots:
         for folder, subfolders, files in os.walk(root):
             subfolders[:] = sorted(name for name in subfolders if name.isidentifier() and name not in SKIPPED_FOLDERS)
             for file in sorted(files):
                 stem, ending = os.path.splitext(file)
-                is_private = not package and stem.startswith("_") and stem != "__init__"  # a twin of some public module
+                is_private = not package and stem.startswith("_") and stem != "__init__"  # behind a public module
                 if ending == ".py" and stem.isidentifier() and not is_private:
                     path = Path(folder, file)
                     parts = [package, *path.relative_to(root).with_suffix("").parts]
@@ -134,11 +138,12 @@ def added_documentation(call: ast.Call, package: str) -> Iterator[Documented]:
 
 
 def as_document(item: Documented) -> Document:
-    """The docstring without the object's own name, and its tags in alphabetical order."""
-    own_name = item.name.rpartition(".")[2]
-    text = re.sub(rf"(?:\b\w+\.)*\b{own_name}\b", "", item.docstring, flags=re.IGNORECASE)
-    see_also = [name.rpartition(".")[2] for name in section_names(item.docstring, "See Also")]
-    tags = {*item.module.split("."), *item.arguments, *see_also} - UNTOLD_ARGUMENTS
+    """The docstring without the name of the object, and its tags in alphabetical order."""
+    name = item.name.rpartition(".")[2]
+    text = re.sub(rf"(?:\b\w+\.)*\b{name}\b", "", item.docstring, flags=re.IGNORECASE)
+
+    see_also = [entry.rpartition(".")[2] for entry in section_names(item.docstring, "See Also")]
+    tags = {*item.module.split("."), *item.arguments, *see_also} - IGNORED_ARGUMENTS
     # Private parts say how the package is built inside: scipy.signal._czt.zoom_fft is scipy.signal to its users.
     return Document(item.name, text, sorted(tag for tag in tags if not tag.startswith("_")))
 
@@ -151,8 +156,9 @@ def section_names(docstring: str, title: str) -> list[str]:
     names = []
     for line in section[1].splitlines() if section else ():
         head = re.sub(r":\w+:(?=`)|[`*~]", "", line).partition(":")[0]
-        pieces = [piece.strip() for piece in head.split(",")]
-        # An indented line is explanation; so is one whose pieces are not all names.
-        if not line.startswith(" ") and all(re.fullmatch(r"[^\W\d][\w.]*", piece) for piece in pieces):
-            names.extend(pieces)
+        entries = [entry.strip() for entry in head.split(",")]
+
+        # An indented line is explanation; so is one whose entries are not all names.
+        if not line.startswith(" ") and all(re.fullmatch(r"[^\W\d][\w.]*", entry) for entry in entries):
+            names.extend(entries)
     return names

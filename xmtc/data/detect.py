@@ -1,8 +1,8 @@
-"""Which format a corpus has: by its extension if that settles it, by its first line if not.
+"""Which format a corpus has: detected from its extension, or else from its first line.
 
-The extension (less .gz, .bz2, .zst) settles .jsonl, .ndjson, .csv, .parquet, .pq, .npz, .ft and .fasttext; a folder is
-Annif's. Of anything else, .txt, .tsv and standard input included, the first line that is not blank is looked at, and
-the first rule that fits decides:
+The extension (without .gz, .bz2, .zst) decides for .jsonl, .ndjson, .csv, .parquet, .pq, .npz, .ft and .fasttext; a
+folder is Annif's. For anything else, including .txt, .tsv and standard input, the first line that is not blank is
+compared with these rules, and the first that fits decides:
 
 1. the magic number of Parquet or of a zip archive       → parquet, npz
 2. begins with `{`                                       → jsonl
@@ -12,13 +12,13 @@ the first rule that fits decides:
 6. tabs, and a cell is called as the text or label field → tsv (with a header)
 7. two cells, the second of nothing but `<…>` words      → annif
 8. two or three cells, the last of several words         → libmultilabel
-9. any other line with tabs, or a file called .tsv       → tsv, whose header then says what is amiss
+9. any other line with tabs, or a file called .tsv       → tsv, whose header is then checked
 10. commas, and a cell is called as the text field       → csv
 
-Where no labels are asked for, as of documents to be tagged, plain texts are the rule, one per line, read as fasttext
-without labels. There a guess must be sure: JSON that can be parsed, features that can be parsed (below a sparse header,
-those of the next line), a header that has the text field, subjects that are URIs. Rules 8 and 9 are no guess at all:
-a text may hold tabs, and is read whole. A file called .tsv still needs its header."""
+Documents to be tagged need no labels, and are usually plain texts, one per line, which are read as fasttext without
+labels. For them a format is detected only if it is certain: JSON that can be parsed, features that can be parsed (below
+a sparse header, those of the next line), a header with the text field, subjects that are URIs. Rules 8 and 9 do not
+apply: a text may contain tabs. A file called .tsv still needs its header."""
 
 from __future__ import annotations
 
@@ -58,16 +58,18 @@ def extension_of(path: str) -> str:
 
 
 def detect(source: Source) -> str:
-    """The name of the format of a corpus to be read."""
+    """The name of the format of a corpus."""
     if os.path.isdir(source.path):
         return "annif"
     extension = extension_of(source.path)
     if extension in EXTENSIONS:
         return EXTENSIONS[extension]
+
     first, second = _first_line(source), partial(_first_line, source, after=1)
     format = _by_first_line(first, source.fields)
-    if not source.labels_required and not _is_sure(format, _text(first), second, source.fields):
+    if not source.labels_required and not _is_certain(format, _text(first), second, source.fields):
         format = None
+
     if format is None and extension in TAB_EXTENSIONS:
         return "tsv"
     if format is None and (source.labels_required or not first or JSON_ARRAY.match(_text(first))):
@@ -76,7 +78,7 @@ def detect(source: Source) -> str:
 
 
 def format_to_write(path: str, holds_features: bool) -> str:
-    """The name of the format that a corpus is to be written in, by the extension of the target."""
+    """The name of the format in which a corpus is written, from the extension of the target."""
     extension = extension_of(path)
     if extension == ".txt":
         return "sparse" if holds_features else "fasttext"
@@ -84,12 +86,12 @@ def format_to_write(path: str, holds_features: bool) -> str:
         return "tsv"
     if extension not in EXTENSIONS:
         target = "Standard output" if path == STANDARD_STREAM else path
-        raise XmtcError(f"{target} does not tell the format to write; pass --to, one of {writable_formats()}.")
+        raise XmtcError(f"{target} does not say which format to write; pass --to, one of {writable_formats()}.")
     return EXTENSIONS[extension]
 
 
 def _first_line(source: Source, after: int = 0) -> bytes:
-    """The first line that is not blank, or the one so many lines after it."""
+    """The first line that is not blank, or a line that comes `after` lines later."""
     with closing(source.peek()) as lines:
         from_first = dropwhile(lambda line: not line.removeprefix(BYTE_ORDER_MARK).strip(), lines)
         return next(islice(from_first, after, None), b"")
@@ -100,6 +102,7 @@ def _by_first_line(first: bytes, fields: Fields) -> str | None:
         return "parquet"
     if first.startswith(b"PK\x03\x04"):
         return "npz"
+
     line = _text(first).rstrip("\r\n")
     if line.lstrip().startswith("{"):
         return "jsonl"
@@ -132,8 +135,8 @@ def _by_cells(cells: list[str], fields: Fields) -> str:
     return "tsv"
 
 
-def _is_sure(format: str | None, first: str, second: Callable[[], bytes], fields: Fields) -> bool:
-    """Whether a file that may as well hold plain texts has the format that its first line looks like."""
+def _is_certain(format: str | None, first: str, second: Callable[[], bytes], fields: Fields) -> bool:
+    """Whether a file that may hold plain texts really has the format that its first line looks like."""
     cells = first.rstrip("\r\n").split("\t")
     if format == "jsonl":
         return _is_object(first)

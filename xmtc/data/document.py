@@ -1,4 +1,4 @@
-"""One document of a corpus, the currency of every reader and writer."""
+"""One document of a corpus: what every reader yields and every writer takes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 
 class Document(NamedTuple):
-    """A text (or, in corpora that hold features instead of words, its non-zero features) and its label names."""
+    """A text and the names of its labels; in a corpus of features, the text is empty."""
 
     id: str
     text: str
     labels: list[str]
-    features: tuple[np.ndarray, np.ndarray] | None = None  # column indices int32, values float32
+    features: tuple[np.ndarray, np.ndarray] | None = None  # non-zero columns int32, their values float32

@@ -22,11 +22,11 @@ STANDARD_STREAM = "-"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 OnRead = Callable[[int], None]
 DAMAGE = (EOFError, OSError, zlib.error)
-BUFFER_BYTES = 1 << 20  # gzip reads a fifth faster through 1 MiB than through its own 8 KiB
+BUFFER_BYTES = 1 << 20  # gzip reads a fifth faster with 1 MiB than with its default of 8 KiB
 
 
 class WatchedFile(io.FileIO):
-    """A file that tells how many bytes were read from it."""
+    """A file that reports how many bytes were read from it."""
 
     def __init__(self, path: str, on_read: OnRead) -> None:
         super().__init__(path)
@@ -45,20 +45,21 @@ def without_compression(path: str) -> str:
 
 
 def display_name(path: str) -> str:
-    """What a sentence calls the file that is read."""
+    """The name of a file that is read, for messages."""
     return "standard input" if path == STANDARD_STREAM else path
 
 
 @contextmanager
 def open_binary(path: str, on_read: OnRead | None = None) -> Iterator[io.BufferedReader[Any]]:
-    """The bytes of a file or of standard input, decompressed if their first bytes say so; on_read hears how many bytes
-    were read from the file."""
-    with _open_packed(path, on_read) as packed:
-        compression = _compression_of(packed.peek(10))
+    """The bytes of a file or of standard input, decompressed if the first bytes are those of a compressed file; on_read
+    is called with the number of bytes read from the file."""
+    with _open_raw(path, on_read) as raw:
+        compression = _compression_of(raw.peek(10))
         if compression is None:
-            yield packed
+            yield raw
             return
-        with io.BufferedReader(_decompressing(packed, compression), BUFFER_BYTES) as stream:
+
+        with io.BufferedReader(_decompressing(raw, compression), BUFFER_BYTES) as stream:
             yield stream
 
 
@@ -79,15 +80,17 @@ def read_lines(path: str, on_read: OnRead | None = None) -> Generator[bytes]:
 
 @contextmanager
 def writing(path: str) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file only once all was written; after any error the old file, if any, still stands."""
+    """A stream that becomes the file once everything is written; after an error an old file is still as it was."""
     if path == STANDARD_STREAM:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+
     target = os.path.realpath(path)  # a symbolic link stays a link
     is_device = os.path.exists(target) and not os.path.isfile(target)
     folder, name = os.path.split(target)
     temporary = target if is_device else os.path.join(folder, f".{name}.{os.getpid()}.part")
+
     try:
         with open(temporary, "wb") as raw, _compressing(raw, path) as stream:
             yield stream
@@ -102,9 +105,9 @@ def writing(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _open_packed(path: str, on_read: OnRead | None) -> Iterator[io.BufferedReader[Any]]:
+def _open_raw(path: str, on_read: OnRead | None) -> Iterator[io.BufferedReader[Any]]:
     if path == STANDARD_STREAM:
-        # detached at the end: closing this reader would close the process's own standard input (as zstd's does)
+        # Detached at the end: closing this reader would close the process' standard input (as zstd's reader does).
         stdin = io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
         try:
             yield stdin
@@ -112,20 +115,22 @@ def _open_packed(path: str, on_read: OnRead | None) -> Iterator[io.BufferedReade
             if not stdin.closed:
                 stdin.detach()
         return
+
     try:
         raw = io.FileIO(path) if on_read is None else WatchedFile(path, on_read)
     except OSError as error:
         raise unreadable(path, error) from None
+
     with io.BufferedReader(raw, BUFFER_BYTES) as file:
         yield file
 
 
 def unreadable(path: str, error: OSError) -> XmtcError:
-    """The sentence for a file that cannot be opened."""
+    """The error for a file that cannot be opened."""
     if isinstance(error, FileNotFoundError):
         folder, name = os.path.split(path)
-        there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
-        near = difflib.get_close_matches(name, there, n=1)
+        siblings = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+        near = difflib.get_close_matches(name, siblings, n=1)
         hint = f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path."
         return XmtcError(f"{path}: there is no such file; {hint}")
     if isinstance(error, IsADirectoryError):
@@ -138,18 +143,18 @@ def _compression_of(head: bytes) -> str | None:
         return "gzip"
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         return "zstd"
-    # "BZh" alone could begin a text; the block's or the end's magic number follows the digit
+    # "BZh" alone could begin a text; the magic number of a block, or of the end, follows the digit
     return "bzip2" if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90") else None
 
 
-def _decompressing(packed: io.BufferedReader, compression: str) -> Any:
+def _decompressing(raw: io.BufferedReader, compression: str) -> Any:
     if compression == "gzip":
-        return gzip.GzipFile(fileobj=packed)
+        return gzip.GzipFile(fileobj=raw)
     if compression == "bzip2":
-        return bz2.BZ2File(packed)
+        return bz2.BZ2File(raw)
     import pyarrow
 
-    return pyarrow.CompressedInputStream(packed, "zstd")
+    return pyarrow.CompressedInputStream(raw, "zstd")
 
 
 def _compressing(raw: IO[bytes], path: str) -> AbstractContextManager[Any]:

@@ -1,18 +1,20 @@
-"""Label noise of a known rate, for experiments with imperfect labels. Three kinds:
+"""Label noise at a known rate, for experiments with imperfect labels. Three kinds:
 
-- missing: each label of a document is taken away with the rate;
-- swap: as missing, and for each label that went the document gets a wrong one, a label that it never had. Wrong ones
-  are drawn by how often labels occur, so that each stays about as frequent as it was: drawn evenly, the many rare
-  labels of a large set would have more wrong documents than right ones;
-- flip: every cell of documents × labels changes sides with the rate, as in Rank-AE (Wang et al., NAACL 2019, Sec. 3.3).
-  Most cells are empty, so that this is for small label sets: with 4,000 labels and a rate of 0.1 a document gets 400.
+- missing: each label of a document is removed with a probability of the rate;
+- swap: as missing, and for each removed label the document gets a wrong one, a label that it did not have. Wrong labels
+  are drawn in proportion to their frequency, so that each label stays about as frequent as it was: drawn uniformly, the
+  many rare labels of a large set would have more wrong documents than right ones;
+- flip: every cell of documents × labels is inverted with a probability of the rate, as in Rank-AE (Wang et al., NAACL
+  2019, Sec. 3.3). Most cells are empty, so this is for small label sets: with 4,000 labels and a rate of 0.1 a document
+  gets 400 labels.
 
-One random number decides on a label (of flip, a cell), so that with the same seed a higher rate takes all that a lower
-one does, and swap takes what missing does."""
+One random number decides for each label (with flip, for each cell), so that with the same seed a higher rate removes
+all that a lower rate removes, and swap removes what missing removes."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,44 +27,58 @@ from xmtc.errors import XmtcError
 from xmtc.sparse import narrow
 
 KINDS = ("missing", "swap", "flip")
-MOST_FLIPPED = 100_000_000  # labels that flip may add: some gigabytes, which is never what was meant
-ROUNDS = 20  # in which wrong labels are drawn for all documents at once
+MAX_FLIPPED = 100_000_000  # labels that flip may add: some gigabytes, surely a mistake
+ROUNDS = 20  # of drawing wrong labels for all documents at once
 
 
 @dataclass(frozen=True)
-class Noise:
-    """What noise did to a corpus."""
+class NoiseCounts:
+    """What noise changed in a corpus."""
 
     n_docs: int
-    n_labels: int  # of all documents together, before
+    n_labels: int  # label assignments before
     n_removed: int
     n_added: int
-    n_bare: int  # documents that had labels, and have none left
+    n_unlabelled: int  # documents that had labels, and have none left
 
 
 def noisy_corpus(
     corpus: Corpus, target: str, rate: float, kind: str = "missing", seed: int = 0, format: str | None = None
-) -> Noise:
-    """Write the corpus with noise in its labels: the labels that occur in it, in alphabetical order, are the columns
-    of `noisy`. The first pass keeps labels only, the second writes."""
+) -> NoiseCounts:
+    """Write the corpus with noise in its labels: `noisy` is applied to the labels that occur in it, in alphabetical
+    order. The first pass over the corpus keeps labels only; the second writes."""
     check(rate, kind)
     corpus.check_target(target)  # before the first pass, which may be long
+
     collector = LabelCollector()
     deque(collector.watch(corpus), maxlen=0)
     names = sorted(collector.numbers)
     before = collector.matrix(names)
     after = noisy(before, rate, kind, seed)
-    seen = 0
+
+    n_read = 0
     with writing_corpus(target, format, corpus) as add:
-        for seen, document in enumerate(corpus, 1):
-            if seen > after.shape[0]:
+        for n_read, document in enumerate(corpus, 1):
+            if n_read > after.shape[0]:
                 break
-            add(relabelled(document, [names[i] for i in row_of(after, seen - 1)]))
-        if seen != after.shape[0]:
+            add(relabelled(document, [names[i] for i in row_of(after, n_read - 1)]))
+
+        if n_read != after.shape[0]:
             raise XmtcError(f"{corpus.path} changed while it was read; nothing was written, so begin again.")
+
+    return noise_counts(before, after)
+
+
+def noise_counts(before: csr_array, after: csr_array) -> NoiseCounts:
     n_kept = before.multiply(after).nnz
-    n_bare = int(((np.diff(before.indptr) > 0) & (np.diff(after.indptr) == 0)).sum())
-    return Noise(seen, before.nnz, before.nnz - n_kept, after.nnz - n_kept, n_bare)
+    lost_all = (np.diff(before.indptr) > 0) & (np.diff(after.indptr) == 0)
+    return NoiseCounts(
+        n_docs=before.shape[0],
+        n_labels=before.nnz,
+        n_removed=before.nnz - n_kept,
+        n_added=after.nnz - n_kept,
+        n_unlabelled=int(lost_all.sum()),
+    )
 
 
 def relabelled(document: Document, labels: list[str]) -> Document:
@@ -74,27 +90,32 @@ def relabelled(document: Document, labels: list[str]) -> Document:
 
 
 def noisy(Y: csr_array, rate: float, kind: str = "missing", seed: int = 0) -> csr_array:
-    """Labels Y (n_docs, n_labels) with noise; a document may end without any."""
+    """(n_docs, n_labels) the labels Y with noise; a document may have no labels left."""
     check(rate, kind)
     Y = csr_array(Y, copy=True)
     Y.sum_duplicates()
     Y.eliminate_zeros()
+
     rng = np.random.default_rng(seed)
     if kind == "flip":
         return flipped(Y, rate, rng)
-    gone, cells = rng.random(Y.nnz) < rate, cells_of(Y)
+
+    removed = rng.random(Y.nnz) < rate
+    cells = cells_of(Y)
     if kind == "missing":
-        return with_ones(cells[~gone], Y)
-    n_gone = np.bincount(cells[gone] // max(Y.shape[1], 1), minlength=Y.shape[0])
-    return with_ones(np.sort(np.concatenate([cells[~gone], wrong_cells(Y, n_gone, rng)])), Y)
+        return with_ones(cells[~removed], Y)
+
+    n_removed = np.bincount(cells[removed] // max(Y.shape[1], 1), minlength=Y.shape[0])
+    wrong = wrong_cells(Y, n_removed, rng)
+    return with_ones(np.sort(np.concatenate([cells[~removed], wrong])), Y)
 
 
 def flipped(Y: csr_array, rate: float, rng: np.random.Generator) -> csr_array:
     n_docs, n_labels = Y.shape
-    if (n_more := n_docs * n_labels * rate) > MOST_FLIPPED:
+    if (n_more := n_docs * n_labels * rate) > MAX_FLIPPED:
         raise XmtcError(
             f"Flipping {rate:g} of {n_docs:,} documents × {n_labels:,} labels would add {n_more:,.0f} labels, expected "
-            f"at most {MOST_FLIPPED:,}; choose a lower rate, or swap."
+            f"at most {MAX_FLIPPED:,}; choose a lower rate, or swap."
         )
     rows = (
         doc * n_labels + np.setxor1d(row_of(Y, doc), np.flatnonzero(rng.random(n_labels) < rate), assume_unique=True)
@@ -103,34 +124,44 @@ def flipped(Y: csr_array, rate: float, rng: np.random.Generator) -> csr_array:
     return with_ones(np.concatenate([np.zeros(0, np.int64), *rows]), Y)
 
 
-def wrong_cells(Y: csr_array, wished: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Cells (document · n_labels + label) that are empty in Y, as many in each document as wished for, or as there are
-    labels that it has not. Drawn for all documents at once; what was drawn in vain is drawn again."""
+def wrong_cells(Y: csr_array, n_wrong: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Cells (document · n_labels + label) that are empty in Y: n_wrong (n_docs,) of them in each document, or fewer if
+    it lacks fewer labels. Labels are drawn in proportion to their frequency."""
     n_docs, n_labels = Y.shape
     frequencies = np.bincount(Y.indices, minlength=n_labels)
-    wished = np.minimum(wished, np.count_nonzero(frequencies) - np.diff(Y.indptr))
+    n_wrong = np.minimum(n_wrong, np.count_nonzero(frequencies) - np.diff(Y.indptr))
+
+    cumulative = np.cumsum(frequencies)
     taken = cells_of(Y)
-    waiting, until = np.repeat(np.arange(n_docs), wished), np.cumsum(frequencies)
     drawn = [np.zeros(0, np.int64)]
+    pending = np.repeat(np.arange(n_docs), n_wrong)  # a document for every label that is still to be drawn
     for _ in range(ROUNDS):
-        if not len(waiting):
+        if not len(pending):
             break
-        labels = np.searchsorted(until, rng.integers(Y.nnz, size=len(waiting)), side="right")
-        cells, first = np.unique(waiting * n_labels + labels, return_index=True)
-        free = ~np.isin(cells, taken)
-        drawn.append(cells[free])
-        taken = np.concatenate([taken, cells[free]])
-        waiting = np.delete(waiting, first[free])
-    taken.sort()
-    docs, counts = np.unique(waiting, return_counts=True)
+
+        # One label for each at once; a document that has it already stays pending.
+        labels = np.searchsorted(cumulative, rng.integers(Y.nnz, size=len(pending)), side="right")
+        cells, first = np.unique(pending * n_labels + labels, return_index=True)
+        is_free = ~np.isin(cells, taken)
+        drawn.append(cells[is_free])
+        taken = np.concatenate([taken, cells[is_free]])
+        pending = np.delete(pending, first[is_free])
+
+    return np.concatenate([*drawn, *remaining_cells(pending, np.sort(taken), frequencies, rng)])
+
+
+def remaining_cells(
+    pending: np.ndarray, taken: np.ndarray, frequencies: np.ndarray, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Wrong cells of documents that have nearly all frequent labels: drawn only from the labels they do not have."""
+    n_labels = len(frequencies)
+    docs, counts = np.unique(pending, return_counts=True)
     begins, ends = (np.searchsorted(taken, edges * n_labels) for edges in (docs, docs + 1))
-    # these have nearly all of what occurs often: look only at what they have not
+
     for doc, n, begin, end in zip(docs, counts, begins, ends, strict=True):
         weights = frequencies.astype(np.float64)
         weights[taken[begin:end] % n_labels] = 0
-        labels = rng.choice(n_labels, n, replace=False, p=weights / weights.sum())
-        drawn.append(doc * n_labels + labels)
-    return np.concatenate(drawn)
+        yield doc * n_labels + rng.choice(n_labels, n, replace=False, p=weights / weights.sum())
 
 
 def cells_of(Y: csr_array) -> np.ndarray:

@@ -1,8 +1,8 @@
 """From named fields (a JSON object, a table's row) to a Document, and label names to and from one cell.
 
 A label cell holds a JSON list, or names with `|` between them; `Fields.separator` names another separator. In JSON
-Lines a string is taken for a list only if a separator is given. Empty parts and blanks around names are dropped from
-cells; names in lists stay as they are. A name given twice counts once. Whole numbers become strings."""
+Lines a string is split into names only if there is a separator. Empty parts and blanks around names are dropped from
+cells; names in lists stay as they are. Repeated names count once. Whole numbers become strings."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LISTED_NAMES = 12
 
 
 class BadRecord(Exception):
-    """Why a line, a row or a file cannot be a document; whoever reads it adds where it stands."""
+    """Why a line, a row or a file cannot be a document; the reader adds the location to the message."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """What the fields of a corpus are called. Several text fields ("title,abstract") are joined by a space."""
+    """Names of a corpus' fields. Several text fields ("title,abstract") are joined by a space."""
 
     text: str = "text"
-    labels: str | None = "labels"  # None: the labels are not read, whatever they are
-    id: str = "id"  # may be missing: the line number takes its place. Any other name must be there.
+    labels: str | None = "labels"  # None: labels are not read
+    id: str = "id"  # optional under this name, with the line number as default; a field of another name is required
     separator: str | None = None  # between the labels in one string
 
     @property
@@ -40,31 +40,37 @@ def record_parser(
     fields: Fields, labels_required: bool, separator: str | None
 ) -> Callable[[Mapping[str, Any], int], Document]:
     """A function from a record and its line number to its Document. With separator None, labels must be a list."""
-    text_names, label_field, id_required = fields.text_names, fields.labels, fields.id != Fields.id
+    text_names = fields.text_names
+    label_field = fields.labels
+    id_required = fields.id != Fields.id
 
     def parse(record: Mapping[str, Any], number: int) -> Document:
         text = _text(record, text_names)
+
         labels = None if label_field is None else record.get(label_field)
         if labels is None:
             if labels_required and label_field is not None:
                 require_field(record, label_field, "labels")
                 raise BadRecord(f"the field {label_field!r} is null, expected a list of names")
             labels = []
-        name = record.get(fields.id)
-        if name is None and id_required:
+
+        id = record.get(fields.id)
+        if id is None and id_required:
             require_field(record, fields.id, "id")
-        if type(name) is not str:
-            name = _identifier(name, fields.id, number)
-        return Document(name, text, checked_labels(labels, label_field, separator))
+        if type(id) is not str:
+            id = _identifier(id, fields.id, number)
+
+        return Document(id, text, checked_labels(labels, label_field, separator))
 
     return parse
 
 
 def require_field(present: Iterable[str], name: str, option: str) -> None:
-    """Refuse records without the field, naming those that are there and the one most likely meant."""
+    """Raise BadRecord if the field is missing, with the names of those present and the one most likely meant."""
     names = [str(field) for field in present]
     if name in names:
         return
+
     lowered = {field.lower(): field for field in names}
     near = difflib.get_close_matches(name.lower(), lowered, n=1)
     hint = f" (did you mean {lowered[near[0]]!r}?)" if near else ""
@@ -96,7 +102,7 @@ def split_labels(cell: str, separator: str) -> list[Any]:
 
 
 def join_labels(labels: list[str]) -> str:
-    """One cell that split_labels turns back into the same names."""
+    """The labels as one cell, such that split_labels gives the same labels again."""
     cell = CELL_SEPARATOR.join(labels)
     return cell if split_labels(cell, CELL_SEPARATOR) == labels else json.dumps(labels, ensure_ascii=False)
 
@@ -118,7 +124,7 @@ def load_json(text: str) -> Any:
 
 
 def in_words(value: Any) -> str:
-    """What a value is, for a sentence."""
+    """A description of a value, for an error message."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, (int, float)):
@@ -131,7 +137,7 @@ def in_words(value: Any) -> str:
 
 
 def shortened(text: str, limit: int = 40) -> str:
-    """The text in quotes, cut to what a sentence can hold; tabs and line breaks escaped."""
+    """The text in quotes, cut to fit an error message; tabs and line breaks escaped."""
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 

@@ -1,6 +1,6 @@
-"""Where lines go that are no documents, so that nothing disappears silently.
+"""The file of lines that are no documents, so that nothing disappears silently.
 
-The rejects file is a TSV of bytes: line number ⇥ reason ⇥ the line as it stood. A record of several lines (a quoted
+The rejects file is a TSV of bytes: line number ⇥ reason ⇥ the line unchanged. A record of several lines (a quoted
 cell with line breaks) is written as one, its line breaks as `\\n`. It is written anew in each pass over the corpus, and
 only if a line is refused."""
 
@@ -15,7 +15,7 @@ from xmtc.errors import XmtcError
 
 
 class Rejects:
-    """The refused lines of one pass over a corpus."""
+    """The bad lines of one pass over a corpus."""
 
     def __init__(self, path: str, corpus: str) -> None:
         self.path, self.corpus = path, corpus
@@ -37,9 +37,9 @@ class Rejects:
         """Write the line to the rejects file and count it."""
         try:
             if self._file is None:
-                self._file = io.FileIO(self.path, "w")  # unbuffered: what was refused is on disk at once
+                self._file = io.FileIO(self.path, "w")  # unbuffered: a bad line is on disk at once
             line = bad.raw.rstrip(b"\r\n").replace(b"\r\n", b"\\n").replace(b"\n", b"\\n")
-            self._file.write(f"{bad.place}\t{bad.reason}\t".encode() + line + b"\n")
+            self._file.write(f"{bad.location}\t{bad.reason}\t".encode() + line + b"\n")
         except OSError as error:
             raise XmtcError(f"{self.path} cannot be written ({error.strerror}); name another with --rejects.") from None
         self.count += 1
@@ -52,5 +52,5 @@ class Rejects:
         lines = f"1 {self.first.unit}" if self.count == 1 else f"{self.count} {self.first.unit}s"
         return (
             f"{lines} of {self.corpus} set aside in {self.path}, "
-            f"the first at {self.first.unit} {self.first.place}: {self.first.reason}."
+            f"the first at {self.first.unit} {self.first.location}: {self.first.reason}."
         )

@@ -1,4 +1,4 @@
-"""What a reader is given: numbered lines, what the fields are called, and where a bad line goes."""
+"""What a reader reads from: numbered lines, the names of the fields, and what happens to a bad line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class BadLine(XmtcError):
-    """A line (row, file) that is no document, where it stands, and the line itself."""
+    """A line (row, file) that is no document: its location in the corpus, and its bytes."""
 
-    def __init__(self, name: str, place: int | str, reason: str, raw: bytes, unit: str = "line") -> None:
-        super().__init__(f"{name}, {unit} {place}: {reason}; mend it, or set such lines aside with --on-error skip.")
-        self.place, self.unit, self.reason, self.raw = place, unit, reason, raw
+    def __init__(self, name: str, location: int | str, reason: str, raw: bytes, unit: str = "line") -> None:
+        super().__init__(f"{name}, {unit} {location}: {reason}; fix it, or set such lines aside with --on-error skip.")
+        self.location = location  # number of the line or row, or name of the file
+        self.unit = unit
+        self.reason = reason
+        self.raw = raw
 
 
 class Line(NamedTuple):
@@ -33,7 +36,7 @@ class Line(NamedTuple):
 
 
 class Pipe:
-    """The lines of standard input or a named pipe: the first can be looked at beforehand, all can be read once."""
+    """The lines of standard input or a named pipe: the first ones can be peeked at, all can be read once."""
 
     def __init__(self, path: str) -> None:
         self.name = display_name(path)
@@ -42,7 +45,7 @@ class Pipe:
         self.is_spent = False
 
     def peek(self) -> Generator[bytes]:
-        """The lines from the first on, which stay to be read."""
+        """The lines from the first on; they can still be read."""
         yield from self.head
         for line in self.lines:
             self.head.append(line)
@@ -63,7 +66,7 @@ def pipe_of(path: str) -> Pipe | None:
 
 
 def stop(bad: BadLine) -> NoReturn:
-    """What happens to a bad line unless told otherwise."""
+    """Raise the error: what happens to a bad line by default."""
     raise bad
 
 
@@ -76,42 +79,44 @@ class Source:
     labels_required: bool = True
     reject: Callable[[BadLine], None] = stop  # raises, or keeps the line and returns
     pipe: Pipe | None = None
-    on_read: Callable[[int], None] | None = None  # hears how many bytes were read from the file
+    on_read: Callable[[int], None] | None = None  # called with the number of bytes read from the file
     n_lines: int = 0  # lines read so far, bad ones included
 
     @property
     def name(self) -> str:
-        """The path, as a sentence calls it."""
+        """The path, as error messages name it."""
         return display_name(self.path)
 
     @property
     def reads_labels(self) -> bool:
-        """Whether labels are looked at; those of documents to be tagged are not, whatever they are."""
+        """Whether labels are read; those of documents to be tagged are not."""
         return self.fields.labels is not None
 
-    def refuse(self, place: int | str, reason: str, raw: bytes, unit: str = "line") -> None:
-        """Hand a bad line to whoever decides what happens to it."""
-        self.reject(BadLine(self.name, place, reason, raw, unit))
+    def refuse(self, location: int | str, reason: str, raw: bytes, unit: str = "line") -> None:
+        """Raise a bad line as an error, or skip it, as `reject` does."""
+        self.reject(BadLine(self.name, location=location, reason=reason, raw=raw, unit=unit))
 
     def raw_lines(self) -> Iterator[bytes]:
         return iter(read_lines(self.path, self.on_read) if self.pipe is None else self.pipe)
 
     def peek(self) -> Generator[bytes]:
-        """The raw lines from the first on, to look at without reading."""
+        """The raw lines from the first on; they can still be read."""
         return read_lines(self.path) if self.pipe is None else self.pipe.peek()
 
     def lines(self, keep_blank: bool = False) -> Iterator[Line]:
-        """The lines as text; those of white space alone are passed over unless kept."""
+        """The lines as text; those of white space alone are skipped, unless keep_blank."""
         for number, raw in enumerate(self.raw_lines(), 1):
             self.n_lines = number
             if number == 1:
                 raw = raw.removeprefix(BYTE_ORDER_MARK)
+
             try:
                 text = raw.decode()
             except UnicodeDecodeError as error:
                 found = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is no UTF-8"
                 self.refuse(number, f"{found}, expected UTF-8 text", raw)
                 continue
+
             if keep_blank or not text.isspace():
                 yield Line(number, text, raw)
 
@@ -127,12 +132,13 @@ class Source:
 
     @contextmanager
     def seekable(self) -> Iterator[IO[bytes]]:
-        """The bytes as a file one can seek in: the file itself, or a copy on disk of what is packed or piped."""
+        """The bytes as a seekable file: the file itself, or a temporary copy if it is compressed or a pipe."""
         if self.pipe is None:
             with open_binary(self.path, self.on_read) as stream:
                 if isinstance(stream.raw, io.FileIO) and stream.seekable():
                     yield stream
                     return
+
         with tempfile.TemporaryFile() as copy:
             copy.writelines(self.raw_lines())
             copy.seek(0)

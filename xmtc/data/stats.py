@@ -1,4 +1,4 @@
-"""What the papers' tables of data sets hold, and what is worth knowing before training, from one pass over a corpus.
+"""Statistics of a corpus in one pass: those of the papers' data set tables, and what is worth knowing before training.
 
 A word is a run of characters between white space, lower-cased. Memory grows with the number of documents, distinct
 words and labels, not with the length of the texts."""
@@ -24,17 +24,17 @@ class Statistics:
     documents_per_label: float
     words_per_document: float | None  # None in a feature corpus
     features_per_document: float | None  # None in a text corpus
-    duplicates: int  # documents, not empty, whose text or features stood before
+    duplicates: int  # documents, not empty, whose text or features occurred before
     empty_documents: int  # without a word or a feature
     unlabelled_documents: int
     labels_seen_once: int
-    top_fifth_share: float  # of all label assignments, the part on the 20 % most frequent labels
-    rejected: int  # lines set aside
+    top_fifth_share: float  # share of all label assignments on the 20 % most frequent labels
+    rejected: int  # bad lines that were skipped
 
 
 @dataclass
 class Tally:
-    """What is counted on the way through a corpus."""
+    """Counts of the documents read so far."""
 
     documents: int = 0
     items: int = 0  # words, or features
@@ -53,6 +53,7 @@ class Tally:
         else:
             n_items = len(document.features[0])
             self.columns = max(self.columns, int(document.features[0][-1]) + 1 if n_items else 0)
+
         self.documents += 1
         self.items += n_items
         self.empty += not n_items
@@ -67,7 +68,9 @@ def statistics(corpus: Corpus) -> Statistics:
     tally = Tally()
     for document in corpus:
         tally.add(document)
-    is_text, assignments = not corpus.holds_features, tally.labels.total()
+
+    is_text = not corpus.holds_features
+    assignments = tally.labels.total()
     return Statistics(
         documents=tally.documents,
         features=len(tally.vocabulary) if is_text else corpus.n_features or tally.columns,
@@ -86,7 +89,7 @@ def statistics(corpus: Corpus) -> Statistics:
 
 
 def top_fifth_share(label_counts: Counter[str]) -> float:
-    """The part of all label assignments that falls on the 20 % most frequent labels, their number rounded up."""
+    """Share of all label assignments that are of the 20 % most frequent labels, whose number is rounded up."""
     n_top = -(-len(label_counts) // 5)
     return sum(count for _, count in label_counts.most_common(n_top)) / max(1, label_counts.total())
 

@@ -1,0 +1,30 @@
+"""How good predictions are. A metric is its published name, the same everywhere: `P@5`, `nDCG@5`, `macro-F1@0.5`.
+
+docs/metrics.md has the formulas; xmtc/evaluation/registry.py says how a measure is declared."""
+
+from xmtc.evaluation import measures  # noqa: F401  (the declarations fill the table)
+from xmtc.evaluation.judged import Judged, judge
+from xmtc.evaluation.names import DEFAULT, Metric, max_k, parse_metric
+from xmtc.evaluation.registry import DEPTH, MEASURES, SCORE, At, K, Measure, measure
+from xmtc.evaluation.scoring import evaluate, per_document
+from xmtc.labels.propensity import PROPENSITIES, Propensity
+
+__all__ = [
+    "DEFAULT",
+    "DEPTH",
+    "MEASURES",
+    "PROPENSITIES",
+    "SCORE",
+    "At",
+    "Judged",
+    "K",
+    "Measure",
+    "Metric",
+    "Propensity",
+    "evaluate",
+    "judge",
+    "max_k",
+    "measure",
+    "parse_metric",
+    "per_document",
+]

@@ -15,8 +15,8 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.data.held_out import MOST, SHARE, split
-from xmtc.evaluation import metrics
+from xmtc.data.splits import MAX_VALID, VALID_SHARE, train_valid_split
+from xmtc.evaluation import evaluate
 from xmtc.nn import distributed
 from xmtc.nn.devices import device_of, working
 from xmtc.nn.network import device_with
@@ -32,14 +32,14 @@ def begin(
     run: Run,
     *,
     seed: int,
-    share: float = SHARE,
-    most: int = MOST,
+    share: float = VALID_SHARE,
+    max_valid: int = MAX_VALID,
     vectors: np.ndarray | None = None,
 ) -> tuple[Dataset, Dataset | None, torch.device]:
     """Hold documents out, unless there are others to stop by or none are wanted (share=0); meet the other processes;
     claim the checkpoint for this training, whose word vectors may have come from a file that has changed since."""
     if valid is not None or share:
-        data, valid = split(data, valid, seed, share, most)
+        data, valid = train_valid_split(data, valid, seed, share, max_valid)
     device = device_of(run)
     distributed.join(device)
     if run.checkpoint.folder:
@@ -77,7 +77,7 @@ def fit_network(
     def score() -> float:
         if Y is None:
             return 0.0  # of equal scores the last stays
-        return metrics.evaluate(answer(run.quiet()), Y, [MEASURE])[MEASURE]
+        return evaluate(answer(run.quiet()), Y, [MEASURE])[MEASURE]
 
     with working(run, device_with(network), plan.seed):
         train(network, batches, loss, score, plan, loader.n_docs, run, name)

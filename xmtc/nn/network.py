@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -74,6 +74,9 @@ class Design(Form, ABC):
             return self.build()
 
 
+D = TypeVar("D", bound=Design)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainedNetwork(Form):
     """A design and its weights."""
@@ -99,6 +102,12 @@ class TrainedNetwork(Form):
 
     def skeleton(self) -> LabelNetwork:
         return self.design.skeleton(len(self.weights.arrays))
+
+    def design_as(self, kind: type[D]) -> D:
+        """The design, which in a damaged folder may be one of another kind of network."""
+        if not isinstance(self.design, kind):
+            raise ValueError("its network is of another kind")
+        return self.design
 
     def check(self) -> None:
         self.design.check()

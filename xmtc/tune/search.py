@@ -16,7 +16,7 @@ from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError, missing_extra
-from xmtc.evaluation.metrics import max_k, parse_metric
+from xmtc.evaluation import max_k, parse_metric
 from xmtc.methods import method_name
 from xmtc.pipeline import Pipeline, Prepared
 from xmtc.tune.space import Choice, Range, Space

@@ -1,7 +1,7 @@
 """Every corpus format by name. One line here and one file are all a new format needs.
 
-A format's module holds a Format: `read` yields the Documents of a Source one by one; `write`, where the format can be
-written, is a context manager that gives a function to call with each Document."""
+A format's module holds a Format: `read` yields the Documents of a Source one by one; `write`, if the format can be
+written, is a context manager whose value is a function to call with each Document."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FORMATS = {
 
 
 @dataclass(frozen=True)
-class Shape:
-    """How many features and labels a corpus declares, which may be more than occur in it; None where it does not."""
+class Dimensions:
+    """How many features and labels a corpus declares, which may be more than occur in it; None if it declares none."""
 
     n_features: int | None = None
     n_labels: int | None = None
 
 
-Writer = Callable[[IO[bytes], Shape], AbstractContextManager[Callable[[Document], None]]]
+Writer = Callable[[IO[bytes], Dimensions], AbstractContextManager[Callable[[Document], None]]]
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Format:
     read: Callable[[Source], Iterator[Document]]
     write: Writer | None = None
     holds_features: bool = False  # instead of text
-    shape: Callable[[Source], Shape] | None = None
+    dimensions: Callable[[Source], Dimensions] | None = None
 
 
 def format_named(name: str) -> Format:
-    """A format by its name in FORMATS, imported only now."""
+    """A format by its name in FORMATS. Its module is imported here, when it is needed."""
     if name not in FORMATS:
         near = difflib.get_close_matches(name, FORMATS, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""

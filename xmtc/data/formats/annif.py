@@ -1,7 +1,7 @@
 """Annif's corpora: a TSV of `text ⇥ <http://uri> <http://uri>` lines, or a folder of full texts.
 
-In a folder, `name.txt` is a document and its labels stand beside it: in `name.tsv`, `<http://uri> ⇥ label` per line, or
-else in `name.key`, one label per line. A subject's URI, without its angle brackets, is the label's name."""
+In a folder, `name.txt` is a document and its labels are in a file beside it: in `name.tsv`, `<http://uri> ⇥ label` per
+line, or else in `name.key`, one label per line. A subject's URI, without its angle brackets, is the label's name."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def _uri(word: str) -> str:
 def _read_folder(source: Source) -> Iterator[Document]:
     folder = Path(source.path)
     texts = sorted(folder.glob("*.txt"))
+
     if not texts:
         raise XmtcError(f"{source.name} is a folder without .txt files; expected a corpus file, or an Annif folder.")
     if source.labels_required and not any(_label_file(text) for text in texts):
@@ -50,13 +51,14 @@ def _read_folder(source: Source) -> Iterator[Document]:
             f"{source.name} holds {len(texts)} .txt files and no .tsv or .key beside them, expected one for each; "
             f"add the label files."
         )
+
     for text in texts:
         try:
             labels = _read_labels(text, source.labels_required) if source.reads_labels else []
             document = Document(_identifier(text), _read_text(text), labels)
         except BadRecord as problem:
             name = text.name.encode(errors="backslashreplace").decode()
-            source.refuse(name, str(problem), os.fsencode(text), unit="file")
+            source.refuse(name, str(problem), raw=os.fsencode(text), unit="file")
         else:
             yield document
 

@@ -1,7 +1,7 @@
 """fastText: one document per line, each label a word that begins with `__label__`, usually before the text.
 
 A line without labels is a document without labels, so a file of plain texts, one per line, reads as fastText too. The
-format holds no ids: the line number takes their place."""
+format holds no ids: the line number is the id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from typing import IO
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format, Shape
+from xmtc.data.formats import Dimensions, Format
 from xmtc.data.records import BadRecord, checked_labels
 from xmtc.data.source import Source
 from xmtc.errors import XmtcError
@@ -37,7 +37,7 @@ def parse(line: str, number: int, reads_labels: bool = True) -> Document:
 
 
 @contextmanager
-def write(stream: IO[bytes], shape: Shape) -> Iterator[Callable[[Document], None]]:
+def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Document], None]]:
     def add(document: Document) -> None:
         stream.write(line_of(document).encode())
 

@@ -36,9 +36,10 @@ def parse_features(words: list[str], n_features: int | None) -> tuple[np.ndarray
         values = np.array([float(value) for _, value in pairs])
     except (ValueError, OverflowError):
         raise BadRecord(_first_malformed(words)) from None
+
     if len(words) == 0:
         return columns.astype(np.int32), values.astype(np.float32)
-    if not np.abs(values).max() <= LARGEST_VALUE:  # nan is not smaller either
+    if not np.abs(values).max() <= LARGEST_VALUE:  # written so that nan is refused, too
         word = words[int(np.argmin(np.abs(values) <= LARGEST_VALUE))]
         raise BadRecord(f"found the value {shortened(word)}, expected a finite number")
     if not (columns[1:] > columns[:-1]).all():
@@ -52,7 +53,7 @@ def _sorted(columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nda
     columns, values = columns[order], values[order]
     twice = columns[1:][columns[1:] == columns[:-1]]
     if len(twice):
-        raise BadRecord(f"the feature {twice[0]} stands twice, expected each feature once")
+        raise BadRecord(f"the feature {twice[0]} occurs twice, expected each feature once")
     return columns, values
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format, Shape
+from xmtc.data.formats import Dimensions, Format
 from xmtc.data.records import BadRecord, in_words, load_json, record_parser
 from xmtc.data.source import Source
 
@@ -28,7 +28,7 @@ def read(source: Source) -> Iterator[Document]:
 
 
 @contextmanager
-def write(stream: IO[bytes], shape: Shape) -> Iterator[Callable[[Document], None]]:
+def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Document], None]]:
     def add(document: Document) -> None:
         record = {"id": document.id, "text": document.text, "labels": document.labels}
         stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")

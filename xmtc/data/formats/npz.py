@@ -1,8 +1,8 @@
 """A pair of scipy sparse matrices, features `X.npz` and labels `Y.npz` with a row per document, as PECOS keeps them.
 
 The path is that of the features; the labels are found beside it by the name (X.trn.npz → Y.trn.npz, train_X.npz →
-train_Y.npz, features.npz → labels.npz) or given as "X.npz,Y.npz". Nothing is unpickled. Both are held in memory: a
-compressed matrix cannot be streamed."""
+train_Y.npz, features.npz → labels.npz) or named too, as in "X.npz,Y.npz". Nothing is unpickled. Both are held in
+memory: a compressed matrix cannot be streamed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format, Shape
+from xmtc.data.formats import Dimensions, Format
 from xmtc.data.source import Source
 from xmtc.errors import XmtcError
 
@@ -33,32 +33,41 @@ def read(source: Source) -> Iterator[Document]:
             f"{features_path} has {X.shape[0]} rows and {labels_path} has {Y.shape[0]}, expected one row per document "
             f"in both; check that they belong together."
         )
+
     for row in range(X.shape[0]):
         columns, values = _row(X, row)
         if not np.isfinite(values).all():
             raw = " ".join(f"{column}:{value}" for column, value in zip(columns, values, strict=True))
-            source.refuse(row + 1, "found a value that is no finite number, expected finite ones", raw.encode(), "row")
+            reason = "found a value that is no finite number, expected finite ones"
+            source.refuse(row + 1, reason, raw=raw.encode(), unit="row")
             continue
+
         labels = [] if Y is None else [str(label) for label in _row(Y, row)[0]]
         yield Document(str(row + 1), "", labels, (columns.astype(np.int32), values.astype(np.float32)))
 
 
-def shape(source: Source) -> Shape:
+def dimensions(source: Source) -> Dimensions:
     features_path, labels_path = pair(source.path)
-    there = source.reads_labels and labels_path is not None and os.path.exists(labels_path)
-    return Shape(_width(features_path), _width(labels_path) if labels_path and there else None)
+    has_labels = source.reads_labels and labels_path is not None and os.path.exists(labels_path)
+
+    return Dimensions(
+        n_features=_n_columns(features_path),
+        n_labels=_n_columns(labels_path) if labels_path and has_labels else None,
+    )
 
 
 def pair(path: str) -> tuple[str, str | None]:
-    """The paths of the features and of the labels; None where the name does not tell."""
+    """The paths of the features and of the labels; None if the labels' path cannot be derived from the features'."""
     features, comma, labels = path.partition(",")
     if comma:
         return features, labels
+
     folder, name = os.path.split(features)
-    for here, there in NAMES:
-        found = re.search(rf"(?<![A-Za-z]){here}(?![A-Za-z])", name)
+    for of_features, of_labels in NAMES:
+        found = re.search(rf"(?<![A-Za-z]){of_features}(?![A-Za-z])", name)
         if found:
-            return features, os.path.join(folder, name[: found.start()] + there + name[found.end() :])
+            return features, os.path.join(folder, name[: found.start()] + of_labels + name[found.end() :])
+
     return features, None
 
 
@@ -70,7 +79,7 @@ def _labels(path: str | None, features_path: str, source: Source) -> sparse.csr_
         Y.eliminate_zeros()
         return Y
     if source.labels_required:
-        looked_for = f"there is no {path}" if path else "its name does not tell that of its labels"
+        looked_for = f"there is no {path}" if path else "the name of its labels cannot be derived from its name"
         raise XmtcError(
             f"{features_path} holds features and {looked_for}, expected a pair; "
             f"give both as {features_path},LABELS.npz."
@@ -91,7 +100,7 @@ def _matrix(path: str) -> sparse.csr_array:
         raise _not_a_matrix(path) from None
 
 
-def _width(path: str) -> int:
+def _n_columns(path: str) -> int:
     try:
         with Source(path).seekable() as file, np.load(file, allow_pickle=False) as arrays:
             return int(arrays["shape"][1])
@@ -112,4 +121,4 @@ def _row(matrix: sparse.csr_array, row: int) -> tuple[np.ndarray, np.ndarray]:
     return matrix.indices[begin:end], matrix.data[begin:end]
 
 
-NPZ = Format("npz", read, holds_features=True, shape=shape)
+NPZ = Format("npz", read, holds_features=True, dimensions=dimensions)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format, Shape
+from xmtc.data.formats import Dimensions, Format
 from xmtc.data.records import CELL_SEPARATOR, BadRecord, record_parser, require_field
 from xmtc.data.source import Source
 from xmtc.errors import XmtcError
@@ -23,7 +23,7 @@ def read(source: Source) -> Iterator[Document]:
             document = document_of(row, number)
         except BadRecord as problem:
             raw = json.dumps(row, ensure_ascii=False, default=str).encode()
-            source.refuse(number, str(problem), raw, unit="row")
+            source.refuse(number, str(problem), raw=raw, unit="row")
         else:
             yield document
 
@@ -58,24 +58,24 @@ def _columns(source: Source, names: list[str]) -> list[str]:
 
 
 @contextmanager
-def write(stream: IO[bytes], shape: Shape) -> Iterator[Callable[[Document], None]]:
+def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Document], None]]:
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
     text = pyarrow.string()
     schema = pyarrow.schema([("id", text), ("text", text), ("labels", pyarrow.list_(text))])
-    waiting: list[Document] = []
+    batch: list[Document] = []
 
     with ParquetWriter(stream, schema, compression="zstd") as writer:
 
         def flush() -> None:
-            columns = [[document[column] for document in waiting] for column in range(3)]
+            columns = [[document[column] for document in batch] for column in range(3)]
             writer.write_batch(pyarrow.record_batch(columns, schema=schema))
-            waiting.clear()
+            batch.clear()
 
         def add(document: Document) -> None:
-            waiting.append(document)
-            if len(waiting) == ROWS_PER_BATCH:
+            batch.append(document)
+            if len(batch) == ROWS_PER_BATCH:
                 flush()
 
         yield add

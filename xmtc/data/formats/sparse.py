@@ -1,7 +1,7 @@
 """The XMC repository's sparse format: a header `documents features labels`, then `label,label feature:value …` lines.
 
 A line that begins with a blank has no labels; a line of labels alone has no features; an empty line has neither, and is
-a document. Labels and features are numbered from 0. The format holds no ids: the line number takes their place."""
+a document. Labels and features are numbered from 0. The format holds no ids: the line number is the id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import IO
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format, Shape
+from xmtc.data.formats import Dimensions, Format
 from xmtc.data.formats.feature_lines import parse_features, parse_labels, split_line
 from xmtc.data.records import BadRecord, shortened
 from xmtc.data.source import BYTE_ORDER_MARK, Line, Source
@@ -38,13 +38,13 @@ def read(source: Source) -> Iterator[Document]:
     if source.n_lines < n_docs + 1:
         raise XmtcError(
             f"{source.name} ends after {source.n_lines - 1} documents, expected {n_docs} as in the header; "
-            f"fetch it again, or mend the header."
+            f"fetch it again, or fix the header."
         )
 
 
-def shape(source: Source) -> Shape:
+def dimensions(source: Source) -> Dimensions:
     _, n_features, n_labels = _header(source)
-    return Shape(n_features, n_labels)
+    return Dimensions(n_features, n_labels)
 
 
 def _header(source: Source) -> tuple[int, int, int]:
@@ -69,21 +69,26 @@ def _body(source: Source, n_docs: int) -> Iterator[Line]:
 
 
 @contextmanager
-def write(stream: IO[bytes], shape: Shape) -> Iterator[Callable[[Document], None]]:
-    """The body waits in a file on disk, because the header needs counts that only the end tells."""
-    n_docs, n_features, n_labels = 0, shape.n_features or 0, shape.n_labels or 0
+def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Document], None]]:
+    """The body is kept in a temporary file, because the header holds counts that are known only at the end."""
+    n_docs = 0
+    n_features, n_labels = dimensions.n_features or 0, dimensions.n_labels or 0
+
     with tempfile.TemporaryFile() as body:
 
         def add(document: Document) -> None:
             nonlocal n_docs, n_features, n_labels
             columns, values = _features(document)
+
             n_docs += 1
             n_features = max(n_features, int(columns[-1]) + 1 if len(columns) else 0)
             n_labels = max([n_labels, *(_label_number(label, document) + 1 for label in document.labels)])
+
             words = [f"{column}:{_shortest(value)}" for column, value in zip(columns, values, strict=True)]
             body.write(" ".join([",".join(document.labels), *words]).encode() + b"\n")
 
         yield add
+
         stream.write(f"{n_docs} {n_features} {n_labels}\n".encode())
         body.seek(0)
         shutil.copyfileobj(body, stream)
@@ -111,4 +116,4 @@ def _shortest(value: float) -> str:
     return str(value).removesuffix(".0")  # of a float32, the fewest digits that read back as the same float32
 
 
-SPARSE = Format("sparse", read, write, holds_features=True, shape=shape)
+SPARSE = Format("sparse", read, write, holds_features=True, dimensions=dimensions)

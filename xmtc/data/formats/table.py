@@ -1,8 +1,8 @@
 """CSV and TSV with a header, quoted as spreadsheets and pandas do: a cell with a separator, a quote or a line break in
-it stands in double quotes, and a quote within those is doubled.
+it is written in double quotes, and a quote within those is doubled.
 
-How labels share one cell is told in xmtc/data/records.py. An empty label cell means no labels. A quote that is never
-closed takes the rest of the file with it: all of it is then one bad row."""
+How a cell holds several labels is described in xmtc/data/records.py. An empty label cell means no labels. A quote that
+is never closed takes the rest of the file with it: all of it is then one bad row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from functools import partial
 from typing import IO
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format, Shape
+from xmtc.data.formats import Dimensions, Format
 from xmtc.data.records import CELL_SEPARATOR, BadRecord, Fields, join_labels, record_parser, require_field
 from xmtc.data.source import Line, Source
 from xmtc.errors import XmtcError
@@ -23,31 +23,35 @@ LARGEST_CELL = 1 << 27  # characters; a quote that is never closed is refused he
 
 
 def read(source: Source, delimiter: str) -> Iterator[Document]:
-    taken: list[Line] = []  # the lines of the record at hand, which may be several
+    row_lines: list[Line] = []  # of the current row, which may have several
+    lines = _copied_to(row_lines, source.lines(keep_blank=True))
+
     csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(_noted(source.lines(keep_blank=True), taken), delimiter=delimiter, strict=True)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header = _read_header(source, reader)
     document_of = record_parser(source.fields, source.labels_required, source.fields.separator or CELL_SEPARATOR)
+
     while True:
-        taken.clear()
+        row_lines.clear()
         try:
             cells = next(reader)
             if _is_blank(cells, header):
                 continue
             if len(cells) != len(header):
                 raise BadRecord(f"this row has {len(cells)} cells, expected {len(header)} as in the header")
-            document = document_of(dict(zip(header, cells, strict=True)), taken[0].number)
+            document = document_of(dict(zip(header, cells, strict=True)), row_lines[0].number)
         except StopIteration:
             return
         except (csv.Error, BadRecord) as problem:
-            source.refuse(taken[0].number, _in_words(problem), b"".join(line.raw for line in taken))
+            source.refuse(row_lines[0].number, _in_words(problem), raw=b"".join(line.raw for line in row_lines))
         else:
             yield document
 
 
-def _noted(lines: Iterator[Line], taken: list[Line]) -> Iterator[str]:
+def _copied_to(row_lines: list[Line], lines: Iterator[Line]) -> Iterator[str]:
+    """The text of the lines; the lines themselves are added to the list, for numbers and error messages."""
     for line in lines:
-        taken.append(line)
+        row_lines.append(line)
         yield line.text
 
 
@@ -68,7 +72,7 @@ def _check_header(header: list[str], fields: Fields, labels_required: bool) -> N
         require_field(header, fields.labels, "labels")
     for name in filter(None, (*fields.text_names, fields.labels, fields.id)):
         if header.count(name) > 1:
-            raise BadRecord(f"the column {name!r} stands {header.count(name)} times, expected once; rename the others")
+            raise BadRecord(f"the column {name!r} occurs {header.count(name)} times, expected once; rename the others")
 
 
 def _is_blank(cells: list[str], header: list[str]) -> bool:
@@ -85,7 +89,7 @@ def _in_words(problem: Exception) -> str:
 
 
 @contextmanager
-def write(stream: IO[bytes], shape: Shape, delimiter: str) -> Iterator[Callable[[Document], None]]:
+def write(stream: IO[bytes], dimensions: Dimensions, delimiter: str) -> Iterator[Callable[[Document], None]]:
     text = codecs.getwriter("utf-8")(stream)
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     # csv.writer leaves a lone carriage return unquoted, and csv.reader then refuses it

@@ -58,9 +58,7 @@ class Level(Form):
 
     @property
     def n_nodes(self) -> int:
-        design = self.network.design
-        assert isinstance(design, RecurrentDesign)
-        return design.n_labels
+        return self.network.design_as(RecurrentDesign).n_labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +89,13 @@ class AttentionModel(Model):
 
     def check(self) -> None:
         sizes = [1, *(level.n_nodes for level in self.levels)]
-        n_words = {getattr(level.network.design, "n_words", 0) for level in self.levels}
-        if n_words != set(self.views.values()) or self.n_candidates < 1 or sizes[-1] != self.n_labels:
+        views = [{VIEW: level.network.design_as(RecurrentDesign).n_words} for level in self.levels]
+        if (
+            not views
+            or any(view != self.views for view in views)
+            or self.n_candidates < 1
+            or sizes[-1] != self.n_labels
+        ):
             raise ValueError("its network is not for its words and labels")
         for level, n_above in zip(self.levels, sizes[:-1], strict=True):
             if len(level.children) != n_above or not level.children.size:

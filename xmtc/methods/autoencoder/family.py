@@ -78,7 +78,7 @@ class LabelAutoencoder(Method):
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:
         vectors = self.first_vectors(data, run)
         data, valid, _ = begin(
-            self, data, valid, run, seed=self.seed, share=self.held_out, most=data.n_docs, vectors=vectors
+            self, data, valid, run, seed=self.seed, share=self.held_out, max_valid=data.n_docs, vectors=vectors
         )
         design = self.design(data, vectors)
         network = self.network(design, vectors, data, run)

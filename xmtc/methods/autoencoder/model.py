@@ -79,8 +79,7 @@ class AutoencoderModel(NetworkModel):
             return Explanation.summed(view, document.tokens(view).ids, weights, per_token=True)
 
     def check(self) -> None:
-        design = self.network.design
-        assert isinstance(design, AutoencoderDesign)
+        design = self.network.design_as(AutoencoderDesign)
         (view, size), *others = self.views.items()
         if others or size != design.n_inputs or (view == WORDS) != (design.input == LSTM):
             raise ValueError("its network is not for its features and words")

@@ -16,7 +16,7 @@ from xmtc.base.form import array
 from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
-from xmtc.evaluation.metrics import Judged
+from xmtc.evaluation import Judged
 
 CERTAIN = 0.9999  # never quite, so that others can still add to it
 OWN = 1e-3  # the share of the score itself: where the curve is level, it tells labels apart, unless very close
@@ -66,7 +66,7 @@ def curve(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray]:
     """How often scores are right: where the curve bends, and how high it is there."""
     from sklearn.isotonic import IsotonicRegression  # not needed where a model is only used
 
-    right, given = Judged(found, Y, None).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
+    right, given = Judged(found, Y).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
     if not given.any():
         return np.array([0.0, 1.0]), np.array([0.0, 1.0])  # nothing is known: scores stay what they are
     fitted = IsotonicRegression(y_min=0, y_max=CERTAIN, out_of_bounds="clip").fit(found.scores[given], right[given])

@@ -20,7 +20,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
-from xmtc.data.held_out import split
+from xmtc.data.splits import train_valid_split
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.calibrated import calibrated
@@ -60,6 +60,6 @@ class Consensus(Method):
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Combination:
         if not self.calibrated:
             return fit_together(self, self.members, NOISY_OR, data, valid, run)
-        data, valid = split(data, valid, SEED)
+        data, valid = train_valid_split(data, valid, SEED)
         found = fit_together(self, self.members, NOISY_OR, data, valid, run)
         return replace(found, models=tuple(calibrated(model, valid, DEPTH, run) for model in found.models))

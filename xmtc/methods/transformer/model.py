@@ -89,19 +89,19 @@ class TransformerModel(NetworkModel):
             raise ValueError(f"its explanations take {self.gradient_points} points")
         if not np.array_equal(np.sort(self.order), np.arange(self.n_labels)):
             raise ValueError("its order of labels does not name each once")
+        self.network.design_as(TransformerDesign)
         super().check()
         network = self._skeleton()
         if network.n_labels != self.n_labels:
             raise ValueError("its clusters are not those of its labels")
-        if len(network.encoder.model.get_input_embeddings().weight) < self.views[VIEW]:
+        n_subwords = len(network.encoder.model.get_input_embeddings().weight)
+        if list(self.views) != [VIEW] or self.views[VIEW] > n_subwords:
             raise ValueError("its encoder is not for its subwords")
         if not all(np.isfinite(array).all() for array in self.network.weights.arrays.values()):
             raise ValueError("some of its weights are no numbers")
 
     def _skeleton(self) -> ClusteredTransformer:
-        found = self.network.skeleton()
-        assert isinstance(found, ClusteredTransformer)
-        return found
+        return self.network.design_as(TransformerDesign).skeleton(len(self.network.weights.arrays))
 
 
 def in_own_numbers(found: Predictions, order: np.ndarray) -> Predictions:

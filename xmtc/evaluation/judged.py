@@ -1,0 +1,96 @@
+"""Predictions beside the truth: what every measure is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.errors import XmtcError
+from xmtc.labels.propensity import Propensity
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Predictions beside the true labels, and what several measures need of them.
+
+    `judge` makes one from any matrix of true labels."""
+
+    predictions: Predictions
+    Y: csr_array  # (n_docs, n_columns), column numbers sorted, no stored zeros
+    inverse_propensities: np.ndarray | None = None  # (n_columns,) float64, for the propensity-scored measures
+
+    _computed: dict[Callable[[Judged], Any], Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def n_docs(self) -> int:
+        return self.predictions.n_docs
+
+    @cached_property
+    def n_labels(self) -> int:
+        """One more than the largest label number among true and predicted labels."""
+        return max(self.Y.shape[1], int(self.predictions.labels.max(initial=0)) + 1)
+
+    @cached_property
+    def hits(self) -> np.ndarray:
+        """(n_docs, k) bool: which predictions are right."""
+        labels = self.predictions.labels
+
+        # A (document, label) pair becomes one number; the true ones are sorted, so that predictions can be looked up.
+        true_pairs = np.append(self.true_rows * self.n_labels + self.Y.indices, -1)
+        pairs = np.arange(self.n_docs)[:, None] * self.n_labels + labels
+
+        found = true_pairs[np.searchsorted(true_pairs[:-1], pairs)] == pairs
+        return found & (labels != NO_LABEL)
+
+    @cached_property
+    def true_rows(self) -> np.ndarray:
+        """(nnz,) int64: the document of every true label, in the order of `Y.indices`."""
+        return np.repeat(np.arange(self.Y.shape[0]), self.n_true)
+
+    @cached_property
+    def n_true(self) -> np.ndarray:
+        """(n_docs,) how many true labels each document has."""
+        return np.diff(self.Y.indptr)
+
+    @cached_property
+    def frequencies(self) -> np.ndarray:
+        """(n_labels,) how many test documents have each label."""
+        return np.bincount(self.Y.indices, minlength=self.n_labels)
+
+    def once(self, compute: Callable[[Judged], T]) -> T:
+        """`compute(self)`, computed at the first call and kept: for what several measures share."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return self._computed[compute]
+
+
+def judge(
+    predictions: Predictions,
+    Y: csr_array,
+    train_frequencies: np.ndarray | None = None,
+    propensity: Propensity = Propensity(),
+    n_train: int | None = None,
+) -> Judged:
+    """Predictions beside the true labels, and the labels' propensities where the counts of the training set are known.
+
+    Y may be unsorted and hold repeated entries or zeros; it is copied. The parameters are those of `evaluate`."""
+    if predictions.n_docs != Y.shape[0] or Y.shape[0] == 0:
+        raise XmtcError(f"Metrics need predictions for every document; got {predictions.n_docs} for {Y.shape[0]}.")
+
+    Y = csr_array(Y, copy=True)
+    Y.sum_duplicates()
+    Y.eliminate_zeros()
+    if train_frequencies is None or n_train is None:
+        return Judged(predictions, Y)
+
+    unseen = np.zeros(max(Y.shape[1] - len(train_frequencies), 1))
+    frequencies = np.append(train_frequencies, unseen)
+    return Judged(predictions, Y, propensity.inverse(frequencies, n_train))

@@ -1,0 +1,58 @@
+"""Ranked measures in which a rare label counts more: PSP, PSnDCG.
+
+A hit counts the inverse of the label's propensity (xmtc/labels/propensity.py). The sums run over all documents before
+they are divided, so that a perfect ranking reaches 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmtc.errors import XmtcError
+from xmtc.evaluation.judged import Judged
+from xmtc.evaluation.measures.ranked import discounts, ideal_dcg
+from xmtc.evaluation.registry import K, measure
+
+
+@measure("PSP", at=K, per_document=True)
+def psp(judged: Judged, k: int) -> np.ndarray:
+    """As P@k, but a rare label counts more."""
+    return propensity_scored(judged, rank_weights=np.ones(k), ideal=np.ones(1))
+
+
+@measure("PSnDCG", at=K, per_document=True)
+def psndcg(judged: Judged, k: int) -> np.ndarray:
+    """As nDCG@k, but a rare label counts more."""
+    return propensity_scored(judged, rank_weights=discounts(k), ideal=ideal_dcg(judged, k))
+
+
+def propensity_scored(judged: Judged, rank_weights: np.ndarray, ideal: np.ndarray) -> np.ndarray:
+    """(n_docs,) each document's gain over the mean of the best possible gains. The mean of these values is
+    sum(gain) / sum(best gain)."""
+    inverse = judged.inverse_propensities
+    if inverse is None:
+        raise XmtcError("PSP and PSnDCG need train_frequencies and n_train, the label counts of the training set.")
+
+    best = best_gain(judged, inverse, rank_weights) / ideal
+    if not best.any():
+        return np.zeros(judged.n_docs)
+    return gain(judged, inverse, rank_weights) / ideal / best.mean()
+
+
+def gain(judged: Judged, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
+    """(n_docs,) weighted sum of the inverse propensities of the right predictions."""
+    k = len(rank_weights)
+    hits = judged.hits[:, :k]
+
+    labels = np.where(hits, judged.predictions.labels[:, :k], 0)  # a wrong label may have no propensity
+    return np.where(hits, inverse[labels], 0.0) @ rank_weights[: judged.predictions.k]
+
+
+def best_gain(judged: Judged, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
+    """(n_docs,) the gain of a ranking of the true labels, rarest first."""
+    rows = judged.true_rows
+    values = inverse[judged.Y.indices]
+    values = values[np.lexsort((-values, rows))]
+
+    rank = np.arange(len(rows)) - judged.Y.indptr[rows]
+    weights = np.append(rank_weights, 0.0)[np.minimum(rank, len(rank_weights))]
+    return np.bincount(rows, values * weights, minlength=judged.n_docs)
