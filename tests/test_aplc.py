@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -23,45 +25,58 @@ from transformers import AutoModel, BertConfig, BertModel, MPNetConfig, MPNetMod
 from xmtc import Classifier, Tagger  # noqa: E402
 from xmtc.base.checkpoint import Checkpoint  # noqa: E402
 from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.params import Typed  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
-from xmtc.encoders.loading import TextEncoder, built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
+from xmtc.encoders.configuration import NO_LIMIT, n_positions  # noqa: E402
+from xmtc.encoders.loading import built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
 from xmtc.encoders.mpnet import fuse_attention  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
-from xmtc.features.subwords import NO_LIMIT, SubwordReader, Subwords, places_in  # noqa: E402
+from xmtc.features.subwords import FittedSubwords, Subwords  # noqa: E402
+from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.clusters import Clusters, LabelClusters  # noqa: E402
-from xmtc.methods.transformer.model import predict_with  # noqa: E402
-from xmtc.methods.transformer.network import ClusteredTransformer  # noqa: E402
+from xmtc.methods.transformer.model import in_own_numbers  # noqa: E402
+from xmtc.methods.transformer.network import ClusteredTransformer, TextEncoder  # noqa: E402
 from xmtc.nn import training  # noqa: E402
-from xmtc.nn.batches import Corpus, LabelRows  # noqa: E402
-from xmtc.nn.cuda_graphs import Recordings  # noqa: E402
+from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.cuda_graphs import CudaGraphs  # noqa: E402
 from xmtc.nn.devices import mixed  # noqa: E402
+from xmtc.nn.network import predict_with  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
-from xmtc.tagger import train  # noqa: E402
+from xmtc.nn.weights import Weights  # noqa: E402
+from xmtc.parameters import build_method  # noqa: E402
+from xmtc.pipeline import train  # noqa: E402
 
-CPU, ONE = torch.device("cpu"), Run(threads=1)
+CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
+PLAN = Plan(epochs=1, rate=1.0, average_from=1, average_every=1, patience=1, seed=0)
 KINDS = ["bert", "xlnet"]
 TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]
 SMALL = APLCXLNet(batch=16, epochs=3, encoder_rate=2e-3, hidden_rate=1e-2, head_rate=1e-2, clusters=3, loss="sum")
 
 
-def subwords(kind: str, texts: list[str], most: int = 60) -> tuple[SubwordReader, Dataset]:
-    reader, tokens = Subwords(tiny(kind), most).fit_transform(texts, ONE)
-    return reader, Dataset.of_subwords(tokens)
+def subwords(kind: str, texts: list[str], most: int = 60) -> tuple[FittedSubwords, Tokens]:
+    return Subwords(tiny(kind), most).fit(texts, ONE)
 
 
 def labelled(kind: str, n_docs: int, seed: int = 1) -> Dataset:
     texts, tags = planted(n_docs, seed)
     Y = np.array([[f"label-{label:02d}" in own for label in range(40)] for own in tags], np.float32)
-    return replace(subwords(kind, texts)[1], Y=csr_array(Y))
+    return Dataset({"subwords": subwords(kind, texts)[1]}, csr_array(Y))
+
+
+def assert_same_weights(one, other, atol: float = 0.0):
+    weights, same = one.network.weights.arrays, other.network.weights.arrays
+    assert list(weights) == list(same)
+    for name, array in weights.items():
+        np.testing.assert_allclose(array, same[name], rtol=1e-7 if atol else 0, atol=atol)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_subwords_are_the_encoders_own_between_its_marks(kind):
-    reader, data = subwords(kind, [*TEXTS, ""])
-    words = [[reader.word(number) for number in data.subwords.rows(np.array([i])).ids] for i in range(4)]
+def test_subwords_are_the_encoders_own_between_its_special_tokens(kind):
+    view, tokens = subwords(kind, [*TEXTS, ""])
+    words = [[view.term(number) for number in tokens.rows(np.array([i])).ids] for i in range(4)]
     if kind == "bert":
         assert words[1] == ["<cls>", "word5beta", "<sep>"]
         assert words[2][2:9] == ["s", "##t", "##r", "##a", "##n", "##g", "##e"]
@@ -69,33 +84,34 @@ def test_subwords_are_the_encoders_own_between_its_marks(kind):
     else:
         assert words[1] == ["▁word5beta", "<sep>", "<cls>"]
         assert words[3] == ["<sep>", "<cls>"]
-    assert data.subwords.encoder == tiny(kind)
-    assert data.n_subwords == reader.n_subwords
+    assert tokens.encoder == tiny(kind)
+    assert tokens.size == view.size
     short, _ = subwords(kind, TEXTS, most=4)
     assert short.transform(TEXTS).lengths.tolist() == [4, 3, 4]
-    assert short.transform(TEXTS).ids[-1] == data.subwords.rows(np.array([2])).ids[-1]  # the last mark stays
+    assert short.transform(TEXTS).ids[-1] == tokens.rows(np.array([2])).ids[-1]  # the last special token stays
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_subwords_are_folded_into_the_words_of_the_text(kind):
-    reader, _ = subwords(kind, TEXTS)
+    view, _ = subwords(kind, TEXTS)
     text = "  strange word3alpha,\n noise1 zz"
-    places, which = reader.places(text)
+    spans = view.spans(text)
     words = ["strange", "word3alpha", ",", "noise1", "zz"]
     if kind == "xlnet":
         words[1:3] = ["word3alpha,"]  # a piece begins with a space, and a word ends at one
-    assert [place.word for place in places] == words
-    assert [text[place.begin : place.end] for place in places] == words
-    assert len(which) == len(reader.transform([text]).ids)
-    assert (which[[0, -1]] if kind == "bert" else which[-2:]).tolist() == [-1, -1]
-    assert sorted(set(which[which >= 0])) == list(range(len(words)))
-    assert (np.diff(which[which >= 0]) >= 0).all()
+    assert [span.word for span in spans] == words
+    assert [text[span.begin : span.end] for span in spans] == words
+    n = len(view.transform([text]).ids)
+    numbers = [number for span in spans for number in span.numbers]
+    assert set(numbers) <= set(range(n)) - ({0, n - 1} if kind == "bert" else {n - 2, n - 1})  # special tokens
+    assert all(span.numbers for span in spans)
+    assert (np.diff(numbers) > 0).all()
 
 
 def test_a_text_that_no_bytes_can_hold_is_read():
-    reader, _ = subwords("bert", TEXTS)
-    assert reader.transform(["noise1 \ud800"]).lengths.tolist() == [4]
-    assert [place.word for place in reader.places("noise1 \ud800")[0]] == ["noise1", "\ud800"]
+    view, _ = subwords("bert", TEXTS)
+    assert view.transform(["noise1 \ud800"]).lengths.tolist() == [4]
+    assert [span.word for span in view.spans("noise1 \ud800")] == ["noise1", "\ud800"]
 
 
 def test_texts_without_words_are_nothing_to_learn_from():
@@ -107,15 +123,14 @@ def test_texts_without_words_are_nothing_to_learn_from():
 @pytest.mark.parametrize("kind", KINDS)
 def test_pooling_is_that_of_each_text_alone(kind, pooling):
     """In a batch with padding, as for one text without."""
-    _, data = subwords(kind, TEXTS)
+    _, tokens = subwords(kind, TEXTS)
     encoder = TextEncoder(pretrained(tiny(kind)), pooling).eval()
-    corpus = Corpus(data.subwords, CPU)
-    batch = corpus.batch(np.arange(3))
+    batch = TokenLoader(tokens, CPU).batch(np.arange(3))
     with torch.no_grad():
-        together = encoder(batch.ids(encoder.padding), batch.is_word())
+        together = encoder(batch.padded_ids(encoder.padding), batch.mask())
     assert together.shape == (3, 32)
     for row, doc in enumerate(batch.docs):
-        ids = torch.from_numpy(data.subwords.rows(np.array([doc])).ids.astype(np.int64))[None]
+        ids = torch.from_numpy(tokens.rows(np.array([doc])).ids.astype(np.int64))[None]
         segments = torch.zeros_like(ids)
         if kind == "xlnet":
             segments[0, -1] = 2
@@ -127,7 +142,7 @@ def test_pooling_is_that_of_each_text_alone(kind, pooling):
 
 def test_mpnet_computes_the_same_with_fused_attention():
     """Which transformers does not have for it: the same states and the same gradients, padded or not, but for what is
-    added for relative places, which stays as it is."""
+    added for relative positions, which stays as it is."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
     torch.manual_seed(0)
     usual = MPNetModel(MPNetConfig(vocab_size=50, **sizes, initializer_range=0.5)).eval()
@@ -186,8 +201,7 @@ def test_the_usual_pooling(tmp_path):
 def test_a_step_lowers_the_loss(kind):
     data = labelled(kind, 32)
     network, _ = SMALL.network(data, ONE)
-    corpus, labels = Corpus(data.subwords, CPU), LabelRows(data.Y, CPU)
-    batch = corpus.batch(np.arange(32))
+    labels, batch = LabelRows(data.Y, CPU), TokenLoader(data.tokens("subwords"), CPU).batch(np.arange(32))
     state = State(network.eval(), SMALL.plan(32))  # without dropout, so that both losses are of the same function
     losses = []
     for _ in range(2):
@@ -216,10 +230,10 @@ def test_rates_are_of_each_module_and_slanted():
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
-        (Plan(1, 1.0, 1, 1, 1, 0), [1, 1, 1]),
-        (Plan(1, 1.0, 1, 1, 1, 0, n_steps=4), [1, 0.75, 0.5, 0.25, 0, 0]),
-        (Plan(1, 1.0, 1, 1, 1, 0, n_steps=4, warm_up=2), [0.5, 1, 1, 0.5, 0]),
-        (Plan(1, 1.0, 1, 1, 1, 0, n_steps=4, warm_up=4), [0.25, 0.5, 0.75, 1]),
+        (PLAN, [1, 1, 1]),
+        (replace(PLAN, n_steps=4), [1, 0.75, 0.5, 0.25, 0, 0]),
+        (replace(PLAN, n_steps=4, warm_up=2), [0.5, 1, 1, 0.5, 0]),
+        (replace(PLAN, n_steps=4, warm_up=4), [0.25, 0.5, 0.75, 1]),
     ],
 )
 def test_rates_rise_and_fall(plan, expected):
@@ -229,7 +243,7 @@ def test_rates_rise_and_fall(plan, expected):
 def test_gradients_are_clipped_at_a_norm():
     weight = torch.nn.Linear(2, 1, bias=False)
     torch.nn.init.zeros_(weight.weight)
-    state = State(weight, Plan(1, 1.0, 1, 1, 1, 0, clip_at=1.0))
+    state = State(weight, replace(PLAN, clip_at=1.0))
     state.step((weight.weight * torch.tensor([[30.0, 40.0]])).sum())
     np.testing.assert_allclose(weight.weight.grad, [[0.6, 0.8]], rtol=1e-4)
 
@@ -237,9 +251,8 @@ def test_gradients_are_clipped_at_a_norm():
 @pytest.mark.parametrize("loss", ["mean", "sum"])
 def test_a_step_in_parts_is_the_step_in_one(loss):
     data, recipe = labelled("bert", 40), replace(SMALL, epochs=1, dropout=0.0, loss=loss)
-    whole, parts = (replace(recipe, parts=parts).fit(data, run=ONE).weights for parts in (1, 5))
-    for one, other in zip(whole.arrays, parts.arrays, strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-4)
+    whole, in_parts = (replace(recipe, accumulation_steps=steps).fit(data, run=ONE) for steps in (1, 5))
+    assert_same_weights(whole, in_parts, atol=2e-4)
 
 
 def test_an_encoder_that_does_not_learn_reads_each_text_once(monkeypatch):
@@ -252,9 +265,8 @@ def test_an_encoder_that_does_not_learn_reads_each_text_once(monkeypatch):
     model = recipe.fit(data, valid, ONE)
     assert sum(n_read) == 250
     pretrained_weights = pretrained(tiny("bert")).state_dict()
-    found = dict(zip(model.weights.names, model.weights.arrays, strict=True))
     for name, array in pretrained_weights.items():
-        np.testing.assert_array_equal(found[f"encoder.model.{name}"], array)
+        np.testing.assert_array_equal(model.network.weights.arrays[f"encoder.model.{name}"], array)
     answers = model.predict(valid, 5, ONE)  # of 40 labels, by an encoder that has never learnt anything
     assert evaluate(answers, valid.Y, ["P@1"])["P@1"] > 0.2
 
@@ -263,26 +275,23 @@ def test_states_of_an_encoder_that_does_not_learn_are_kept(tmp_path, monkeypatch
     data, recipe = labelled("bert", 80), replace(SMALL, encoder_rate=0.0)
     whole = recipe.fit(data, run=ONE)
     monkeypatch.setattr(APLCXLNet, "plan", lambda self, n_docs: pytest.fail("killed"))
-    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(pytest.fail.Exception):
         recipe.fit(data, run=run)
     monkeypatch.undo()
     monkeypatch.setattr(TextEncoder, "forward", lambda self, *given: pytest.fail("a text was read again"))
-    resumed = recipe.fit(data, run=run)
-    for array, same in zip(whole.weights.arrays, resumed.weights.arrays, strict=True):
-        np.testing.assert_array_equal(array, same)
+    assert_same_weights(whole, recipe.fit(data, run=run))
 
 
 def test_states_computed_twice_are_the_same():
     data = labelled("bert", 40)
     kept, computed = (
-        replace(SMALL, epochs=1, checkpointing=checkpointing).fit(data, run=ONE).weights
+        replace(SMALL, epochs=1, gradient_checkpointing=checkpointing).fit(data, run=ONE)
         for checkpointing in (False, True)
     )
-    for one, other in zip(kept.arrays, computed.arrays, strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-4)
+    assert_same_weights(kept, computed, atol=2e-4)
     with pytest.raises(XmtcError, match="Encoders of type xlnet cannot compute states twice"):
-        replace(SMALL, checkpointing=True).fit(labelled("xlnet", 40), run=ONE)
+        replace(SMALL, gradient_checkpointing=True).fit(labelled("xlnet", 40), run=ONE)
 
 
 def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypatch):
@@ -297,15 +306,17 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypa
         step(self, loss)
 
     monkeypatch.setattr(State, "step", killed_half_way)
-    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         recipe.fit(data, run=run)
     monkeypatch.setattr(State, "step", step)
-    resumed = recipe.fit(data, run=run)
-    for array, same in zip(whole.weights.arrays, resumed.weights.arrays, strict=True):
-        np.testing.assert_array_equal(array, same)
+    assert_same_weights(whole, recipe.fit(data, run=run))
     with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
-        recipe.fit(replace(data, subwords=replace(data.subwords, encoder=tiny("bert", 16))), run=run)
+        recipe.fit(from_encoder(data, tiny("bert", 16)), run=run)
+
+
+def from_encoder(data: Dataset, encoder: str) -> Dataset:
+    return replace(data, views={"subwords": replace(data.tokens("subwords"), encoder=encoder)})
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +326,7 @@ def tagger() -> Tagger:
     documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
     rates = {"head_rate": 2e-2, "epochs": 9, "patience": 9}
     recipe = replace(SMALL, **rates, precision="fp16", hidden=96, pooling="mean")
-    return train(documents, recipe, Subwords(tiny("xlnet", 128), 40), run=ONE)
+    return train(documents, recipe, run=ONE, encoder=tiny("xlnet", 128), max_subwords=40)
 
 
 def test_a_model_folder_needs_no_encoder_and_keeps_its_answers(tagger, tmp_path, monkeypatch):
@@ -323,34 +334,34 @@ def test_a_model_folder_needs_no_encoder_and_keeps_its_answers(tagger, tmp_path,
     texts = planted(30, seed=4)[0]
     monkeypatch.setattr(AutoModel, "from_pretrained", None)
     loaded = Tagger.load(tmp_path / "model", verify=True)
-    assert loaded.tags(texts, 7) == tagger.tags(texts, 7)
-    assert {array.dtype for array in loaded.model.weights.arrays} == {np.dtype(np.float16)}
-    assert tagger.model.design.hidden == 96
+    assert loaded.tags(texts, 7, run=ONE) == tagger.tags(texts, 7, run=ONE)
+    assert {array.dtype for array in loaded.model.network.weights.arrays.values()} == {np.dtype(np.float16)}
+    assert tagger.model.network.design.hidden == 96
     about = (tmp_path / "model" / "about.json").read_text()
-    assert json.loads(about)["n_subwords"] == tagger.features.n_subwords
+    assert json.loads(about)["sizes"] == {"subwords": tagger.views["subwords"].size}
 
 
 def test_labels_are_sorted_by_frequency_inside_and_named_outside(tagger):
     frequencies = tagger.frequencies[tagger.model.order]
-    assert len(tagger.model.design.sizes) == 3
+    assert len(tagger.model.network.design.sizes) == 3
     assert frequencies[:5].mean() > frequencies[-5:].mean()
     texts, tags = planted(100, seed=5)
-    best = [row[0].label for row in tagger.tags(texts, 1)]
+    best = [row[0].label for row in tagger.tags(texts, 1, run=ONE)]
     assert np.mean([label in own for label, own in zip(best, tags, strict=True)]) > 0.8
 
 
 def test_explanations_add_up_on_the_way_from_padding(tagger):
     """Integrated gradients over many points: the parts are the difference that the words make."""
-    network = tagger.model._network(Run(device="cpu")).double()
-    ids = torch.from_numpy(tagger.read([Document("", TEXTS[0], [])]).subwords.ids.astype(np.int64))
+    network = tagger.model.network.on(CPU).double()
+    ids = torch.from_numpy(tagger.read([Document("", TEXTS[0], [])]).tokens("subwords").ids.astype(np.int64))
     label = 3
     found, by_eight = (network.parts_of_logit(ids, label, steps).sum().item() for steps in (500, 8))
-    without = torch.where(network.encoder.is_mark(len(ids)), ids, network.encoder.padding)
+    without = torch.where(network.encoder.is_special(len(ids)), ids, network.encoder.padding)
     with torch.no_grad():
         vectors, padding = (network.encoder.vectors(each)[None] for each in (ids, without))
-        is_word = torch.ones(1, len(ids), dtype=torch.bool)
+        mask = torch.ones(1, len(ids), dtype=torch.bool)
         text, nothing = (
-            network.head.logit(network.after(network.encoder.pooled(is_word, inputs_embeds=v)), label)
+            network.head.logit(network.after(network.encoder.pooled(mask, inputs_embeds=v)), label)
             for v in (vectors, padding)
         )
     network.float()
@@ -370,28 +381,36 @@ def test_explanations_lie_over_the_text(tagger):
 
 DAMAGE = {
     "labels": lambda m: replace(m, n_labels=41),
-    "sizes": lambda m: replace(m, design=replace(m.design, sizes=(40,))),
-    "no sizes": lambda m: replace(m, design=replace(m.design, sizes=())),
-    "a size": lambda m: replace(m, design=replace(m.design, sizes=(41, -1))),
-    "pooling": lambda m: replace(m, design=replace(m.design, pooling="most")),
-    "hidden": lambda m: replace(m, design=replace(m.design, hidden=2**40)),
-    "factor": lambda m: replace(m, design=replace(m.design, factor=0)),
-    "steps": lambda m: replace(m, steps=0),
-    "subwords": lambda m: replace(m, n_subwords=10**6),
+    "sizes": lambda m: with_design(m, sizes=(40,)),
+    "no sizes": lambda m: with_design(m, sizes=()),
+    "a size": lambda m: with_design(m, sizes=(41, -1)),
+    "pooling": lambda m: with_design(m, pooling="most"),
+    "hidden": lambda m: with_design(m, hidden=2**40),
+    "factor": lambda m: with_design(m, factor=0),
+    "points": lambda m: replace(m, gradient_points=0),
+    "subwords": lambda m: replace(m, views={"subwords": 10**6}),
+    "another view": lambda m: replace(m, views={"words": m.views["subwords"]}),
     "order": lambda m: replace(m, order=np.zeros_like(m.order)),
-    "no encoder": lambda m: replace(m, design=replace(m.design, encoder="{")),
-    "an encoder that nobody knows": lambda m: replace(m, design=replace(m.design, encoder='{"model_type": "tower"}')),
-    "an encoder without type": lambda m: replace(m, design=replace(m.design, encoder="{}")),
-    "another encoder": lambda m: replace(m, design=replace(m.design, encoder='{"model_type": "bert"}')),
+    "another network": lambda m: replace(m, network=replace(m.network, design=OF_ATTENTION)),
+    "no encoder": lambda m: with_design(m, encoder="{"),
+    "an encoder that nobody knows": lambda m: with_design(m, encoder='{"model_type": "tower"}'),
+    "an encoder without type": lambda m: with_design(m, encoder="{}"),
+    "another encoder": lambda m: with_design(m, encoder='{"model_type": "bert"}'),
     "a kind of number": lambda m: with_weights(m, lambda a: a.astype(np.float64)),
     "two kinds of numbers": lambda m: with_weights(m, lambda a: a.astype(np.float32)),
     "a length": lambda m: with_weights(m, lambda a: a[..., :-1]),
 }
+OF_ATTENTION = RecurrentDesign(n_words=30, dimension=2, hidden=2, layers=(2,), pooling="max", n_labels=40)
+
+
+def with_design(model, **changes):
+    return replace(model, network=replace(model.network, design=replace(model.network.design, **changes)))
 
 
 def with_weights(model, change):
-    arrays = (change(model.weights.arrays[0]), *model.weights.arrays[1:])
-    return replace(model, weights=replace(model.weights, arrays=arrays))
+    name, first = next(iter(model.network.weights.arrays.items()))
+    weights = Weights(model.network.weights.arrays | {name: change(first)})
+    return replace(model, network=replace(model.network, weights=weights))
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -402,32 +421,35 @@ def test_a_damaged_model_is_refused(damage, tagger):
 
 
 def test_a_damaged_tokenizer_is_refused(tagger):
-    tagger.features.check()
+    view = tagger.views["subwords"]
+    view.check()
     with pytest.raises(ValueError, match="its tokenizer cannot be read"):
-        replace(tagger.features, json=tagger.features.json[:-1]).check()
+        replace(view, json=view.json[:-1]).check()
     with pytest.raises(ValueError, match="it reads 0 subwords"):
-        replace(tagger.features, max_subwords=0).check()
+        replace(view, max_subwords=0).check()
 
 
 def test_a_flat_output_layer_is_one_cluster():
     model = replace(SMALL, clusters=1, epochs=1).fit(labelled("bert", 40), run=ONE)
-    assert model.design.sizes == (40,)
-    assert not any("tails" in name for name in model.weights.names)
+    assert model.network.design.sizes == (40,)
+    assert not any("tails" in name for name in model.network.weights.arrays)
     assert model.predict(labelled("bert", 5), 40, ONE).labels.shape == (5, 40)
 
 
 def test_predictions_are_those_of_the_network(tagger):
     data = tagger.read([Document("", text, []) for text in TEXTS])
-    network = tagger.model._network(Run(device="cpu"))
-    found = predict_with(network, tagger.model.order, Corpus(data.subwords, CPU), 9, ONE)
-    corpus = Corpus(data.subwords, CPU)
-    batch = corpus.batch(np.arange(3))
+    network, loader = tagger.model.network.on(CPU), TokenLoader(data.tokens("subwords"), CPU)
+    found = in_own_numbers(predict_with(network, loader, 9, ONE), tagger.model.order)
+    again = tagger.model.predict(data, 9, ONE)
+    np.testing.assert_array_equal(again.labels, found.labels)
+    np.testing.assert_array_equal(again.scores, found.scores)
+    batch = loader.batch(np.arange(3))
     with torch.no_grad():
         features = network.after(network.pooled(batch))
         for row, doc in enumerate(batch.docs):
             for label, score in zip(found.labels[doc], found.scores[doc], strict=True):
-                place = int(np.flatnonzero(tagger.model.order == label)[0])
-                assert network.head.logit(features, place)[row].sigmoid().item() == pytest.approx(score, rel=1e-3)
+                rank = int(np.flatnonzero(tagger.model.order == label)[0])
+                assert network.head.logit(features, rank)[row].sigmoid().item() == pytest.approx(score, rel=1e-3)
 
 
 def test_presets_are_tables_2_and_3():
@@ -440,14 +462,28 @@ def test_presets_are_tables_2_and_3():
         APLCXLNet(preset=name)
 
 
-@pytest.mark.parametrize("wrong", ["a,b", "0.5,0", "0.5,-1", ",", "0.5,inf", "nan"])
-def test_proportions_that_do_not_fit_are_refused(wrong):
-    with pytest.raises(XmtcError, match=r"does not fit; expected shares such as 0\.7,0\.2,0\.1"):
-        APLCXLNet(proportions=wrong)
+SHARES = r"shares such as 0\.7,0\.2,0\.1"
 
 
 @pytest.mark.parametrize(
-    ("said", "places"),
+    ("wrong", "expected"),
+    [
+        (Typed("a,b"), "numbers"),
+        (Typed("0.5,0"), SHARES),
+        ((0.5, 0), SHARES),
+        ((0.5, -1), SHARES),
+        ((0.5, inf), "numbers"),
+        ((nan,), "numbers"),
+        ("0.5,0.5", "numbers"),
+    ],
+)
+def test_proportions_that_do_not_fit_are_refused(wrong, expected):
+    with pytest.raises(XmtcError, match=rf"proportions=.* does not fit; expected {expected}\.$"):
+        build_method("aplc_xlnet", {"proportions": wrong})
+
+
+@pytest.mark.parametrize(
+    ("said", "positions"),
     [
         ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
         ({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0}, 512),
@@ -455,35 +491,34 @@ def test_proportions_that_do_not_fit_are_refused(wrong):
         ({"model_type": "any", "max_position_embeddings": -1}, NO_LIMIT),
     ],
 )
-def test_an_encoder_has_so_many_places(said, places, tmp_path):
+def test_an_encoder_has_so_many_positions(said, positions, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(said))
-    assert places_in(str(tmp_path)) == places
+    assert n_positions(str(tmp_path)) == positions
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
 def test_a_damaged_configuration_is_refused(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(XmtcError, match=r"cannot be had \(config.json: .*\); give the folder of one"):
-        places_in(str(tmp_path))
+        n_positions(str(tmp_path))
 
 
 def test_texts_as_long_as_the_encoder_are_read():
-    """Also where its places are no multiple of 8, which batches are padded to."""
+    """Also where its positions are no multiple of 8, which batches are padded to."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     model = BertModel(BertConfig(vocab_size=50, max_position_embeddings=13, **sizes))
     tokens = Tokens(np.arange(26, dtype=np.int32), np.array([0, 13, 26]), 50)
     network = ClusteredTransformer(TextEncoder(model, "mean"), LabelClusters(Clusters((4,), 16, 2)))
-    assert network.pooled(Corpus(tokens, CPU).batch(np.arange(2))).shape == (2, 16)
+    assert network.pooled(TokenLoader(tokens, CPU).batch(np.arange(2))).shape == (2, 16)
 
 
 def test_texts_longer_than_the_encoder_are_refused():
     texts = [" ".join(["noise1"] * 100), "noise2"]
-    reader, read = subwords("bert", texts, 80)
-    assert (reader.max_subwords, read.subwords.lengths.max()) == (64, 64)  # as many as it has places for
-    long = replace(reader, max_subwords=80).transform(texts)
-    subwords_of_both = replace(long, encoder=read.subwords.encoder)
-    data = replace(Dataset.of_subwords(subwords_of_both), Y=csr_array(np.ones((2, 2), np.float32)))
-    with pytest.raises(XmtcError, match="up to 80 subwords, but the encoder has places for 64; set max_subwords=64"):
+    view, tokens = subwords("bert", texts, 80)
+    assert (view.max_subwords, tokens.lengths.max()) == (64, 64)  # as many as it has positions for
+    long = replace(replace(view, max_subwords=80).transform(texts), encoder=tokens.encoder)
+    data = Dataset({"subwords": long}, csr_array(np.ones((2, 2), np.float32)))
+    with pytest.raises(XmtcError, match="up to 80 subwords, but the encoder has positions for 64; set max_subwords=64"):
         SMALL.fit(data, data, run=ONE)
 
 
@@ -493,43 +528,44 @@ def test_two_processes_train_one_model(tmp_path):
     texts, tags = planted(62, seed=1)
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
-    names = "epochs=1", "batch=7", "parts=3", "dropout=0", "clusters=8", "head_rate=1e-4", f"encoder={tiny('bert')}"
+    names = "epochs=1", "batch=7", "accumulation_steps=3", "dropout=0", "clusters=8", "head_rate=1e-4"
     command = ["train", "corpus.jsonl", "-m", "aplc_xlnet", "--threads", "1", "--device", "cpu"]
-    command += [f"-p{name}" for name in names]
+    command += [f"-p{name}" for name in (*names, f"encoder={tiny('bert')}")]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)}
     together = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for name, how in {"one": [], "two": together}.items():
         whole = [sys.executable, *how, "-m", "xmtc", *command, "-o", name]
-        subprocess.run(whole, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+        done = subprocess.run(whole, cwd=tmp_path, env=environment, capture_output=True, timeout=300)
+        assert done.returncode == 0, done.stderr.decode()
     one, two = (Tagger.load(tmp_path / name) for name in ("one", "two"))
     assert one.about["n_docs"] == two.about["n_docs"] == 62
-    for array, same in zip(one.model.weights.arrays, two.model.weights.arrays, strict=True):
-        np.testing.assert_allclose(array, same, atol=2e-5)
+    assert_same_weights(one.model, two.model, atol=2e-5)
 
 
 @pytest.mark.parametrize(
-    ("others", "kind"),
+    ("others", "views"),
     [
-        ("parabel", "TfidfAndSubwords"),
-        ("xml_rnn", "WordsAndSubwords"),
-        ("parabel,xml_rnn", "BagWordsAndSubwords"),
-        ("rank_ae", "VectorsAndSubwords"),
-        ("rank_ae,xml_rnn", "BagVectorsWordsAndSubwords"),
+        (("parabel",), ["tfidf", "subwords"]),
+        (("xml_rnn",), ["words", "subwords"]),
+        (("parabel", "xml_rnn"), ["tfidf", "words", "subwords"]),
+        (("rank_ae",), ["tfidf", "subwords"]),
+        (("rank_ae", "xml_rnn"), ["tfidf", "words", "subwords"]),
     ],
 )
-def test_it_is_a_member_beside_other_methods(others, kind, tmp_path):
-    settings = {
-        "aplc_xlnet": "epochs=1",
-        "xml_rnn": "epochs=1 hidden=8 layers=8",
-        "rank_ae": "epochs=1 layer=8 hidden=8",
+def test_it_is_a_member_beside_other_methods(others, views, tmp_path):
+    small = {
+        "aplc_xlnet": {"epochs": 1},
+        "xml_rnn": {"epochs": 1, "hidden": 8, "layers": (8,)},
+        "rank_ae": {"epochs": 1, "layer": 8, "hidden": 8},
     }
-    members = ["aplc_xlnet", *others.split(",")]
-    said = " ".join(f"{name}.{each}" for name in members for each in settings.get(name, "").split())
-    consensus = Classifier("consensus", methods=",".join(members), settings=said, encoder=tiny("bert"), max_subwords=40)
+    members = "aplc_xlnet", *others
+    settings = {f"{name}.{key}": value for name in members for key, value in small.get(name, {}).items()}
+    consensus = Classifier("consensus", members=members, encoder=tiny("bert"), max_subwords=40, **settings)
     consensus.fit(*planted(60, seed=1), run=ONE)
     texts = planted(5, seed=2)[0]
     consensus.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model")
-    assert loaded.tagger_.about["features"]["kind"] == kind.lower()
+    assert list(loaded.tagger_.about["views"]) == list(loaded.tagger_.views) == views
     assert loaded.tags(texts, run=ONE) == consensus.tags(texts, run=ONE)
     found = loaded.highlight(texts[0], k=1)[0]
     assert "".join(piece.text for piece in found.pieces) == texts[0]
@@ -566,14 +602,13 @@ def test_fused_attention_in_bf16_has_the_gradients_of_float32():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-@pytest.mark.parametrize(("kind", "is_recorded"), [("bert", True), ("mpnet", True), ("xlnet", False)])
-def test_recorded_steps_are_those_that_are_not(kind, is_recorded, monkeypatch):
-    """As far as bf16 goes: the same weights after a few passes, with all shapes recorded or none."""
-    record, recorded = Recordings.record, []
-    monkeypatch.setattr(Recordings, "record", lambda self, ids, mask: recorded.append(ids) or record(self, ids, mask))
+@pytest.mark.parametrize(("kind", "is_captured"), [("bert", True), ("mpnet", True), ("xlnet", False)])
+def test_captured_steps_are_those_that_are_not(kind, is_captured, monkeypatch):
+    """As far as bf16 goes: the same weights after a few passes, with all shapes captured or none."""
+    capture, captured = CudaGraphs.capture, []
+    monkeypatch.setattr(CudaGraphs, "capture", lambda self, ids, mask: captured.append(ids) or capture(self, ids, mask))
     data = labelled(kind, 300)
     recipe = replace(SMALL, epochs=3, dropout=0.0, encoder_rate=1e-4, head_rate=1e-3, batch=16)
-    found = [replace(recipe, recording=recording).fit(data, run=Run(device="cuda")) for recording in (True, False)]
-    assert bool(recorded) == is_recorded
-    for one, other in zip(*(model.weights.arrays for model in found), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-3)
+    found = [replace(recipe, cuda_graphs=graphs).fit(data, run=Run(device="cuda")) for graphs in (True, False)]
+    assert bool(captured) == is_captured
+    assert_same_weights(*found, atol=1e-3)

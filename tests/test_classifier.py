@@ -91,7 +91,7 @@ def test_features_instead_of_text():
     assert Classifier().fit(X, csr_array(indicator)).predict(X[:4], k=1) == [["0"], ["0"], ["0"], ["1"]]
     with pytest.raises(XmtcError, match="X has 5 features, but Classifier is expecting 6 features as input"):
         classifier.predict(X[:, :5])
-    with pytest.raises(XmtcError, match="holds text, but this model reads features"):
+    with pytest.raises(XmtcError, match="holds texts, but this model reads features"):
         classifier.predict(["text"])
     with pytest.raises(XmtcError, match="features without words"):
         classifier.explain("text", "l1")

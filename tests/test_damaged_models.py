@@ -54,7 +54,7 @@ def set_array(folder, name: str, change) -> None:
         ("method", 7),
         ("method", None),
         ("parameters", []),
-        ("features", "tfidf"),
+        ("views", "tfidf"),
         ("n_docs", "100"),
         ("n_docs", 0),
         ("files", []),
@@ -72,11 +72,11 @@ def set_array(folder, name: str, change) -> None:
         ("parts.model.trees", 3),
         ("parts.model.trees", [1]),
         ("parts.model.n_labels", 7),
-        ("parts.model.n_features", 10**30),
-        ("parts.features.sublinear_tf", 1),
-        ("parts.features.tokenizer.ngrams", 1.5),
-        ("parts.features.tokenizer.stop_words", [1]),
-        ("parts.features.tokenizer", {"array": "frequencies"}),
+        ("parts.model.views.mapping.tfidf", 10**30),
+        ("parts.views.mapping.tfidf.sublinear_tf", 1),
+        ("parts.views.mapping.tfidf.tokenizer.ngrams", 1.5),
+        ("parts.views.mapping.tfidf.tokenizer.stop_words", [1]),
+        ("parts.views.mapping.tfidf.tokenizer", {"array": "frequencies"}),
         ("parts.frequencies", {"array": "labels.text"}),
     ],
 )
@@ -118,19 +118,18 @@ def full(array):
 @pytest.mark.parametrize(
     ("name", "change", "phrase"),
     [
-        ("features.vocabulary.table", full, "has no free slot"),
-        ("features.vocabulary.table", replaced(3, 10**6), "points beyond the words"),
-        ("features.vocabulary.table", replaced(3, -2), "points beyond the words"),
-        ("features.vocabulary.table", lambda table: table[:-1], "points beyond the words"),
-        ("features.vocabulary.table", lambda table: table[:0], "points beyond the words"),
-        ("features.vocabulary.table", lambda table: table.reshape(2, -1), "do not lie within their text"),
-        ("features.vocabulary.ends", replaced(2, 10**12), "end before they begin"),
-        ("features.vocabulary.ends", replaced(2, -5), "end before they begin"),
-        ("features.vocabulary.ends", replaced(0, -5), "do not lie within their text"),
-        ("features.vocabulary.ends", replaced(-1, 10**12), "do not lie within their text"),
-        ("features.vocabulary.text", lambda text: text[:-1], "do not lie within their text"),
-        ("features.idf", replaced(0, np.nan), "do not have one positive weight each"),
-        ("features.idf", lambda idf: idf[:-1], "do not have one positive weight each"),
+        ("views.tfidf.vocabulary.table", full, "has no free slot"),
+        ("views.tfidf.vocabulary.table", replaced(3, 10**6), "points beyond the words"),
+        ("views.tfidf.vocabulary.table", replaced(3, -2), "points beyond the words"),
+        ("views.tfidf.vocabulary.table", lambda table: table[:-1], "points beyond the words"),
+        ("views.tfidf.vocabulary.table", lambda table: table[:0], "points beyond the words"),
+        ("views.tfidf.vocabulary.ends", replaced(2, 10**12), "end before they begin"),
+        ("views.tfidf.vocabulary.ends", replaced(2, -5), "end before they begin"),
+        ("views.tfidf.vocabulary.ends", replaced(0, -5), "do not lie within their text"),
+        ("views.tfidf.vocabulary.ends", replaced(-1, 10**12), "do not lie within their text"),
+        ("views.tfidf.vocabulary.text", lambda text: text[:-1], "do not lie within their text"),
+        ("views.tfidf.idf", replaced(0, np.nan), "do not have one positive weight each"),
+        ("views.tfidf.idf", lambda idf: idf[:-1], "do not have one positive weight each"),
         ("labels.table", full, "has no free slot"),
     ],
 )
@@ -151,7 +150,8 @@ def test_numbers_are_looked_at_before_they_are_used(folder, name, change, phrase
         ("labels.table", lambda table: table.astype(np.float32)),
         ("frequencies", lambda frequencies: frequencies[:-1]),
         ("frequencies", lambda frequencies: frequencies.astype(np.float64)),
-        ("features.idf", lambda idf: idf.astype(np.float32)),
+        ("views.tfidf.idf", lambda idf: idf.astype(np.float32)),
+        ("views.tfidf.vocabulary.table", lambda table: table.reshape(2, -1)),
     ],
 )
 def test_sizes_and_types_are_looked_at_when_it_is_opened(folder, name, change):
@@ -161,17 +161,17 @@ def test_sizes_and_types_are_looked_at_when_it_is_opened(folder, name, change):
 
 
 def test_sizes_of_words_and_terms(folder):
-    set_said(folder, "parts.features.tokenizer.ngrams", 2**70)
+    set_said(folder, "parts.views.mapping.tfidf.tokenizer.ngrams", 2**70)
     with pytest.raises(XmtcError, match=f"is damaged: it makes words of 2 characters and terms of {2**70} words; copy"):
         Tagger.load(folder).tags(TEXTS)
 
 
-def test_given_features_are_looked_at_too(tmp_path):
+def test_columns_are_looked_at_too(tmp_path):
     X = csr_array(np.eye(6, dtype=np.float32))
     Classifier().fit(X, [["a"], ["b"]] * 3).save(tmp_path / "model")
     for n_features in (-1, 2**31):
-        for part in ("features", "model"):
-            set_said(tmp_path / "model", f"parts.{part}.n_features", n_features)
+        set_said(tmp_path / "model", "parts.views.mapping.columns.n_columns", n_features)
+        set_said(tmp_path / "model", "parts.model.views.mapping.columns", n_features)
         with pytest.raises(
             XmtcError, match=f"is damaged: it cannot have {n_features} features; copy or train it again"
         ):

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 from commands import lines_of
 from planted import own_words, planted
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from test_damaged_models import set_said
 from test_features import run as xmtc
 from voting import enter
 
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.dataset import Dataset
+from xmtc.base.dataset import Bag, Dataset, Tokens
 from xmtc.base.method import Explanation, Model
+from xmtc.base.params import Typed
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.data.document import Document
@@ -30,45 +32,55 @@ from xmtc.methods.ensemble.calibrated import Calibrated, calibrated, curve, on_c
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
 from xmtc.methods.ensemble.model import DEPTH, MEAN, NOISY_OR, Combination, merged
+from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.methods.label_tree.plt import PLT
+from xmtc.methods.one_vs_all.dismec import DiSMEC
+from xmtc.pipeline import Pipeline
 from xmtc.text.vocabulary import Vocabulary
 
 TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
-LINEAR = {"methods": "parabel,dismec", "settings": "parabel.n_trees=1 parabel.max_leaf=8"}
-TINY = {
-    "methods": "attention_xml,parabel",
-    "settings": "parabel.n_trees=1 attention_xml.hidden=8 attention_xml.layers=8 attention_xml.epochs=1",
-}
-NOTHING_READ = Dataset(csr_array((1, 0), dtype=np.float32))
+LINEAR = {"members": ("parabel", "dismec"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
+MEMBERS = (Parabel(n_trees=1, max_leaf=8), DiSMEC())
+TINY = {"parabel.n_trees": 1, "attention_xml.hidden": 8, "attention_xml.layers": (8,), "attention_xml.epochs": 1}
+NOTHING_READ = Dataset.from_matrix(csr_array((1, 0), dtype=np.float32))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fixed(Model):
     """Gives the same answer to one document, as far as it is asked for."""
 
     labels: list[int]
     scores: list[float]
     n_labels: int = 200
-    n_features: int = 0
-    n_words: int = 0
-    places: tuple[float, ...] | None = None
+    views: dict[str, int] = field(default_factory=lambda: {"columns": 0})
+    per_token: tuple[float, ...] | None = None
+    limits: dict[str, int] = field(default_factory=dict)
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         return answer([self.labels[:k]], [self.scores[:k]])
 
     def explain(self, document: Dataset, label: int) -> Explanation:
-        places = None if self.places is None else np.array(self.places, np.float32)
-        return Explanation(np.array(self.labels, np.int32), np.array(self.scores, np.float32), places)
+        per_token = None if self.per_token is None else np.array(self.per_token, np.float32)
+        view = next(iter(self.views), "tfidf")
+        return Explanation(view, np.array(self.labels, np.int32), np.array(self.scores, np.float32), per_token)
+
+    def max_lengths(self) -> dict[str, int]:
+        return self.limits
+
+
+def fixed(labels: list[int], scores: list[float], **more) -> Fixed:
+    return Fixed(labels=labels, scores=scores, **more)
 
 
 def answer(labels: list[list[int]], scores: list[list[float]] | None = None) -> Predictions:
     return Predictions(np.array(labels, np.int32), np.array(labels if scores is None else scores, np.float32))
 
 
-def combined(rule: str, *models: Model, n_features: int = 0, n_words: int = 0) -> Combination:
-    return Combination(200, n_features, n_words, rule, models)
+def combined(rule: str, *models: Model, **views: int) -> Combination:
+    return Combination(n_labels=200, views=views or {"columns": 0}, rule=rule, models=models)
 
 
-ONE, OTHER = Fixed([4, 7, 9], [0.8, 0.5, 0.2]), Fixed([7, 1, NO_LABEL], [0.6, 0.3, 0.0])
+ONE, OTHER = fixed([4, 7, 9], [0.8, 0.5, 0.2]), fixed([7, 1, NO_LABEL], [0.6, 0.3, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +100,7 @@ def test_two_models_become_one(rule, labels, scores):
 
 @pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
 def test_certain_and_impossible_labels_are_ranked_too(rule):
-    found = combined(rule, Fixed([3, 5, 6], [1, 1, 0]), Fixed([5, 3, 6], [1, 0.5, 0])).predict(NOTHING_READ, k=3)
+    found = combined(rule, fixed([3, 5, 6], [1, 1, 0]), fixed([5, 3, 6], [1, 0.5, 0])).predict(NOTHING_READ, k=3)
     assert found.labels.tolist() == [[5, 3, 6] if rule == MEAN else [3, 5, 6]]
     np.testing.assert_allclose(found.scores, [[1, 0.75, 0] if rule == MEAN else [1, 1, 0]], atol=1e-6)
 
@@ -108,7 +120,7 @@ def test_merging_is_what_the_plain_formula_says(rule):
 
 
 def test_each_model_names_a_hundred_labels_or_as_many_as_are_asked_for():
-    many, last = Fixed(list(range(150)), [0.1] * 150), Fixed([DEPTH - 1, DEPTH], [0.8, 0.8])
+    many, last = fixed(list(range(150)), [0.1] * 150), fixed([DEPTH - 1, DEPTH], [0.8, 0.8])
     both = combined(MEAN, many, last)
     found = both.predict(NOTHING_READ, k=2)  # label DEPTH is beyond what the first names
     assert found.labels.tolist() == [[DEPTH - 1, DEPTH]]
@@ -120,16 +132,21 @@ def test_each_model_names_a_hundred_labels_or_as_many_as_are_asked_for():
 
 def test_explanations_are_averaged():
     explained = combined(MEAN, ONE, OTHER).explain(NOTHING_READ, 0)
-    assert explained.features.tolist() == [7, 4, 1, 9, NO_LABEL]
+    assert explained.ids.tolist() == [7, 4, 1, 9, NO_LABEL]
     np.testing.assert_allclose(explained.weights, [0.55, 0.4, 0.15, 0.1, 0], rtol=1e-6)
-    assert explained.places is None
-    both = [replace(ONE, places=(0.5, 0.5)), replace(ONE, places=(0.1, 0.9))]
-    np.testing.assert_allclose(combined(MEAN, *both).explain(NOTHING_READ, 0).places, [0.3, 0.7], rtol=1e-6)
+    assert explained.per_token is None
+    both = [replace(ONE, per_token=(0.5, 0.5)), replace(ONE, per_token=(0.1, 0.9))]
+    np.testing.assert_allclose(combined(MEAN, *both).explain(NOTHING_READ, 0).per_token, [0.3, 0.7], rtol=1e-6)
 
 
-def test_where_some_read_features_and_others_words_features_explain():
-    mixed = combined(NOISY_OR, replace(ONE, n_features=5), replace(OTHER, n_words=9), n_features=5, n_words=9)
-    assert mixed.explain(NOTHING_READ, 0).features.tolist() == ONE.labels
+@pytest.mark.parametrize("first_is_words", [False, True])
+def test_where_some_read_terms_and_others_words_terms_explain(first_is_words):
+    models = [replace(ONE, views={"tfidf": 5}), replace(OTHER, views={"words": 9})]
+    mixed = combined(NOISY_OR, *(models[::-1] if first_is_words else models), tfidf=5, words=9)
+    tokens = Tokens(np.zeros(1, np.int32), np.array([0, 1]), 9)
+    document = Dataset({"tfidf": Bag(csr_array((1, 5), dtype=np.float32)), "words": tokens})
+    explained = mixed.explain(document, 0)
+    assert (explained.view, explained.ids.tolist()) == ("tfidf", ONE.labels)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +155,8 @@ def test_where_some_read_features_and_others_words_features_explain():
         combined("max", ONE),
         combined(MEAN),
         combined(MEAN, ONE, replace(OTHER, n_labels=3)),
-        combined(MEAN, replace(ONE, n_features=7), n_features=8),
+        combined(MEAN, replace(ONE, views={"tfidf": 7}), tfidf=8),
+        combined(MEAN, replace(ONE, views={"words": 7}), tfidf=7),
         combined(MEAN, combined("max", ONE)),
     ],
 )
@@ -148,16 +166,20 @@ def test_models_that_do_not_fit_together_are_refused(model):
         model.check()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scored(Model):
     """Gives each document its own answer."""
 
     labels: np.ndarray
     scores: np.ndarray
     n_labels: int = 40
+    views: dict[str, int] = field(default_factory=lambda: {"columns": 0})
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         return Predictions(self.labels[:, :k], self.scores[:, :k])
+
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        raise NotImplementedError
 
 
 def too_sure(n_docs: int = 4000, seed: int = 0) -> tuple[Scored, Dataset]:
@@ -167,9 +189,8 @@ def too_sure(n_docs: int = 4000, seed: int = 0) -> tuple[Scored, Dataset]:
     p = -np.sort(-rng.random((n_docs, 5)))
     Y = np.zeros((n_docs, 40), np.float32)
     np.put_along_axis(Y, labels, rng.random((n_docs, 5)) < p, axis=1)
-    return Scored(labels, np.sqrt(p).astype(np.float32)), Dataset(
-        csr_array((n_docs, 0), dtype=np.float32), csr_array(Y)
-    )
+    data = Dataset.from_matrix(csr_array((n_docs, 0), dtype=np.float32), csr_array(Y))
+    return Scored(labels=labels, scores=np.sqrt(p).astype(np.float32)), data
 
 
 def test_calibrated_scores_are_how_often_they_are_right():
@@ -184,15 +205,14 @@ def test_calibrated_scores_are_how_often_they_are_right():
     assert answers.scores.max() < 1
 
 
-class Limited(Fixed):
-    longest = 64
-
-
 def test_the_shortest_limit_of_all_models_is_the_limit():
-    inner = Calibrated(200, 0, 0, 0, Limited([1], [0.5]), np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    line = np.array([0.0, 1.0])
+    limited = fixed([1], [0.5], limits={"subwords": 64})
+    inner = Calibrated(n_labels=200, views=limited.views, model=limited, scores=line, probabilities=line)
     inner.check()
-    assert combined(MEAN, ONE, combined(NOISY_OR, OTHER, inner)).longest == 64
-    assert combined(MEAN, ONE, OTHER).longest is None
+    longer = fixed([1], [0.5], limits={"subwords": 80, "words": 9})
+    assert combined(MEAN, longer, combined(NOISY_OR, OTHER, inner)).max_lengths() == {"subwords": 64, "words": 9}
+    assert combined(MEAN, ONE, OTHER).max_lengths() == {}
 
 
 def test_what_is_no_answer_stays_none():
@@ -228,92 +248,122 @@ def test_a_calibrated_consensus_is_saved_and_held_out_documents_decide(tmp_path)
     assert held_out.predict(TEST[0], k=1)
 
 
-def test_settings_are_the_members_parameters():
-    first, second = Ensemble(members=2, settings="n_trees=1  C=2").recipes
-    assert (first.n_trees, first.C, second.C) == (1, 2.0, 2.0)
+def test_members_are_recipes_or_their_names():
+    first, second = Ensemble(PLT(C=2.0), n_members=2).members
+    assert (first.C, second.C) == (2.0, 2.0)
     assert first.seed != second.seed
-    parabel, dismec = Consensus(**LINEAR).recipes
-    assert (parabel.n_trees, parabel.max_leaf, dismec.C) == (1, 8, 1.0)
-    nested = Consensus("ensemble,dismec", "ensemble.of=plt 'ensemble.settings=n_trees=1 C=2' dismec.C=3")
-    assert (nested.recipes[0].recipes[2].C, nested.recipes[1].C) == (2.0, 3.0)
+    assert Consensus((Parabel(n_trees=1), "plt")).members == (Parabel(n_trees=1), PLT())
+    assert Consensus(["parabel", "dismec"]) == Consensus(("parabel", DiSMEC()))
+
+
+def test_names_with_dots_set_the_members_parameters():
+    def built(name, **parameters):
+        return Pipeline.of(name, parameters={key.replace("__", "."): value for key, value in parameters.items()}).method
+
+    assert built("ensemble", parabel__n_trees=1, parabel__C=Typed("2")) == Ensemble(Parabel(n_trees=1, C=2.0))
+    assert built("consensus", **{key.replace(".", "__"): value for key, value in LINEAR.items()}).members == MEMBERS
+    members = ("ensemble", "dismec")
+    nested = built("consensus", members=members, ensemble__member="plt", ensemble__plt__C=2.0, dismec__C=3.0)
+    assert nested.members == (Ensemble(PLT(C=2.0)), DiSMEC(C=3.0))
+    typed = built("consensus", members=Typed("parabel, plt"), plt__C=Typed("5"))
+    assert typed == Consensus((Parabel(), PLT(C=5.0)))
+
+
+def test_two_members_may_be_of_one_method():
+    parameters = {"members": ("parabel", "parabel"), "parabel-2.C": 2.0, "parabel.n_trees": 1}
+    method = Pipeline.of("consensus", parameters=parameters).method
+    assert method.members == (Parabel(n_trees=1), Parabel(C=2.0))
+    classifier = Classifier(method).fit(*TRAIN)
+    one, two = classifier.tagger_.model.models
+    assert (len(one.trees), len(two.trees)) == (1, 3)
+    assert classifier.evaluate(*TEST, ["P@1"])["P@1"] > 0.9
 
 
 def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
     seeds = [seed for ensemble in (Ensemble(), Ensemble(seed=1), Ensemble(seed=2**32 - 1)) for seed in ensemble.seeds]
     assert len(set(seeds)) == 9
     assert {type(seed) for seed in seeds} == {int}
-    assert Ensemble(members=5).seeds[:3] == Ensemble().seeds == [2968811710, 3964924996, 3141116543]
+    assert Ensemble(n_members=5).seeds[:3] == Ensemble().seeds == [2968811710, 3964924996, 3141116543]
 
 
 @pytest.mark.parametrize(
-    ("kind", "parameters", "message"),
+    ("name", "parameters", "message"),
     [
-        (Ensemble, {"of": "parabell"}, "There is no method 'parabell'. Did you mean parabel?"),
-        (Ensemble, {"of": "consensus"}, "consensus has no seed, so its members would not differ; choose another"),
-        (Ensemble, {"settings": "n_tres=1"}, "parabel has no parameter 'n_tres'; it has n_trees, max_leaf"),
-        (Ensemble, {"settings": "n_trees"}, "has no value for 'n_trees'; expected name=value."),
-        (Ensemble, {"settings": "n_trees=many"}, "parabel: n_trees='many' does not fit; expected a whole number of at"),
-        (Ensemble, {"settings": "n_trees=0"}, "Parabel: n_trees=0 does not fit; expected a whole number of at least 1"),
-        (Ensemble, {"settings": "n_trees='1"}, "has a quotation mark that is not closed"),
-        (Ensemble, {"settings": "seed=1"}, "settings cannot set seed, which its members must not share"),
-        (Ensemble, {"members": 0}, "Ensemble: members=0 does not fit; expected a whole number of at least 1"),
-        (Consensus, {"methods": "parabel"}, "methods='parabel' does not fit; expected at least two different ones"),
-        (Consensus, {"methods": "plt,plt"}, "methods='plt,plt' does not fit; expected at least two different ones"),
-        (Consensus, {"methods": "plt, nothing"}, "There is no method 'nothing'"),
-        (Consensus, {"settings": "n_trees=1"}, "settings has 'n_trees', which is no member's; expected METHOD.name="),
-        (Consensus, {"settings": "plt.C=1"}, "where METHOD is one of attention_xml, parabel."),
+        ("ensemble", {"member": "parabell"}, "There is no method 'parabell'. Did you mean parabel?"),
+        ("ensemble", {"member": 7}, "Ensemble: member=7 does not fit; expected a method."),
+        ("ensemble", {"member": Consensus(MEMBERS)}, "Consensus has no seed, so its members would not differ; choose"),
+        ("ensemble", {"parabel.n_tres": 1}, "parabel has no parameter 'n_tres'; did you mean n_trees?"),
+        ("ensemble", {"parabel.xyz": 1}, "parabel has no parameter 'xyz'; it has n_trees, max_leaf"),
+        ("ensemble", {"parabel.min_df": 1}, "parabel has no parameter 'min_df'; it has n_trees"),
+        ("ensemble", {"parabel.n_trees": Typed("many")}, "parabel: n_trees='many' does not fit; expected a whole num"),
+        ("ensemble", {"parabel.n_trees": 0}, "Parabel: n_trees=0 does not fit; expected a whole number of at least 1"),
+        ("ensemble", {"parabel.seed": 1}, "its members must not share seed=1; set its own seed"),
+        ("ensemble", {"n_members": 0}, "Ensemble: n_members=0 does not fit; expected a whole number of at least 1"),
+        ("consensus", {"members": ("parabel",)}, "found 1 members, expected at least two"),
+        ("consensus", {"members": "parabel"}, "members='parabel' does not fit; expected methods"),
+        ("consensus", {"members": Typed("plt, nothing")}, "There is no method 'nothing'"),
+        ("consensus", {"members": ("plt", "parabel"), "dismec.C": 1.0}, "consensus has no member 'dismec'"),
+        ("parabel", {"plt.C": 1.0}, "parabel has no member 'plt', whose 'plt.C' could be set."),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(kind, parameters, message):
+def test_what_does_not_fit_is_one_sentence(name, parameters, message):
     with pytest.raises(XmtcError) as raised:
-        kind(**parameters)
+        Pipeline.of(name, parameters=parameters)
     assert message in str(raised.value)
 
 
 def test_members_decide_what_is_read(monkeypatch):
     enter(monkeypatch)
-    assert Ensemble().reads == Consensus(**LINEAR).reads == ("X", "Y")
-    assert Ensemble(of="attention_xml").reads == ("tokens", "Y")
-    assert Consensus().reads == ("X", "tokens", "Y")
-    for methods, kind in [("parabel,dismec", "tfidf"), ("wordvotes,xml_rnn", "words"), ("dismec,wordvotes", "bagand")]:
-        settings = "xml_rnn.hidden=8 xml_rnn.layers=8 xml_rnn.epochs=1" if "rnn" in methods else ""
-        classifier = Classifier("consensus", methods=methods, settings=settings).fit(*TRAIN, valid=TEST)
-        assert classifier.tagger_.about["features"]["kind"].startswith(kind)
+    assert Ensemble().reads == Consensus(MEMBERS).reads == ("tfidf",)
+    assert Ensemble("attention_xml").reads == ("words",)
+    assert Consensus().reads == ("tfidf", "words")
+    for members, views in [
+        (("parabel", "dismec"), ["tfidf"]),
+        (("wordvotes", "xml_rnn"), ["words"]),
+        (("wordvotes", "dismec"), ["tfidf", "words"]),
+    ]:
+        small = {"xml_rnn.hidden": 8, "xml_rnn.layers": (8,), "xml_rnn.epochs": 1} if "xml_rnn" in members else {}
+        classifier = Classifier("consensus", members=members, **small).fit(*TRAIN, valid=TEST)
+        assert list(classifier.tagger_.about["views"]) == views
         assert classifier.predict(TEST[0][:2], k=3)
 
 
 def test_a_missing_extra_is_named_when_it_is_needed(monkeypatch):
     monkeypatch.setitem(sys.modules, "xmtc.methods.attention.attention_xml", None)
-    monkeypatch.setattr("xmtc.methods.EXTRAS", {"xmtc": ("PyTorch", "neural")})
+    monkeypatch.setattr("xmtc.errors.EXTRAS", {"xmtc": ("PyTorch", "neural")})
     with pytest.raises(MissingExtra, match="attention_xml needs PyTorch"):
         Consensus()
-    Consensus(**LINEAR)
-    assert "methods " in xmtc("methods", "consensus")[1]
+    Consensus(MEMBERS)
+    assert "members " in xmtc("methods", "consensus")[1]
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"), [("ensemble", {"settings": "n_trees=1", "members": 2}), ("consensus", LINEAR)]
+    ("name", "parameters"), [("ensemble", {"parabel.n_trees": 1, "n_members": 2}), ("consensus", LINEAR)]
 )
 def test_features_of_a_matrix_are_read_and_loaded(name, parameters, tmp_path):
     X, tags = csr_array(np.eye(20, dtype=np.float32)), [[str(i % 4)] for i in range(20)]
     classifier = Classifier(name, **parameters, unit_length=False).fit(X, tags)
     classifier.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model")
-    assert loaded.get_params() == classifier.get_params()
+    assert loaded.tagger_.about == classifier.tagger_.about
+    assert (loaded.unit_length, loaded.n_columns) == (False, 20)
     assert loaded.predict(X, k=1) == tags
+    assert clone(loaded).fit(X, tags).predict(X, k=1) == tags
 
 
 def test_a_network_and_a_linear_method_agree(tmp_path):
-    classifier = Classifier("consensus", **TINY, min_df=1, max_tokens=50, dimension=8).fit(*TRAIN)
+    classifier = Classifier("consensus", **TINY, min_df=1, max_tokens=50).fit(*TRAIN)
     about = classifier.tagger_.about
-    assert (about["features"]["kind"], about["n_words"] > 0, about["n_features"] > 0) == ("bagandwords", True, True)
-    assert about["parameters"] == {**TINY, "calibrated": False}
+    assert list(about["views"]) == list(about["sizes"]) == ["tfidf", "words"]
+    assert [member["method"] for member in about["parameters"]["members"]] == ["attention_xml", "parabel"]
+    assert about["parameters"]["members"][0]["parameters"]["layers"] == [8]
     classifier.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model", verify=True)
-    assert loaded.get_params() == classifier.get_params()
+    assert loaded.tagger_.about == about
     np.testing.assert_array_equal(loaded.rank(TEST[0]).labels, classifier.rank(TEST[0]).labels)
+    np.testing.assert_array_equal(loaded.rank(TEST[0]).scores, classifier.rank(TEST[0]).scores)
     assert loaded.explain(" ".join(own_words(3)), "label-03")[0][0] in own_words(3)
-    set_said(tmp_path / "model", "parts.model.models", [loaded.tagger_.about["features"]])
+    set_said(tmp_path / "model", "parts.model.models", [about["views"]])
     with pytest.raises(XmtcError, match="is damaged"):
         Tagger.load(tmp_path / "model")
 
@@ -326,12 +376,16 @@ def test_a_linear_consensus_leaves_torch_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "method", [Ensemble(members=2, settings="n_trees=2 max_leaf=100"), Consensus("parabel,dismec", "parabel.n_trees=2")]
+    ("method", "other"),
+    [
+        (Ensemble(Parabel(n_trees=2), n_members=2), Ensemble(n_members=2)),
+        (Consensus((Parabel(n_trees=2), DiSMEC())), Consensus(("parabel", "dismec"))),
+    ],
 )
-def test_a_training_that_was_stopped_goes_on(method, tmp_path, monkeypatch):
+def test_a_training_that_was_stopped_goes_on(method, other, tmp_path, monkeypatch):
     rng = np.random.default_rng(11)
     X, Y = rng.random((60, 30)), rng.random((60, 300)) < 0.05
-    data = Dataset(csr_array(X.astype(np.float32)), csr_array(Y.astype(np.float32)))
+    data = Dataset.from_matrix(csr_array(X.astype(np.float32)), csr_array(Y.astype(np.float32)))
     whole = method.fit(data)
     run, fit = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts")), Solver.fit
 
@@ -347,7 +401,7 @@ def test_a_training_that_was_stopped_goes_on(method, tmp_path, monkeypatch):
     assert finished == [2, 1]
     monkeypatch.setattr(Solver, "fit", fit)
     with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
-        replace(method, settings="").fit(data, run=run)
+        other.fit(data, run=run)
     resumed = method.fit(data, run=run)
     for one, other in zip(whole.models, resumed.models, strict=True):
         for tree, same in zip(one.trees, other.trees, strict=True):
@@ -375,11 +429,9 @@ def test_labels_are_compared_by_name():
 def test_commands(tmp_path):
     corpus = tmp_path / "train.jsonl"
     corpus.write_text(lines_of(200, seed=0))
-    settings = "settings=parabel.n_trees=1 dismec.C=2"
-    code, said = xmtc(
-        "train", corpus, "-m", "consensus", "-o", tmp_path / "both", "-p", "methods=parabel,dismec", "-p", settings,
-        "-p", "min_df=1", "--checkpoint", tmp_path / "parts",
-    )  # fmt: skip
+    settings = ("-p", "members=parabel,dismec", "-p", "parabel.n_trees=1", "-p", "dismec.C=2", "-p", "min_df=1")
+    command = ("train", corpus, "-m", "consensus", "-o", tmp_path / "both", *settings)
+    code, said = xmtc(*command, "--checkpoint", tmp_path / "parts")
     assert code == 0, said
     assert "consensus trained on 200 documents with 40 labels and" in said
     assert not (tmp_path / "parts").exists()

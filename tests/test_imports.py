@@ -14,21 +14,27 @@ ROOT = Path(__file__).parent.parent / "xmtc"
 # From the ground up; a room may import itself and what stands before it.
 FLOORS = [
     {"errors", "compiled"},
-    {"checkpoint"},
-    {"run"},
-    {"params", "sparse"},
+    {"sparse"},
+    {"base"},
     {"data"},
-    {"predictions", "text"},
-    {"labels", "method"},
-    {"metrics", "compare", "linear", "nn"},
+    {"labels", "text"},
+    {"encoders", "evaluation"},
+    {"features"},
+    {"linear", "nn"},
     {"methods"},
-    {"features", "store"},
+    {"store"},
     {"explain"},
     {"tagger"},
+    {"parameters"},
+    {"pipeline"},
     {"classifier", "tune"},
+    {"testing"},
     {"cli", "server"},
     {"__main__"},
 ]
+# The rooms and files that may import PyTorch and transformers outside of functions.
+NEURAL = ("nn/", "methods/attention/", "methods/autoencoder/", "methods/transformer/")
+NEURAL += ("encoders/loading.py", "encoders/mpnet.py", "encoders/export.py")
 HEAVY = ("torch", "transformers", "ray", "fastapi", "optuna")
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(ROOT.rglob("*.py"))
@@ -59,12 +65,22 @@ def test_imports_point_down(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_only_networks_import_torch(path):
+    here = path.relative_to(ROOT).as_posix()
+    if not here.startswith(NEURAL):
+        outside = [node for node in ast.parse(path.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        used = {name.split(".")[0] for node in outside for name in imported(node)}
+        assert not used & set(HEAVY), f"{here} may not import {used & set(HEAVY)}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_and_functions_stay_small(path):
+    """A smoke alarm, not a goal: what is longer than this is worth a second look."""
     source = path.read_text()
-    assert source.count("\n") <= 300
+    assert source.count("\n") <= 400
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 50, f"{node.name} is too long"
+            assert node.end_lineno - node.lineno < 60, f"{node.name} is long"
 
 
 def modules_after(statement: str) -> set[str]:

@@ -33,7 +33,7 @@ def matrix(rows) -> csr_array:
 
 
 def test_a_label_is_the_normalised_sum_of_its_documents():
-    data = Dataset(matrix([[1, 0], [0, 1], [3, 4]]), matrix([[1, 0, 0], [1, 1, 0], [0, 1, 0]]))
+    data = Dataset.from_matrix(matrix([[1, 0], [0, 1], [3, 4]]), matrix([[1, 0, 0], [1, 1, 0], [0, 1, 0]]))
     vectors = LabelVectors.from_documents(data).matrix.toarray()
     root2, root34 = np.sqrt(2), np.sqrt(34)
     np.testing.assert_allclose(vectors, [[1 / root2, 1 / root2], [3 / root34, 5 / root34], [0, 0]], rtol=1e-6)
@@ -118,19 +118,19 @@ def hand_made_tree() -> Tree:
 
 
 def forest(n_trees: int = 1, beam: int = 2, link: str = "squared_hinge") -> TreeModel:
-    return TreeModel(3, 3, link, beam, (hand_made_tree(),) * n_trees)
+    return TreeModel(n_labels=3, views={"columns": 3}, link=link, beam=beam, trees=(hand_made_tree(),) * n_trees)
 
 
 def test_scores_are_the_hand_worked_ones():
     # x = (1, 0, 0.5). Root: node 1 has 0.5 + 0.25 + 0.25 = 1, so log P = 0; node 2 has -1 + 0.5, so log P = -2.25.
     # Node 1: label 2 has 0 - 0.5, so -2.25; label 0 has 0, so -1. Node 2: label 1 has 1, so 0.
-    answer = forest().predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
+    answer = forest().predict(Dataset.from_matrix(matrix([[1, 0, 0.5]])), k=3)
     assert answer.labels.tolist() == [[0, 1, 2]]
     np.testing.assert_allclose(answer.scores[0], np.exp([-1, -2.25, -2.25]), rtol=1e-4)
 
 
 def test_a_logistic_tree_multiplies_sigmoids():
-    answer = forest(link="logistic").predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
+    answer = forest(link="logistic").predict(Dataset.from_matrix(matrix([[1, 0, 0.5]])), k=3)
     sigmoid = {m: 1 / (1 + np.exp(-m)) for m in (1, -0.5, 0)}
     expected = {0: sigmoid[1] * sigmoid[0], 2: sigmoid[1] * sigmoid[-0.5], 1: sigmoid[-0.5] * sigmoid[1]}
     np.testing.assert_allclose(answer.scores[0], sorted(expected.values(), reverse=True), rtol=1e-4)
@@ -140,7 +140,7 @@ def test_a_logistic_tree_multiplies_sigmoids():
 def test_an_exact_search_is_an_exhaustive_one():
     rng = np.random.default_rng(9)
     X = matrix(rng.random((50, 12)) * (rng.random((50, 12)) < 0.5))
-    data = Dataset(X, matrix(rng.random((50, 19)) < 0.2))
+    data = Dataset.from_matrix(X, matrix(rng.random((50, 19)) < 0.2))
     for n_trees in (1, 2):
         wide, exact = (Parabel(n_trees=n_trees, max_leaf=3, beam=beam).fit(data).predict(data, k=4) for beam in (99, 0))
         np.testing.assert_array_equal(exact.labels, wide.labels)
@@ -152,7 +152,7 @@ def test_matched_negatives_train_on_more_documents_and_still_find_labels(method)
     rng = np.random.default_rng(10)
     Y = rng.random((80, 15)) < 0.15
     X = with_unit_rows(matrix(Y @ rng.random((15, 30)) * (rng.random((80, 30)) < 0.9)))
-    data = Dataset(X, matrix(Y))
+    data = Dataset.from_matrix(X, matrix(Y))
     taught = method(n_trees=1, max_leaf=4).fit(data)
     matched = method(n_trees=1, max_leaf=4, match_negatives=True).fit(data)
     assert not np.array_equal(taught.trees[0].entries, matched.trees[0].entries)
@@ -200,7 +200,7 @@ def test_bonsai_learns_from_every_space(space):
 @pytest.mark.parametrize("method", [Parabel(max_leaf=4), Bonsai(max_leaf=4, arity=3), DiSMEC()], ids=str)
 def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_path, monkeypatch):
     rng = np.random.default_rng(11)
-    data = Dataset(matrix(rng.random((60, 30))), matrix(rng.random((60, 300)) < 0.05))
+    data = Dataset.from_matrix(matrix(rng.random((60, 30))), matrix(rng.random((60, 300)) < 0.05))
     whole = method.fit(data)
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
     fit = Solver.fit
@@ -225,7 +225,7 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
 
 
 def test_label_weights_lift_labels():
-    answer = forest().predict(Dataset(matrix([[1, 0, 0.5]])), k=3, label_weights=np.array([1, 1, 100]))
+    answer = forest().predict(Dataset.from_matrix(matrix([[1, 0, 0.5]])), k=3, label_weights=np.array([1, 1, 100]))
     assert answer.labels.tolist() == [[2, 0, 1]]
 
 
@@ -234,9 +234,9 @@ def test_few_documents_and_many_get_the_same_answer(n_docs):
     """One document follows its best chunk, many take several at once."""
     rng = np.random.default_rng(8)
     X = matrix(rng.random((100, 12)) * (rng.random((100, 12)) < 0.5))
-    model = Parabel(n_trees=2, max_leaf=3).fit(Dataset(X, matrix(rng.random((100, 90)) < 0.03)))
+    model = Parabel(n_trees=2, max_leaf=3).fit(Dataset.from_matrix(X, matrix(rng.random((100, 90)) < 0.03)))
     whole = model.predict(Dataset.from_matrix(X), k=4, run=Run(threads=1))
-    parts = [model.predict(Dataset(X[i : i + n_docs]), k=4, run=Run(threads=2)) for i in range(0, 100, n_docs)]
+    parts = [model.predict(Dataset.from_matrix(X[i : i + n_docs]), k=4, run=Run(threads=2)) for i in range(0, 100, n_docs)]
     np.testing.assert_array_equal(np.vstack([part.labels for part in parts]), whole.labels)
 
 
@@ -266,19 +266,19 @@ def test_arrays_that_would_lead_astray_are_refused(field):
 def test_a_row_that_names_no_slot_is_refused():
     few = {0: dict.fromkeys((3, 17), 1.0)}
     tree = tree_of([Chunk(rows(np.zeros(30), few), np.full(30, HERE), np.arange(30))])
-    tree.check(30, 1)
+    tree.check_sizes(30, 1)
     assert tree.entries.tolist()[::2] == [3, 17]
     for wrong in (-1, 30):
         bad = replace(tree, entries=np.array([3, 100, wrong, 100], np.int16))
         with pytest.raises(ValueError, match="do not fit together"):
-            bad.check(30, 1)
+            bad.check_sizes(30, 1)
 
 
 def test_a_search_cannot_go_round_in_circles():
     tree = hand_made_tree()
     back = replace(tree, leads=np.where(tree.leads >= 0, -2, tree.leads).astype(np.int32))
     with pytest.raises(ValueError, match="do not fit together"):
-        back.check(3, 3)
+        back.check_sizes(3, 3)
 
 
 def test_packed_weights_are_found_again():
@@ -289,10 +289,10 @@ def test_packed_weights_are_found_again():
     used = np.flatnonzero(W.any(axis=1))
     weights = {int(f): {int(slot): W[f, slot] for slot in np.flatnonzero(W[f])} for f in used}
     tree = tree_of([Chunk(rows(np.zeros(40), weights), np.full(40, HERE), np.arange(40))])
-    tree.check(40, 200)
+    tree.check_sizes(40, 200)
     x = rng.random((7, 200)) * (rng.random((7, 200)) < 0.4)
-    model = TreeModel(40, 200, "logistic", 1, (tree,))
-    answer = model.predict(Dataset(matrix(x)), k=40)
+    model = TreeModel(n_labels=40, views={"columns": 200}, link="logistic", beam=1, trees=(tree,))
+    answer = model.predict(Dataset.from_matrix(matrix(x)), k=40)
     margins = np.log(answer.scores) - np.log1p(-answer.scores)
     np.testing.assert_allclose(margins, np.take_along_axis(x @ W, answer.labels, axis=1), atol=2e-3)
     for slot in range(40):
@@ -308,7 +308,7 @@ def test_levels_of_few_children_become_one_chunk():
     assert bands(tree) == [(0, 2), (2, 8)]  # 4 chunks of 126 slots under one of 6
     sizes = [size for level in tree.levels for size in np.diff(level.indptr)]
     packed = assemble(tree, [constant(size, 1.0) for size in sizes])
-    packed.check(512, 1)
+    packed.check_sizes(512, 1)
     assert np.diff(packed.slots)[:6].tolist() == [6, 126, 126, 126, 126, 2]
     for label in (0, 77, 511):
         assert len(packed.path(label)) == len(tree.levels)
@@ -317,7 +317,7 @@ def test_levels_of_few_children_become_one_chunk():
 def test_more_labels_than_a_chunk_can_hold_are_spread_over_several(monkeypatch):
     monkeypatch.setattr(dismec, "WIDEST", 2 * BLOCK)
     rng = np.random.default_rng(6)
-    data = Dataset(matrix(np.eye(40)), matrix(rng.random((40, 3 * BLOCK)) < 0.02))
+    data = Dataset.from_matrix(matrix(np.eye(40)), matrix(rng.random((40, 3 * BLOCK)) < 0.02))
     spread = DiSMEC().fit(data)
     monkeypatch.undo()
     whole = DiSMEC().fit(data)
@@ -326,21 +326,21 @@ def test_more_labels_than_a_chunk_can_hold_are_spread_over_several(monkeypatch):
 
 
 def test_a_narrow_beam_leaves_labels_out():
-    answer = forest(beam=1).predict(Dataset(matrix([[1, 0, 0.5]])), k=3)
+    answer = forest(beam=1).predict(Dataset.from_matrix(matrix([[1, 0, 0.5]])), k=3)
     assert answer.labels.tolist() == [[0, 2, NO_LABEL]]
     assert answer.scores[0, 2] == 0
 
 
 def test_trees_are_averaged():
     one, three = (forest(n) for n in (1, 3))
-    document = Dataset(matrix([[0, 2, 1]]))
+    document = Dataset.from_matrix(matrix([[0, 2, 1]]))
     np.testing.assert_allclose(one.predict(document).scores, three.predict(document).scores, rtol=1e-6)
 
 
 def test_an_explanation_adds_up_the_path():
-    explained = forest().explain(Dataset(matrix([[1, 0, 0.5]])), label=2)
+    explained = forest().explain(Dataset.from_matrix(matrix([[1, 0, 0.5]])), label=2)
     # Root to node 1: feature 0 adds 0.25 and feature 2 adds 0.25; node 1 to label 2: feature 2 takes 0.5.
-    assert explained.features.tolist() == [0, 2]
+    assert explained.ids.tolist() == [0, 2]
     np.testing.assert_allclose(explained.weights, [0.25, -0.25], rtol=1e-3)
 
 

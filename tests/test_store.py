@@ -31,7 +31,7 @@ def test_about_says_what_it_is(folder):
     assert about["format"] == store.FORMAT
     assert about["method"] == "parabel"
     assert about["parameters"]["n_trees"] == 1
-    assert about["features"]["kind"] == "tfidf"
+    assert list(about["views"]) == ["tfidf"]
     assert about["n_docs"] == 100
     assert about["data"].startswith("blake2b:")
     assert about["xmtc"]
@@ -194,8 +194,8 @@ def name_a_stranger(folder):
         (lambda f: (f / "about.json").write_bytes(b"\xff\xfe"), "cannot be read"),
         (lambda f: (f / "about.json").write_text("[]"), "is not from xmtc: it has no format number"),
         (lambda f: (f / "about.json").write_text('{"name": "bert"}'), "is not from xmtc: it has no format number"),
-        (lambda f: edit_about(f, format=99), "has model format 99 and this xmtc reads format 2; upgrade xmtc."),
-        (lambda f: edit_about(f, format=0), "has model format 0 and this xmtc reads format 2; train the model anew."),
+        (lambda f: edit_about(f, format=99), "has model format 99 and this xmtc reads format 3; upgrade xmtc."),
+        (lambda f: edit_about(f, format=0), "has model format 0 and this xmtc reads format 3; train the model anew."),
         (lambda f: edit_about(f, parts={}), "is damaged"),
         (lambda f: edit_about(f, files={}), "is damaged"),
         (lambda f: (f / "arrays.safetensors").unlink(), "arrays.safetensors is damaged"),

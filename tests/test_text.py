@@ -43,15 +43,16 @@ def sklearn_columns(ours, theirs) -> list[int]:
 )
 def test_the_numbers_are_scikit_learns(ours, theirs):
     texts = random_texts(300, seed=0)
-    vectorizer, X = Tfidf(**ours).fit_transform(texts)
+    fitted, shown = Tfidf(**ours).fit(texts)
+    X = shown.matrix
     reference = TfidfVectorizer(**{"sublinear_tf": True, "min_df": 2} | theirs)
     expected = reference.fit_transform(texts)
-    columns = sklearn_columns(vectorizer, reference)
+    columns = sklearn_columns(fitted, reference)
     assert sorted(columns) == list(range(expected.shape[1]))
     np.testing.assert_allclose(X.toarray(), expected[:, columns].toarray(), atol=1e-6)
     others = random_texts(50, seed=1)
     expected = reference.transform(others)[:, columns]
-    np.testing.assert_allclose(vectorizer.transform(others).toarray(), expected.toarray(), atol=1e-6)
+    np.testing.assert_allclose(fitted.transform(others).matrix.toarray(), expected.toarray(), atol=1e-6)
 
 
 @settings(max_examples=200, deadline=None)
@@ -77,43 +78,45 @@ def test_marks_hold_words_together():
 
 def test_threads_and_batches_change_nothing(monkeypatch):
     texts = random_texts(200, seed=2)
-    one, X = Tfidf().fit_transform(texts, Run(threads=1))
+    one, shown = Tfidf().fit(texts, Run(threads=1))
+    X = shown.matrix
     monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
     assert len(list(batches(texts))) > 5
-    two, Z = Tfidf().fit_transform(texts, Run(threads=2))
+    two, shown = Tfidf().fit(texts, Run(threads=2))
+    Z = shown.matrix
     assert {part.dtype for part in (X.indices, X.indptr, Z.indices, Z.indptr)} == {np.dtype(np.int32)}
     assert one.vocabulary.words() == two.vocabulary.words()
     assert (X != Z).nnz == 0
-    assert (two.transform(texts) != X).nnz == 0
+    assert (two.transform(texts).matrix != X).nnz == 0
 
 
 def test_frequent_terms_come_first_and_can_be_capped():
     texts = ["common rare", "common seldom", "common seldom", "common"]
-    assert Tfidf(min_df=1).fit_transform(texts)[0].vocabulary.words() == ["common", "seldom", "rare"]
-    assert Tfidf(min_df=1, max_features=2).fit_transform(texts)[0].vocabulary.words() == ["common", "seldom"]
+    assert Tfidf(min_df=1).fit(texts)[0].vocabulary.words() == ["common", "seldom", "rare"]
+    assert Tfidf(min_df=1, max_features=2).fit(texts)[0].vocabulary.words() == ["common", "seldom"]
 
 
 def test_texts_may_be_a_stream_and_rows_may_be_empty():
-    vectorizer, X = Tfidf().fit_transform(text for text in ["same words", "same words", "", "!?"])
-    assert X.shape == (4, 2)
-    assert np.diff(X.indptr).tolist() == [2, 2, 0, 0]
-    assert vectorizer.transform(iter([])).shape == (0, 2)
+    fitted, shown = Tfidf().fit(text for text in ["same words", "same words", "", "!?"])
+    assert (shown.n_docs, shown.size) == (4, 2)
+    assert np.diff(shown.matrix.indptr).tolist() == [2, 2, 0, 0]
+    assert fitted.transform(iter([])).matrix.shape == (0, 2)
 
 
 def test_a_stop_list_from_a_file(tmp_path):
     (tmp_path / "stop.txt").write_text("Same\nand\n")
-    words = Tfidf(min_df=1, stop_words=str(tmp_path / "stop.txt")).fit_transform(["same words", "words AND more"])[0]
+    words = Tfidf(min_df=1, stop_words=str(tmp_path / "stop.txt")).fit(["same words", "words AND more"])[0]
     assert words.vocabulary.words() == ["words", "more"]
     with pytest.raises(XmtcError, match=r"neither 'english' nor a readable UTF-8 file"):
-        Tfidf(stop_words="klingon").fit_transform(["text"])
+        Tfidf(stop_words="klingon").fit(["text"])
 
 
 def test_nothing_to_learn_from_is_said():
     with pytest.raises(XmtcError, match=r"No word occurs in at least min_df=2 of the 2 documents"):
-        Tfidf().fit_transform(["each", "different"])
+        Tfidf().fit(["each", "different"])
     for texts in (["a b", "?!"], ["", ""]):
         with pytest.raises(XmtcError, match="None of the 2 documents holds a word of at least min_chars=2 characters"):
-            Tfidf().fit_transform(texts)
+            Tfidf().fit(texts)
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=60))

@@ -14,7 +14,7 @@ from dataclasses import Field, fields, replace
 from typing import Any
 
 from xmtc.base.method import Method
-from xmtc.base.params import Recipe, kind_of, takes_several, value_of
+from xmtc.base.params import Recipe, is_valid, kind_of, takes_several, value_of
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS, TEXTS, View, views_for
 from xmtc.methods import method_class, method_name
@@ -24,7 +24,7 @@ Parameters = Mapping[str, Any]
 
 def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, dict[str, Any]]:
     """A method with those of the parameters that are its own or its members', and the others."""
-    kind = method_class(method) if isinstance(method, str) else type(method)
+    kind = class_of(method)
     name = method if isinstance(method, str) else method_name(method)
     known = {field.name: field for field in fields(kind)}
     values = {key: value_of(name, known[key], value) for key, value in parameters.items() if key in known}
@@ -32,12 +32,19 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
 
     for field in known.values():
         if kind_of(field) is Recipe:
-            default = field.default if isinstance(method, str) else getattr(method, field.name)
-            values[field.name], rest = build_members(field, values.get(field.name, default), rest)
+            value = values.get(field.name, field.default if isinstance(method, str) else getattr(method, field.name))
+            if is_valid(field, value):  # else the method itself says what does not fit
+                values[field.name], rest = build_members(field, value, rest)
     for key in rest:
         if "." in key:
             raise XmtcError(f"{name} has no member {key.rpartition('.')[0]!r}, whose {key!r} could be set.")
     return (kind(**values) if isinstance(method, str) else replace(method, **values)), rest
+
+
+def class_of(method: Method | str) -> type[Method]:
+    if isinstance(method, type):
+        raise XmtcError(f"{method.__name__} is a class; give a method as it is, such as {method.__name__}(), or a name.")
+    return type(method) if isinstance(method, Method) else method_class(method)
 
 
 def build_members(field: Field, value: Any, parameters: Parameters) -> tuple[Any, dict[str, Any]]:
@@ -101,7 +108,7 @@ def unknown_parameter(who: str, key: str, known: Iterable[str], corpus: str = ""
 
 def parameters_of(method: Method | str, values: Parameters) -> list[Field]:
     """The parameters that a method and its views take, set as it is, whatever a corpus holds."""
-    kind = method_class(method) if isinstance(method, str) else type(method)
+    kind = class_of(method)
     reads = reads_of(method, values)
     views: dict[str, type[View]] = views_for(reads, TEXTS)
     with suppress(XmtcError):  # it may read what only texts have
@@ -123,7 +130,7 @@ def values_of(method: Method | str, parameters: Parameters) -> dict[str, Any]:
 
 def applicable(method: Method | str, content: str, parameters: Parameters) -> dict[str, Any]:
     """Those of the parameters that are of use with a corpus of texts, or of features."""
-    kind = method_class(method) if isinstance(method, str) else type(method)
+    kind = class_of(method)
     views = views_for(reads_of(method, parameters), content, kind.__name__).values()
     known = {field.name for recipe in (kind, *views) for field in fields(recipe)}
     return {key: value for key, value in parameters.items() if key in known or "." in key}
@@ -132,7 +139,7 @@ def applicable(method: Method | str, content: str, parameters: Parameters) -> di
 def reads_of(method: Method | str, values: Parameters) -> tuple[str, ...]:
     """The views that a method reads. Where that depends on parameters, an instance tells; where these do not fit, all
     that there are, so that whoever trains can say what is wrong with them."""
-    kind = method_class(method) if isinstance(method, str) else type(method)
+    kind = class_of(method)
     if isinstance(kind.reads, tuple):
         return kind.reads
     own = {field.name for field in fields(kind)}

@@ -36,6 +36,8 @@ class Table:
     def find(self, name: str) -> Any:
         """The class of a name. "module:Class" finds one that no table lists, where its module is imported already:
         a name may come from a model folder, which must not decide what is imported."""
+        if not isinstance(name, str):
+            raise self.unknown(name)
         try:
             if name in self.entries:
                 return class_at(self.entries[name])
@@ -43,7 +45,7 @@ class Table:
                 return self.installed[name].load()
         except ImportError as error:
             raise missing_extra(name, error) from None
-        if isinstance(name, str) and name.partition(":")[0] in sys.modules and ":" in name:
+        if ":" in name and name.partition(":")[0] in sys.modules:
             return class_at(name)
         raise self.unknown(name)
 
