@@ -27,7 +27,7 @@ FLOORS = [
     {"tagger"},
     {"parameters"},
     {"pipeline"},
-    {"classifier", "tune"},
+    {"classifier", "combine", "tune"},
     {"testing"},
     {"cli", "server"},
     {"__main__"},

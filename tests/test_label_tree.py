@@ -236,7 +236,8 @@ def test_few_documents_and_many_get_the_same_answer(n_docs):
     X = matrix(rng.random((100, 12)) * (rng.random((100, 12)) < 0.5))
     model = Parabel(n_trees=2, max_leaf=3).fit(Dataset.from_matrix(X, matrix(rng.random((100, 90)) < 0.03)))
     whole = model.predict(Dataset.from_matrix(X), k=4, run=Run(threads=1))
-    parts = [model.predict(Dataset.from_matrix(X[i : i + n_docs]), k=4, run=Run(threads=2)) for i in range(0, 100, n_docs)]
+    batches = [Dataset.from_matrix(X[i : i + n_docs]) for i in range(0, 100, n_docs)]
+    parts = [model.predict(batch, k=4, run=Run(threads=2)) for batch in batches]
     np.testing.assert_array_equal(np.vstack([part.labels for part in parts]), whole.labels)
 
 

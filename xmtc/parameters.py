@@ -43,7 +43,9 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
 
 def class_of(method: Method | str) -> type[Method]:
     if isinstance(method, type):
-        raise XmtcError(f"{method.__name__} is a class; give a method as it is, such as {method.__name__}(), or a name.")
+        raise XmtcError(
+            f"{method.__name__} is a class; give a method as it is, such as {method.__name__}(), or a name."
+        )
     return type(method) if isinstance(method, Method) else method_class(method)
 
 

@@ -88,10 +88,8 @@ class Prepared:
         return Tagger(self.fitted, self.labels, frequencies, model, self.describe(method))
 
     def labelled(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
-        """Other documents beside their labels, in the columns that training gave them."""
-        collector = LabelCollector()
-        data = features.transform(self.fitted, collector.watch(documents), run)
-        return replace(data, Y=collector.matrix(self.labels.words())[:, : len(self.labels)])
+        """Other documents beside their labels."""
+        return labelled(self.fitted, self.labels, documents, run)
 
     def describe(self, method: Method) -> dict[str, Any]:
         """What about.json says of a training. Nothing that differs between two runs on the same data."""
@@ -105,6 +103,13 @@ class Prepared:
             "n_labels": len(self.labels),
             "data": f"blake2b:{self.fingerprint}",
         }
+
+
+def labelled(views: FittedViews, labels: Vocabulary, documents: Iterable[Document], run: Run = Run()) -> Dataset:
+    """Documents in views that were learnt, and their labels in the columns that training gave them."""
+    collector = LabelCollector()
+    data = features.transform(views, collector.watch(documents), run)
+    return replace(data, Y=collector.matrix(labels.words())[:, : len(labels)])
 
 
 def train(

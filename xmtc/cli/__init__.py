@@ -10,7 +10,21 @@ from typing import Any, NoReturn
 
 import typer
 
-from xmtc.cli import compare, data, demo, encoders, evaluate, explain, info, methods, predict, train, tune, vectors
+from xmtc.cli import (
+    combine,
+    compare,
+    data,
+    demo,
+    encoders,
+    evaluate,
+    explain,
+    info,
+    methods,
+    predict,
+    train,
+    tune,
+    vectors,
+)
 from xmtc.errors import XmtcError
 
 app = typer.Typer(
@@ -24,6 +38,7 @@ for command in (train.train, predict.predict, evaluate.evaluate, explain.explain
 app.command()(demo.demo)
 app.command()(vectors.vectors)
 app.command()(compare.compare)
+app.command()(combine.combine)
 app.command()(tune.tune)
 app.add_typer(data.app, name="data")
 app.add_typer(encoders.app, name="encoders")

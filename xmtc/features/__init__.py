@@ -49,9 +49,14 @@ def or_its_stand_in(name: str, content: str, who: str) -> str:
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Each once, in the order of the table."""
-    wanted = set(names)
-    return tuple(name for name in TABLE.names() if name in wanted)
+    """Each once, in the order of the table; where models were combined, `tfidf-2` comes after `tfidf`."""
+    known = TABLE.names()
+
+    def rank(name: str) -> tuple[int, str]:
+        kind = name.partition("-")[0]
+        return (known.index(kind) if kind in known else len(known)), name
+
+    return tuple(sorted(set(names), key=rank))
 
 
 def fit(views: Mapping[str, View], documents: Iterable[Document], run: Run = Run()) -> tuple[FittedViews, Dataset]:

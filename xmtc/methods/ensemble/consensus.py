@@ -1,9 +1,10 @@
 """Consensus: models of several methods, of which one that is sure is enough: P = 1 − Π (1 − P_i). You, Dai, Zhang,
 Mamitsuka, Zhu: AttentionXML, first version (arXiv:1811.01727), eq. 9, for AttentionXML and Parabel.
 
-Differs from the paper in: any methods, any number of them; P_i is 0 for labels beyond the 100 best of a member (beyond
-as many as are asked for, if more). Differs from `ensemble` in: many methods once instead of one method many times. It
-explains with the mean of its members' explanations; where some read tf-idf and others words, of those that read tf-idf.
+Differs from the paper in: any methods, any number of them; their mean, if wished (`rule=mean`); P_i is 0 for labels
+beyond the 100 best of a member (beyond as many as are asked for, if more). Differs from `ensemble` in: many methods
+once instead of one method many times. It explains with the mean of its members' explanations; where some read tf-idf
+and others words, of those that read tf-idf.
 `calibrated` is ours: eq. 9 takes scores for probabilities, and a member that is too sure of itself drowns the others.
 
 On the command line, `-p members=parabel,plt -p parabel.n_trees=1` names the members and sets their parameters; the
@@ -25,7 +26,7 @@ from xmtc.errors import XmtcError
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.calibrated import calibrated
 from xmtc.methods.ensemble.members import fit_together, read_together
-from xmtc.methods.ensemble.model import DEPTH, NOISY_OR, Combination
+from xmtc.methods.ensemble.model import DEPTH, NOISY_OR, RULES, Combination
 
 SEED = 0  # of which documents are held out, where none are given
 
@@ -37,6 +38,9 @@ class Consensus(Method):
     tiny: ClassVar[dict[str, Any]] = {"members": ("parabel", "dismec"), "parabel.max_leaf": 8}
 
     members: tuple[Method, ...] = param(("attention_xml", "parabel"), "methods of the members", kind=Recipe)
+    rule: str = param(
+        NOISY_OR, "how answers become one: one that is sure is enough (noisy-or), or their mean", choices=RULES
+    )
     calibrated: bool = param(
         False, "first make probabilities of the members' scores, by documents held out of training"
     )
@@ -59,7 +63,7 @@ class Consensus(Method):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Combination:
         if not self.calibrated:
-            return fit_together(self, self.members, NOISY_OR, data, valid, run)
+            return fit_together(self, self.members, self.rule, data, valid, run)
         data, valid = train_valid_split(data, valid, SEED)
-        found = fit_together(self, self.members, NOISY_OR, data, valid, run)
+        found = fit_together(self, self.members, self.rule, data, valid, run)
         return replace(found, models=tuple(calibrated(model, valid, DEPTH, run) for model in found.models))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from xmtc.base.dataset import Dataset
+from xmtc.base.form import array
 from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import Predictions
+from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.features import in_order
 from xmtc.linear.search import rank
@@ -51,6 +52,46 @@ class Combination(Model):
             if not model.views.items() <= self.views.items() or model.n_labels != self.n_labels:
                 raise ValueError("its models are not for the same labels and views")
             model.check()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapted(Model):
+    """A model that was trained apart from others, beside which it now stands: its views have other names there, and its
+    labels other numbers."""
+
+    model: Model
+    names: dict[str, str]  # of its views: what they are called here
+    numbers: np.ndarray = array(np.int32)  # (its labels,) the number of each here
+
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        found = self.model.predict(self._read(data), k, run)
+        return Predictions(np.append(self.numbers, np.int32(NO_LABEL))[found.labels], found.scores)
+
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        """Nothing speaks for a label that the model does not have."""
+        inner = self._read(document)
+        (number, *_) = [*np.flatnonzero(self.numbers == label), NO_LABEL]
+        if number == NO_LABEL:
+            return Explanation(in_order(self.views)[0], np.zeros(0, np.int32), np.zeros(0, np.float32))
+        explained = self.model.explain(inner, int(number))
+        return replace(explained, view=self.names[explained.view])
+
+    def _read(self, data: Dataset) -> Dataset:
+        return Dataset({name: data.views[here] for name, here in self.names.items()})
+
+    def max_lengths(self) -> dict[str, int]:
+        return {self.names[view]: most for view, most in self.model.max_lengths().items()}
+
+    def check(self) -> None:
+        if self.names.keys() != self.model.views.keys():
+            raise ValueError("its views are not those of its model")
+        if {self.names[name]: size for name, size in self.model.views.items()} != self.views:
+            raise ValueError("its views are not as large as those of its model")
+        if len(self.numbers) != self.model.n_labels or len(np.unique(self.numbers)) != len(self.numbers):
+            raise ValueError("its labels are not those of its model")
+        if self.numbers.min() < 0 or self.numbers.max() >= self.n_labels:
+            raise ValueError("its model has labels that are not there")
+        self.model.check()
 
 
 def mean_explanation(parts: list[Explanation]) -> Explanation:

@@ -1,0 +1,124 @@
+"""Models that were trained apart are made one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from commands import lines_of
+from planted import own_words, planted
+from test_damaged_models import set_said
+from test_features import run as xmtc
+from voting import enter
+
+from xmtc import Classifier, Tagger, XmtcError
+from xmtc.classifier import documents_of
+from xmtc.combine import combine
+from xmtc.methods.ensemble.calibrated import Calibrated
+from xmtc.methods.ensemble.model import Adapted
+from xmtc.testing import label_name
+
+TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
+QUICK = {"max_leaf": 8, "n_trees": 1}
+
+
+def test_it_is_the_consensus_of_the_same_methods():
+    parts = [Classifier("parabel", **QUICK).fit(*TRAIN), Classifier("dismec").fit(*TRAIN)]
+    together = Classifier("consensus", members=("parabel", "dismec"), **{f"parabel.{k}": v for k, v in QUICK.items()})
+    together.fit(*TRAIN)
+    combined = combine([part.tagger_ for part in parts])
+    assert list(combined.views) == ["tfidf"]  # the same view is held once
+    assert not any(isinstance(model, Adapted) for model in combined.model.models)
+    found, expected = combined.rank(documents_of(TEST[0])), together.rank(TEST[0])
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    assert combined.about == together.tagger_.about
+
+
+@pytest.mark.parametrize("rule", ["noisy-or", "mean"])
+def test_other_views_and_other_labels_are_kept_apart(rule, tmp_path):
+    texts, tags = TRAIN
+    one = Classifier("parabel", min_df=1, **QUICK).fit(texts[:200], tags[:200]).tagger_
+    few = [[label for label in labels if label < label_name(20)] + ["another"] for labels in tags]
+    other = Classifier("dismec", min_df=3).fit(texts, few).tagger_
+    combined = combine([one, other], rule)
+    assert list(combined.views) == ["tfidf", "tfidf-2"]
+    assert combined.labels.words() == ["another", *(label_name(i) for i in range(40))]
+    assert combined.frequencies[0] == 300
+
+    by_hand = []
+    for text in TEST[0]:
+        ours, theirs = ({tag.label: tag.score for tag in tagger.tags([text], k=100)[0]} for tagger in (one, other))
+        pairs = {name: (ours.get(name, 0.0), theirs.get(name, 0.0)) for name in ours | theirs}
+        join = {"noisy-or": lambda a, b: 1 - (1 - a) * (1 - b), "mean": lambda a, b: (a + b) / 2}[rule]
+        by_hand.append({name: join(*pair) for name, pair in pairs.items()})
+    for found, expected in zip(combined.tags(TEST[0], k=5), by_hand, strict=True):
+        assert [tag.score for tag in found] == pytest.approx(sorted(expected.values(), reverse=True)[:5], abs=1e-5)
+        assert all(tag.score == pytest.approx(expected[tag.label], abs=1e-5) for tag in found)
+
+    combined.save(tmp_path / "both")
+    loaded = Tagger.load(tmp_path / "both", verify=True)
+    assert loaded.tags(TEST[0]) == combined.tags(TEST[0])
+    assert loaded.explain(" ".join(own_words(3)), label_name(3))[0][0] in own_words(3)
+    assert loaded.explain(" ".join(own_words(30)), label_name(30))[0][0] in own_words(30)  # which only one has
+    assert loaded.highlight(TEST[0][0], k=2)[0].words
+
+
+def test_views_of_several_kinds_stand_side_by_side(monkeypatch, tmp_path):
+    enter(monkeypatch)
+    parts = [Classifier("dismec").fit(*TRAIN).tagger_, Classifier("wordvotes").fit(*TRAIN).tagger_]
+    combined = combine([combine(parts), parts[1]])  # and what was combined can be combined
+    assert sorted(combined.views) == ["tfidf", "words"]
+    combined.save(tmp_path / "both")
+    assert Tagger.load(tmp_path / "both").tags(TEST[0]) == combined.tags(TEST[0])
+
+
+def test_with_other_documents_scores_become_probabilities():
+    parts = [Classifier("parabel", **QUICK).fit(*TRAIN).tagger_, Classifier("dismec").fit(*TRAIN).tagger_]
+    combined = combine(parts, valid=list(documents_of(*TEST)))
+    assert all(isinstance(model, Calibrated) for model in combined.model.models)
+    assert combined.about["parameters"]["calibrated"] is True
+    assert combined.rank(documents_of(TEST[0])).scores.max() < 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "phrase"),
+    [
+        ("numbers", None, "are not those of its model"),
+        ("names.mapping", {"tfidf": "tfidf", "words": "tfidf"}, "its views are not those of its model"),
+        ("views.mapping", {"tfidf-2": 7}, "not for the same labels and views"),
+    ],
+)
+def test_damage_is_found(path, value, phrase, tmp_path):
+    one = Classifier("parabel", **QUICK).fit(*TRAIN).tagger_
+    other = Classifier("dismec", min_df=3).fit(TRAIN[0], [["a"], ["b"]] * 150).tagger_
+    combine([one, other]).save(tmp_path / "both")
+    where = "parts.model.models"
+    models = json.loads((tmp_path / "both" / "about.json").read_text())["parts"]["model"]["models"]
+    inner = models[1]
+    *outer, last = path.split(".")
+    for name in outer:
+        inner = inner[name]
+    inner[last] = {"array": "parts"} if value is None else value
+    if value is None:
+        inner[last] = models[0]["numbers"]
+    set_said(tmp_path / "both", where, models)
+    with pytest.raises(XmtcError, match=f"is damaged: .*{phrase}"):
+        Tagger.load(tmp_path / "both").tags(["text"])
+
+
+def test_command(tmp_path):
+    for name, n, seed in (("train", 200, 0), ("valid", 60, 1), ("test", 60, 2)):
+        (tmp_path / f"{name}.jsonl").write_text(lines_of(n, seed))
+    for method in ("parabel", "dismec"):
+        assert xmtc("train", tmp_path / "train.jsonl", "-m", method, "-o", tmp_path / method)[0] == 0
+    models = (tmp_path / "parabel", tmp_path / "dismec")
+    code, said = xmtc("combine", *models, "-o", tmp_path / "both", "--valid", tmp_path / "valid.jsonl")
+    assert (code, "2 models with 40 labels" in said) == (0, True)
+    assert "P@1" in xmtc("evaluate", tmp_path / "both", tmp_path / "test.jsonl")[1]
+    assert json.loads(xmtc("info", tmp_path / "both")[1])["method"] == "consensus"
+    assert (
+        "--rule max is not known; expected one of" in xmtc("combine", *models, "-o", tmp_path / "x", "--rule", "max")[1]
+    )
+    assert "expected at least two" in xmtc("combine", models[0], "-o", tmp_path / "x")[1]

@@ -1,0 +1,61 @@
+"""xmtc combine: models that were trained apart, made one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xmtc.cli.options import (
+    Device,
+    Id,
+    InputFormat,
+    Labels,
+    OnError,
+    Separator,
+    Text,
+    Threads,
+    make_run,
+    open_input,
+    report_rejects,
+)
+
+
+def combine(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL MODEL…", help="model folders, at least two")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="model folder to write; a model there is replaced")],
+    rule: Annotated[str, typer.Option(help="noisy-or: one that is sure is enough; mean: of all scores")] = "noisy-or",
+    valid: Annotated[
+        str | None, typer.Option(help="corpus that none was trained on, to make probabilities of their scores first")
+    ] = None,
+    threads: Threads = 0,
+    device: Device = "auto",
+    input_format: InputFormat = None,
+    text: Text = "text",
+    labels: Labels = "labels",
+    id: Id = "id",
+    separator: Separator = None,
+    on_error: OnError = "stop",
+) -> None:
+    """Combine trained models into one, which is used like any other."""
+    from xmtc import store
+    from xmtc.combine import combine as made_one
+    from xmtc.errors import XmtcError
+    from xmtc.methods.ensemble.model import RULES
+    from xmtc.tagger import Tagger
+
+    if rule not in RULES:
+        raise XmtcError(f"--rule {rule} is not known; expected one of {', '.join(RULES)}.")
+    store.check_target(output)
+    taggers = [Tagger.load(model) for model in models]
+    source = None
+    if valid is not None:
+        source = open_input(valid, input_format, (text, labels, id, separator), on_error, None)
+    documents = None if source is None else list(source)
+    combined = made_one(taggers, rule, documents, make_run(threads, device=device))
+    combined.save(output)
+    if source is not None:
+        report_rejects(source)
+    found = f"{len(models)} models with {combined.about['n_labels']:,} labels"
+    typer.echo(f"{output}: {found}. Next: xmtc evaluate {output} TEST-CORPUS", err=True)

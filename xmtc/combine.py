@@ -1,0 +1,105 @@
+"""Models that were trained apart, made one: `xmtc combine MODEL MODEL -o BOTH`.
+
+Each keeps the views that it was trained with; those that are the same to the last number are held, and computed, once.
+Labels are matched by their names: one that a model does not have, it never names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import xmtc
+from xmtc.base.form import same
+from xmtc.base.method import Model
+from xmtc.base.run import Run
+from xmtc.data.document import Document
+from xmtc.errors import XmtcError
+from xmtc.features import FittedViews
+from xmtc.methods.ensemble.calibrated import calibrated
+from xmtc.methods.ensemble.model import DEPTH, NOISY_OR, Adapted, Combination
+from xmtc.pipeline import labelled
+from xmtc.tagger import Tagger
+from xmtc.text.vocabulary import Vocabulary
+
+
+def combine(
+    taggers: Sequence[Tagger], rule: str = NOISY_OR, valid: Sequence[Document] | None = None, run: Run = Run()
+) -> Tagger:
+    """One Tagger of several. With documents that none of them has learnt from, scores first become probabilities."""
+    if len(taggers) < 2:
+        raise XmtcError(f"Found {len(taggers)} models to combine, expected at least two.")
+    if valid is not None:
+        taggers = [calibrate(tagger, valid, run) for tagger in taggers]
+
+    labels = Vocabulary.of(sorted({name for tagger in taggers for name in tagger.labels.words()}))
+    views: FittedViews = {}
+    models = []
+    for tagger in taggers:
+        names = {name: shared_name(views, name, view) for name, view in tagger.views.items()}
+        views |= {names[name]: view for name, view in tagger.views.items()}
+        models.append(adapted(tagger, names, labels))
+
+    sizes = {name: view.size for name, view in views.items()}
+    model = Combination(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
+    about = describe(taggers, rule, valid is not None, sizes, len(labels))
+    return Tagger(views, labels, frequencies_of(taggers, labels), model, about)
+
+
+def calibrate(tagger: Tagger, valid: Sequence[Document], run: Run) -> Tagger:
+    """The same tagger, whose scores are how often they turned out to be right."""
+    held_out = labelled(tagger.views, tagger.labels, valid, run)
+    return replace(tagger, model=calibrated(tagger.model, held_out, DEPTH, run))
+
+
+def shared_name(views: FittedViews, name: str, view: Any) -> str:
+    """The name of the same view, if it is there; else one that is free: tfidf, tfidf-2 ..."""
+    number, candidate = 1, name
+    while candidate in views and not same(views[candidate], view):
+        number += 1
+        candidate = f"{name}-{number}"
+    return candidate
+
+
+def adapted(tagger: Tagger, names: dict[str, str], labels: Vocabulary) -> Model:
+    """A tagger's model for the views and labels of all; as it is, where they are its own."""
+    if all(name == here for name, here in names.items()) and same(tagger.labels, labels):
+        return tagger.model
+    return Adapted(
+        n_labels=len(labels),
+        views={names[name]: size for name, size in tagger.model.views.items()},
+        model=tagger.model,
+        names=names,
+        numbers=labels.find(tagger.labels.text, tagger.labels.ends),
+    )
+
+
+def frequencies_of(taggers: Sequence[Tagger], labels: Vocabulary) -> np.ndarray:
+    """How often each label occurred in training; where the trainings differed, in the one that saw it most."""
+    found = np.zeros(len(labels), np.int64)
+    for tagger in taggers:
+        numbers = labels.find(tagger.labels.text, tagger.labels.ends)
+        found[numbers] = np.maximum(found[numbers], tagger.frequencies)
+    return found
+
+
+def describe(
+    taggers: Sequence[Tagger], rule: str, is_calibrated: bool, sizes: dict[str, int], n_labels: int
+) -> dict[str, Any]:
+    """As a consensus of the same methods would be described."""
+    abouts = [tagger.about for tagger in taggers]
+    members = [{"method": about["method"], "parameters": about["parameters"]} for about in abouts]
+    packages = {about.get("package", "xmtc") for about in abouts} - {"xmtc"}
+    return {
+        "xmtc": xmtc.__version__,
+        "method": "consensus",
+        "parameters": {"members": members, "rule": rule, "calibrated": is_calibrated},
+        "package": next(iter(sorted(packages)), "xmtc"),
+        "views": {name: view for about in abouts for name, view in about["views"].items()},
+        "sizes": sizes,
+        "n_docs": max(about["n_docs"] for about in abouts),
+        "n_labels": n_labels,
+        "data": " ".join(dict.fromkeys(about["data"] for about in abouts)),
+    }
