@@ -74,6 +74,11 @@ def set_array(folder, name: str, change) -> None:
         ("parts.model.n_labels", 7),
         ("parts.model.views.mapping.tfidf", 10**30),
         ("parts.views.mapping.tfidf.sublinear_tf", 1),
+        (
+            "parts.views.mapping.tfidf",
+            {"form": "xmtc.features.columns:FittedColumns", "n_columns": 12, "unit_length": True},
+        ),
+        ("parts.views.mapping", {"nonsense": None}),
         ("parts.views.mapping.tfidf.tokenizer.ngrams", 1.5),
         ("parts.views.mapping.tfidf.tokenizer.stop_words", [1]),
         ("parts.views.mapping.tfidf.tokenizer", {"array": "frequencies"}),

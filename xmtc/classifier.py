@@ -104,9 +104,9 @@ class Classifier(BaseEstimator):
         """The words that speak most for a label, and what each adds to its score."""
         return self._trained().explain(text, label, n)
 
-    def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20) -> list[Highlight]:
+    def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run()) -> list[Highlight]:
         """The whole text with each word's weight, for each label, or for the best k where none is named."""
-        return self._trained().highlight(text, *labels, k=k, n=n)
+        return self._trained().highlight(text, *labels, k=k, n=n, run=run)
 
     def save(self, folder: str | Path) -> None:
         self._trained().save(folder)

@@ -20,7 +20,7 @@ from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.explain.pieces import Highlight, highlight, word_weights
-from xmtc.features import COLUMNS, FittedView, FittedViews
+from xmtc.features import COLUMNS, FittedView, FittedViews, view_class
 from xmtc.text.vocabulary import Vocabulary
 
 LOOK_FURTHER = 1000  # labels among which the score of a named one is looked for
@@ -108,16 +108,16 @@ class Tagger:
         explanation = self.model.explain(self._to_explain(text), self._number(label))
         return word_weights(text, self.views[explanation.view], explanation)[:n]
 
-    def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20) -> list[Highlight]:
+    def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run()) -> list[Highlight]:
         """The whole text with each word's weight, for each label, or for the best k where none is named; with it the n
         words that weigh most, for the label or against it."""
         document = self._to_explain(text)
         numbers = [self._number(label) for label in labels]
-        best = self.model.predict(document, k)
+        best = self.model.predict(document, k, run)
         if not labels:
             numbers = [number for number in best.labels[0].tolist() if number != NO_LABEL]
         elif not set(numbers) <= set(best.labels[0].tolist()):
-            best = self.model.predict(document, LOOK_FURTHER)  # only now: it may take longer
+            best = self.model.predict(document, LOOK_FURTHER, run)  # only now: it may take longer
         scores = dict(zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True))
 
         found = []
@@ -174,8 +174,9 @@ def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
 
 
 def check_sizes(n_docs: int, views: dict[str, Any], labels: Vocabulary, frequencies: np.ndarray, model: Model) -> None:
-    if not all(isinstance(view, FittedView) for view in views.values()):
-        raise ValueError("its views are none")
+    for name, view in views.items():
+        if not isinstance(view, FittedView) or type(view).__module__ != view_class(name.partition("-")[0]).__module__:
+            raise ValueError(f"its view {name} is of another kind")
     if model.n_labels != len(labels) or model.views != {name: view.size for name, view in views.items()}:
         raise ValueError("its labels and views are not those of its model")
     if n_docs < 1 or frequencies.shape != (len(labels),) or frequencies.dtype != np.int64:

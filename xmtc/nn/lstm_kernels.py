@@ -2,7 +2,8 @@
 takes a few documents through all of their words on its own, and never waits for another. The weights stay in the chip's
 cache, from where every step reads them.
 
-Rows are words, step by step, as `Batch` has them: the word of a document at a step stands at offsets[step] + document.
+Rows are words, step by step, as `TokenBatch` has them: the word of a document at a step stands at offsets[step] +
+document.
 Gates are i, f, g, o as in PyTorch: c = f c' + i g, h = o tanh(c)."""
 
 from __future__ import annotations

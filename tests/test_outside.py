@@ -1,0 +1,183 @@
+"""Methods of other packages: found through an entry point or given as they are, checked, saved with the name of their
+package, refused before the training where they could not be saved after it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+from centroid import Centroid
+from commands import lines_of
+from test_damaged_models import set_said
+
+from xmtc import Classifier, Dataset, Method, Model, Run, Tagger, XmtcError, array, param, train
+from xmtc.base.form import Form
+from xmtc.classifier import documents_of
+from xmtc.testing import check_method, planted
+
+TRAIN = planted(200, seed=1)
+
+
+def test_a_method_as_it_is_passes_the_suite():
+    check_method(Centroid(power=2.0))
+
+
+def test_a_method_is_given_as_it_is():
+    classifier = Classifier(Centroid(power=2.0), min_df=1).fit(*TRAIN)
+    assert classifier.tagger_.about["parameters"] == {"power": 2.0}
+    assert classifier.get_params()["power"] == 2.0
+    assert classifier.set_params(power=3.0).fit(*TRAIN).tagger_.about["parameters"] == {"power": 3.0}
+    tagger = train(documents_of(*TRAIN), Centroid(), min_df=1)
+    assert tagger.about["method"] == "centroid:Centroid"
+    with pytest.raises(XmtcError, match="Centroid is a class; give a method as it is, such as Centroid"):
+        Classifier(Centroid)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """A folder with an installed package `centroids`, which adds the method `centroid`."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "centroids").mkdir()
+    (folder / "centroids" / "__init__.py").write_text(Path(__file__).with_name("centroid.py").read_text())
+    info = folder / "xmtc_centroids-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xmtc-centroids\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[xmtc.methods]\ncentroid = centroids:Centroid\n")
+    (info / "RECORD").write_text("centroids/__init__.py,,\n")
+    (info / "top_level.txt").write_text("centroids\n")
+    return folder
+
+
+def xmtc(*words, path: Path | None = None) -> subprocess.CompletedProcess:
+    """The command in a process of its own, with a folder of packages or without."""
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from xmtc.cli import main; main()"
+    command = [sys.executable, "-c", code, str(path or ""), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_an_installed_package_adds_a_method(site, tmp_path):
+    (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0))
+    command = ("train", tmp_path / "train.jsonl", "-m", "centroid", "-o", tmp_path / "model", "-p", "power=2")
+    assert "There is no method 'centroid'" in xmtc(*command).stderr
+    assert "centroid         Labels as the mean of their documents." in xmtc("methods", path=site).stdout
+    assert "power" in xmtc("methods", "centroid", path=site).stdout
+    done = xmtc(*command, path=site)
+    assert done.returncode == 0, done.stderr
+    about = json.loads((tmp_path / "model" / "about.json").read_text())
+    assert (about["method"], about["package"], about["parameters"]) == ("centroid", "xmtc-centroids", {"power": 2.0})
+    assert about["parts"]["model"]["form"] == "centroids:CentroidModel"
+    done = xmtc("evaluate", tmp_path / "model", tmp_path / "train.jsonl", path=site)
+    assert done.stdout.startswith("P@1")
+    without = xmtc("evaluate", tmp_path / "model", tmp_path / "train.jsonl")
+    assert without.returncode == 2
+    assert without.stderr == (
+        f"xmtc: {tmp_path / 'model'} was trained by centroid of xmtc-centroids, which is not here; install that "
+        "package (pip install xmtc-centroids), or import it first.\n"
+    )
+
+
+def test_a_folder_imports_nothing(site, tmp_path):
+    """A package that its own method does not find is not imported because a folder names it."""
+    Classifier("parabel").fit(*TRAIN).save(tmp_path / "model")
+    (site / "hostile.py").write_text("raise SystemExit('imported')\n")
+    for place in ("hostile:Form", "os:system", "xmtc.cli:main", "xmtc.nothing:Here", "xmtc.base.method:Model", 7, "x"):
+        set_said(tmp_path / "model", "parts.model.form", place)
+        done = xmtc("predict", tmp_path / "model", "-", path=site)
+        assert (done.returncode, "is damaged" in done.stderr) == (2, True), done.stderr
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bag(Model):
+    """A model with a field that nothing can save."""
+
+    found: dict
+
+    def predict(self, data, k=5, run=None):
+        raise NotImplementedError
+
+    def explain(self, document, label):
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untyped(Bag):
+    found: np.ndarray = field(default_factory=lambda: np.zeros(3))
+
+
+class NoDataclass(Form):
+    pass
+
+
+def method_leaving(model) -> Method:
+    @dataclass(frozen=True)
+    class Leaves(Method):
+        def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()):
+            raise AssertionError("nothing is trained")
+
+    Leaves.fit.__annotations__["return"] = model
+    Leaves.__qualname__ = "Leaves"
+    return Leaves()
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (Bag, "Bag.found is a <class 'dict'>, which a model folder cannot hold"),
+        (Untyped, "Untyped.found is an array whose type is not stated: use array(np.float32)"),
+        (NoDataclass, "NoDataclass is not a dataclass derived from xmtc.Form or xmtc.Model"),
+        (dict, "dict is not a dataclass derived from"),
+    ],
+)
+def test_what_could_not_be_saved_is_refused_before_the_training(model, said):
+    with pytest.raises(XmtcError) as raised:
+        Classifier(method_leaving(model)).fit(*TRAIN)
+    assert str(raised.value).startswith("What Leaves trains could not be saved: ")
+    assert said in str(raised.value)
+
+
+def test_a_method_inside_a_function_cannot_be_found_again():
+    @dataclass(frozen=True)
+    class Inner(Method):
+        def fit(self, data, valid=None, run=None):
+            raise AssertionError("nothing is trained")
+
+    with pytest.raises(XmtcError, match="Inner is defined inside a function, where a saved model could not find it"):
+        Classifier(Inner()).fit(*TRAIN)
+
+
+def test_the_contract_is_abstract():
+    @dataclass(frozen=True)
+    class NoFit(Method):
+        power: float = param(1.0, "nothing")
+
+    @dataclass(frozen=True, kw_only=True)
+    class NoPredict(Model):
+        weights: np.ndarray = array(np.float32)
+
+    with pytest.raises(TypeError, match="abstract"):
+        NoFit()
+    with pytest.raises(TypeError, match="abstract"):
+        NoPredict(n_labels=1, views={}, weights=np.zeros(1, np.float32))
+
+
+def test_a_saved_model_of_an_imported_module_is_loaded(tmp_path):
+    Classifier(Centroid()).fit(*TRAIN).save(tmp_path / "model")
+    assert Tagger.load(tmp_path / "model").tags(TRAIN[0][:1])
+    code = dedent(
+        """
+        import sys
+        from xmtc import Tagger, XmtcError
+        try:
+            Tagger.load(sys.argv[1])
+        except XmtcError as error:
+            print(error)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True, check=True)
+    assert "was trained by centroid:Centroid of centroid, which is not here" in done.stdout

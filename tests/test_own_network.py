@@ -1,0 +1,152 @@
+"""A network of one's own: its layers, its design, its loss and its plan; all else is shared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn  # noqa: E402
+from torch.nn.functional import binary_cross_entropy_with_logits  # noqa: E402
+
+from xmtc import Classifier, Dataset, Explanation, Method, Run, XmtcError, param  # noqa: E402
+from xmtc.base.checkpoint import Checkpoint  # noqa: E402
+from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.devices import working  # noqa: E402
+from xmtc.nn.fitting import begin, fit_network  # noqa: E402
+from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, predict_with  # noqa: E402
+from xmtc.nn.training import Plan  # noqa: E402
+from xmtc.nn.vectors import vectors_of_tokens  # noqa: E402
+from xmtc.nn.weights import Weights  # noqa: E402
+from xmtc.testing import check_method, planted  # noqa: E402
+
+
+# --- from here on: a convolution over words, with max pooling ---
+class Convolution(LabelNetwork):
+    def __init__(self, n_words: int, dimension: int, filters: int, n_labels: int):
+        super().__init__()
+        self.n_labels = n_labels
+        self.embedding = nn.Embedding(n_words, dimension)
+        self.filters = nn.Conv1d(dimension, filters, kernel_size=3, padding=1)
+        self.output = nn.Linear(filters, n_labels)
+
+    def words(self, batch) -> Tensor:
+        return batch.padded(self.embedding(batch.ids)).transpose(1, 2)
+
+    def logits(self, words: Tensor, mask: Tensor) -> Tensor:
+        return self.output(self.filters(words).masked_fill(~mask[:, None], -torch.inf).amax(2).relu())
+
+    def forward(self, batch) -> Tensor:
+        return self.logits(self.words(batch), batch.mask())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionDesign(Design):
+    n_words: int
+    dimension: int
+    filters: int
+    n_labels: int
+
+    def build(self) -> Convolution:
+        return Convolution(self.n_words, self.dimension, self.filters, self.n_labels)
+
+    def loader(self, data: Dataset, device: torch.device) -> TokenLoader:
+        return TokenLoader(data.tokens("words"), device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionModel(NetworkModel):
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        """Input × gradient."""
+        tokens, device = document.tokens("words"), torch.device("cpu")
+        network, batch = self.network.on(device), TokenLoader(tokens, device).batch(np.array([0]))
+        with torch.enable_grad():
+            words = network.words(batch).detach().requires_grad_(True)
+            (gradient,) = torch.autograd.grad(network.logits(words, batch.mask())[0, label], words)
+        weights = (words * gradient).sum(1)[0, : batch.longest].detach().numpy()
+        return Explanation.summed("words", tokens.ids, weights, per_token=True)
+
+
+@dataclass(frozen=True)
+class TinyCNN(Method):
+    """A convolution over words, with max pooling (after Kim, 2014)."""
+
+    reads: ClassVar[tuple[str, ...]] = ("words",)
+    is_exact: ClassVar[bool] = False
+    tiny: ClassVar[dict[str, Any]] = {}
+
+    dimension: int = param(32, "length of word vectors", low=1)
+    filters: int = param(64, "filters", low=1)
+    batch: int = param(32, "documents of a step", low=1)
+    epochs: int = param(20, "passes over the documents at most", low=1)
+    rate: float = param(0.01, "learning rate of Adam", low=1e-8)
+    seed: int = param(0, "seed of the first weights and the order of documents", low=0)
+
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ConvolutionModel:
+        vectors = vectors_of_tokens(data.tokens("words"), dimension=self.dimension, run=run)
+        data, valid, device = begin(self, data, valid, run, seed=self.seed)
+        design = ConvolutionDesign(
+            n_words=len(vectors), dimension=self.dimension, filters=self.filters, n_labels=data.n_labels
+        )
+        with working(run, device, self.seed):
+            network = design.build()
+        network.embedding.weight.data = torch.from_numpy(vectors)
+        network.to(device)
+        loader, labels, judged = design.loader(data, device), LabelRows(data.Y, device), design.loader(valid, device)
+
+        def loss(docs: np.ndarray) -> Tensor:
+            batch = loader.batch(docs)
+            return binary_cross_entropy_with_logits(network(batch), labels.targets(batch.docs), reduction="sum")
+
+        plan = Plan(epochs=self.epochs, rate=self.rate, average_from=8, average_every=20, patience=20, seed=self.seed)
+        fit_network(
+            network,
+            loader=loader,
+            loss=loss,
+            answer=lambda run: predict_with(network, judged, 5, run),
+            Y=valid.Y,
+            plan=plan,
+            batch=self.batch,
+            run=run,
+        )
+        trained = TrainedNetwork(design=design, weights=Weights.of(network))
+        return ConvolutionModel(n_labels=data.n_labels, views=data.sizes, network=trained)
+
+
+# --- to here ---
+
+
+def test_it_passes_the_suite():
+    check_method(TinyCNN())
+
+
+def test_it_is_short():
+    with open(__file__, encoding="utf-8") as file:
+        source = file.read()
+    network = source[source.index("# --- from here on") : source.index("# --- to here")]
+    assert network.count("\n") <= 120
+
+
+def test_damaged_weights_are_found(tmp_path):
+    from test_damaged_models import set_array
+
+    Classifier(TinyCNN(epochs=1)).fit(*planted(60, seed=1)).save(tmp_path / "model")
+    set_array(tmp_path / "model", "model.network.weights.arrays.output.bias", lambda bias: bias[:-1])
+    with pytest.raises(XmtcError, match="is damaged: its weights are not those of its network"):
+        Classifier.load(tmp_path / "model").predict(["text"])
+
+
+def test_it_is_resumed(tmp_path):
+    texts, tags = planted(100, seed=1)
+    run = Run(threads=1, device="cpu", checkpoint=Checkpoint(tmp_path / "parts"))
+    whole = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=Run(threads=1, device="cpu"))
+    kept = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=run)
+    again = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=run)  # finds all passes done
+    for other in (kept, again):
+        np.testing.assert_array_equal(other.rank(texts).scores, whole.rank(texts).scores)
+    with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
+        Classifier(TinyCNN(epochs=4)).fit(texts, tags, run=run)
