@@ -30,18 +30,18 @@ def seconds(work) -> tuple[float, object]:
 
 def main(path: str) -> None:
     texts = [document.text for document in open_corpus(path)]
-    Tfidf().fit_transform(texts[:100])  # compiles
+    Tfidf().fit(texts[:100])  # compiles
     threads = len(os.sched_getaffinity(0))
     ours, theirs = [], []
     for _ in range(REPEATS):
-        s, (vectorizer, X) = seconds(lambda: Tfidf().fit_transform(texts, Run(threads)))
+        s, (fitted, bag) = seconds(lambda: Tfidf().fit(texts, Run(threads)))
         ours.append(s)
         reference = TfidfVectorizer(sublinear_tf=True, min_df=2)
         s, expected = seconds(partial(reference.fit_transform, texts))
         theirs.append(s)
-    columns = [reference.vocabulary_.get(word, -1) for word in vectorizer.vocabulary.words()]
-    difference = abs(X - expected[:, columns]).max() if -1 not in columns else np.nan
-    print(f"{path}: {len(texts):,} documents, {X.shape[1]:,} features, {threads} threads, {platform.processor()}")
+    columns = [reference.vocabulary_.get(word, -1) for word in fitted.vocabulary.words()]
+    difference = abs(bag.matrix - expected[:, columns]).max() if -1 not in columns else np.nan
+    print(f"{path}: {len(texts):,} documents, {bag.size:,} features, {threads} threads, {platform.processor()}")
     print(f"python {platform.python_version()}, scikit-learn {version('scikit-learn')}, numba {version('numba')}")
     print(f"xmtc          {min(ours):6.2f} s  (of {', '.join(f'{s:.2f}' for s in ours)})")
     print(f"scikit-learn  {min(theirs):6.2f} s  (of {', '.join(f'{s:.2f}' for s in theirs)})")

@@ -40,7 +40,7 @@ def corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
     common = rng.integers(COMMON_WORDS, size=(n_docs, COMMON_A_DOC))
     n_words = COMMON_WORDS + n_labels // 2 + 1000
     X = matrix(np.hstack([words, common]), np.hstack([absent, np.zeros_like(common, bool)]), n_words)
-    return Dataset(with_unit_rows(X), matrix(labels, labels < 0, n_labels))
+    return Dataset.from_matrix(with_unit_rows(X), matrix(labels, labels < 0, n_labels))
 
 
 def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array:
@@ -60,13 +60,13 @@ def measure(n_labels: int, n_docs: int, n_trees: int, method: str) -> None:
     start = time.perf_counter()
     model = method_class(method)(n_trees=n_trees).fit(train, run=Run())
     trained = time.perf_counter() - start
-    model.predict(Dataset(test.X[:10]))
+    model.predict(Dataset.from_matrix(test.X[:10]))
     start = time.perf_counter()
-    answer = model.predict(Dataset(test.X), k=5)
+    answer = model.predict(Dataset.from_matrix(test.X), k=5)
     each = 1000 * (time.perf_counter() - start) / test.n_docs
     scores = evaluate(answer, test.Y, ["P@1", "P@5"])
     print(
-        f"| {n_labels:,} | {n_docs:,} | {train.n_features:,} | {trained:.1f} | {held:.1f} | {peak_gib():.1f} "
+        f"| {n_labels:,} | {n_docs:,} | {train.bag.size:,} | {trained:.1f} | {held:.1f} | {peak_gib():.1f} "
         f"| {each:.3f} | {100 * scores['P@1']:.1f} | {100 * scores['P@5']:.1f} |",
         flush=True,
     )

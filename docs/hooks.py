@@ -22,6 +22,7 @@ def on_files(files, config):
     pages = {
         "index.md": (ROOT / "README.md").read_text().replace("](docs/", "]("),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
+        "contributing.md": (ROOT / "CONTRIBUTING.md").read_text(),
         "methods.md": methods_page(),
     }
     for name, text in pages.items():

@@ -40,8 +40,8 @@ from xmtc.base.dataset import Dataset, Tokens
 from xmtc.encoders.catalogue import find_encoder
 from xmtc.methods import method_class
 
-# MiniLM and MPNet cut texts alike; MPNet's numbers are four larger, and its marks <s> and </s> are not [CLS] and [SEP].
-AFTER_BERT, MARKS = 4, {0: 101, 2: 102}
+# MiniLM and MPNet cut texts alike; MPNet's ids are four larger, and its <s> and </s> are not [CLS] and [SEP].
+AFTER_BERT, SPECIAL = 4, {0: 101, 2: 102}
 
 # Labels in clusters as in Table 3: number of labels, clusters, width.
 COSTS = ((4_000, 2, 768), (25_000, 2, 768), (100_000, 3, 768), (670_000, 4, 512))
@@ -54,9 +54,9 @@ def prepare(args: argparse.Namespace) -> None:
     found: dict[str, Any] = {}
     for part, texts, Y in read_texts(args.corpora / args.data):
         if part == "train":
-            reader, tokens = Subwords("mpnet-base", args.subwords).fit_transform(texts)
+            fitted, tokens = Subwords("mpnet-base", args.subwords).fit(texts)
         else:
-            tokens = reader.transform(texts)
+            tokens = fitted.transform(texts)
         found |= numbers_of(part, tokens, Y)
     pack(args.out, found)
 
@@ -70,7 +70,7 @@ def read(path: Path, encoder: str, subwords: int) -> dict[str, Dataset]:
             tokens, Y = from_numbers(part, found)
             tokens = shortened(replace(tokens, encoder=encoder), subwords)
             tokens = tokens if is_mpnet else as_bert(tokens)
-            parts[part] = Dataset(csr_array((tokens.n_docs, 0), dtype=np.float32), Y, subwords=tokens)
+            parts[part] = Dataset({"subwords": tokens}, Y)
     if "dev" not in parts:
         order = np.random.default_rng(0).permutation(parts["train"].n_docs)
         n, whole = len(order) // 5, parts["train"]
@@ -79,17 +79,17 @@ def read(path: Path, encoder: str, subwords: int) -> dict[str, Dataset]:
 
 
 def shortened(tokens: Tokens, most: int) -> Tokens:
-    """The first subwords and the mark at the end."""
+    """The first subwords and the special token at the end."""
     found = first_words(tokens, most)
-    found.ids[found.starts[1:] - 1] = tokens.ids[tokens.starts[1:] - 1]
+    found.ids[found.offsets[1:] - 1] = tokens.ids[tokens.offsets[1:] - 1]
     return found
 
 
 def as_bert(tokens: Tokens) -> Tokens:
     ids = tokens.ids - AFTER_BERT
-    for mpnet, bert in MARKS.items():
+    for mpnet, bert in SPECIAL.items():
         ids[tokens.ids == mpnet] = bert
-    return replace(tokens, ids=ids, n_words=tokens.n_words - AFTER_BERT - 1)
+    return replace(tokens, ids=ids, size=tokens.size - AFTER_BERT - 1)
 
 
 def work(given: tuple[dict[str, Any], Path, Path | None, bool]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def cost(args: argparse.Namespace) -> None:
     predict of them. Labels follow Zipf's law, five to a document."""
     import torch
 
-    from xmtc.methods.transformer.clusters import Clusters, LabelClusters, cut
+    from xmtc.nn.clusters import Clusters, LabelClusters, cut
 
     results = []
     for n_labels, n_clusters, width in COSTS:
@@ -213,7 +213,7 @@ def speed(args: argparse.Namespace) -> None:
             tokens = Tokens(ids, np.arange(n_docs + 1) * args.subwords, 30_500, encoder=str(encoder))
             labels, ends = rng.integers(0, 4000, 5 * n_docs), np.arange(n_docs + 1) * 5
             Y = csr_array((np.ones(5 * n_docs, np.float32), labels, ends), shape=(n_docs, 4000))
-            data = Dataset(csr_array((n_docs, 0), dtype=np.float32), Y, subwords=tokens)
+            data = Dataset({"subwords": tokens}, Y)
             valid = data.rows(np.arange(batch))
             method = method_class("aplc_xlnet")(batch=batch, epochs=args.epochs, **args.settings)
             if torch.cuda.is_available():
@@ -238,17 +238,16 @@ def explain(args: argparse.Namespace) -> None:
     import torch
 
     from xmtc import Tagger
-    from xmtc.base.run import Run
     from xmtc.data.corpus import open_corpus
 
     tagger, results = Tagger.load(args.model), []
-    network = tagger.model._network(Run(device="cpu"))
+    network = tagger.model.network.on(torch.device("cpu"))
     encoder = network.encoder
     for _, document in zip(range(args.documents), open_corpus(str(args.corpus)), strict=False):
         data = tagger.read([document])
-        ids = torch.from_numpy(data.subwords.ids.astype(np.int64))
+        ids = torch.from_numpy(data.tokens("subwords").ids.astype(np.int64))
         best = int(np.flatnonzero(tagger.model.order == tagger.model.predict(data, 1).labels[0, 0])[0])
-        without = torch.where(encoder.is_mark(len(ids)), ids, encoder.padding)
+        without = torch.where(encoder.is_special(len(ids)), ids, encoder.padding)
         are = torch.ones(1, len(ids), dtype=torch.bool)
         pooled = [encoder.pooled(are, inputs_embeds=encoder.vectors(each)[None]) for each in (ids, without)]
         whole, nothing = (network.head.logit(network.after(each), best).item() for each in pooled)

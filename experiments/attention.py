@@ -29,7 +29,6 @@ from common import (
     read_texts,
     unpack,
 )
-from scipy.sparse import csr_array
 
 from xmtc.base.dataset import Dataset
 from xmtc.methods import method_class
@@ -38,31 +37,45 @@ from xmtc.methods import method_class
 def prepare(args: argparse.Namespace) -> None:
     """Words of train, dev and test as numbers, word vectors, labels: everything a training needs, in one file."""
     from xmtc.features.words import Words
+    from xmtc.nn.vectors import vectors_of_tokens
 
     found: dict[str, Any] = {}
     for part, texts, Y in read_texts(args.corpora / args.data):
         if part == "train":
-            sequencer, tokens = Words(max_words=args.words, vectors=args.vectors, own=args.own).fit_transform(texts)
-            found["vectors"] = tokens.vectors.astype(np.float16)
+            fitted, tokens = Words(max_words=args.words).fit(texts)
+            vectors = vectors_of_tokens(tokens, args.vectors, corpus_dimension=args.corpus_dimension)
+            found["vectors"] = vectors.astype(np.float16)
         else:
-            tokens = sequencer.transform(texts)
+            tokens = fitted.transform(texts)
         found |= numbers_of(part, tokens, Y)
     pack(args.out, found)
 
 
-def read(path: Path) -> dict[str, Dataset]:
+def read(path: Path) -> tuple[dict[str, Dataset], np.ndarray]:
+    """The parts of a corpus, and the word vectors to start from."""
     found, parts = unpack(path), {}
     for part in PARTS:
         tokens, Y = from_numbers(part, found)
-        tokens = replace(tokens, vectors=found["vectors"].astype(np.float32))
-        parts[part] = Dataset(csr_array((tokens.n_docs, 0), dtype=np.float32), Y, tokens)
-    return parts
+        parts[part] = Dataset({"words": tokens}, Y)
+    return parts, found["vectors"].astype(np.float32)
 
 
-def shortened(data: Dataset, words: int = 10**9, columns: int = 10**9) -> Dataset:
-    """Only the first words of every document, only the first numbers of every word's vector."""
-    tokens = first_words(data.tokens, words)
-    return replace(data, tokens=replace(tokens, vectors=tokens.vectors[:, :columns]))
+def shortened(data: Dataset, words: int) -> Dataset:
+    """Only the first words of every document."""
+    return replace(data, views={"words": first_words(data.tokens("words"), words)})
+
+
+def starting_from(vectors: np.ndarray, kind: Any) -> Any:
+    """A recurrent method whose word vectors are given as numbers: words that are numbers have none in any file."""
+
+    class Started(kind):
+        def design(self, _: np.ndarray, n_labels: int) -> Any:
+            return super().design(vectors, n_labels)
+
+        def network(self, design: Any, above: Any, _: np.ndarray, *others: Any) -> Any:
+            return super().network(design, above, vectors, *others)
+
+    return Started
 
 
 def train(args: argparse.Namespace) -> None:
@@ -76,8 +89,10 @@ def train(args: argparse.Namespace) -> None:
     def work(job: dict[str, Any]) -> None:
         stream = torch.cuda.stream(torch.cuda.Stream()) if torch.cuda.is_available() else nullcontext()
         with stream:
-            method, parts = method_class(job["method"])(**job["settings"]), files[job["file"]]
-            parts = {part: shortened(data, **job.get("only", {})) for part, data in parts.items()}
+            (parts, vectors), only = files[job["file"]], job.get("only", {})
+            parts = {part: shortened(data, only.get("words", 10**9)) for part, data in parts.items()}
+            kind = starting_from(vectors[:, : only.get("columns")], method_class(job["method"]))
+            method = kind(**job["settings"])
             results.append({"job": job, **learn(method, job["name"], parts, args.keep)})
             if args.out:
                 args.out.write_text(json.dumps(results, indent=1))
@@ -97,7 +112,8 @@ def speed(args: argparse.Namespace) -> None:
     """Where the time of a training step goes."""
     from attention_speed import million, table
 
-    table(read(args.file)["train"], args.batches)
+    parts, vectors = read(args.file)
+    table(parts["train"], vectors.shape[1], args.batches)
     million()
 
 
@@ -109,7 +125,9 @@ def main() -> None:
     make.add_argument("--out", type=Path, required=True)
     make.add_argument("--words", type=int, default=60_000)
     make.add_argument("--vectors", default="glove-100d")
-    make.add_argument("--own", type=int, default=0, help="numbers that the corpus adds to each word's vector")
+    make.add_argument(
+        "--corpus-dimension", type=int, default=0, help="numbers that the corpus adds to each word's vector"
+    )
     make.add_argument("--corpora", type=Path, default=CORPORA)
     make.set_defaults(run=prepare)
     fit = commands.add_parser("train")

@@ -9,10 +9,12 @@ import torch
 
 from xmtc.base.dataset import Dataset, Tokens
 from xmtc.methods.attention.levels import loss_of
-from xmtc.methods.attention.model import Shape
-from xmtc.nn.batches import Corpus, LabelRows
+from xmtc.methods.attention.model import RecurrentDesign
+from xmtc.nn.batches import LabelRows, TokenLoader
 from xmtc.nn.devices import mixed
 from xmtc.nn.training import Plan, State
+
+PLAN = Plan(epochs=1, rate=1e-3, average_from=99, average_every=99, patience=9, seed=0)
 
 
 def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
@@ -28,22 +30,32 @@ def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
     return float(np.median(times[2:]))
 
 
-def table(data: Dataset, sizes: list[int]) -> None:
-    """A line for each size of batch: the parts of a step, the whole of it, and the memory."""
+def table(data: Dataset, dimension: int, sizes: list[int]) -> None:
+    """A line for each size of batch: the parts of a step, the whole of it, and the memory. Word vectors have `dimension`
+    numbers."""
     device = torch.device("cuda")
     torch.set_float32_matmul_precision("high")
-    corpus, labels = Corpus(data.tokens, device), LabelRows(data.Y, device)
-    longest = np.flatnonzero(corpus.lengths == corpus.lengths.max())
+    loader, labels = TokenLoader(data.tokens("words"), device), LabelRows(data.Y, device)
+    longest = np.flatnonzero(loader.lengths == loader.lengths.max())
+    design = RecurrentDesign(
+        n_words=data.sizes["words"],
+        dimension=dimension,
+        hidden=256,
+        layers=(256,),
+        pooling="attention",
+        n_labels=data.n_labels,
+    )
     for size in sizes:
-        line(data, corpus, labels, longest[:size], device)
+        line(design, loader, labels, longest[:size], device)
 
 
-def line(data: Dataset, corpus: Corpus, labels: LabelRows, docs: np.ndarray, device: torch.device) -> None:
+def line(
+    design: RecurrentDesign, loader: TokenLoader, labels: LabelRows, docs: np.ndarray, device: torch.device
+) -> None:
     torch.cuda.reset_peak_memory_stats()
-    shape = Shape(data.n_words, data.tokens.vectors.shape[1], 256, (256,), "attention")
-    network = shape.network(data.n_labels, 0.2, 0.5).to(device).train()
-    state = State(network, Plan(1, 1e-3, 99, 99, 9, 0))
-    batch = corpus.batch(docs)
+    network = design.build(0.2, 0.5).to(device).train()
+    state = State(network, PLAN)
+    batch = loader.batch(docs)
     targets = labels.targets(batch.docs)
     with torch.no_grad():
         states = network.encoder(batch).clone()
@@ -55,16 +67,16 @@ def line(data: Dataset, corpus: Corpus, labels: LabelRows, docs: np.ndarray, dev
 
     def attend() -> None:
         with mixed(device):
-            loss_of(network.head(states, batch.is_word()), targets).backward()
+            loss_of(network.head(states, batch.mask()), targets).backward()
 
     def step() -> None:
-        batch = corpus.batch(docs)
+        batch = loader.batch(docs)
         with mixed(device):
             state.step(loss_of(network(batch), labels.targets(batch.docs)))
 
     step()
     parts = {
-        "data": milliseconds(lambda: corpus.batch(docs)),
+        "data": milliseconds(lambda: loader.batch(docs)),
         "LSTM": milliseconds(encode),
         "attention and head": milliseconds(attend),
         "optimiser": milliseconds(lambda: [optimiser.step() for optimiser in state.optimisers]),
@@ -83,10 +95,13 @@ def million(n_labels: int = 1_000_000, n_candidates: int = 1280, n_docs: int = 2
     device = torch.device("cuda")
     torch.cuda.reset_peak_memory_stats()
     rng = np.random.default_rng(0)
-    starts = np.arange(n_docs + 1, dtype=np.int64) * n_words
-    tokens = Tokens(rng.integers(0, 400_000, n_docs * n_words).astype(np.int32), starts, 400_000)
-    network = Shape(400_000, 300, 512, (512, 256), "attention").network(n_labels, 0.2, 0.5, True).to(device).train()
-    state, batch = State(network, Plan(1, 1e-3, 99, 99, 9, 0)), Corpus(tokens, device).batch(np.arange(n_docs))
+    offsets = np.arange(n_docs + 1, dtype=np.int64) * n_words
+    tokens = Tokens(rng.integers(0, 400_000, n_docs * n_words).astype(np.int32), offsets, 400_000)
+    design = RecurrentDesign(
+        n_words=400_000, dimension=300, hidden=512, layers=(512, 256), pooling="attention", n_labels=n_labels
+    )
+    network = design.build(0.2, 0.5, sparse=True).to(device).train()
+    state, batch = State(network, PLAN), TokenLoader(tokens, device).batch(np.arange(n_docs))
     candidates = torch.randint(n_labels, (n_docs, n_candidates), device=device)
     targets = (torch.rand(n_docs, n_candidates, device=device) < 0.005).float()
 

@@ -21,7 +21,7 @@ from xmtc.evaluation.overlap import overlap
 from xmtc.methods.ensemble.calibrated import curve, on_curve
 from xmtc.methods.ensemble.model import MEAN, NOISY_OR, merged
 from xmtc.methods.label_tree.parabel import Parabel
-from xmtc.tagger import train
+from xmtc.pipeline import train
 
 PARABEL = "parabel"
 

@@ -56,16 +56,16 @@ def read_texts(folder: Path) -> Iterator[tuple[str, list[str], csr_array]]:
 
 def numbers_of(part: str, tokens: Tokens, Y: csr_array) -> dict[str, Any]:
     """What a part of a corpus is packed as."""
-    kind = np.uint16 if tokens.n_words < 2**16 else np.int32
+    kind = np.uint16 if tokens.size < 2**16 else np.int32
     print(f"{part}: {tokens.n_docs} documents, {len(tokens.ids)} words, {Y.shape[1]} labels", flush=True)
-    found = {"ids": tokens.ids.astype(kind), "starts": tokens.starts.astype(np.int32), "width": Y.shape[1]}
+    found = {"ids": tokens.ids.astype(kind), "offsets": tokens.offsets.astype(np.int32), "width": Y.shape[1]}
     found |= {"Y_indptr": Y.indptr, "Y_indices": Y.indices}
-    return {f"{part}_{name}": value for name, value in found.items()} | {"n_words": tokens.n_words}
+    return {f"{part}_{name}": value for name, value in found.items()} | {"size": tokens.size}
 
 
 def from_numbers(part: str, found: dict[str, np.ndarray]) -> tuple[Tokens, csr_array]:
-    ids, starts = found[f"{part}_ids"].astype(np.int32), found[f"{part}_starts"].astype(np.int64)
-    tokens, indices = Tokens(ids, starts, int(found["n_words"])), found[f"{part}_Y_indices"]
+    ids, offsets = found[f"{part}_ids"].astype(np.int32), found[f"{part}_offsets"].astype(np.int64)
+    tokens, indices = Tokens(ids, offsets, int(found["size"])), found[f"{part}_Y_indices"]
     shape = tokens.n_docs, int(found[f"{part}_width"])
     return tokens, csr_array((np.ones(len(indices), np.float32), indices, found[f"{part}_Y_indptr"]), shape=shape)
 
@@ -73,9 +73,9 @@ def from_numbers(part: str, found: dict[str, np.ndarray]) -> tuple[Tokens, csr_a
 def first_words(tokens: Tokens, most: int) -> Tokens:
     """Only the first words of every document."""
     kept = np.minimum(tokens.lengths, most)
-    starts = np.concatenate([[0], np.cumsum(kept)])
-    ids = tokens.ids[np.repeat(tokens.starts[:-1] - starts[:-1], kept) + np.arange(starts[-1])]
-    return replace(tokens, ids=ids, starts=starts)
+    offsets = np.concatenate([[0], np.cumsum(kept)])
+    ids = tokens.ids[np.repeat(tokens.offsets[:-1] - offsets[:-1], kept) + np.arange(offsets[-1])]
+    return replace(tokens, ids=ids, offsets=offsets)
 
 
 class Log:

@@ -27,7 +27,6 @@ from xmtc.base.dataset import Dataset, Tokens
 from xmtc.base.run import Run
 from xmtc.data.noise import noisy
 from xmtc.evaluation import evaluate
-from xmtc.features.words import uniform
 from xmtc.methods import method_class
 
 NAMES = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5")
@@ -36,17 +35,19 @@ CORPORA = Path(__file__).parents[2] / "shared" / "data"
 
 def prepare(args: argparse.Namespace) -> None:
     """Features, labels and word vectors of several corpora, in one file."""
+    from xmtc.nn.vectors import vectors_of_terms
+
     found: dict[str, np.ndarray] = {}
     for name in args.data:
         parts = read_corpus(CORPORA / name)
-        if parts["train"].vectors is not None:
-            found[f"{name} vectors"] = parts["train"].vectors.astype(np.float16)
+        if parts["train"].bag.vocabulary is not None:
+            found[f"{name} vectors"] = vectors_of_terms(parts["train"].bag, "glove-100d").astype(np.float16)
         for part, data in parts.items():
-            kind = np.uint16 if data.n_features < 2**16 else np.int32
+            kind = np.uint16 if data.bag.size < 2**16 else np.int32
             found |= {f"{name} {part} columns": data.X.indices.astype(kind), f"{name} {part} rows": data.X.indptr}
             found |= {f"{name} {part} values": data.X.data.astype(np.float16)}
             found |= {f"{name} {part} labels": data.Y.indices.astype(np.uint16), f"{name} {part} ends": data.Y.indptr}
-            found |= {f"{name} {part} sizes": np.array([data.n_features, data.Y.shape[1]])}
+            found |= {f"{name} {part} sizes": np.array([data.bag.size, data.Y.shape[1]])}
             print(name, part, data.X.shape, data.Y.shape, flush=True)
     packed = io.BytesIO()
     np.savez(packed, **found)
@@ -55,31 +56,31 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def read_corpus(folder: Path) -> dict[str, Dataset]:
-    """Its own features where they come without an order of words, tf-idf and GloVe's vectors elsewhere."""
-    from xmtc.features.both import TfidfAndVectors
-
+    """Its own features where they come without an order of words, tf-idf elsewhere."""
     from xmtc.data.collect import LabelCollector
     from xmtc.data.corpus import open_corpus
-    from xmtc.features import fit, read
-    from xmtc.features.columns import Given
+    from xmtc.features import fit, transform
+    from xmtc.features.columns import Columns
+    from xmtc.features.tfidf import Tfidf
 
-    given = (folder / "train.txt.gz").exists()
-    ending, recipe = ("txt.gz", Given()) if given else ("jsonl.gz", TfidfAndVectors(vectors="glove-100d"))
+    has_columns = (folder / "train.txt.gz").exists()
+    ending, views = ("txt.gz", {"columns": Columns()}) if has_columns else ("jsonl.gz", {"tfidf": Tfidf()})
     parts: dict[str, Dataset] = {}
     for part in ("train", "dev", "test"):
         if (folder / f"{part}.{ending}").exists():
             collector = LabelCollector()
             documents = collector.watch(open_corpus(str(folder / f"{part}.{ending}")))
             if part == "train":
-                fitted, data = fit(recipe, documents, Run(), None)
+                fitted, data = fit(views, documents, Run())
                 names = sorted(collector.numbers)
             else:
-                data = read(fitted, documents, Run())
+                data = transform(fitted, documents, Run())
             parts[part] = replace(data, Y=collector.matrix(names))
     return parts
 
 
-def load(path: Path, name: str) -> dict[str, Dataset]:
+def load(path: Path, name: str) -> tuple[dict[str, Dataset], np.ndarray | None]:
+    """The parts of a corpus, and the vectors of its words to start from, where it has words."""
     with np.load(io.BytesIO(lzma.decompress(path.read_bytes()))) as arrays:
         found = {key.removeprefix(f"{name} "): arrays[key] for key in arrays if key.startswith(f"{name} ")}
     parts = {}
@@ -92,9 +93,21 @@ def load(path: Path, name: str) -> dict[str, Dataset]:
             X = csr_array((values, columns, rows), shape=(n_docs, n_features))
             Y = csr_array((np.ones(len(labels), np.float32), labels, ends), shape=(n_docs, n_labels))
             parts[part] = Dataset.from_matrix(X, Y)
-    if "vectors" in found:
-        parts["train"] = replace(parts["train"], vectors=found["vectors"].astype(np.float32))
-    return parts
+    return parts, found["vectors"].astype(np.float32) if "vectors" in found else None
+
+
+def starting_from(vectors: np.ndarray | None, kind: Any) -> Any:
+    """A method whose word vectors, if it starts from any, are given as numbers: columns have none in any file."""
+    from xmtc.methods.autoencoder.rank_ae import RankAE
+
+    if vectors is None or not issubclass(kind, RankAE):
+        return kind
+
+    class Started(kind):
+        def first_vectors(self, data: Dataset, run: Run) -> np.ndarray:
+            return vectors
+
+    return Started
 
 
 def held_out(train: Dataset, share: float = 0.2, seed: int = 0) -> tuple[Dataset, Dataset]:
@@ -104,7 +117,9 @@ def held_out(train: Dataset, share: float = 0.2, seed: int = 0) -> tuple[Dataset
     return train.rows(np.sort(order[n:])), train.rows(np.sort(order[:n]))
 
 
-def learn(job: dict[str, Any], parts: dict[str, Dataset], on_test: bool) -> dict[str, Any]:
+def learn(
+    job: dict[str, Any], parts: dict[str, Dataset], vectors: np.ndarray | None, on_test: bool
+) -> dict[str, Any]:
     """Train a method; figures are of the test documents, or of a fifth of the training documents held out. Noise is in
     the training documents alone: a fifth of them stays clean and decides when to stop, as in the paper."""
     train, valid = parts["train"], None
@@ -117,9 +132,9 @@ def learn(job: dict[str, Any], parts: dict[str, Dataset], on_test: bool) -> dict
     if "noise" in job:
         train, valid = held_out(train)
         train = replace(train, Y=noisy(train.Y, **job["noise"]))
-    method = method_class(job["method"])(**job["settings"])
-    if "tokens" in method.reads:
-        train, valid, test = (as_words(data, job["dimension"]) for data in (train, valid, test))
+    method = starting_from(vectors, method_class(job["method"]))(**job["settings"])
+    if "words" in method.reads:
+        train, valid, test = (as_words(data) for data in (train, valid, test))
     begin = time.perf_counter()
     run = Run(threads=1, device=job.get("device", "auto"))
     model = method.fit(train, valid, run)
@@ -129,17 +144,16 @@ def learn(job: dict[str, Any], parts: dict[str, Dataset], on_test: bool) -> dict
     return {"job": job, "seconds": round(seconds, 1), "on": "test" if on_test else "held out", **figures}
 
 
-def as_words(data: Dataset | None, dimension: int) -> Dataset | None:
+def as_words(data: Dataset | None) -> Dataset | None:
     """Features as words, in the order of their columns, for methods that read words: these corpora know no other."""
     if data is None:
         return None
     counts = np.maximum(np.diff(data.X.indptr), 1)  # a document without features is one unknown word
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    ids = np.zeros(starts[-1], np.int32)
-    own = np.repeat(starts[:-1] - data.X.indptr[:-1], np.diff(data.X.indptr)) + np.arange(data.X.nnz)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    ids = np.zeros(offsets[-1], np.int32)
+    own = np.repeat(offsets[:-1] - data.X.indptr[:-1], np.diff(data.X.indptr)) + np.arange(data.X.nnz)
     ids[own] = data.X.indices + 1
-    tokens = Tokens(ids, starts, data.n_features + 1, uniform(data.n_features + 1, dimension, seed=0))
-    return Dataset(csr_array((data.n_docs, 0), dtype=np.float32), data.Y, tokens)
+    return Dataset({"words": Tokens(ids, offsets, data.bag.size + 1)}, data.Y)
 
 
 def work(given: tuple[dict[str, Any], Path, bool]) -> dict[str, Any]:
@@ -147,7 +161,7 @@ def work(given: tuple[dict[str, Any], Path, bool]) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     job, path, on_test = given
-    result = learn(job, load(path, job["data"]), on_test)
+    result = learn(job, *load(path, job["data"]), on_test)
     print(job["name"], {name: result[name] for name in NAMES}, result["seconds"], flush=True)
     return result
 
@@ -186,14 +200,14 @@ def step(args: argparse.Namespace) -> None:
         shape=(n_docs, n_labels),
     )
     data, method = Dataset.from_matrix(X, Y), method_class("rank_ae")(hidden=100, layer=800, average_from=99)
-    layout = method.layout(data)
-    network = method.network(layout, data, run)
-    state, corpus, labels = State(network, method.plan), layout.read(data, device), LabelRows(Y, device)
+    design = method.design(data, None)
+    network = method.network(design, None, data, run)
+    state, loader, labels = State(network, method.plan), design.loader(data, device), LabelRows(Y, device)
     docs, times = np.arange(n_docs), []
     network.train()
     for _ in range(8):
         begin = time.perf_counter()
-        batch = corpus.batch(docs)
+        batch = loader.batch(docs)
         with mixed(device):
             state.step(network(batch, *labels.pairs(batch.docs)))
         if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""A method as another package would bring it."""
+"""Labels as the mean of their documents."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ import numpy as np
 from xmtc import Dataset, Explanation, Method, Model, Predictions, Run, array, param
 
 
-@dataclass(frozen=True, kw_only=True)
-class CentroidModel(Model):
-    centroids: np.ndarray = array(np.float32, ndim=2)  # (n_labels, n_terms)
-
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        scores = np.clip(data.X @ self.centroids.T, 0, 1)
-        labels = np.argsort(-scores, axis=1, kind="stable")[:, : min(k, self.n_labels)].astype(np.int32)
-        return Predictions(labels, np.take_along_axis(scores, labels, axis=1).astype(np.float32))
-
-    def explain(self, document: Dataset, label: int) -> Explanation:
-        (view,), X = self.views, document.X
-        return Explanation.summed(view, X.indices, X.data * self.centroids[label, X.indices])
-
-
 @dataclass(frozen=True)
 class Centroid(Method):
-    """Labels as the mean of their documents."""
+    """The mean of a label's documents; those of others are as near as their angle is small."""
 
-    power: float = param(1.0, "what weights are raised to", low=0.1)
+    power: float = param(1.0, "what weights are raised to", low=0.1, search=(0.5, 2.0))
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> CentroidModel:
         sums = (data.Y.T @ data.X).toarray() ** self.power
         lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
         centroids = (sums / lengths).astype(np.float32)
         return CentroidModel(n_labels=data.n_labels, views=data.sizes, centroids=centroids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentroidModel(Model):
+    centroids: np.ndarray = array(np.float32, ndim=2)  # (n_labels, n_terms)
+
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        scores = np.clip(data.X @ self.centroids.T, 0, 1)
+        labels = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
+        return Predictions(labels, np.take_along_axis(scores, labels, axis=1).astype(np.float32))
+
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        (view,), X = self.views, document.X
+        return Explanation.summed(view, X.indices, X.data * self.centroids[label, X.indices])
+
+    def check(self) -> None:
+        if self.centroids.shape != (self.n_labels, sum(self.views.values())):
+            raise ValueError("its centroids are not those of its labels and terms")

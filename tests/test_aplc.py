@@ -36,11 +36,11 @@ from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.features.subwords import FittedSubwords, Subwords  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
-from xmtc.methods.transformer.clusters import Clusters, LabelClusters  # noqa: E402
 from xmtc.methods.transformer.model import in_own_numbers  # noqa: E402
 from xmtc.methods.transformer.network import ClusteredTransformer, TextEncoder  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.clusters import Clusters, LabelClusters  # noqa: E402
 from xmtc.nn.cuda_graphs import CudaGraphs  # noqa: E402
 from xmtc.nn.devices import mixed  # noqa: E402
 from xmtc.nn.network import predict_with  # noqa: E402

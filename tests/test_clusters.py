@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 
 from xmtc.base.dataset import Tokens  # noqa: E402
 from xmtc.methods.autoencoder.network import BagFeatures  # noqa: E402
-from xmtc.methods.transformer.clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
-from xmtc.methods.transformer.clusters import n_terms as terms_of  # noqa: E402
 from xmtc.nn.bags import BagLoader  # noqa: E402
 from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
+from xmtc.nn.clusters import n_terms as terms_of  # noqa: E402
 from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
 
 CPU = torch.device("cpu")

@@ -35,6 +35,12 @@ def test_python_runs(page, block, tmp_path, monkeypatch):
     assert len(namespace) > 1
 
 
+@pytest.mark.parametrize(("number", "name"), [(0, "centroid.py"), (1, "letters.py")])
+def test_contributing_shows_what_the_tests_use(number, name):
+    """tests/test_outside.py and tests/test_own_view.py run them."""
+    assert blocks(ROOT / "CONTRIBUTING.md", "python")[number] == Path(__file__).with_name(name).read_text()
+
+
 def test_the_readmes_example_answers_as_it_says():
     namespace: dict = {}
     block = blocks(ROOT / "README.md", "python")[0]

@@ -65,7 +65,10 @@ def test_an_installed_package_adds_a_method(site, tmp_path):
     (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0))
     command = ("train", tmp_path / "train.jsonl", "-m", "centroid", "-o", tmp_path / "model", "-p", "power=2")
     assert "There is no method 'centroid'" in xmtc(*command).stderr
-    assert "centroid         Labels as the mean of their documents." in xmtc("methods", path=site).stdout
+    assert (
+        "centroid         The mean of a label's documents; those of others are as near as their angle is small."
+        in xmtc("methods", path=site).stdout
+    )
     assert "power" in xmtc("methods", "centroid", path=site).stdout
     done = xmtc(*command, path=site)
     assert done.returncode == 0, done.stderr

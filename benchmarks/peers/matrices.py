@@ -22,9 +22,9 @@ def prepare(source: Path, folder: Path, run: Run) -> dict[str, int]:
     folder.mkdir(parents=True, exist_ok=True)
     train, test = LabelCollector(), LabelCollector()
     texts = (document.text for document in train.watch(open_corpus(str(source / "train.jsonl.gz"))))
-    vectorizer, X = Tfidf(sublinear_tf=True, min_df=2).fit_transform(texts, run)
+    fitted, bag = Tfidf(sublinear_tf=True, min_df=2).fit(texts, run)
     texts = (document.text for document in test.watch(open_corpus(str(source / "test.jsonl.gz"))))
-    X_test = vectorizer.transform(texts, run)
+    X, X_test = bag.matrix, fitted.transform(texts, run).matrix
     names = sorted(train.numbers)
     Y, Y_test = train.matrix(names), test.matrix(names)
     for name, matrix in {"X": X, "Y": Y, "X_test": X_test, "Y_test": Y_test}.items():

@@ -31,11 +31,11 @@ class System:
         data = self.read(folder)
         X, Y = data.X[:N_WARM], data.Y[:N_WARM]
         seen = np.unique(Y.indices)
-        model = self.method.fit(Dataset(X, csr_array(Y[:, seen])), run=self.run)
+        model = self.method.fit(Dataset.from_matrix(X, csr_array(Y[:, seen])), run=self.run)
         model.predict(Dataset.from_matrix(X), run=self.run)
 
     def read(self, folder: Path) -> Dataset:
-        return Dataset(*(csr_array(load_npz(folder / name)) for name in ("X.npz", "Y.npz")))
+        return Dataset.from_matrix(*(csr_array(load_npz(folder / name)) for name in ("X.npz", "Y.npz")))
 
     def train(self, data: Dataset, model_folder: Path) -> Model:
         return self.method.fit(data, run=self.run)
@@ -49,7 +49,7 @@ class System:
         return parts["model"]
 
     def batch(self, X) -> Dataset:
-        return Dataset(csr_array(X))
+        return Dataset.from_matrix(csr_array(X))
 
     def predict_batch(self, model: Model, batch: Dataset, k: int) -> Predictions:
         return model.predict(batch, k=k, run=self.run)
@@ -58,7 +58,7 @@ class System:
         """Nothing to do: the call says how many threads."""
 
     def single(self, row) -> Dataset:
-        return Dataset(csr_array(row))
+        return Dataset.from_matrix(csr_array(row))
 
     def predict_single(self, model: Model, document: Dataset, k: int) -> Predictions:
         return model.predict(document, k=k, run=Run(threads=1))

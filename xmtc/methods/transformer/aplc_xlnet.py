@@ -35,7 +35,7 @@ from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
 from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
-from xmtc.methods.transformer.clusters import by_frequency, cut, n_terms
+from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.methods.transformer.model import (
     MOST_POINTS,
     VIEW,

@@ -1,0 +1,55 @@
+"""A view of one's own: runs of letters within words, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from sklearn.feature_extraction.text import CountVectorizer
+
+from xmtc import Run, param
+from xmtc.base.dataset import Bag
+from xmtc.features.view import FittedView, View
+from xmtc.text.spans import Span, find_spans
+from xmtc.text.tokenizer import Tokenizer
+from xmtc.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Letters(View):
+    """How texts become counts of runs of letters."""
+
+    title: ClassVar[str] = "Runs of letters"
+
+    length: int = param(4, "letters of a run", low=1)
+
+    def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedLetters, Bag]:
+        counter = CountVectorizer(analyzer="char_wb", ngram_range=(self.length, self.length))
+        matrix = counter.fit_transform(contents).astype(np.float32)
+        runs = Vocabulary.of(counter.get_feature_names_out())
+        return FittedLetters(length=self.length, runs=runs), Bag(matrix, runs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedLetters(FittedView):
+    length: int
+    runs: Vocabulary
+
+    @property
+    def size(self) -> int:
+        return len(self.runs)
+
+    def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
+        lengths, runs = (self.length, self.length), self.runs.words()
+        counter = CountVectorizer(analyzer="char_wb", ngram_range=lengths, vocabulary=runs)
+        return Bag(counter.transform(contents).astype(np.float32), self.runs)
+
+    def term(self, number: int) -> str:
+        return self.runs[number]
+
+    def spans(self, text: str) -> list[Span]:
+        """A word belongs to the runs that are found within it."""
+        words = find_spans(Tokenizer(), text)
+        return [word._replace(numbers=tuple(self.transform([word.word]).matrix.indices)) for word in words]
