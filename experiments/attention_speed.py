@@ -31,8 +31,7 @@ def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
 
 
 def table(data: Dataset, dimension: int, sizes: list[int]) -> None:
-    """A line for each size of batch: the parts of a step, the whole of it, and the memory. Word vectors have `dimension`
-    numbers."""
+    """A line for each size of batch: the parts of a step, the whole of it, and the memory."""
     device = torch.device("cuda")
     torch.set_float32_matmul_precision("high")
     loader, labels = TokenLoader(data.tokens("words"), device), LabelRows(data.Y, device)

@@ -105,7 +105,7 @@ def starting_from(vectors: np.ndarray | None, kind: Any) -> Any:
 
     class Started(kind):
         def first_vectors(self, data: Dataset, run: Run) -> np.ndarray:
-            return vectors
+            return vectors if "tfidf" in self.reads else super().first_vectors(data, run)
 
     return Started
 
@@ -117,9 +117,7 @@ def held_out(train: Dataset, share: float = 0.2, seed: int = 0) -> tuple[Dataset
     return train.rows(np.sort(order[n:])), train.rows(np.sort(order[:n]))
 
 
-def learn(
-    job: dict[str, Any], parts: dict[str, Dataset], vectors: np.ndarray | None, on_test: bool
-) -> dict[str, Any]:
+def learn(job: dict[str, Any], parts: dict[str, Dataset], vectors: np.ndarray | None, on_test: bool) -> dict[str, Any]:
     """Train a method; figures are of the test documents, or of a fifth of the training documents held out. Noise is in
     the training documents alone: a fifth of them stays clean and decides when to stop, as in the paper."""
     train, valid = parts["train"], None

@@ -97,8 +97,10 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
 
 
 def made(kind: type[View], parameters: Parameters) -> View:
-    own = {field.name: field for field in fields(kind)}
-    return kind(**{key: value_of(kind.__name__, own[key], value) for key, value in parameters.items() if key in own})
+    known = {field.name: field for field in fields(kind)}
+    return kind(
+        **{key: value_of(kind.__name__, known[key], value) for key, value in parameters.items() if key in known}
+    )
 
 
 def unknown_parameter(who: str, key: str, known: Iterable[str], corpus: str = "", where: str = "") -> XmtcError:
@@ -144,9 +146,11 @@ def reads_of(method: Method | str, values: Parameters) -> tuple[str, ...]:
     kind = class_of(method)
     if isinstance(kind.reads, tuple):
         return kind.reads
-    own = {field.name for field in fields(kind)}
+    names = {field.name for field in fields(kind)}
     try:
-        return build_method(method, {key: value for key, value in values.items() if key in own or "." in key})[0].reads
+        return build_method(method, {key: value for key, value in values.items() if key in names or "." in key})[
+            0
+        ].reads
     except XmtcError:
         return ("tfidf", "words", "subwords")
 

@@ -154,17 +154,17 @@ def put_together(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     return kind(**inner)
 
 
-def form_class(place: str) -> Any:
+def form_class(name: str) -> Any:
     """The form that a folder names. Modules of other packages are imported by their method, never by a folder."""
-    module, _, name = place.partition(":")
+    module, _, class_name = name.partition(":")
     try:
         found = import_module(module) if module.startswith(OURS) else sys.modules[module]
     except ImportError as error:
         missing = missing_extra("This model", error)
-        raise missing if isinstance(missing, XmtcError) else KeyError(place) from None
-    kind = vars(found)[name]
+        raise missing if isinstance(missing, XmtcError) else KeyError(name) from None
+    kind = vars(found)[class_name]
     if not (isinstance(kind, type) and issubclass(kind, Form) and is_dataclass(kind) and kind.__module__ == module):
-        raise TypeError(f"{place} is no form")
+        raise TypeError(f"{name} is no form")
     return kind
 
 

@@ -156,8 +156,8 @@ class Tagger:
             check_whole(about, parts)
         except (ValueError, TypeError) as error:
             raise store.damaged(Path(folder), str(error)) from None
-        said = {name: value for name, value in about.items() if name not in ("format", "files", "parts")}
-        return cls(**parts, about=said, unchecked=Path(folder))
+        described = {name: value for name, value in about.items() if name not in ("format", "files", "parts")}
+        return cls(**parts, about=described, unchecked=Path(folder))
 
 
 def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:

@@ -97,9 +97,9 @@ def with_presets(presets: Presets) -> Callable[[type[R]], type[R]]:
         plain = kind.__init__
 
         @wraps(plain)
-        def init(self: R, *values: Any, **given: Any) -> None:
-            given |= dict(zip((parameter.name for parameter in fields(kind)), values, strict=False))
-            plain(self, **(presets.get(str(given.get("preset")), {}) | given))
+        def init(self: R, *values: Any, **named: Any) -> None:
+            named |= dict(zip((parameter.name for parameter in fields(kind)), values, strict=False))
+            plain(self, **(presets.get(str(named.get("preset")), {}) | named))
 
         kind.__init__, kind.presets = init, presets  # type: ignore[assignment]
         return kind

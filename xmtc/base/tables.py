@@ -60,8 +60,8 @@ class Table:
     def name_of(self, kind: type) -> str:
         """The name of a class; of one that no table lists, where it stands. Imports nothing."""
         home = address(kind)
-        for name, place in self.entries.items():
-            if place == home:
+        for name, entry in self.entries.items():
+            if entry == home:
                 return name
         return next((name for name, point in self.installed.items() if point.value == home), home)
 
@@ -71,8 +71,8 @@ def address(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def class_at(place: str) -> Any:
-    module, _, name = place.partition(":")
+def class_at(address: str) -> Any:
+    module, _, name = address.partition(":")
     return getattr(import_module(module), name)
 
 

@@ -68,7 +68,7 @@ def evaluate(
 
 
 def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity:
-    """A propensity model by its name; numbers that are given replace its own."""
+    """A propensity model by its name; constants on the command line replace its own."""
     from dataclasses import replace
 
     from xmtc.errors import XmtcError
@@ -76,8 +76,8 @@ def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity
 
     if name not in PROPENSITIES:
         raise XmtcError(f"--propensity {name} is not known; expected one of {', '.join(PROPENSITIES)}.")
-    given = {"A": a, "B": b}
-    return replace(PROPENSITIES[name], **{key: value for key, value in given.items() if value is not None})
+    constants = {"A": a, "B": b}
+    return replace(PROPENSITIES[name], **{key: value for key, value in constants.items() if value is not None})
 
 
 def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:

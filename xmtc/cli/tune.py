@@ -111,7 +111,7 @@ def searched(
     imported_optuna()
     pipeline = pipeline_for(method, fixed, source)
     space = search_space(method, pipeline, wishes, [each.partition("=")[0] for each in fixed])
-    about = "; ".join(f"{name} {place}" for name, place in space.items())
+    about = "; ".join(f"{name} {domain}" for name, domain in space.items())
     typer.echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
     train, checked = (source, valid) if valid is not None else hold_out(source, seed=goal.seed)
     return tune(train, checked, pipeline, space, goal, run)

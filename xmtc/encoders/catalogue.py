@@ -87,8 +87,8 @@ def not_found(source: str, reason: object) -> XmtcError:
 
 def first_sentence(reason: object) -> str:
     """Of what a library says; where an error says nothing, its kind."""
-    said = str(reason).strip() or type(reason).__name__
-    return re.split(r"\n|\. ", said)[0].rstrip(" .:")
+    message = str(reason).strip() or type(reason).__name__
+    return re.split(r"\n|\. ", message)[0].rstrip(" .:")
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from xmtc.text.registries import checksum
 
 PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
 HELD = {FP32: {"F32"}, FP16: {"F16"}, INT8: {"I8", "F32"}}  # what safetensors calls the numbers of each
-COUNTS = {"I64", "I32", "BOOL"}  # numbers that are no weights, such as those of places
+COUNTS = {"I64", "I32", "BOOL"}  # numbers that are no weights, such as positions
 FORMAT = 1
 NEEDED, KNOWN = {CONFIG, WEIGHTS, TOKENIZER}, {CONFIG, WEIGHTS, TOKENIZER, POOLING}
 PART_NAME, SHA256 = re.compile(r"part-\d+"), re.compile(r"[0-9a-f]{64}")
@@ -50,8 +50,8 @@ def export(source: str, folder: Path, precision: str = FP16, part_bytes: int = 5
         shutil.rmtree(whole)
         parts = cut_into_parts(stream, target, part_bytes)
         stream.unlink()
-        said = {"xmtc encoder": FORMAT, "precision": precision, "files": files, "parts": parts}
-        (target / MANIFEST).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+        manifest = {"xmtc encoder": FORMAT, "precision": precision, "files": files, "parts": parts}
+        (target / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return len(parts)
 
 
@@ -98,23 +98,23 @@ def unpacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def join(folder: Path, target: Path) -> None:
     """Put an exported encoder together, where every part and every file has the checksum it left with."""
-    said = read_manifest(folder)
-    for part in said["parts"]:
+    manifest = read_manifest(folder)
+    for part in manifest["parts"]:
         check(folder / part["name"], part, str(folder / part["name"]))
     with new(target) as holder:
-        joined = end_to_end((folder / part["name"] for part in said["parts"]), holder / "joined")
+        joined = end_to_end((folder / part["name"] for part in manifest["parts"]), holder / "joined")
         with joined.open("rb") as stream:
-            for file in said["files"]:
+            for file in manifest["files"]:
                 path = holder / file["name"]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_next(stream, path, file["bytes"])
                 check(path, file, f"{file['name']} in the parts of {folder}")
         joined.unlink()
         try:
-            unpack(holder / WEIGHTS, said["precision"])
+            unpack(holder / WEIGHTS, manifest["precision"])
         except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             raise XmtcError(
-                f"{WEIGHTS} in the parts of {folder} cannot be read as {said['precision']} ({error}); export the "
+                f"{WEIGHTS} in the parts of {folder} cannot be read as {manifest['precision']} ({error}); export the "
                 "encoder again."
             ) from None
         (holder / WEIGHTS).chmod((holder / CONFIG).stat().st_mode)  # safetensors shuts out all but the owner
@@ -132,9 +132,9 @@ def unpack(path: Path, precision: str) -> None:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        check_manifest(said)
-        return said
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        check_manifest(manifest)
+        return manifest
     except OSError as error:
         raise XmtcError(
             f"{folder / MANIFEST} cannot be read ({error.strerror}); expected what `xmtc encoders export` writes."
@@ -143,24 +143,24 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise XmtcError(f"{folder / MANIFEST} is damaged ({error}); export or copy the encoder again.") from None
 
 
-def check_manifest(said: dict[str, Any]) -> None:
+def check_manifest(manifest: dict[str, Any]) -> None:
     """Refuse names that lead elsewhere, and sizes that do not add up."""
-    if said.get("xmtc encoder") != FORMAT or said.get("precision") not in PRECISIONS:
+    if manifest.get("xmtc encoder") != FORMAT or manifest.get("precision") not in PRECISIONS:
         raise ValueError("it is of another format")
-    files, parts = ([entry["name"] for entry in said[kind]] for kind in ("files", "parts"))
+    files, parts = ([entry["name"] for entry in manifest[kind]] for kind in ("files", "parts"))
     if not NEEDED <= set(files) <= KNOWN or not all(map(PART_NAME.fullmatch, parts)):
         raise ValueError("it does not name the files of an encoder, or not its parts")
-    for entry in [*said["files"], *said["parts"]]:
+    for entry in [*manifest["files"], *manifest["parts"]]:
         if type(entry.get("bytes")) is not int or entry["bytes"] < 0 or not SHA256.fullmatch(entry.get("sha256", "")):
             raise ValueError(f"{entry['name']} has no size or checksum")
-    if sum(file["bytes"] for file in said["files"]) != sum(part["bytes"] for part in said["parts"]):
+    if sum(file["bytes"] for file in manifest["files"]) != sum(part["bytes"] for part in manifest["parts"]):
         raise ValueError("its parts are not as large as its files")
 
 
-def check(path: Path, said: dict[str, Any], name: str) -> None:
+def check(path: Path, manifest: dict[str, Any], name: str) -> None:
     if not path.is_file():
         raise XmtcError(f"{name} is not there, but the manifest names it; copy it, too.")
-    if path.stat().st_size != said["bytes"] or checksum(path) != said["sha256"]:
+    if path.stat().st_size != manifest["bytes"] or checksum(path) != manifest["sha256"]:
         raise XmtcError(f"{name} does not have the checksum that the manifest gives it; copy it again.")
 
 

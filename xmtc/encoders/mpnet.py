@@ -36,8 +36,8 @@ class FusedMPNet(MPNetModel):
     @torch.no_grad()
     def added_to_scores(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
         """(n_docs or 1, heads, length, length)"""
-        places = torch.arange(states.shape[1], device=states.device)
-        apart = self.encoder.relative_position_bucket(places[None] - places[:, None])
+        positions = torch.arange(states.shape[1], device=states.device)
+        apart = self.encoder.relative_position_bucket(positions[None] - positions[:, None])
         added = self.encoder.relative_attention_bias(apart).permute(2, 0, 1)[None]
         if torch.is_autocast_enabled(states.device.type):
             added = added.to(torch.get_autocast_dtype(states.device.type))
@@ -49,9 +49,9 @@ class FusedMPNet(MPNetModel):
 class FusedSelfAttention(MPNetSelfAttention):
     """Computes the same, but for the attention of each word, which nobody asks for here."""
 
-    def forward(self, *given: Any, **named: Any) -> tuple[Tensor]:
-        said = SIGNATURE.bind(self, *given, **named).arguments
-        states, bias = said["hidden_states"], said["position_bias"]
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor]:
+        arguments = SIGNATURE.bind(self, *args, **kwargs).arguments
+        states, bias = arguments["hidden_states"], arguments["position_bias"]
         shape = (*states.shape[:2], self.num_attention_heads, self.attention_head_size)
         q, k, v = (layer(states).view(shape).transpose(1, 2) for layer in (self.q, self.k, self.v))
         dropped = self.dropout.p if self.training else 0.0

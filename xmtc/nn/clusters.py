@@ -151,14 +151,14 @@ class LabelClusters(nn.Module):
             if len(docs):
                 docs, true = moved(docs, features.device), true_pairs(which, labels[within] - begin, features.device)
                 in_tail = of_tails[docs, i, None]
-                given = CrossEntropyOfProduct.apply(in_tail, tail(features[docs]), true)
-                total = total + given - softplus(in_tail).sum()
+                within_tail = CrossEntropyOfProduct.apply(in_tail, tail(features[docs]), true)
+                total = total + within_tail - softplus(in_tail).sum()
         return total
 
     @torch.no_grad()
     def best(self, features: Tensor, k: int, prune: bool = True) -> tuple[Tensor, Tensor]:
         """The k best labels of every document and their probabilities. P(tail) bounds what any of its labels can reach:
-        a tail is looked at only by documents where that is enough for a place among the best so far."""
+        a tail is looked at only by documents where that is enough to be among the best so far."""
         k, n_head = min(k, self.clusters.n_labels), self.clusters.sizes[0]
         of_labels, of_tails = (logsigmoid(logits) for logits in self.of_head(features))
         scores = of_labels.new_full((len(of_labels), k), -torch.inf)
@@ -171,8 +171,8 @@ class LabelClusters(nn.Module):
             docs = torch.nonzero(worth)[:, 0]
             if not len(docs):
                 continue
-            given = logsigmoid(tail(features[docs])) + bound[docs, None]
-            top = given.topk(min(k, given.shape[1]))
+            in_all = logsigmoid(tail(features[docs])) + bound[docs, None]
+            top = in_all.topk(min(k, in_all.shape[1]))
             both = torch.cat([scores[docs], top.values], 1).topk(k)
             names = torch.cat([labels[docs], top.indices + begin], 1)
             scores[docs], labels[docs] = both.values, names.gather(1, both.indices)
@@ -182,8 +182,8 @@ class LabelClusters(nn.Module):
         """(n_docs,) log(p / (1 − p)) of one label, for explanations."""
         for i, (tail, begin, end) in enumerate(self.spans()):
             if begin <= label < end:
-                given = one_of(tail.labels, label - begin, tail.inside(features))
-                return logit_of_product(one_of(self.head, self.clusters.sizes[0] + i, features), given)
+                label_logit = one_of(tail.labels, label - begin, tail.inside(features))
+                return logit_of_product(one_of(self.head, self.clusters.sizes[0] + i, features), label_logit)
         return one_of(self.head, label, features)
 
 

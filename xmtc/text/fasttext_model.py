@@ -53,7 +53,7 @@ def read_dictionary(cursor: Cursor, wanted: Wanted) -> tuple[int, bool, list[tup
 
 
 def rows_of_words(words: list[tuple[bytes, int]], n_words: int, runs: tuple[int, int, int]):
-    """Pairs of a word (its place in the list) and a row of the matrix that belongs to it, in the order of the rows."""
+    """Pairs of a word (its index in the list) and a row of the matrix that belongs to it, in the order of the rows."""
     bracketed = [b"" if word == END_OF_SENTENCE else b"<%b>" % word for word, _ in words]
     ends = np.zeros(len(words) + 1, np.int64)
     np.cumsum([len(word) for word in bracketed], out=ends[1:])

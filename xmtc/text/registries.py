@@ -45,9 +45,9 @@ def fetch(tool: str, package: str, version: str, folder: Path, wanted: str, inst
     return archives[-1]
 
 
-def complaint(said: str) -> str:
+def complaint(output: str) -> str:
     """The first error that a tool speaks of, or else its first words."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it did not say why"]
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["it did not say why"]
     errors = (line for line in lines if line.lower().startswith(("error", "npm err")))
     return next(errors, lines[0]).rstrip(".")
 

@@ -84,7 +84,7 @@ def is_binary(sample: bytes) -> bool:
 
 
 class Cursor:
-    """A place in a stream of records, which complaints can name."""
+    """Where a reader stands in a stream of records, for error messages."""
 
     def __init__(self, stream: IO[bytes], name: str, head: bytes = b"") -> None:
         self.stream, self.name = stream, name

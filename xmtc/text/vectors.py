@@ -41,7 +41,7 @@ def known_vectors(source: str, vocabulary: Terms, run: Run = Run(), seed: int = 
             vectors *= 2
             vectors -= 1
             for word, vector in file.read(matches.wanted):
-                matches.place(word, vector, vectors)
+                matches.put(word, vector, vectors)
     except (*DAMAGE, zipfile.BadZipFile) as error:
         raise XmtcError(f"{source} cannot be read ({error}), expected word vectors; fetch the file again.") from None
     return vectors, np.frombuffer(matches.found, np.uint8) != UNKNOWN
@@ -83,7 +83,7 @@ class Matches:
             return True
         return bool(self.first_words) and (word in self.first_words or lowered(word) in self.first_words)
 
-    def place(self, word: bytes, vector: np.ndarray, vectors: np.ndarray) -> None:
+    def put(self, word: bytes, vector: np.ndarray, vectors: np.ndarray) -> None:
         row, fit = self.match(word)
         if fit > UNKNOWN and fit > self.found[row]:
             vectors[row], self.found[row] = vector, fit

@@ -127,9 +127,9 @@ def proposals(space: Space, first: dict[str, Any], seed: int) -> Generator[dict[
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every trial
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
     study.enqueue_trial(first)
-    places = {name: distribution(place) for name, place in space.items()}
+    distributions = {name: distribution(domain) for name, domain in space.items()}
     while True:
-        asked = study.ask(places)
+        asked = study.ask(distributions)
         value = yield {name: short(space[name], number) for name, number in asked.params.items()}
         study.tell(asked, value)
 
@@ -149,24 +149,24 @@ def is_shortage(error: MemoryError | RuntimeError) -> bool:
 def current_values(space: Space, pipeline: Pipeline) -> dict[str, Any]:
     """The values that a pipeline has now, where they lie in the space."""
     values = {name: value for name, (_, value) in pipeline.parameters.items()}
-    return {name: values[name] for name, place in space.items() if values[name] in place}
+    return {name: values[name] for name, domain in space.items() if values[name] in domain}
 
 
-def short(place: Range | Choice, value: Any) -> Any:
+def short(domain: Range | Choice, value: Any) -> Any:
     """Three digits of a number are enough, and can be typed."""
-    if isinstance(place, Choice) or isinstance(value, int):
+    if isinstance(domain, Choice) or isinstance(value, int):
         return value
-    return min(max(float(f"{value:.3g}"), place.low), place.high)
+    return min(max(float(f"{value:.3g}"), domain.low), domain.high)
 
 
-def distribution(place: Range | Choice) -> Any:
-    """What Optuna calls a place to search."""
+def distribution(domain: Range | Choice) -> Any:
+    """What Optuna calls a domain that is searched."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if isinstance(place, Choice):
-        return CategoricalDistribution(place.values)
-    kind: Any = IntDistribution if isinstance(place.low, int) else FloatDistribution
-    return kind(place.low, place.high, log=place.log)
+    if isinstance(domain, Choice):
+        return CategoricalDistribution(domain.values)
+    kind: Any = IntDistribution if isinstance(domain.low, int) else FloatDistribution
+    return kind(domain.low, domain.high, log=domain.log)
 
 
 def imported_optuna() -> ModuleType:

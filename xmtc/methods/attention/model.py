@@ -137,8 +137,8 @@ class AmongChildren:
         parents = torch.from_numpy(self.above.scores[batch.docs]).to(device)
         candidates, known = children_of(nodes, self.children)
         with mixed(device):
-            given = self.network(batch, candidates).float().sigmoid()
-        scores = (given * parents.repeat_interleave(self.children.shape[1], 1)).masked_fill(~known, -1.0)
+            conditional = self.network(batch, candidates).float().sigmoid()
+        scores = (conditional * parents.repeat_interleave(self.children.shape[1], 1)).masked_fill(~known, -1.0)
         top = scores.topk(min(k, scores.shape[1]))
         found = candidates.gather(1, top.indices).masked_fill(top.values < 0, NO_LABEL)
         return found, top.values.clamp(min=0)

@@ -66,10 +66,12 @@ def curve(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray]:
     """How often scores are right: where the curve bends, and how high it is there."""
     from sklearn.isotonic import IsotonicRegression  # not needed where a model is only used
 
-    right, given = Judged(found, Y).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
-    if not given.any():
+    right, answered = Judged(found, Y).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
+    if not answered.any():
         return np.array([0.0, 1.0]), np.array([0.0, 1.0])  # nothing is known: scores stay what they are
-    fitted = IsotonicRegression(y_min=0, y_max=CERTAIN, out_of_bounds="clip").fit(found.scores[given], right[given])
+    fitted = IsotonicRegression(y_min=0, y_max=CERTAIN, out_of_bounds="clip").fit(
+        found.scores[answered], right[answered]
+    )
     return fitted.X_thresholds_.astype(np.float64), fitted.y_thresholds_.astype(np.float64)
 
 

@@ -35,7 +35,6 @@ from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
 from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
-from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.methods.transformer.model import (
     MOST_POINTS,
     VIEW,
@@ -47,6 +46,7 @@ from xmtc.methods.transformer.model import (
 from xmtc.methods.transformer.network import ClusteredTransformer
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelRows, TokenLoader
+from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.nn.cuda_graphs import KINDS as GRAPHED
 from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import device_of, mixed, working

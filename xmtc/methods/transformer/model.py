@@ -16,10 +16,10 @@ from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.encoders.catalogue import first_sentence
 from xmtc.encoders.loading import POOLINGS, built
-from xmtc.nn.clusters import Clusters, LabelClusters
 from xmtc.methods.transformer.network import MOST_DOCS, ClusteredTransformer, TextEncoder
 from xmtc.methods.transformer.states import StateLoader
 from xmtc.nn.batches import TokenLoader
+from xmtc.nn.clusters import Clusters, LabelClusters
 from xmtc.nn.devices import moved, working
 from xmtc.nn.network import Design, NetworkModel, at_most, device_with
 

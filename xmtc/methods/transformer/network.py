@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from xmtc.encoders.loading import FIRST, LAST, XLNET
-from xmtc.nn.clusters import LabelClusters
 from xmtc.methods.transformer.states import AnyBatch, StateBatch
+from xmtc.nn.clusters import LabelClusters
 from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import mixed
 from xmtc.nn.network import LabelNetwork, at_most, device_with
