@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmtc.errors import XmtcError
 
@@ -156,8 +157,9 @@ def fits(value: Any, wanted: Any) -> bool:
     kind, arguments = get_origin(wanted), get_args(wanted)
     if kind is tuple:
         return isinstance(value, tuple) and all(fits(item, arguments[0]) for item in value)
-    if kind is np.ndarray:
-        return isinstance(value, np.ndarray) and value.dtype == get_args(arguments[1])[0]
+    if kind in (np.ndarray, NDArray):  # from numpy 2.5 on NDArray[...] is an alias with the number type as its argument
+        dtype = arguments[0] if kind is NDArray else get_args(arguments[1])[0]
+        return isinstance(value, np.ndarray) and value.dtype == dtype
     if wanted in (int, float):
         return isinstance(value, (int, wanted)) and not isinstance(value, bool)
     return isinstance(value, wanted)
