@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from xmtc.cli import app
 
 ROOT = Path(__file__).parent.parent
+if not (ROOT / "README.md").exists():
+    pytest.skip("the pages are in the checkout alone", allow_module_level=True)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

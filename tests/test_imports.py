@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent / "xmtc"
+ROOT = Path(find_spec("xmtc").origin).parent  # of the checkout or of an installed wheel
 
 # From the ground up; a room may import itself and what stands before it.
 FLOORS = [
