@@ -27,6 +27,7 @@ BUILD = ROOT / "build" / "matrix"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 VERSIONS = {"newest": "highest", "lowest": "lowest-direct"}  # what we call them → what uv calls them
 SHOWN = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow")
+LIMIT = 3600  # seconds for the tests of a cell
 OUTCOMES = ("passed", "failed", "skipped")
 PROBE = f"""
 import json, xmtc
@@ -138,8 +139,9 @@ def run_cell(cell: Cell, executable: str, uv: Uv, wheel: Path, words: list[str])
             shutil.copytree(ROOT / "tests", Path(folder, "tests"), ignore=shutil.ignore_patterns("__pycache__", "slow"))
             cell.packages = packages(home, folder)
             cell.outcomes = outcomes(home, Path(folder, "tests"), words)
-    except subprocess.CalledProcessError as error:
-        cell.trouble = f"{' '.join(map(str, error.cmd[:3]))} ended with status {error.returncode}"
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        how = getattr(error, "returncode", f"none after {LIMIT} seconds")
+        cell.trouble = f"{' '.join(map(str, error.cmd[:3]))} ended with status {how}"
     cell.seconds = time.monotonic() - start
 
 
@@ -156,7 +158,7 @@ def outcomes(home: Path, tests: Path, words: list[str]) -> dict[str, int]:
     """How the tests went. Warnings do not fail them here: they are about other people's versions."""
     report = tests.parent / "report.xml"
     command = [home / "bin" / "python", "-m", "pytest", "-q", "-rs", "--strict-markers", f"--junitxml={report}", *words]
-    done = subprocess.run(command, cwd=tests, env=outside())
+    done = subprocess.run(command, cwd=tests, env=outside(), timeout=LIMIT)
     if done.returncode > 1:  # 1 says that tests have failed; more, that not all were run
         done.check_returncode()
     count = {name: int(value) for name, value in counted(report)}
