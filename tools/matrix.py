@@ -55,10 +55,8 @@ class Cell:
 def main() -> int:
     wanted = arguments()
     found = {version: executable for version in PYTHONS if (executable := interpreter(version))}
-    chosen = wanted.python or list(PYTHONS)
-    if "newest" in chosen:
-        chosen = list(found)[-1:]
-    missing = [version for version in chosen if version not in found]
+    missing = [version for version in PYTHONS if version not in found]
+    chosen = list(found)[-1:] if wanted.python == ["newest"] else wanted.python or list(found)
     uv = Uv()
     wheel = uv.build()
     cells = [Cell(python, versions) for python in chosen if python in found for versions in wanted.versions]
@@ -68,8 +66,8 @@ def main() -> int:
     print("\n" + table(cells))
     for version in missing:
         print(f"Python {version} was not found on this machine: nothing is known about it.")
-    asked_in_vain = bool(wanted.python and missing)
-    return int(asked_in_vain or not cells or not all(cell.is_good for cell in cells))
+    in_vain = set(chosen) & set(missing)
+    return int(bool(in_vain) or not cells or not all(cell.is_good for cell in cells))
 
 
 def arguments() -> argparse.Namespace:
