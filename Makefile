@@ -2,13 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow lint format docs bench setup clean
+.PHONY: demo test matrix wheel-test slow lint format docs bench setup clean
 
 demo: setup
 	$(BIN)/xmtc demo
 
 test: setup lint docs
 	$(BIN)/python -m pytest
+
+matrix:
+	$(PYTHON) tools/matrix.py
+
+wheel-test:
+	$(PYTHON) tools/matrix.py --python newest --versions newest -- test_portability.py
 
 slow: setup
 	$(BIN)/python -m pytest tests/slow -s
@@ -37,4 +43,4 @@ setup: .venv/ready
 	touch .venv/ready
 
 clean:
-	rm -rf .venv site dist
+	rm -rf .venv build site dist

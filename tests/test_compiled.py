@@ -40,6 +40,11 @@ def test_without_a_place_for_compiled_code(is_allowed: bool, tmp_path: Path) -> 
     assert place.startswith(str(tmp_path / f"xmtc-{os.getuid()}")) == is_allowed
 
 
+def test_no_temporary_folder_where_nobody_can_tell_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "getuid")  # as on Windows
+    assert private_folder() is None
+
+
 def test_the_temporary_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = private_folder()

@@ -103,7 +103,7 @@ def test_stats_as_json_from_standard_input_with_a_bad_line(tmp_path: Path) -> No
 def test_stats_of_a_named_pipe(content: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text(content, encoding="utf-8")
-    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[content.encode()])
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[content.encode()], daemon=True)
     writer.start()
     assert call("stats", tmp_path / "pipe").stdout == call("stats", tmp_path / "file").stdout
     writer.join()

@@ -16,6 +16,8 @@ from xmtc.cli import app
 from xmtc.evaluation import MEASURES
 
 ROOT = Path(__file__).parent.parent
+if not (ROOT / "README.md").exists():
+    pytest.skip("the pages are in the checkout alone", allow_module_level=True)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

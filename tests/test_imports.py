@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "xmtc"
+of_the_checkout = pytest.mark.skipif(not ROOT.exists(), reason="the rules are about the sources in the checkout")
 
 # From the ground up; a room may import itself and what stands before it.
 FLOORS = [
@@ -54,6 +55,7 @@ def imported(tree: ast.AST) -> set[str]:
     return names
 
 
+@of_the_checkout
 @pytest.mark.parametrize(
     "path", [p for p in FILES if p.name != "__init__.py" or p.parent != ROOT], ids=lambda p: str(p.relative_to(ROOT))
 )
@@ -64,6 +66,7 @@ def test_imports_point_down(path):
         assert FLOOR[other] < FLOOR[room], f"{room} may not import {other}"
 
 
+@of_the_checkout
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_only_networks_import_torch(path):
     here = path.relative_to(ROOT).as_posix()

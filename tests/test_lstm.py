@@ -7,12 +7,14 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
-from xmtc.base.dataset import Tokens
-from xmtc.nn.batches import TokenBatch, TokenLoader
-from xmtc.nn.lstm import by_kernels, states_of
+torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
+
+from torch import nn  # noqa: E402
+
+from xmtc.base.dataset import Tokens  # noqa: E402
+from xmtc.nn.batches import TokenBatch, TokenLoader  # noqa: E402
+from xmtc.nn.lstm import by_kernels, states_of  # noqa: E402
 
 HIDDEN, DIMENSION = 64, 20
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from math import log, log2
+from typing import Any
 from unittest.mock import patch
 
-import napkinxc.metrics as napkin
 import numpy as np
 import pytest
 from planted import planted
@@ -37,6 +38,11 @@ from xmtc.evaluation.measures.curves import GROUPS, frequency_groups
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 
 L = 1 / log2(3)  # the discount of rank 2
+
+
+@pytest.fixture
+def napkin() -> Any:
+    return import_module("napkinxc.metrics")
 
 
 def predictions(rows: list[list[int]], scores: list[list[float]] | None = None) -> Predictions:
@@ -127,7 +133,7 @@ def lists(ranked: Predictions, Y: csr_array) -> tuple[list[list[int]], list[list
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_against_napkinxc(seed: int) -> None:
+def test_against_napkinxc(seed: int, napkin: Any) -> None:
     ranked, Y, frequencies = random_case(seed)
     true, guessed = lists(ranked, Y)
     inverse = Propensity().inverse(np.append(frequencies, np.zeros(5)), 1000)
@@ -234,7 +240,7 @@ def test_propensity_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", PROPENSITIES)
-def test_propensity_against_napkinxc(name: str) -> None:
+def test_propensity_against_napkinxc(name: str, napkin: Any) -> None:
     _, Y, _ = random_case(8)
     true, preset = [np.flatnonzero(row).tolist() for row in Y.toarray()], PROPENSITIES[name]
     expected = napkin.Jain_et_al_inverse_propensity(true, A=preset.A, B=preset.B)  # ends at the last label that occurs

@@ -8,13 +8,16 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-import torch
 from planted import N_LABELS, NOISE, own_words
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel, XLNetConfig, XLNetModel
+
+try:
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel, XLNetConfig, XLNetModel
+except ImportError:  # what uses an encoder will be skipped
+    torch = None
 
 WORDS = [*NOISE, *(word for label in range(N_LABELS) for word in own_words(label))]
-LIKE_BERT = {"bert": (BertConfig, BertModel), "mpnet": (MPNetConfig, MPNetModel)}
 SPECIAL = ["<pad>", "<unk>", "<cls>", "<sep>"]
 
 
@@ -50,8 +53,10 @@ def home() -> tempfile.TemporaryDirectory:
 
 @cache
 def tiny(kind: str, width: int = 32, layers: int = 1, dropout: float = 0.0) -> str:
-    """The folder of an encoder: bert, mpnet or xlnet."""
+    """The folder of an encoder: bert, mpnet or xlnet; without PyTorch, the name that it would have."""
     folder = Path(home().name) / f"{kind}-{width}-{layers}-{dropout}"
+    if torch is None:
+        return str(folder)
     tokenizer = xlnet_tokenizer() if kind == "xlnet" else bert_tokenizer()
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
@@ -69,7 +74,8 @@ def network(kind: str, n_words: int, width: int, layers: int, dropout: float):
             pad_token_id=0, initializer_range=0.05,
         )  # fmt: skip
         return XLNetModel(config)
-    make_config, make_model = LIKE_BERT[kind]
+    like_bert = {"bert": (BertConfig, BertModel), "mpnet": (MPNetConfig, MPNetModel)}
+    make_config, make_model = like_bert[kind]
     config = make_config(
         vocab_size=n_words, hidden_size=width, num_hidden_layers=layers, num_attention_heads=2,
         intermediate_size=width, max_position_embeddings=64, pad_token_id=0, hidden_dropout_prob=dropout,

@@ -41,7 +41,10 @@ def compiled(function: Callable, **options: Any) -> Any:
 
 
 def private_folder() -> str | None:
-    """A temporary folder that nobody else can write to, because what lies in it will be executed."""
+    """A temporary folder that nobody else can write to, because what lies in it will be executed. None where that
+    cannot be made sure of, as on Windows, whose folders do not say whose they are."""
+    if not hasattr(os, "getuid"):
+        return None
     try:
         folder = Path(tempfile.gettempdir()) / f"xmtc-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +52,10 @@ class Checkpoint:
         if self.folder is None:
             return
         unfinished = self.folder / f".{piece}.{os.getpid()}.part"
-        with unfinished.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+        with zipfile.ZipFile(unfinished, "w") as archive:  # as np.savez, which can refuse to pickle only of late
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
         os.replace(unfinished, self.folder / f"{piece}.npz")
 
     def forget(self) -> None:

@@ -133,7 +133,8 @@ def unreadable(path: str, error: OSError) -> XmtcError:
         near = difflib.get_close_matches(name, siblings, n=1)
         hint = f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path."
         return XmtcError(f"{path}: there is no such file; {hint}")
-    if isinstance(error, IsADirectoryError):
+    is_folder = os.name == "nt" and os.path.isdir(path)  # of which Windows only says that permission is denied
+    if is_folder or isinstance(error, IsADirectoryError):
         return XmtcError(f"{path} is a folder, expected a file; name a file in it.")
     return XmtcError(f"{path} cannot be read ({_reason(error)}); check the path and its permissions.")
 

@@ -35,10 +35,11 @@ def fetch(tool: str, package: str, version: str, folder: Path, wanted: str, inst
     given instead."""
     command = fetching_command(tool, package, version)
     remedy = f"go online, or give {instead} instead"
-    if shutil.which(command[0]) is None:
+    program = shutil.which(command[0])  # on Windows npm is npm.cmd, which only a full path starts
+    if program is None:
         raise XmtcError(f"{wanted} comes with {tool}, which is not installed; install it, {remedy}.")
     before = set(folder.iterdir())
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
+    done = subprocess.run([program, *command[1:]], cwd=folder, capture_output=True, text=True, errors="replace")
     archives = sorted(set(folder.iterdir()) - before, key=lambda path: path.stat().st_size)
     if done.returncode or not archives:
         raise XmtcError(f"{tool} could not fetch {package} ({complaint(done.stderr)}); {remedy}.")
