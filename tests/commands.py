@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from planted import planted
 
-XMTC = [str(Path(sys.executable).parent / "xmtc")]
+# The installed command; where tests run from the tree alone, what it starts.
+SCRIPT = Path(sys.executable).parent / "xmtc"
+XMTC = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "xmtc"]
 
 
 def xmtc(*words, input: bytes | None = None, cwd=None, env=None) -> subprocess.CompletedProcess:
+    if env is not None and "PYTHONPATH" in os.environ:
+        env = {"PYTHONPATH": os.environ["PYTHONPATH"], **env}  # where it is not installed
     return subprocess.run([*XMTC, *map(str, words)], input=input, capture_output=True, cwd=cwd, env=env, timeout=120)
 
 
