@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 
 import numpy as np
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from voting import AllVotes, WordVotes, enter
 
 from xmtc import Classifier, Tagger, XmtcError, train
+from xmtc.classifier import documents_of
 from xmtc.cli import app
 from xmtc.data.document import Document
 from xmtc.features import COLUMNS, TEXTS, VIEWS, view_class, views_for
@@ -168,3 +170,18 @@ def test_methods_shows_the_parameters_of_what_is_read():
     shown = run("methods", "allvotes")[1]
     assert "Text features:\n\n  min_df" in shown
     assert "Sequences of words:\n\n  max_words" in shown
+
+
+def test_parameters_of_views_that_are_not_read_are_refused_everywhere(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "train.jsonl").write_text(lines_of(20, seed=0))
+    said = "rank_ae( as it is set here)? has no parameter 'encoder'"
+    with pytest.raises(XmtcError, match=said):
+        Classifier("rank_ae", encoder="nonsense")
+    command = ("train", tmp_path / "train.jsonl", "-m", "rank_ae", "-o", tmp_path / "model", "-p", "encoder=nonsense")
+    assert re.search(said, run(*command)[1])
+    with pytest.raises(XmtcError, match=said):
+        train(documents_of(*TRAIN), "rank_ae", encoder="nonsense")
+    with pytest.raises(XmtcError, match="rank_ae has no parameter 'min_df'"):
+        Classifier("rank_ae", input="lstm", min_df=1)
+    assert Classifier("rank_ae", input="lstm", max_tokens=9).get_params()["max_tokens"] == 9

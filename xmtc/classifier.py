@@ -24,8 +24,7 @@ from xmtc.errors import XmtcError
 from xmtc.evaluation import DEFAULT
 from xmtc.explain.pieces import Highlight
 from xmtc.features import COLUMNS, TEXTS
-from xmtc.methods import method_name
-from xmtc.parameters import applicable, from_json, parameters_of, unknown_parameter, values_of
+from xmtc.parameters import applicable, check_names, from_json, parameters_of, values_of
 from xmtc.pipeline import Pipeline
 from xmtc.tagger import Tag, Tagger
 
@@ -46,19 +45,18 @@ class Classifier(BaseEstimator):
 
     def set_params(self, /, **parameters: Any) -> Classifier:
         method = parameters.pop("method") if "method" in parameters else self.method
-        given = {name: value for name, value in vars(self).items() if name not in ("method", "tagger_")} | parameters
-        known = [field.name for field in parameters_of(method, given)]
-        for name in parameters:
-            if name not in known and "." not in name:
-                raise unknown_parameter(method if isinstance(method, str) else method_name(method), name, known)
+        check_names(method, parameters, self._held() | parameters)
         self.__dict__.update(method=method, **parameters)
         return self
 
+    def _held(self) -> dict[str, Any]:
+        """All parameters that were ever set, also for another method."""
+        return {name: value for name, value in vars(self).items() if name not in ("method", "tagger_")}
+
     def _given(self) -> dict[str, Any]:
-        """The parameters that were set and that the method, as it is now, has."""
-        given = {name: value for name, value in vars(self).items() if name not in ("method", "tagger_")}
-        known = {field.name for field in parameters_of(self.method, given)}
-        return {name: value for name, value in given.items() if name in known or "." in name}
+        """Those of them that the method has, as it is now."""
+        known = {field.name for field in parameters_of(self.method, self._held())}
+        return {name: value for name, value in self._held().items() if name in known or "." in name}
 
     def fit(self, X: Any, y: Any = None, valid: tuple[Any, Any] | None = None, run: Run = Run()) -> Classifier:
         """Train on documents X and their labels y; `valid`, a pair like them, only decides when to stop."""

@@ -16,7 +16,7 @@ from typing import Any
 from xmtc.base.method import Method
 from xmtc.base.params import Recipe, is_valid, kind_of, takes_several, value_of
 from xmtc.errors import XmtcError
-from xmtc.features import COLUMNS, TEXTS, View, views_for
+from xmtc.features import COLUMNS, TEXTS, View, views_for, views_made_from
 from xmtc.methods import method_class, method_name
 
 Parameters = Mapping[str, Any]
@@ -43,9 +43,8 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
 
 def class_of(method: Method | str) -> type[Method]:
     if isinstance(method, type):
-        raise XmtcError(
-            f"{method.__name__} is a class; give a method as it is, such as {method.__name__}(), or a name."
-        )
+        name = method.__name__
+        raise XmtcError(f"{name} is a class; give a method as it is, such as {name}(), or its name.")
     return type(method) if isinstance(method, Method) else method_class(method)
 
 
@@ -97,10 +96,8 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
 
 
 def made(kind: type[View], parameters: Parameters) -> View:
-    known = {field.name: field for field in fields(kind)}
-    return kind(
-        **{key: value_of(kind.__name__, known[key], value) for key, value in parameters.items() if key in known}
-    )
+    known = {field.name: field for field in fields(kind) if field.name in parameters}
+    return kind(**{key: value_of(kind.__name__, field, parameters[key]) for key, field in known.items()})
 
 
 def unknown_parameter(who: str, key: str, known: Iterable[str], corpus: str = "", where: str = "") -> XmtcError:
@@ -119,6 +116,17 @@ def parameters_of(method: Method | str, values: Parameters) -> list[Field]:
         views |= views_for(reads, COLUMNS)
     found = [field for recipe in (kind, *views.values()) for field in fields(recipe)]
     return list({field.name: field for field in found}.values())
+
+
+def check_names(method: Method | str, names: Iterable[str], values: Parameters) -> None:
+    """Refuse parameters that neither a method nor its views have. Whether members have them, they themselves tell."""
+    known = [field.name for field in parameters_of(method, values)]
+    for name in names:
+        if name not in known and "." not in name:
+            raise unknown_parameter(method if isinstance(method, str) else method_name(method), name, known)
+    if any("." in name for name in names):
+        own = {field.name for field in fields(class_of(method))}
+        build_method(method, {key: value for key, value in values.items() if key in own or "." in key})
 
 
 def values_of(method: Method | str, parameters: Parameters) -> dict[str, Any]:
@@ -147,12 +155,11 @@ def reads_of(method: Method | str, values: Parameters) -> tuple[str, ...]:
     if isinstance(kind.reads, tuple):
         return kind.reads
     names = {field.name for field in fields(kind)}
+    own = {key: value for key, value in values.items() if key in names or "." in key}
     try:
-        return build_method(method, {key: value for key, value in values.items() if key in names or "." in key})[
-            0
-        ].reads
+        return build_method(method, own)[0].reads
     except XmtcError:
-        return ("tfidf", "words", "subwords")
+        return views_made_from(TEXTS)
 
 
 def as_json(recipe: Recipe) -> dict[str, Any]:

@@ -13,7 +13,18 @@ from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.view import COLUMNS, TEXTS, FittedView, View
 
-__all__ = ["COLUMNS", "TEXTS", "VIEWS", "FittedView", "View", "fit", "transform", "view_class", "views_for"]
+__all__ = [
+    "COLUMNS",
+    "TEXTS",
+    "VIEWS",
+    "FittedView",
+    "View",
+    "fit",
+    "transform",
+    "view_class",
+    "views_for",
+    "views_made_from",
+]
 
 VIEWS = {
     "columns": "xmtc.features.columns:Columns",
@@ -31,6 +42,11 @@ def view_class(name: str) -> type[View]:
     return TABLE.find(name)
 
 
+def views_made_from(content: str) -> tuple[str, ...]:
+    """The names of all views of texts, or of features."""
+    return tuple(name for name in TABLE.names() if view_class(name).made_from == content)
+
+
 def views_for(reads: Iterable[str], content: str = TEXTS, who: str = "The method") -> dict[str, type[View]]:
     """The views that a method reads, of a corpus of texts or of features."""
     names = (or_its_stand_in(name, content, who) for name in reads)
@@ -41,8 +57,8 @@ def or_its_stand_in(name: str, content: str, who: str) -> str:
     """A view, or the one that takes its place where a corpus holds something else than it is made from."""
     if view_class(name).made_from == content:
         return name
-    for other in TABLE.names():
-        if view_class(other).instead_of == name and view_class(other).made_from == content:
+    for other in views_made_from(content):
+        if view_class(other).instead_of == name:
             return other
     wanted = view_class(name).made_from
     raise XmtcError(f"{who} reads {name}, but the corpus holds {content}; give it {wanted}, or choose a linear method.")
