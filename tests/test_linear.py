@@ -23,7 +23,7 @@ def labels_for(n_rows: int, n_labels: int, seed: int) -> csr_array:
 
 def test_compact_keeps_the_rows_and_drops_the_empty_columns():
     X, rows = sparse(30, 100, seed=0), np.array([17, 3, 4])
-    indptr, indices, data, features = compact(X.indptr, X.indices, X.data, 100, rows)
+    indptr, indices, data, features = compact(X, rows)
     dense = csr_array((data, indices.astype(np.int32), indptr), shape=(3, len(features))).toarray()
     np.testing.assert_array_equal(features, np.flatnonzero(X[rows].sum(axis=0)))
     np.testing.assert_array_equal(dense, X[rows].toarray()[:, features])

@@ -40,7 +40,7 @@ class Solver:
 
     def fit(self, X: csr_array, rows: np.ndarray, positives: csr_array) -> Weights:
         """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X."""
-        indptr, indices, data, features = compact(X.indptr, X.indices, X.data, X.shape[1], rows)
+        indptr, indices, data, features = compact(X, rows)
         n_labels, is_logistic = positives.shape[1], self.loss == "logistic"
         W = np.empty((len(features) + 1, n_labels), np.float32)
         for begin in range(0, n_labels, BLOCK):
