@@ -55,15 +55,14 @@ def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     return csr_array((values, indices, indptr), shape=(n_labels, X.shape[1]))
 
 
-def sum_rows(
-    X: csr_array, starts: np.ndarray, documents: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each label, whose documents are documents[starts[l]:starts[l + 1]], the sum of their rows divided by its
     length: how many features it has, which, and their values."""
     n_labels, n_features = len(starts) - 1, X.shape[1]
     summed = documents[starts[0] : starts[-1]]
     capacity = int((X.indptr[summed + 1].astype(np.int64) - X.indptr[summed]).sum())
-    lengths, columns, values = np.zeros(n_labels, np.int64), np.empty(capacity, np.int32), np.empty(capacity, np.float32)
+    lengths = np.empty(n_labels, np.int64)
+    columns, values = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
     total, seen_by = np.zeros(n_features, np.float32), np.full(n_features, -1, np.int32)
 
     n = add_rows(X.indptr, X.indices, X.data, starts, documents, total, seen_by, lengths, columns, values)

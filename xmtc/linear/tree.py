@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,13 @@ class Tree:
     entries: NDArray[np.int16]
 
     @property
-    def arrays(self) -> Any:
-        return tuple(vars(self).values())
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @cached_property
+    def widest(self) -> int:
+        """Slots of the largest chunk."""
+        return int(np.diff(self.slots).max())
 
     @property
     def n_chunks(self) -> int:

@@ -159,7 +159,7 @@ def find_words(text, ends, table, keys, key_ends, numbers):
 def number_distinct(text, begins, ends, words, word_ends, hashes, room, numbers):
     """Write the distinct ones among text[begins[i]:ends[i]] into `words`, one after the other, where each ends and its
     hash, and the number of each i; return how many are distinct, and how much of `room` their hash table takes."""
-    table, n, out = cleared(room, SMALLEST), np.int64(0), np.int64(0)
+    table, n, out = cleared(room, np.int64(SMALLEST)), np.int64(0), np.int64(0)
     for i in range(len(begins)):
         h = hash_bytes(text, begins[i], ends[i])
         slot = find_slot(words, word_ends, table, text, begins[i], ends[i], h)
