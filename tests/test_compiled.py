@@ -1,4 +1,4 @@
-"""Where compiled functions are kept, and that they work where nothing can be kept."""
+"""Where compiled functions are kept, that they work where nothing can be kept, and that who waits is told why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from xmtc.compiled import private_folder
+from xmtc import compiled
+from xmtc.compiled import Compiling, private_folder
 
 # As on a read-only file system: numba asks this function whether it may write to a folder.
 CODE = """
@@ -56,3 +57,39 @@ def test_the_temporary_folder_is_the_users_own(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     Path(folder).symlink_to(tmp_path / "elsewhere")
     assert private_folder() is None
+
+
+def test_no_temporary_folder_where_users_have_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.getuid")
+    assert private_folder() is None
+
+
+def test_long_compiling_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds, told = 0.0, []
+    monkeypatch.setattr(compiled.time, "perf_counter", lambda: seconds)
+    listener = Compiling(lambda: told.append(seconds))
+    for _ in range(20):  # kernels, of a tenth of a second each; half of it goes into a function that they call
+        listener.on_start(None)
+        seconds += 0.05
+        listener.on_start(None)
+        seconds += 0.05
+        listener.on_end(None)
+        listener.on_end(None)
+        seconds += 10  # of other work
+    assert len(told) == 1
+    assert listener.seconds == pytest.approx(2)
+    assert told[0] == pytest.approx(50.55)
+
+
+def test_commands_say_that_they_compile_and_later_ones_do_not(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"text": "fish swim", "labels": ["a"]}\n{"text": "fish fly", "labels": []}\n'
+    )
+    command = [sys.executable, "-m", "xmtc", "train", "corpus.jsonl", "-o", "model", "-p", "min_df=1"]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    first, second = (
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stderr
+        for _ in range(2)
+    )
+    assert first.count("compiling") == 1
+    assert "compiling" not in second

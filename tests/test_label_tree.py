@@ -53,7 +53,7 @@ def test_halving_is_its_plain_twin():
     points = rng.random((31, 8)) * (rng.random((31, 8)) < 0.6) + 0.01
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     V = matrix(points)
-    order = split_in_two(V.indptr, V.indices, V.data, 8, np.arange(31), 4, 20, 1e-4, 100)
+    order = split_in_two(V, np.arange(31), 4, 20)
     assert set(order[:16]) == halve_plainly(points, 4, 20)
 
 

@@ -8,8 +8,8 @@ from scipy.sparse import csr_array, hstack, random_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from xmtc.linear.solver import RUN, Solver, first_state, new_alpha, shuffle, shuffled, signs_of, solve, solve_pair
-from xmtc.sparse import compact
+from xmtc.linear.solver import RUN, Solver, first_state, new_alpha, shuffle, shuffled, signs_of
+from xmtc.sparse import Compact, compact, sort
 
 
 def sparse(n_rows: int, n_columns: int, seed: int) -> csr_array:
@@ -21,17 +21,26 @@ def labels_for(n_rows: int, n_labels: int, seed: int) -> csr_array:
     return csr_array((np.random.default_rng(seed).random((n_rows, n_labels)) < 0.3).astype(np.float32))
 
 
-def test_compact_keeps_the_rows_and_drops_the_empty_columns():
-    X, rows = sparse(30, 100, seed=0), np.array([17, 3, 4])
-    indptr, indices, data, features = compact(X.indptr, X.indices, X.data, 100, rows)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_compact_keeps_the_rows_and_drops_the_empty_columns(dtype):
+    X, rows = sparse(30, 100, seed=0), np.array([17, 3, 4], dtype)
+    indptr, indices, data, features = compact(X, rows)
     dense = csr_array((data, indices.astype(np.int32), indptr), shape=(3, len(features))).toarray()
     np.testing.assert_array_equal(features, np.flatnonzero(X[rows].sum(axis=0)))
     np.testing.assert_array_equal(dense, X[rows].toarray()[:, features])
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 13, 500])
+def test_sort_is_numpys(n):
+    keys = np.random.default_rng(n).integers(-50, 50, n + 6)
+    expected = np.concatenate([keys[:3], np.sort(keys[3:-3]), keys[-3:]])
+    sort(keys, 3, n + 3)
+    np.testing.assert_array_equal(keys, expected)
+
+
 def test_signs():
     positives = csr_array(np.array([[1, 0, 0], [0, 1, 1]], np.float32))
-    signs = signs_of(positives.indptr, positives.indices, 2, 1, 3)
+    signs = signs_of(positives, 1, 3)
     np.testing.assert_array_equal(signs, [[-1, -1, -1], [1, 1, -1]])
 
 
@@ -71,14 +80,15 @@ def test_logistic_weights_are_scikit_learns(n_labels, C):
 
 
 @pytest.mark.parametrize("is_logistic", [False, True])
-@pytest.mark.parametrize(("solver", "n_labels"), [(solve, 5), (solve_pair, 2)])
-def test_solve_is_its_numpy_twin(solver, n_labels, is_logistic):
+@pytest.mark.parametrize("n_labels", [5, 2])
+def test_solve_is_its_numpy_twin(n_labels, is_logistic):
     X = sparse(43, 20, seed=5)
     rng = np.random.default_rng(6)
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
-    unsigned, C = X.indices.astype(np.uint32), np.float32(0.7)
+    documents = Compact(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
     for passes in (1, 3):
-        compiled = solver(X.indptr, unsigned, X.data, 20, signs, is_logistic, C, np.float32(0), passes, 9)
+        solver = Solver("logistic" if is_logistic else "squared_hinge", C=0.7, eps=0, max_passes=passes, seed=9)
+        compiled = solver.solve(documents, signs)
         plain = solve_plainly(X.toarray(), signs, is_logistic, 0.7, passes, seed=9)
         np.testing.assert_allclose(compiled, plain, atol=1e-4)
 

@@ -2,6 +2,12 @@
 fuse multiplications with additions. It may not reorder sums: whether the compiler's code does so depends on where the
 arrays happen to lie in memory, and the same seed must give the same bytes.
 
+The first command after an installation waits for the compiler, so kernels are written to be compiled quickly: loops
+over arrays that NumPy makes outside, one type for each argument, and counters that begin as np.int64(0) where a helper
+takes them, because numba takes a plain 0 for a type of its own. What NumPy does well in one call (sorting, masks,
+slices) is done outside: inside a kernel, a sort or the assignment to a slice takes longer to compile than a page of
+loops.
+
 What was compiled is kept between runs, beside the source or in the user's cache. Where neither can be written to, as in
 a container that is read-only, it is kept in a temporary folder of this user's own, or else compiled in every run."""
 
@@ -10,19 +16,24 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba import njit
+from numba.core import event
 
 SETTINGS: Any = numba.config
+OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}  # nobody calls kernels from C
 FINITE = {"nnan", "ninf", "nsz", "arcp", "contract", "afn"}  # all of fastmath but "reassoc"
+PATIENCE = 0.5  # seconds of compiling that nobody needs to be told of
 
 
 def kernel(function: Callable) -> Any:
-    return compiled(function)
+    """Says that it is exact, because a function that says nothing becomes what the first to call it is."""
+    return compiled(function, fastmath=False)
 
 
 def fast_kernel(function: Callable) -> Any:
@@ -30,14 +41,15 @@ def fast_kernel(function: Callable) -> Any:
 
 
 def compiled(function: Callable, **options: Any) -> Any:
+    options = OPTIONS | options
     try:
-        return njit(nogil=True, cache=True, **options)(function)
+        return njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no folder that it can write to
         folder = private_folder()
         if folder is not None and folder != SETTINGS.CACHE_DIR:
             SETTINGS.CACHE_DIR = folder
             return compiled(function, **options)
-        return njit(nogil=True, **options)(function)
+        return njit(**options)(function)
 
 
 def private_folder() -> str | None:
@@ -53,3 +65,30 @@ def private_folder() -> str | None:
         return None
     is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
     return str(folder) if is_ours else None
+
+
+def when_compiling(tell: Callable[[], None]) -> None:
+    """Have `tell` called once, when this process has been compiling for a while and goes on. What was compiled by an
+    earlier one is only loaded."""
+    event.register("numba:compile", Compiling(tell))
+
+
+class Compiling(event.Listener):
+    """Adds up the time. Kernels are compiled one after the other, and inside of each the functions that it calls."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.tell, self.told = tell, False
+        self.seconds, self.began, self.depth = 0.0, 0.0, 0
+
+    def on_start(self, event: Any) -> None:
+        if self.depth == 0:
+            self.began = time.perf_counter()
+        self.depth += 1
+        if not self.told and self.seconds + time.perf_counter() - self.began > PATIENCE:
+            self.told = True
+            self.tell()
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self.seconds += time.perf_counter() - self.began

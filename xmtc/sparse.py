@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -24,24 +26,58 @@ def with_unit_rows(matrix: csr_array) -> csr_array:
     return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
+class Compact(NamedTuple):
+    """Some rows of a sparse matrix over the columns that occur in them."""
+
+    indptr: np.ndarray  # int64
+    indices: np.ndarray  # uint32: compiled code need not look for negative ones
+    data: np.ndarray
+    columns: np.ndarray  # int32, ascending: which of the matrix' columns they are
+
+
+def compact(matrix: csr_array, rows: np.ndarray) -> Compact:
+    rows = rows.astype(np.int64)
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
+    indices, data = np.empty(indptr[-1], np.uint32), np.empty(indptr[-1], np.float32)
+    number, columns = np.zeros(matrix.shape[1], np.uint32), np.empty(matrix.shape[1], np.int32)
+
+    source = matrix.indptr, matrix.indices, matrix.data
+    n_columns = compact_rows(*source, rows, number, columns, indptr, indices, data)
+    return Compact(indptr, indices, data, columns[:n_columns].copy())
+
+
 @kernel
-def compact(indptr, indices, data, n_features, rows):
-    """The rows of a CSR matrix over the columns that occur in them: indptr, indices, data, and those columns."""
-    seen = np.zeros(n_features, np.bool_)
-    n = 0
+def compact_rows(indptr, indices, data, rows, number, columns, new_indptr, new_indices, new_data):
+    """`compact`, written into its last three arguments and `columns`, whose number it returns. `number` begins as
+    zeros: it takes what is seen first, and then what number each column gets."""
     for row in rows:
-        n += indptr[row + 1] - indptr[row]
         for i in range(indptr[row], indptr[row + 1]):
-            seen[indices[i]] = True
-    features = np.flatnonzero(seen).astype(np.int32)
-    number = np.empty(n_features, np.uint32)
-    number[features] = np.arange(len(features)).astype(np.uint32)
-    new_indptr = np.zeros(len(rows) + 1, np.int64)
-    new_indices, new_data = np.empty(n, np.uint32), np.empty(n, np.float32)  # unsigned: no check for negative ones
-    n = 0
+            number[indices[i]] = 1
+    n_columns = np.int64(0)
+    for column in range(len(number)):
+        if number[column]:
+            columns[n_columns], number[column] = column, n_columns
+            n_columns += 1
     for position in range(len(rows)):
-        for i in range(indptr[rows[position]], indptr[rows[position] + 1]):
-            new_indices[n], new_data[n] = number[indices[i]], data[i]
-            n += 1
-        new_indptr[position + 1] = n
-    return new_indptr, new_indices, new_data, features
+        begin, new_begin = indptr[rows[position]], new_indptr[position]
+        for i in range(new_indptr[position + 1] - new_begin):
+            new_indices[new_begin + i] = number[indices[begin + i]]
+            new_data[new_begin + i] = data[begin + i]
+    return n_columns
+
+
+@kernel
+def sort(keys, begin, end):
+    """Shell's sort of keys[begin:end]. NumPy's own, inside a kernel, takes a second to compile."""
+    gap = 1
+    while gap < (end - begin) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(begin + gap, end):
+            key, at = keys[i], i
+            while at >= begin + gap and keys[at - gap] > key:
+                keys[at] = keys[at - gap]
+                at -= gap
+            keys[at] = key
+        gap //= 3

@@ -27,10 +27,12 @@ def explain(
     """Show how much each word of a text weighs for its labels: attention, or what a linear model adds up."""
     from json import dumps
 
+    from xmtc.cli.progress import say_when_compiling
     from xmtc.data.files import STANDARD_STREAM
     from xmtc.tagger import Tagger
 
     check_page(html, json)
+    say_when_compiling()
     tagger = Tagger.load(model)
     found = tagger.highlight(text_to_explain(text, file), *(label or []), k=k, n=n)
     if html is not None:

@@ -1,7 +1,9 @@
-"""Progress on the terminal: silent when piped, and for work that takes less than two seconds."""
+"""Progress on the terminal: silent when piped, and for work that takes less than two seconds. That the first command
+after an installation has to compile is said even then."""
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -32,6 +34,15 @@ def bar(title: str, total: float | None = None) -> Iterator[Progress]:
     finally:
         timer.cancel()
         bars.stop()
+
+
+@functools.cache
+def say_when_compiling() -> None:
+    """One line on standard error, if this command has to compile what it uses."""
+    from xmtc.compiled import when_compiling
+
+    said = "xmtc: compiling for this machine, which only the first command has to wait for ..."
+    when_compiling(lambda: print(said, file=sys.stderr, flush=True))
 
 
 class Bar:

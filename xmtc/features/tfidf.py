@@ -18,7 +18,7 @@ from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
 from xmtc.features.view import FittedView, View
-from xmtc.sparse import narrow
+from xmtc.sparse import narrow, sort
 from xmtc.text.spans import Span, find_spans
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
@@ -151,27 +151,36 @@ def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:
     return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, n_features))
 
 
-@kernel
-def weigh_rows(starts, terms, counts, columns, idf, sublinear_tf):
+def weigh_rows(
+    starts: np.ndarray, terms: np.ndarray, counts: np.ndarray, columns: np.ndarray, idf: np.ndarray, sublinear_tf: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tf-idf rows of length 1 as (data, indices, indptr), columns ascending."""
-    n_docs, n = len(starts) - 1, 0
-    indptr = np.zeros(n_docs + 1, np.int64)
-    indices, data = np.empty(len(terms), np.int32), np.empty(len(terms), np.float32)
-    for doc in range(n_docs):
+    n = len(terms)
+    keys, values = np.empty(n, np.int64), np.empty(n, np.float64)
+    data, indices, indptr = np.empty(n, np.float32), np.empty(n, np.int32), np.zeros_like(starts)
+    write_rows(starts, terms, counts, columns, idf, sublinear_tf, keys, values, data, indices, indptr)
+    return data[: indptr[-1]].copy(), indices[: indptr[-1]].copy(), indptr
+
+
+@kernel
+def write_rows(starts, terms, counts, columns, idf, sublinear_tf, keys, values, data, indices, indptr):
+    """`weigh_rows`, written into its last three arguments. A key is a column and its count, so that one sort serves
+    both."""
+    n = np.int64(0)
+    for doc in range(len(starts) - 1):
         begin, norm = n, 0.0
-        row = np.empty(starts[doc + 1] - starts[doc], np.int64)
         for entry in range(starts[doc], starts[doc + 1]):
-            if columns[terms[entry]] != FREE:
-                row[n - begin] = np.int64(columns[terms[entry]]) << 32 | counts[entry]
+            column = np.int64(columns[terms[entry]])
+            if column != FREE:
+                keys[n] = column << 32 | counts[entry]
                 n += 1
-        row = np.sort(row[: n - begin])
-        values = np.empty(len(row), np.float64)
-        for i in range(len(row)):
-            column, tf = row[i] >> 32, float(row[i] & 0xFFFFFFFF)
+        sort(keys, begin, n)
+        for i in range(begin, n):
+            column, tf = keys[i] >> 32, float(keys[i] & 0xFFFFFFFF)
             values[i] = (np.log(tf) + 1 if sublinear_tf else tf) * idf[column]
             norm += values[i] * values[i]
+            indices[i] = column
         norm = np.sqrt(norm)
-        for i in range(len(row)):
-            indices[begin + i], data[begin + i] = row[i] >> 32, values[i] / norm
+        for i in range(begin, n):
+            data[i] = values[i] / norm
         indptr[doc + 1] = n
-    return data[:n].copy(), indices[:n].copy(), indptr

@@ -47,8 +47,7 @@ def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     starts = range(0, n_labels, LABELS)
 
     def sums(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        ends = members.indptr[start : start + LABELS + 1]
-        return sum_rows(X.indptr, X.indices, X.data, X.shape[1], ends, members.indices)
+        return sum_rows(X, members.indptr[start : start + LABELS + 1], members.indices)
 
     parts = list(run.map(sums, starts, "summing labels", total=len(starts)))
     lengths, indices, values = (np.concatenate([part[i] for part in parts]) for i in range(3))
@@ -56,23 +55,32 @@ def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     return csr_array((values, indices, indptr), shape=(n_labels, X.shape[1]))
 
 
-@kernel
-def sum_rows(indptr, indices, data, n_features, ends, documents):
-    """Of each label, whose documents are documents[ends[l]:ends[l + 1]], the sum of their rows divided by its length:
-    how many features it has, which, and their values."""
-    n_labels, capacity = len(ends) - 1, 0
-    for i in range(ends[0], ends[-1]):
-        capacity += indptr[documents[i] + 1] - indptr[documents[i]]
-    lengths = np.zeros(n_labels, np.int64)
+def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each label, whose documents are documents[starts[l]:starts[l + 1]], the sum of their rows divided by its
+    length: how many features it has, which, and their values."""
+    n_labels, n_features = len(starts) - 1, X.shape[1]
+    summed = documents[starts[0] : starts[-1]]
+    capacity = int((X.indptr[summed + 1].astype(np.int64) - X.indptr[summed]).sum())
+    lengths = np.empty(n_labels, np.int64)
     columns, values = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
-    total, place, n = np.zeros(n_features, np.float32), np.full(n_features, -1, np.int32), 0
-    for label in range(n_labels):
+    total, seen_by = np.zeros(n_features, np.float32), np.full(n_features, -1, np.int32)
+
+    n = add_rows(X.indptr, X.indices, X.data, starts, documents, total, seen_by, lengths, columns, values)
+    return lengths, columns[:n].copy(), values[:n].copy()
+
+
+@kernel
+def add_rows(indptr, indices, data, starts, documents, total, seen_by, lengths, columns, values):
+    """`sum_rows`, written into its last three arguments; returns how many values there are. `total` holds the sum of
+    one label at a time, in the columns that this label is the last to have been seen by."""
+    n = np.int64(0)
+    for label in range(len(lengths)):
         begin = n
-        for i in range(ends[label], ends[label + 1]):
+        for i in range(starts[label], starts[label + 1]):
             for k in range(indptr[documents[i]], indptr[documents[i] + 1]):
                 column = indices[k]
-                if place[column] != label:
-                    place[column] = label
+                if seen_by[column] != label:
+                    seen_by[column] = label
                     total[column] = 0
                     columns[n] = column
                     n += 1
@@ -83,4 +91,4 @@ def sum_rows(indptr, indices, data, n_features, ends, documents):
         for i in range(begin, n):
             values[i] = total[columns[i]] / np.sqrt(square)
         lengths[label] = n - begin
-    return lengths, columns[:n].copy(), values[:n].copy()
+    return n

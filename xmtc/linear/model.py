@@ -55,17 +55,12 @@ class TreeModel(Model):
     def _search(self, data: Dataset, batch: slice, k: int, label_logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The best labels that each tree finds for the documents of a batch, side by side, and their log probabilities.
         Several trees look further than k, because the best of the mean need not be among the best of each."""
-        X, n_trees = data.X, len(self.trees)
+        n_trees = len(self.trees)
         width = k if n_trees == 1 else min(max(k, LOOK_FURTHER), self.n_labels)
-        shape = batch.stop - batch.start, n_trees * width
-        labels, logs = np.empty(shape, np.int32), np.empty(shape, np.float32)
-        for number, tree in enumerate(self.trees):
-            found = slice(number * width, (number + 1) * width)
-            search(
-                X.indptr, X.indices, X.data, batch.start, batch.stop, LINKS[self.link], self.width(tree),
-                label_logs, *tree.arrays, labels[:, found], logs[:, found],
-            )  # fmt: skip
-        return labels, logs
+        found = [
+            search(data.X, batch, tree, LINKS[self.link], self.width(tree), width, label_logs) for tree in self.trees
+        ]
+        return np.hstack([labels for labels, _ in found]), np.hstack([logs for _, logs in found])
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the margins of the classifiers on the label's path, averaged over the trees."""

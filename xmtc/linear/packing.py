@@ -32,7 +32,15 @@ class Rows:
 
 
 def pruned(weights: Weights, min_weight: float) -> Rows:
-    return Rows(weights.W[-1].copy(), *prune(weights.features, weights.W, np.float32(min_weight)))
+    """The weights of at least min_weight. There is room for all of them, of which only what is written takes memory."""
+    n_features, size = len(weights.features), weights.W.size
+    features, ends = np.empty(n_features, np.int32), np.empty(n_features, np.int64)
+    slots, kept = np.empty(size, np.int16), np.empty(size, np.float32)
+
+    n_used = prune(weights.features, weights.W, np.float32(min_weight), features, ends, slots, kept)
+    n = ends[n_used - 1] if n_used else 0
+    bias = weights.W[-1].copy()
+    return Rows(bias, features[:n_used].copy(), ends[:n_used].copy(), slots[:n].copy(), kept[:n].copy())
 
 
 def constant(n: int, margin: float) -> Rows:
@@ -42,23 +50,19 @@ def constant(n: int, margin: float) -> Rows:
 
 
 @kernel
-def prune(features, W, min_weight):
-    """The weights of at least min_weight: their features, where each one's end, their slots, and they themselves."""
-    n_rows, n_slots = len(features), W.shape[1]
-    counts = np.zeros(n_rows, np.int64)
-    for row in range(n_rows):
-        for slot in range(n_slots):
-            counts[row] += abs(W[row, slot]) >= min_weight
-    used = np.flatnonzero(counts)
-    ends = np.cumsum(counts[used])
-    n = ends[-1] if len(ends) else 0
-    slots, weights, n = np.empty(n, np.int16), np.empty(n, np.float32), 0
-    for row in used:
-        for slot in range(n_slots):
+def prune(features, W, min_weight, used, ends, slots, kept):
+    """`pruned`, written into its last four arguments; returns how many features have a weight left."""
+    n, n_used = np.int64(0), np.int64(0)
+    for row in range(len(features)):
+        begin = n
+        for slot in range(W.shape[1]):
             if abs(W[row, slot]) >= min_weight:
-                slots[n], weights[n] = slot, W[row, slot]
+                slots[n], kept[n] = slot, W[row, slot]
                 n += 1
-    return features[used], ends, slots, weights
+        if n > begin:
+            used[n_used], ends[n_used] = features[row], n
+            n_used += 1
+    return n_used
 
 
 def side_by_side(parts: list[Rows]) -> Rows:
@@ -75,48 +79,61 @@ def side_by_side(parts: list[Rows]) -> Rows:
     return Rows(bias, used.astype(np.int32), W.indptr[used + 1], W.indices.astype(np.int16), W.data)
 
 
+def pack(rows: Rows, steps: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
+    """The hash table of one chunk, its number of homes, and its rows of entries in the table's order. `steps` are the
+    weights in multiples of the chunk's scale."""
+    n_slots, n_rows = len(rows.bias), len(rows.features)
+    n_homes = n_rows * 3 // 2 + 1
+    ends = rows.ends.astype(np.int64)
+    n_weights = np.diff(ends, prepend=0)
+    # all weights of a row, or pairs (slot, weight) where few slots have one
+    lengths = np.where(FULL * n_weights >= n_slots, n_slots, 2 * n_weights)
+
+    by_home, after = np.empty(n_rows, np.int64), np.zeros(n_homes + 1, np.int64)
+    table = np.empty((n_homes + n_rows + 1, 2), np.uint32)
+    entries = np.zeros(lengths.sum(), np.int16)
+    sort_by_home(rows.features, n_homes, after, by_home)
+    size = fill(rows.features, ends, rows.slots, steps, lengths, n_slots, n_homes, by_home, table, entries)
+    return table[:size].copy(), n_homes, entries
+
+
 @kernel
-def pack(features, ends, slots, steps, n):
-    """The hash table of one chunk with n slots, its number of homes, and its rows of entries in the table's order."""
-    n_homes, n_rows, size = len(features) * 3 // 2 + 1, len(features), 0
-    after = np.zeros(n_homes + 1, np.int64)
-    for row in range(n_rows):
-        after[home(np.uint32(features[row]), n_homes) + 1] += 1
-        size += row_length(ends, row, n)
-    after = np.cumsum(after)
-    order = np.empty(n_rows, np.int64)  # of the rows, by their homes
-    for row in range(n_rows):
+def sort_by_home(features, n_homes, after, by_home):
+    """Write the rows in the order of their features' homes. `after` begins as zeros: it takes where each home's rows
+    begin, and then, row by row, where they end."""
+    for feature in features:
+        after[home(np.uint32(feature), n_homes) + 1] += 1
+    for at in range(n_homes):
+        after[at + 1] += after[at]
+    for row in range(len(features)):
         at = home(np.uint32(features[row]), n_homes)
-        order[after[at]] = row
+        by_home[after[at]] = row
         after[at] += 1
-    table, entries = np.empty((n_homes + n_rows + 1, 2), np.uint32), np.zeros(size, np.int16)
-    place, size = 0, 0
-    for row in order:
+
+
+@kernel
+def fill(features, ends, slots, steps, lengths, n_slots, n_homes, by_home, table, entries):
+    """Write the table, row by row, each at its home or at the first free cell after it; return its length."""
+    cell, size = np.int64(0), np.int64(0)
+    for row in by_home:
         at = home(np.uint32(features[row]), n_homes)
-        while place < at:
-            table[place, 0], table[place, 1] = EMPTY, size
-            place += 1
-        table[place, 0], table[place, 1] = features[row], size
-        place += 1
-        length = row_length(ends, row, n)
+        while cell < at:
+            table[cell, 0], table[cell, 1] = EMPTY, size
+            cell += 1
+        table[cell, 0], table[cell, 1] = features[row], size
+        cell += 1
         begin = ends[row - 1] if row else 0
         for i in range(begin, ends[row]):
-            if length == n:
+            if lengths[row] == n_slots:
                 entries[size + slots[i]] = steps[i]
             else:
-                entries[size + 2 * (i - begin)], entries[size + 2 * (i - begin) + 1] = slots[i], steps[i]
-        size += length
-    last = max(place, n_homes)
-    for empty in range(place, last + 1):
+                pair = size + 2 * (i - begin)
+                entries[pair], entries[pair + 1] = slots[i], steps[i]
+        size += lengths[row]
+    last = max(cell, n_homes)
+    for empty in range(cell, last + 1):
         table[empty, 0], table[empty, 1] = EMPTY, size
-    return table[: last + 1].copy(), n_homes, entries
-
-
-@kernel
-def row_length(ends, row, n):
-    """Of all n weights, or of pairs (slot, weight) where few slots have one."""
-    n_weights = ends[row] - (ends[row - 1] if row else 0)
-    return n if FULL * n_weights >= n else 2 * n_weights
+    return last + 1
 
 
 @dataclass(frozen=True)
@@ -131,10 +148,10 @@ class Chunk:
 def tree_of(chunks: list[Chunk]) -> Tree:
     packed, scales = [], []
     for chunk in chunks:
-        rows, n = chunk.rows, len(chunk.rows.bias)
-        scales.append(max(float(np.abs(rows.weights).max(initial=0)), 1e-30) / FINEST)
-        steps = np.round(rows.weights / np.float32(scales[-1])).astype(np.int16)
-        packed.append(pack(rows.features, rows.ends, rows.slots, steps, n))
+        weights = chunk.rows.weights
+        scales.append(max(float(np.abs(weights).max(initial=0)), 1e-30) / FINEST)
+        steps = np.round(weights / np.float32(scales[-1])).astype(np.int16)
+        packed.append(pack(chunk.rows, steps))
     tables, homes, entries = zip(*packed, strict=True)
     return Tree(
         slots=offsets([len(chunk.rows.bias) for chunk in chunks]),

@@ -8,16 +8,19 @@ after the other, while its weights are near the processor.
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from xmtc.base.predictions import NO_LABEL
 from xmtc.compiled import fast_kernel, kernel
-from xmtc.linear.tree import EMPTY
+from xmtc.linear.tree import EMPTY, Tree
 
 SQUARED_HINGE, LOGISTIC = 0, 1
 NOTHING = np.uint32(EMPTY)
 NEVER = np.float32(-3e38)
 ROUNDING = np.float32(1e-4)
 MANY = 64  # documents that are worth an effort to share chunks
+MEET = 8  # chunks per document that is in search of one, above which documents hardly ever meet
+WAITING, FOUND, LEAVES_LEFT = 0, 1, 2  # what is counted of a document
 
 
 @kernel
@@ -47,25 +50,28 @@ def home(feature, n_homes):
 
 
 @fast_kernel
-def margins(indices, data, n, table, n_homes, entries, bias, scale, out):
-    """out[:n] = the margins of a chunk's slots for the document with these features."""
-    out[:n] = 0
-    for k in range(len(indices)):
+def margins(
+    indices, data, begin, end, n, table, first_cell, n_homes, entries, first_entry, bias, scale, first_slot, out
+):
+    """out[:n] = the margins of a chunk's n slots for the document with the features indices[begin:end]."""
+    for slot in range(n):
+        out[slot] = 0
+    for k in range(begin, end):
         feature = np.uint32(indices[k])
-        place = home(feature, n_homes)
-        while table[place, 0] != feature and table[place, 0] != NOTHING:
-            place += 1
-        if table[place, 0] == NOTHING:
+        cell = first_cell + home(feature, n_homes)
+        while table[cell, 0] != feature and table[cell, 0] != NOTHING:
+            cell += 1
+        if table[cell, 0] == NOTHING:
             continue
-        begin, end = np.int64(table[place, 1]), np.int64(table[place + 1, 1])
-        if end - begin == n:
+        row, row_end = first_entry + np.int64(table[cell, 1]), first_entry + np.int64(table[cell + 1, 1])
+        if row_end - row == n:
             for slot in range(n):
-                out[slot] += data[k] * entries[begin + slot]
+                out[slot] += data[k] * entries[row + slot]
         else:
-            for entry in range(begin, end, 2):
+            for entry in range(row, row_end, 2):
                 out[entries[entry]] += data[k] * entries[entry + 1]
     for slot in range(n):
-        out[slot] = bias[slot] + scale * out[slot]
+        out[slot] = bias[first_slot + slot] + scale * out[slot]
 
 
 @kernel
@@ -77,119 +83,165 @@ def comes_before(log, item, other_log, other_item):
 def insert(log, item, logs, items, n):
     """Put an item among the n of a list that descends, whose last drops out if it is full; the new n. Equal ones rank
     by number, so that it does not matter which came first."""
-    place = n
+    at = n
     if n == len(logs):
         if not comes_before(log, item, logs[n - 1], items[n - 1]):
             return n
-        place = n - 1
-    while place > 0 and comes_before(log, item, logs[place - 1], items[place - 1]):
-        logs[place], items[place] = logs[place - 1], items[place - 1]
-        place -= 1
-    logs[place], items[place] = log, item
+        at = n - 1
+    while at > 0 and comes_before(log, item, logs[at - 1], items[at - 1]):
+        logs[at], items[at] = logs[at - 1], items[at - 1]
+        at -= 1
+    logs[at], items[at] = log, item
     return min(n + 1, len(logs))
 
 
 @kernel
-def follow_slots(out, n, log, link, above, leads, logs, items, waiting):
+def follow_slots(out, first, n, log, link, above, leads, logs, items, n_waiting):
     """The chunks that a chunk's slots lead to join those that wait; the new number of them. out: margins, then logs."""
     for slot in range(n):
-        over = log if above[slot] < 0 else out[above[slot]]
+        over = log if above[first + slot] < 0 else out[above[first + slot]]
         out[slot] = over + log_probability(out[slot], link)
-        if leads[slot] < -1:
-            waiting = insert(out[slot], -1 - leads[slot], logs, items, waiting)
-    return waiting
+        lead = np.int64(leads[first + slot])
+        if lead < -1:
+            n_waiting = insert(out[slot], -1 - lead, logs, items, n_waiting)
+    return n_waiting
 
 
 @kernel
-def collect_labels(out, n, log, link, leads, label_logs, logs, items, found):
+def collect_labels(out, first, n, log, link, leads, label_logs, logs, items, n_found):
     """The labels that a chunk's slots lead to join the best; the new number of them."""
     least, weighted = NEVER, len(label_logs) > 0
     for slot in range(n):
         if out[slot] < least:
             continue
+        label = np.int64(leads[first + slot])
         score = log + log_probability(out[slot], link)
         if weighted:
-            score += label_logs[leads[slot]]
-        found = insert(score, leads[slot], logs, items, found)
-        if found == len(logs) and not weighted:
-            least = least_margin(logs[found - 1] - log, link)
-    return found
+            score += label_logs[label]
+        n_found = insert(score, label, logs, items, n_found)
+        if n_found == len(logs) and not weighted:
+            least = least_margin(logs[n_found - 1] - log, link)
+    return n_found
 
 
 @kernel
-def take(doc, at_once, least, is_leaf, leaves_left, logs, items, n_waiting, taken, taken_logs, n_taken):
+def take(doc, at_once, least, slots, leads, counts, logs, items, taken, taken_logs, n_taken):
     """The best chunk that waits for a document, or up to at_once if they are leaves, unless under `least`, are
     taken; the new number of them. (A leaf does not change what waits: several at once are the same as in turn.)"""
     n = 0
-    while n < min(at_once, n_waiting[doc]) and logs[doc, n] >= least:
-        if is_leaf[items[doc, n]]:
-            if leaves_left[doc] == 0:
+    while n < min(at_once, counts[doc, WAITING]) and logs[doc, n] >= least:
+        chunk = items[doc, n]
+        if leads[slots[chunk]] >= 0:  # a leaf
+            if counts[doc, LEAVES_LEFT] == 0:
                 break
-            leaves_left[doc] -= 1
+            counts[doc, LEAVES_LEFT] -= 1
         elif n > 0:
             break
         else:
             at_once = 1
-        taken[n_taken + n, 0], taken[n_taken + n, 1], taken_logs[n_taken + n] = items[doc, n], doc, logs[doc, n]
+        taken[n_taken + n, 0], taken[n_taken + n, 1], taken_logs[n_taken + n] = chunk, doc, logs[doc, n]
         n += 1
-    n_waiting[doc] -= n
-    for place in range(n_waiting[doc]):
-        logs[doc, place], items[doc, place] = logs[doc, place + n], items[doc, place + n]
+    counts[doc, WAITING] -= n
+    for i in range(counts[doc, WAITING]):
+        logs[doc, i], items[doc, i] = logs[doc, i + n], items[doc, i + n]
     return n_taken + n
 
 
 @kernel
-def search(
-    indptr, indices, data, start, stop, link, beam, label_logs,
-    slots, above, leads, bias, scale, homes, places, table, firsts, entries, best_labels, best_logs,
-):  # fmt: skip
-    """The best labels of the documents start:stop and their log probabilities (plus label_logs, where given), best
-    first, as many as best_labels has columns. At most `beam` chunks wait, and at most `beam` leaves are scored."""
-    k = best_labels.shape[1]
-    n_docs, is_leaf = stop - start, leads[slots[:-1]] >= 0
-    lift = label_logs.max() if len(label_logs) else np.float32(0)
-    items, logs = np.zeros((n_docs, beam), np.int64), np.zeros((n_docs, beam), np.float32)
-    n_waiting, n_found = np.ones(n_docs, np.int64), np.zeros(n_docs, np.int64)
-    leaves_left = np.full(n_docs, beam)
-    out, at_once, turn = np.empty(np.diff(slots).max(), np.float32), 1, 0
-    taken, taken_logs, n_taken = np.empty((n_docs, 2), np.int64), np.empty(n_docs, np.float32), 1
-    while n_taken:
-        n_taken = 0
-        for doc in range(n_docs):
-            least = best_logs[doc, k - 1] - lift if n_found[doc] >= k else NEVER
-            n_taken = take(
-                doc, at_once, least, is_leaf, leaves_left, logs, items, n_waiting, taken, taken_logs, n_taken
-            )
-        for i in np.argsort(taken[:n_taken, 0]):
-            chunk, doc, log = taken[i, 0], taken[i, 1], taken_logs[i]
-            words, here = slice(indptr[start + doc], indptr[start + doc + 1]), slice(slots[chunk], slots[chunk + 1])
-            n = slots[chunk + 1] - slots[chunk]
-            margins(
-                indices[words], data[words], n, table[places[chunk] : places[chunk + 1]], homes[chunk],
-                entries[firsts[chunk] : firsts[chunk + 1]], bias[here], scale[chunk], out,
-            )  # fmt: skip
-            if is_leaf[chunk]:
-                found = best_logs[doc], best_labels[doc], n_found[doc]
-                n_found[doc] = collect_labels(out, n, log, link, leads[here], label_logs, *found)
-            else:
-                waiting = logs[doc], items[doc], n_waiting[doc]
-                n_waiting[doc] = follow_slots(out, n, log, link, above[here], leads[here], *waiting)
-        turn += 1
-        if turn > 1 and n_docs >= MANY:  # take more at once, and the next turn's documents share more chunks
-            at_once = min(2 * at_once, beam)
-            taken, taken_logs = np.empty((n_docs * at_once, 2), np.int64), np.empty(n_docs * at_once, np.float32)
-    for doc in range(n_docs):
-        best_labels[doc, n_found[doc] :] = NO_LABEL
+def sort_by_chunk(taken, n_taken, n_chunks, after, order):
+    """Write the order in which documents meet at chunks, if there are enough of them to meet; else as they come."""
+    if n_chunks > MEET * n_taken:
+        for i in range(n_taken):
+            order[i] = i
+        return
+    for chunk in range(n_chunks + 1):
+        after[chunk] = 0
+    for i in range(n_taken):
+        after[taken[i, 0] + 1] += 1
+    for chunk in range(n_chunks):
+        after[chunk + 1] += after[chunk]
+    for i in range(n_taken):
+        order[after[taken[i, 0]]] = i
+        after[taken[i, 0]] += 1
 
 
 @kernel
-def rank(labels, logs, n_labels, k, n_trees):
-    """The k best labels of each document by the mean over the trees of exp(logs); equal ones rank by label number."""
-    n_docs = len(labels)
-    top, scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
-    total, seen = np.zeros(n_labels, np.float32), np.empty(labels.shape[1], np.int32)
+def search_tree(rows, start, link, beam, label_logs, lift, tree, best_labels, best_logs, room):
+    """`search` of one tree for the documents from `start` on, as many as best_labels has rows."""
+    indptr, indices, data = rows
+    slots, above, leads, bias, scale, homes, cells, table, firsts, entries = tree
+    items, logs, counts, taken, taken_logs, after, order, out = room
+    n_docs, k = best_labels.shape
     for doc in range(n_docs):
-        n, n_top = 0, 0
+        items[doc, 0], logs[doc, 0] = 0, 0
+        counts[doc, WAITING], counts[doc, FOUND], counts[doc, LEAVES_LEFT] = 1, 0, beam
+    at_once, turn, n_taken = np.int64(1), np.int64(0), np.int64(1)
+    while n_taken:
+        n_taken = np.int64(0)
+        for doc in range(n_docs):
+            least = best_logs[doc, k - 1] - lift if counts[doc, FOUND] >= k else NEVER
+            n_taken = take(doc, at_once, least, slots, leads, counts, logs, items, taken, taken_logs, n_taken)
+        sort_by_chunk(taken, n_taken, len(scale), after, order)
+        for number in range(n_taken):
+            i = order[number]
+            chunk, doc, log = taken[i, 0], taken[i, 1], taken_logs[i]
+            first, n = slots[chunk], slots[chunk + 1] - slots[chunk]
+            begin, end = indptr[start + doc], indptr[start + doc + 1]
+            margins(
+                indices, data, begin, end, n, table, cells[chunk], homes[chunk],
+                entries, firsts[chunk], bias, scale[chunk], first, out,
+            )  # fmt: skip
+            if leads[first] >= 0:
+                found = best_logs[doc], best_labels[doc], counts[doc, FOUND]
+                counts[doc, FOUND] = collect_labels(out, first, n, log, link, leads, label_logs, *found)
+            else:
+                waiting = logs[doc], items[doc], counts[doc, WAITING]
+                counts[doc, WAITING] = follow_slots(out, first, n, log, link, above, leads, *waiting)
+        turn += 1
+        if turn > 1 and n_docs >= MANY:  # take more at once, and the next turn's documents share more chunks
+            at_once = min(2 * at_once, beam)
+    for doc in range(n_docs):
+        for i in range(counts[doc, FOUND], k):
+            best_labels[doc, i] = NO_LABEL
+
+
+def search(
+    X: csr_array, docs: slice, tree: Tree, link: int, beam: int, k: int, label_logs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best labels of some documents and their log probabilities (plus label_logs, if there are any), best first.
+    At most `beam` chunks wait, and at most `beam` leaves are scored."""
+    n_docs = docs.stop - docs.start
+    n_taken = n_docs * beam if n_docs >= MANY else n_docs
+    room = (
+        np.empty((n_docs, beam), np.int32),  # the chunks that wait for each document,
+        np.empty((n_docs, beam), np.float32),  # and their log probabilities
+        np.empty((n_docs, 3), np.int64),  # how many chunks wait, how many labels are found, how many leaves are left
+        np.empty((n_taken, 2), np.int64),  # the chunks that are taken in one turn, and by which document,
+        np.empty(n_taken, np.float32),  # and their log probabilities
+        np.empty(tree.n_chunks + 1, np.int64),
+        np.empty(n_taken, np.int64),
+        np.empty(tree.widest, np.float32),  # a chunk's margins
+    )
+    labels, logs = np.empty((n_docs, k), np.int32), np.empty((n_docs, k), np.float32)
+    lift = label_logs.max() if len(label_logs) else np.float32(0)
+    rows = X.indptr, X.indices, X.data
+    search_tree(rows, docs.start, link, beam, label_logs, lift, tree.arrays, labels, logs, room)
+    return labels, logs
+
+
+def rank(labels: np.ndarray, logs: np.ndarray, n_labels: int, k: int, n_trees: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k best labels of each document by the mean over the trees of exp(logs); equal ones rank by label number."""
+    n_docs, width = labels.shape
+    top, scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
+    rank_labels(labels, logs, n_trees, np.zeros(n_labels, np.float32), np.empty(width, np.int32), top, scores)
+    return top, scores
+
+
+@kernel
+def rank_labels(labels, logs, n_trees, total, seen, top, scores):
+    """`rank`, written into its last two arguments. `total` begins as zeros, and is left so by every document."""
+    for doc in range(len(labels)):
+        n, n_top = np.int64(0), np.int64(0)
         for i in range(labels.shape[1]):
             label = labels[doc, i]
             if label != NO_LABEL:
@@ -197,8 +249,7 @@ def rank(labels, logs, n_labels, k, n_trees):
                     seen[n] = label
                     n += 1
                 total[label] += np.exp(logs[doc, i]) + np.float32(1e-30)  # never 0, so that none is seen twice
-        for label in seen[:n]:
-            score = total[label] / n_trees
+        for i in range(n):
+            label = np.int64(seen[i])
+            n_top = insert(total[label] / n_trees, label, scores[doc], top[doc], n_top)
             total[label] = 0
-            n_top = insert(score, label, scores[doc], top[doc], n_top)
-    return top, scores

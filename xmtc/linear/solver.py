@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.compiled import fast_kernel, kernel
-from xmtc.sparse import compact
+from xmtc.sparse import Compact, compact
 
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
@@ -40,18 +40,36 @@ class Solver:
 
     def fit(self, X: csr_array, rows: np.ndarray, positives: csr_array) -> Weights:
         """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X."""
-        indptr, indices, data, features = compact(X.indptr, X.indices, X.data, X.shape[1], rows)
-        n_labels, is_logistic = positives.shape[1], self.loss == "logistic"
-        W = np.empty((len(features) + 1, n_labels), np.float32)
+        documents, n_labels = compact(X, rows), positives.shape[1]
+        W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
         for begin in range(0, n_labels, BLOCK):
             width = min(BLOCK, n_labels - begin)
             padded = 2 if width <= 2 else -(-width // LANES) * LANES
-            passes = min(self.max_passes, max(ENOUGH, 3 * self.max_passes // 10, CHEAP // (len(data) * padded + 1)))
-            limits = is_logistic, np.float32(self.C), np.float32(self.eps), passes, self.seed
-            signs = signs_of(positives.indptr, positives.indices, len(rows), begin, padded)
-            solver = solve_pair if padded == 2 else solve
-            W[:, begin : begin + width] = solver(indptr, indices, data, len(features), signs, *limits)[:, :width]
-        return Weights(features, W)
+            signs = signs_of(positives, begin, padded)
+            W[:, begin : begin + width] = self.solve(documents, signs)[:, :width]
+        return Weights(documents.columns, W)
+
+    def solve(self, documents: Compact, signs: np.ndarray) -> np.ndarray:
+        """Weights (n_features + 1, n_labels) of one block of labels, the last row the biases."""
+        (n_rows, n_labels), n_features = signs.shape, len(documents.columns)
+        squares = np.empty(n_rows, np.float32)
+        square_lengths(documents.indptr, documents.data, squares)
+        alpha, W = np.zeros(signs.shape, np.float32), np.zeros((n_features + 1, n_labels), np.float32)
+        bias = signs.sum(axis=0) * (1 / np.float32(max(n_rows, 1)))  # the mean: what a label without features answers
+        scratch = [np.empty(n_labels, np.float32) for _ in range(4)]
+
+        loss = self.loss == "logistic", np.float32(self.C)
+        limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
+        order = np.arange(-(-n_rows // RUN)), first_state(self.seed)
+        descend = descend_pair if n_labels == 2 else descend_block
+        descend(*documents[:3], squares, signs, *loss, *limits, *order, W, alpha, bias, *scratch)
+        W[-1] = bias
+        return W
+
+    def _passes(self, n_values: int, n_labels: int) -> int:
+        """How many passes at most: all that are allowed where they cost little, fewer where there is much data."""
+        affordable = CHEAP // (n_values * n_labels + 1)
+        return min(self.max_passes, max(ENOUGH, 3 * self.max_passes // 10, affordable))
 
 
 @dataclass(frozen=True)
@@ -62,21 +80,25 @@ class Weights:
     W: np.ndarray  # (n + 1, n_labels) float32
 
 
-@kernel
-def signs_of(indptr, indices, n_rows, begin, width):
+def signs_of(positives: csr_array, begin: int, width: int) -> np.ndarray:
     """+1 where a row has the label, −1 elsewhere, for `width` labels from `begin` on."""
-    signs = np.full((n_rows, width), -1, np.float32)
-    for row in range(n_rows):
-        for i in range(indptr[row], indptr[row + 1]):
-            if begin <= indices[i] < begin + width:
-                signs[row, indices[i] - begin] = 1
+    signs = np.full((positives.shape[0], width), -1, np.float32)
+    rows = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))
+    columns = positives.indices - begin
+    inside = (columns >= 0) & (columns < width)
+    signs[rows[inside], columns[inside]] = 1
     return signs
 
 
-@kernel
-def first_state(seed):
+def first_state(seed: int) -> np.uint64:
     """The state of a xorshift generator, which must not be 0."""
     return np.uint64(2 * seed + 88172645463325253)
+
+
+def shuffled(n: int, seed: int) -> np.ndarray:
+    order = np.arange(n)
+    shuffle(order, first_state(seed))
+    return order
 
 
 @kernel
@@ -91,34 +113,22 @@ def shuffle(order, state):
     return state
 
 
-@kernel
-def shuffled(n, seed):
-    order = np.arange(n)
-    shuffle(order, first_state(seed))
-    return order
-
-
-@kernel
-def squared_lengths(indptr, data):
-    squares = np.zeros(len(indptr) - 1, np.float32)
+@fast_kernel
+def square_lengths(indptr, data, squares):
     for row in range(len(squares)):
+        total = np.float32(0)
         for i in range(indptr[row], indptr[row + 1]):
-            squares[row] += data[i] * data[i]
-    return squares
-
-
-@kernel
-def first_bias(signs):
-    """The mean sign of every label: what a label without features would answer."""
-    return signs.sum(axis=0) / np.float32(max(len(signs), 1))
+            total += data[i] * data[i]
+        squares[row] = total
 
 
 @fast_kernel
-def newton_bias(bias, alpha, signs, is_logistic, C):
+def newton_bias(bias, alpha, signs, is_logistic, C, pull, curvature):
     """One Newton step in every label's bias. The loss's slope at a document is what its alpha has become; documents
     see a new bias only when they are visited again, so that more than one step a pass would overshoot."""
     n_rows, n_labels = signs.shape
-    pull, curvature = np.zeros(n_labels, np.float32), np.ones(n_labels, np.float32)
+    for j in range(n_labels):
+        pull[j], curvature[j] = 0, 1
     for row in range(n_rows):
         for j in range(n_labels):
             a = alpha[row, j]
@@ -140,20 +150,19 @@ def new_alpha(a, margin, square, is_logistic, C):
 
 
 @fast_kernel
-def solve(indptr, indices, data, n_features, signs, is_logistic, C, eps, max_passes, seed):
-    """Weights (n_features + 1, n_labels) of one block of labels; one step per document for the whole block."""
+def descend_block(
+    indptr, indices, data, squares, signs, is_logistic, C, eps, max_passes,
+    runs, state, W, alpha, bias, margin, step, pull, curvature,
+):  # fmt: skip
+    """Dual coordinate descent for a block of labels; one step per document for the whole block."""
     n_rows, n_labels = signs.shape
-    W = np.zeros((n_features + 1, n_labels), np.float32)
-    alpha, bias = np.zeros((n_rows, n_labels), np.float32), first_bias(signs)
-    margin, step = np.empty(n_labels, np.float32), np.empty(n_labels, np.float32)
-    squares = squared_lengths(indptr, data)
-    runs, state = np.arange(-(-n_rows // RUN)), first_state(seed)
     for _ in range(max_passes):
         state = shuffle(runs, state)
         farthest = np.float32(0)
         for run in runs:
             for row in range(run * RUN, min((run + 1) * RUN, n_rows)):
-                margin[:] = bias
+                for j in range(n_labels):
+                    margin[j] = bias[j]
                 for i in range(indptr[row], indptr[row + 1]):
                     weights, value = W[indices[i]], data[i]
                     for j in range(n_labels):
@@ -171,22 +180,20 @@ def solve(indptr, indices, data, n_features, signs, is_logistic, C, eps, max_pas
                         weights, value = W[indices[i]], data[i]
                         for j in range(n_labels):
                             weights[j] += value * step[j]
-        newton_bias(bias, alpha, signs, is_logistic, C)
+        newton_bias(bias, alpha, signs, is_logistic, C, pull, curvature)
         if farthest <= eps * C:
             break
-    W[n_features] = bias
-    return W
 
 
 @fast_kernel
-def solve_pair(indptr, indices, data, n_features, signs, is_logistic, C, eps, max_passes, seed):
-    """`solve` for two labels, the children of a binary node. So few labels fill no vector register: they are kept in
-    scalars instead, and two features are read at a time, because sums that wait for each other cost most here."""
+def descend_pair(
+    indptr, indices, data, squares, signs, is_logistic, C, eps, max_passes,
+    runs, state, W, alpha, bias, margin, step, pull, curvature,
+):  # fmt: skip
+    """`descend_block` for two labels, the children of a binary node. So few labels fill no vector register: they are
+    kept in scalars instead of `margin` and `step`, and two features are read at a time, because sums that wait for each
+    other cost most here."""
     n_rows, zero = len(signs), np.float32(0)
-    W = np.zeros((n_features + 1, 2), np.float32)
-    alpha, bias = np.zeros((n_rows, 2), np.float32), first_bias(signs)
-    squares = squared_lengths(indptr, data)
-    runs, state = np.arange(-(-n_rows // RUN)), first_state(seed)
     for _ in range(max_passes):
         state = shuffle(runs, state)
         farthest = zero
@@ -203,6 +210,7 @@ def solve_pair(indptr, indices, data, n_features, signs, is_logistic, C, eps, ma
                 if (end - begin) % 2:
                     m0 += data[end - 1] * W[indices[end - 1], 0]
                     m1 += data[end - 1] * W[indices[end - 1], 1]
+
                 a0, a1, sign0, sign1 = alpha[row, 0], alpha[row, 1], signs[row, 0], signs[row, 1]
                 new0 = new_alpha(a0, sign0 * (m0 + odd0), squares[row], is_logistic, C)
                 new1 = new_alpha(a1, sign1 * (m1 + odd1), squares[row], is_logistic, C)
@@ -213,8 +221,6 @@ def solve_pair(indptr, indices, data, n_features, signs, is_logistic, C, eps, ma
                     for i in range(begin, end):
                         W[indices[i], 0] += data[i] * step0
                         W[indices[i], 1] += data[i] * step1
-        newton_bias(bias, alpha, signs, is_logistic, C)
+        newton_bias(bias, alpha, signs, is_logistic, C, pull, curvature)
         if farthest <= eps * C:
             break
-    W[n_features, 0], W[n_features, 1] = bias[0], bias[1]
-    return W

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -33,8 +33,13 @@ class Tree(Form):
     entries: np.ndarray = array(np.int16)
 
     @property
-    def arrays(self) -> Any:
-        return tuple(vars(self).values())
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @cached_property
+    def widest(self) -> int:
+        """Slots of the largest chunk."""
+        return int(np.diff(self.slots).max())
 
     @property
     def n_chunks(self) -> int:

@@ -10,14 +10,16 @@ import functools
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from xmtc.base.form import Form
 from xmtc.compiled import kernel
-from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes
+from xmtc.text.vocabulary import FREE, Vocabulary, end_to_end, find_slot, hash_bytes, numbered
 
 LETTERS, SELECTORS, LAST_CHARACTER = 0x40000, 0xE0000, 0xE01F0  # letters lie below the first, marks also in the rest
+BLANK = 32
 BATCH_BYTES = 4_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
 
 
@@ -32,10 +34,7 @@ class Tokenizer(Form):
 
     def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Texts as bytes end to end, and where each begins and ends."""
-        parts = [self._normal(text).encode("utf-8", "replace") for text in texts]
-        starts = np.zeros(len(parts) + 1, np.int64)
-        np.cumsum([len(part) for part in parts], out=starts[1:])
-        return np.frombuffer(b"".join(parts), np.uint8), starts
+        return end_to_end([self._normal(text).encode("utf-8", "replace") for text in texts])
 
     def _normal(self, text: str) -> str:
         text = text if text.isascii() else unicodedata.normalize("NFC", text)
@@ -43,12 +42,35 @@ class Tokenizer(Form):
 
     def count(self, texts: Iterable[str]) -> Counts:
         """The terms of a batch of texts, with a vocabulary of the batch's own."""
-        return Counts(*count_terms(*self.pack(texts), word_characters(), self.min_chars, self.ngrams, *self._stop))
+        words = self._split(texts)
+        terms = words if self.ngrams == 1 else joined(words, self.ngrams)
+        found = numbered(terms.text, terms.begins, terms.ends)
+        return Counts(found.text, found.ends, *per_document(terms.starts, found.numbers, len(found.ends) - 1))
 
     def number(self, texts: Iterable[str], max_words: int) -> Sequences:
         """The words of a batch of texts, in their order and max_words of each at most, with a vocabulary of the batch's
         own."""
-        return Sequences(*number_words(*self.pack(texts), max_words, word_characters(), self.min_chars, *self._stop))
+        words = self._split(texts, max_words)
+        found = numbered(words.text, words.begins, words.ends)
+        n_words = len(found.ends) - 1
+        _, held, _ = per_document(words.starts, found.numbers, n_words)
+
+        lengths = np.diff(words.starts)
+        ids = np.insert(found.numbers + np.int32(1), words.starts[:-1][lengths == 0], 0)
+        starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
+        return Sequences(found.text, found.ends, np.bincount(held, minlength=n_words), starts, ids)
+
+    def _split(self, texts: Iterable[str], max_words: int = 2**62) -> Spans:
+        """The words of texts, max_words of each at most; written anew with one blank after each, so that terms of
+        several words can be cut out in one piece."""
+        text, starts = self.pack(texts)
+        most = (len(text) + len(starts)) // (self.min_chars + 1)
+        words, word_starts = np.empty(len(text) + most, np.uint8), np.zeros(len(starts), np.int64)
+        begins, ends = np.empty(most, np.int64), np.empty(most, np.int64)
+
+        limits = max_words, word_characters(), self.min_chars
+        n = split_words(text, starts, *limits, *self._stop, words, begins, ends, word_starts)
+        return Spans(words, word_starts, begins[:n], ends[:n])
 
     @functools.cached_property
     def _stop(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,6 +109,35 @@ class Sequences:
     frequencies: np.ndarray  # (n_words,) int64, documents that hold each word
     starts: np.ndarray  # (n_docs + 1,) int64, document i is ids[starts[i]:starts[i + 1]]
     ids: np.ndarray  # (n,) int32
+
+
+class Spans(NamedTuple):
+    """Words or terms as stretches text[begins[i]:ends[i]]; document d has those numbered starts[d]:starts[d + 1]."""
+
+    text: np.ndarray
+    starts: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+
+
+def joined(words: Spans, ngrams: int) -> Spans:
+    """The runs of up to `ngrams` words of each document: all that begin with its first word, then with its second."""
+    number = np.arange(len(words.begins))
+    n_left = np.repeat(words.starts[1:], np.diff(words.starts)) - number
+    n_runs = np.minimum(n_left, ngrams)
+    before = np.concatenate([[0], np.cumsum(n_runs)])
+
+    last = np.arange(before[-1]) + np.repeat(number - before[:-1], n_runs)
+    return Spans(words.text, before[words.starts], np.repeat(words.begins, n_runs), words.ends[last])
+
+
+def per_document(starts: np.ndarray, terms: np.ndarray, n_terms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each document's distinct terms in the order of their first appearance, and how often it holds them: where the
+    documents begin, the terms, the counts. Document d has terms[starts[d]:starts[d + 1]]."""
+    distinct_starts, latest = np.zeros_like(starts), np.full(n_terms, -1)
+    distinct, counts = np.empty(len(terms), np.int32), np.empty(len(terms), np.int32)
+    n = count_terms(starts, terms, latest, distinct_starts, distinct, counts)
+    return distinct_starts, distinct[:n].copy(), counts[:n].copy()
 
 
 def batches(texts: Iterable[str], size: int = BATCH_BYTES) -> Iterator[list[str]]:
@@ -131,160 +182,57 @@ def decode(text, i):
 
 
 @kernel
-def split_words(text, start, end, most, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins):
-    """Write the words of text[start:end], `most` at the most, into `words`, one blank between them, and where each
-    begins into `begins`; return how many there are. begins[n] is where word n would begin, so word i ends at
-    begins[i + 1] - 1."""
-    n, out, i = 0, 0, start
-    begins[0] = 0
-    while i < end and n < most:
-        begin, n_chars = i, 0
-        while i < end:
-            code, after = decode(text, i)
-            if code >= LAST_CHARACTER or not is_word[code]:
-                break
-            i = after
-            n_chars += 1
-        if n_chars >= min_chars:
-            h = hash_bytes(text, begin, i)
-            if stop_table[find_slot(stop_text, stop_ends, stop_table, text, begin, i, h)] == FREE:
+def split_words(
+    text, starts, max_words, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins, ends, word_starts
+):  # fmt: skip
+    """Write the words of every text, max_words of each at the most, into `words`, a blank after each, where each begins
+    and ends, and which is the first of every text; return how many there are."""
+    n, out = np.int64(0), np.int64(0)
+    for doc in range(len(starts) - 1):
+        i, end = starts[doc], starts[doc + 1]
+        while i < end and n - word_starts[doc] < max_words:
+            begin, n_chars = i, 0
+            while i < end:
+                code, after = decode(text, i)
+                if code >= LAST_CHARACTER or not is_word[code]:
+                    break
+                i = after
+                n_chars += 1
+            if n_chars >= min_chars and not holds(stop_text, stop_ends, stop_table, text, begin, i):
+                begins[n] = out
                 for j in range(begin, i):
                     words[out] = text[j]
                     out += 1
-                words[out] = 32
+                ends[n] = out
+                words[out] = BLANK
                 out += 1
                 n += 1
-                begins[n] = out
-        if i < end:
-            i = decode(text, i)[1]
+            if i < end:
+                i = decode(text, i)[1]
+        word_starts[doc + 1] = n
     return n
 
 
 @kernel
-def grown(array, needed):
-    """The array, or a copy twice as long where it is too short."""
-    if needed <= len(array):
-        return array
-    longer = np.empty(max(needed, 2 * len(array)), array.dtype)
-    longer[: len(array)] = array
-    return longer
+def holds(stop_text, stop_ends, stop_table, text, begin, end):
+    """Whether text[begin:end] is one of the stop words, of which there are mostly none."""
+    if len(stop_ends) == 1:
+        return False
+    h = hash_bytes(text, begin, end)
+    return stop_table[find_slot(stop_text, stop_ends, stop_table, text, begin, end, h)] != FREE
 
 
 @kernel
-def larger_table(table, hashes, n):
-    """The hash table of n terms, twice as long."""
-    table = np.full(2 * len(table), FREE, np.int32)
-    mask = np.uint64(len(table) - 1)
-    for term in range(n):
-        slot = hashes[term] & mask
-        while table[slot] != FREE:
-            slot = (slot + np.uint64(1)) & mask
-        table[slot] = term
-    return table
-
-
-@kernel
-def no_terms():
-    """How a batch's own vocabulary begins: its terms end to end, where each ends, their hashes, the hash table."""
-    return np.empty(4096, np.uint8), np.zeros(512, np.int64), np.empty(512, np.uint64), np.full(1024, FREE, np.int32)
-
-
-@kernel
-def with_term(terms, ends, hashes, table, slot, n_terms, words, begin, end, h):
-    """A batch's own vocabulary of n_terms terms, grown by words[begin:end], whose hash is h and whose place is slot."""
-    after = ends[n_terms] + end - begin
-    terms, ends, hashes = grown(terms, after), grown(ends, n_terms + 2), grown(hashes, n_terms + 1)
-    terms[ends[n_terms] : after] = words[begin:end]
-    ends[n_terms + 1], hashes[n_terms], table[slot] = after, h, n_terms
-    if 2 * (n_terms + 1) > len(table):
-        table = larger_table(table, hashes, n_terms + 1)
-    return terms, ends, hashes, table
-
-
-@kernel
-def longest_text(starts):
-    longest = 0
+def count_terms(starts, terms, latest, distinct_starts, distinct, counts):
+    """`per_document`, written into its last three arguments; returns how many terms they hold. latest[t] is where term
+    t was written last: in this document, if not before it begins."""
+    n = np.int64(0)
     for doc in range(len(starts) - 1):
-        longest = max(longest, starts[doc + 1] - starts[doc])
-    return longest
-
-
-@kernel
-def count_terms(text, starts, is_word, min_chars, ngrams, stop_text, stop_ends, stop_table):
-    n_docs, longest = len(starts) - 1, longest_text(starts)
-    words = np.empty(2 * longest + 1, np.uint8)
-    begins = np.empty(longest + 2, np.int64)
-    terms, ends, hashes, table = no_terms()
-    last_doc, last_entry, n_terms = np.empty(512, np.int64), np.empty(512, np.int64), 0
-    entry_terms, entry_counts, n_entries = np.empty(1024, np.int32), np.empty(1024, np.int32), 0
-    entry_starts = np.zeros(n_docs + 1, np.int64)
-    for doc in range(n_docs):
-        span = starts[doc], starts[doc + 1], longest
-        n_words = split_words(text, *span, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins)
-        for first in range(n_words):
-            for after in range(first + 1, min(first + ngrams, n_words) + 1):
-                begin, end = begins[first], begins[after] - 1
-                h = hash_bytes(words, begin, end)
-                slot = find_slot(terms, ends, table, words, begin, end, h)
-                term = table[slot]
-                if term == FREE:
-                    terms, ends, hashes, table = with_term(
-                        terms, ends, hashes, table, slot, n_terms, words, begin, end, h
-                    )
-                    term = n_terms
-                    n_terms += 1
-                    last_doc, last_entry = grown(last_doc, n_terms), grown(last_entry, n_terms)
-                    last_doc[term] = -1
-                if last_doc[term] != doc:
-                    last_doc[term], last_entry[term] = doc, n_entries
-                    entry_terms, entry_counts = grown(entry_terms, n_entries + 1), grown(entry_counts, n_entries + 1)
-                    entry_terms[n_entries], entry_counts[n_entries] = term, 0
-                    n_entries += 1
-                entry_counts[last_entry[term]] += 1
-        entry_starts[doc + 1] = n_entries
-    return (
-        terms[: ends[n_terms]].copy(),
-        ends[: n_terms + 1].copy(),
-        entry_starts,
-        entry_terms[:n_entries].copy(),
-        entry_counts[:n_entries].copy(),
-    )
-
-
-@kernel
-def number_words(text, starts, max_words, is_word, min_chars, stop_text, stop_ends, stop_table):
-    n_docs, longest = len(starts) - 1, longest_text(starts)
-    words = np.empty(2 * longest + 1, np.uint8)
-    begins = np.empty(longest + 2, np.int64)
-    terms, ends, hashes, table = no_terms()
-    last_doc, frequencies, n_terms = np.empty(512, np.int64), np.empty(512, np.int64), 0
-    ids, id_starts = np.empty(1024, np.int32), np.zeros(n_docs + 1, np.int64)
-    for doc in range(n_docs):
-        span = starts[doc], starts[doc + 1], max_words
-        n_words = split_words(text, *span, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins)
-        first = id_starts[doc]
-        id_starts[doc + 1] = first + max(1, n_words)
-        ids = grown(ids, id_starts[doc + 1])
-        ids[first] = 0
-        for i in range(n_words):
-            begin, end = begins[i], begins[i + 1] - 1
-            h = hash_bytes(words, begin, end)
-            slot = find_slot(terms, ends, table, words, begin, end, h)
-            term = table[slot]
-            if term == FREE:
-                terms, ends, hashes, table = with_term(terms, ends, hashes, table, slot, n_terms, words, begin, end, h)
-                term = n_terms
-                n_terms += 1
-                last_doc, frequencies = grown(last_doc, n_terms), grown(frequencies, n_terms)
-                last_doc[term], frequencies[term] = -1, 0
-            if last_doc[term] != doc:
-                last_doc[term] = doc
-                frequencies[term] += 1
-            ids[first + i] = term + 1
-    return (
-        terms[: ends[n_terms]].copy(),
-        ends[: n_terms + 1].copy(),
-        frequencies[:n_terms].copy(),
-        id_starts,
-        ids[: id_starts[n_docs]].copy(),
-    )
+        for i in range(starts[doc], starts[doc + 1]):
+            term = terms[i]
+            if latest[term] < distinct_starts[doc]:
+                latest[term], distinct[n], counts[n] = n, term, 0
+                n += 1
+            counts[latest[term]] += 1
+        distinct_starts[doc + 1] = n
+    return n

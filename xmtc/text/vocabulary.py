@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from xmtc.base.form import Form, array
 from xmtc.compiled import kernel
 
 FREE = -1  # an empty slot of the hash table
+SMALLEST = 16  # slots of a hash table
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class Vocabulary(Form):
 
     def find(self, text: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The numbers of words given as bytes and ends; FREE for those that are not in the vocabulary."""
-        return find_words(self.text, self.ends, self.table, text, ends)
+        numbers = np.empty(len(ends) - 1, np.int32)
+        find_words(self.text, self.ends, self.table, text, ends, numbers)
+        return numbers
 
     def number(self, word: str) -> int:
         """The number of one word; FREE if it is not in the vocabulary."""
@@ -57,10 +61,8 @@ class Vocabulary(Form):
 
     @classmethod
     def from_bytes(cls, words: list[bytes]) -> Vocabulary:
-        text = np.frombuffer(b"".join(words), np.uint8)
-        ends = np.zeros(len(words) + 1, np.int64)
-        np.cumsum([len(word) for word in words], out=ends[1:])
-        return cls(text, ends, hash_table(text, ends))
+        text, ends = end_to_end(words)
+        return cls(text, ends, numbered(text, ends[:-1], ends[1:]).table)
 
     @classmethod
     def picked(cls, text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> Vocabulary:
@@ -68,16 +70,46 @@ class Vocabulary(Form):
         return cls.from_bytes([bytes(text[ends[i] : ends[i + 1]]) for i in numbers])
 
 
+def end_to_end(parts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Words or texts in one array, and where each begins and ends. The array can be written to, because numba takes
+    read-only ones for a type of their own and would compile everything twice."""
+    ends = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=ends[1:])
+    return np.frombuffer(bytearray().join(parts), np.uint8), ends
+
+
 def merge(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """The distinct words of all batches as bytes and ends, and the number among them of each batch's words. A batch is
     its words as bytes and ends."""
     text = np.concatenate([words for words, _ in batches] or [np.zeros(0, np.uint8)])
     lengths = np.concatenate([np.diff(ends) for _, ends in batches] or [np.zeros(0, np.int64)])
-    all_ends = np.concatenate([[0], np.cumsum(lengths)])
-    numbers, firsts = number_distinct(text, all_ends)
-    distinct = np.concatenate([[0], np.cumsum(lengths[firsts])])
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    merged = numbered(text, ends[:-1], ends[1:])
     splits = np.cumsum([len(ends) - 1 for _, ends in batches])
-    return gather(text, all_ends, firsts, distinct), distinct, np.split(numbers, splits[:-1])[: len(batches)]
+    return merged.text, merged.ends, np.split(merged.numbers, splits[:-1])[: len(batches)]
+
+
+class Numbered(NamedTuple):
+    """Words numbered as they turn up."""
+
+    text: np.ndarray  # uint8, the distinct words end to end
+    ends: np.ndarray  # (n_distinct + 1,) int64
+    table: np.ndarray  # the hash table of a Vocabulary of them
+    numbers: np.ndarray  # (n,) int32, which of them each word is
+
+
+def numbered(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> Numbered:
+    """Number the distinct ones among the words text[begins[i]:ends[i]]. There is room for all to be distinct; memory
+    that is never written to costs nothing."""
+    n = len(begins)
+    words = np.empty(int((ends - begins).sum()), np.uint8)
+    word_ends = np.zeros(n + 1, np.int64)
+    hashes, numbers = np.empty(n, np.uint64), np.empty(n, np.int32)
+    room = np.empty(max(SMALLEST, 1 << (2 * n - 1).bit_length()), np.int32)
+
+    n_distinct, size = number_distinct(text, begins, ends, words, word_ends, hashes, room, numbers)
+    word_ends = word_ends[: n_distinct + 1].copy()
+    return Numbered(words[: word_ends[-1]].copy(), word_ends, room[:size].copy(), numbers)
 
 
 def most_frequent(
@@ -122,52 +154,50 @@ def find_slot(text, ends, table, key, start, end, h):
 
 
 @kernel
-def hash_table(text, ends):
-    """A table for distinct words, at most half full."""
-    n = len(ends) - 1
-    size = 16
-    while size < 2 * n:
-        size *= 2
-    table = np.full(size, FREE, np.int32)
+def find_words(text, ends, table, keys, key_ends, numbers):
+    for i in range(len(numbers)):
+        h = hash_bytes(keys, key_ends[i], key_ends[i + 1])
+        numbers[i] = table[find_slot(text, ends, table, keys, key_ends[i], key_ends[i + 1], h)]
+
+
+@kernel
+def number_distinct(text, begins, ends, words, word_ends, hashes, room, numbers):
+    """Write the distinct ones among text[begins[i]:ends[i]] into `words`, one after the other, where each ends and its
+    hash, and the number of each i; return how many are distinct, and how much of `room` their hash table takes."""
+    table, n, out = cleared(room, np.int64(SMALLEST)), np.int64(0), np.int64(0)
+    for i in range(len(begins)):
+        h = hash_bytes(text, begins[i], ends[i])
+        slot = find_slot(words, word_ends, table, text, begins[i], ends[i], h)
+        if table[slot] == FREE:
+            table[slot], hashes[n] = n, h
+            for byte in range(begins[i], ends[i]):
+                words[out] = text[byte]
+                out += 1
+            n += 1
+            word_ends[n] = out
+            numbers[i] = n - 1
+            if 2 * n > len(table):
+                table = larger_table(room, 2 * len(table), hashes, n)
+        else:
+            numbers[i] = table[slot]
+    return n, len(table)
+
+
+@kernel
+def larger_table(room, size, hashes, n):
+    """The hash table of n words, made anew in a larger part of its room."""
+    table = cleared(room, size)
+    mask = np.uint64(size - 1)
     for word in range(n):
-        h = hash_bytes(text, ends[word], ends[word + 1])
-        table[find_slot(text, ends, table, text, ends[word], ends[word + 1], h)] = word
+        slot = hashes[word] & mask
+        while table[slot] != FREE:
+            slot = (slot + np.uint64(1)) & mask
+        table[slot] = word
     return table
 
 
 @kernel
-def find_words(text, ends, table, keys, key_ends):
-    numbers = np.empty(len(key_ends) - 1, np.int32)
-    for i in range(len(numbers)):
-        h = hash_bytes(keys, key_ends[i], key_ends[i + 1])
-        numbers[i] = table[find_slot(text, ends, table, keys, key_ends[i], key_ends[i + 1], h)]
-    return numbers
-
-
-@kernel
-def number_distinct(text, ends):
-    """Number the distinct words as they turn up: each word's number, and where each number turned up first."""
-    n, size = len(ends) - 1, 16
-    while size < 2 * n:
-        size *= 2
-    table, numbers, firsts = np.full(size, FREE, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
-    n_distinct = 0
-    for word in range(n):
-        h = hash_bytes(text, ends[word], ends[word + 1])
-        slot = find_slot(text, ends, table, text, ends[word], ends[word + 1], h)
-        if table[slot] == FREE:
-            table[slot] = word
-            numbers[word], firsts[n_distinct] = n_distinct, word
-            n_distinct += 1
-        else:
-            numbers[word] = numbers[table[slot]]
-    return numbers, firsts[:n_distinct].copy()
-
-
-@kernel
-def gather(text, ends, words, new_ends):
-    """The bytes of some of the words, end to end."""
-    out = np.empty(new_ends[-1], np.uint8)
-    for i in range(len(words)):
-        out[new_ends[i] : new_ends[i + 1]] = text[ends[words[i]] : ends[words[i] + 1]]
-    return out
+def cleared(room, size):
+    for slot in range(size):
+        room[slot] = FREE
+    return room[:size]
