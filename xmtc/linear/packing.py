@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree
 from xmtc.linear.search import home
-from xmtc.linear.solver import Weights
+from xmtc.linear.solver import LinearWeights
 from xmtc.linear.tree import EMPTY, HERE, Tree
 
 FINEST = 32767  # weights are kept as whole multiples of their chunk's largest divided by this
@@ -31,7 +31,7 @@ class Rows:
     weights: np.ndarray  # (n_weights,) float32
 
 
-def pruned(weights: Weights, min_weight: float) -> Rows:
+def pruned(weights: LinearWeights, min_weight: float) -> Rows:
     """The weights of at least min_weight. There is room for all of them, of which only what is written takes memory."""
     n_features, size = len(weights.features), weights.W.size
     features, ends = np.empty(n_features, np.int32), np.empty(n_features, np.int64)

@@ -30,7 +30,7 @@ RUN = 8  # documents visited in a row: some ten kilobytes, which the processor f
 
 @dataclass(frozen=True)
 class Solver:
-    """min ½‖w‖² + ½b² + C Σ loss(y (w·x + b)) for each label."""
+    """min ½‖w‖² + ½b² + C Σ loss(y (w·x + b)) for each label. Its defaults are those of the linear methods."""
 
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
@@ -38,7 +38,7 @@ class Solver:
     max_passes: int = 20
     seed: int = 0
 
-    def fit(self, X: csr_array, rows: np.ndarray, positives: csr_array) -> Weights:
+    def fit(self, X: csr_array, rows: np.ndarray, positives: csr_array) -> LinearWeights:
         """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X."""
         documents, n_labels = compact(X, rows), positives.shape[1]
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
@@ -47,7 +47,7 @@ class Solver:
             padded = 2 if width <= 2 else -(-width // LANES) * LANES
             signs = signs_of(positives, begin, padded)
             W[:, begin : begin + width] = self.solve(documents, signs)[:, :width]
-        return Weights(documents.columns, W)
+        return LinearWeights(documents.columns, W)
 
     def solve(self, documents: Compact, signs: np.ndarray) -> np.ndarray:
         """Weights (n_features + 1, n_labels) of one block of labels, the last row the biases."""
@@ -73,7 +73,7 @@ class Solver:
 
 
 @dataclass(frozen=True)
-class Weights:
+class LinearWeights:
     """Weights of several labels over the features that occur in their documents; the last row is the bias."""
 
     features: np.ndarray  # (n,) int32, ascending

@@ -24,9 +24,13 @@ class LinearTrees(Method):
 
     n_trees: int = param(3, "trees, each grown from its own random start", low=1)
     max_leaf: int = param(100, "labels of a node that is not divided any further", low=1, search=(20, 500), log=True)
-    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
-    eps: float = param(0.005, "stop training a node when a pass moves no document by more than this part of C", low=0.0)
-    max_passes: int = param(20, "passes over a node's documents at most; nodes with much data take 6", low=1)
+    C: float = param(Solver.C, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
+    eps: float = param(
+        Solver.eps, "stop training a node when a pass moves no document by more than this part of C", low=0.0
+    )
+    max_passes: int = param(
+        Solver.max_passes, "passes over a node's documents at most; nodes with much data take 6", low=1
+    )
     min_weight: float = param(0.1, "drop weights smaller than this", low=0.0, search=(0.01, 0.3), log=True)
     match_negatives: bool = param(False, "train nodes also on documents that the levels above let through")
     beam: int = param(10, "nodes in question at a time, and leaves looked at, in a search; 0: all it takes", low=0)
@@ -38,5 +42,6 @@ class LinearTrees(Method):
         return [(self.seed, tree) for tree in range(self.n_trees)]
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
-        solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed)
-        return TreeTrainer(solver, self.min_weight, self.beam, self.match_negatives).train(data, trees, run)
+        solver = Solver(loss=self.loss, C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
+        trainer = TreeTrainer(solver, min_weight=self.min_weight, beam=self.beam, match=self.match_negatives)
+        return trainer.train(data, trees, run)

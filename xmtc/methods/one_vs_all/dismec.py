@@ -28,9 +28,11 @@ from xmtc.linear.tree import HERE, Tree
 class DiSMEC(Method):
     """One linear classifier per label against all documents (Babbar and Schölkopf, WSDM 2017)."""
 
-    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
-    eps: float = param(0.005, "stop training labels when a pass moves no document by more than this part of C", low=0.0)
-    max_passes: int = param(20, "passes over the documents at most; where there are many, 6", low=1)
+    C: float = param(Solver.C, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
+    eps: float = param(
+        Solver.eps, "stop training labels when a pass moves no document by more than this part of C", low=0.0
+    )
+    max_passes: int = param(Solver.max_passes, "passes over the documents at most; where there are many, 6", low=1)
     min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, search=(0.001, 0.1), log=True)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
@@ -59,7 +61,7 @@ class DiSMEC(Method):
         )
 
     def _train(self, data: Dataset, positives: csr_array) -> Rows:
-        solver = Solver("squared_hinge", self.C, self.eps, self.max_passes, self.seed)
+        solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
         return pruned(solver.fit(data.X, np.arange(data.n_docs), positives), self.min_weight)
 
 
