@@ -77,7 +77,7 @@ class RecurrentMethod(Method):
         self, data: Dataset, valid: Dataset | None, tree_of: TreeOf, n_candidates: int, run: Run
     ) -> AttentionModel:
         """A network for every level of the tree, each starting from the one above (Algorithm 3)."""
-        vectors = vectors_of_tokens(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
+        vectors = self.first_vectors(data, run)
         data, valid, device = begin(self, data, valid, run, seed=self.seed, vectors=vectors)
         assert valid is not None
         tree = tree_of(data, run)
@@ -96,6 +96,10 @@ class RecurrentMethod(Method):
                 seen = seen.found_by(network, children, n_candidates, run, positives_first=True)
                 held_out = held_out.found_by(network, children, n_candidates, run, positives_first=False)
         return AttentionModel(n_labels=data.n_labels, views=data.sizes, n_candidates=n_candidates, levels=tuple(levels))
+
+    def first_vectors(self, data: Dataset, run: Run) -> np.ndarray:
+        """Of words, to start from."""
+        return vectors_of_tokens(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
 
     def design(self, vectors: np.ndarray, n_labels: int) -> RecurrentDesign:
         return RecurrentDesign(
