@@ -36,7 +36,7 @@ class Compact(NamedTuple):
 
 
 def compact(matrix: csr_array, rows: np.ndarray) -> Compact:
-    rows = rows.astype(np.int64)
+    rows = rows.astype(np.int64, copy=False)
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
     indices, data = np.empty(indptr[-1], np.uint32), np.empty(indptr[-1], np.float32)

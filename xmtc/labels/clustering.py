@@ -40,7 +40,6 @@ def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int) -> np.
     for _ in range(MAX_ROUNDS):
         lean(*rows, part, difference, leaning)
         order = np.argsort(leaning, kind="stable")
-        ours[features] = 0
         add_rows(*rows, part[order[:half]], np.float32(1), ours)
         mean = part_centres(features, whole, ours, difference) / len(part)
         if mean - last < MIN_GAIN:
@@ -69,8 +68,8 @@ def lean(indptr, indices, data, part, difference, leaning):
 
 @kernel
 def part_centres(features, whole, ours, difference):
-    """Write the difference of the centres of two halves, given the sum of both and of ours; return how similar rows are
-    to their new centre, summed up: it is the length of the halves' sums."""
+    """Write the difference of the centres of two halves, given the sum of both and of ours, which is left as zeros;
+    return how similar rows are to their new centre, summed up: it is the length of the halves' sums."""
     our_square, their_square = 0.0, 0.0
     for feature in features:
         theirs = whole[feature] - ours[feature]
@@ -79,6 +78,7 @@ def part_centres(features, whole, ours, difference):
     our_length, their_length = max(np.sqrt(our_square), 1e-30), max(np.sqrt(their_square), 1e-30)
     for feature in features:
         difference[feature] = ours[feature] / our_length - (whole[feature] - ours[feature]) / their_length
+        ours[feature] = 0
     return our_length + their_length
 
 

@@ -84,35 +84,41 @@ def pack(rows: Rows, steps: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
     weights in multiples of the chunk's scale."""
     n_slots, n_rows = len(rows.bias), len(rows.features)
     n_homes = n_rows * 3 // 2 + 1
-    ends = rows.ends.astype(np.int64)
-    n_weights = np.diff(ends, prepend=0)
-    # all weights of a row, or pairs (slot, weight) where few slots have one
-    lengths = np.where(FULL * n_weights >= n_slots, n_slots, 2 * n_weights)
-
+    ends = rows.ends.astype(np.int64, copy=False)
     by_home, after = np.empty(n_rows, np.int64), np.zeros(n_homes + 1, np.int64)
-    table = np.empty((n_homes + n_rows + 1, 2), np.uint32)
-    entries = np.zeros(lengths.sum(), np.int16)
-    sort_by_home(rows.features, n_homes, after, by_home)
-    size = fill(rows.features, ends, rows.slots, steps, lengths, n_slots, n_homes, by_home, table, entries)
+    n_entries = sort_by_home(rows.features, ends, n_slots, n_homes, after, by_home)
+
+    table, entries = np.empty((n_homes + n_rows + 1, 2), np.uint32), np.zeros(n_entries, np.int16)
+    size = fill(rows.features, ends, rows.slots, steps, n_slots, n_homes, by_home, table, entries)
     return table[:size].copy(), n_homes, entries
 
 
 @kernel
-def sort_by_home(features, n_homes, after, by_home):
-    """Write the rows in the order of their features' homes. `after` begins as zeros: it takes where each home's rows
-    begin, and then, row by row, where they end."""
-    for feature in features:
-        after[home(np.uint32(feature), n_homes) + 1] += 1
+def row_length(ends, row, n_slots):
+    """Of all weights, or of pairs (slot, weight) where few slots have one."""
+    n_weights = ends[row] - (ends[row - 1] if row else 0)
+    return n_slots if FULL * n_weights >= n_slots else 2 * n_weights
+
+
+@kernel
+def sort_by_home(features, ends, n_slots, n_homes, after, by_home):
+    """Write the rows in the order of their features' homes; return how many entries they have. `after` begins as zeros:
+    it takes where each home's rows begin, and then, row by row, where they end."""
+    n_entries = np.int64(0)
+    for row in range(len(features)):
+        after[home(np.uint32(features[row]), n_homes) + 1] += 1
+        n_entries += row_length(ends, row, n_slots)
     for at in range(n_homes):
         after[at + 1] += after[at]
     for row in range(len(features)):
         at = home(np.uint32(features[row]), n_homes)
         by_home[after[at]] = row
         after[at] += 1
+    return n_entries
 
 
 @kernel
-def fill(features, ends, slots, steps, lengths, n_slots, n_homes, by_home, table, entries):
+def fill(features, ends, slots, steps, n_slots, n_homes, by_home, table, entries):
     """Write the table, row by row, each at its home or at the first free cell after it; return its length."""
     cell, size = np.int64(0), np.int64(0)
     for row in by_home:
@@ -122,14 +128,15 @@ def fill(features, ends, slots, steps, lengths, n_slots, n_homes, by_home, table
             cell += 1
         table[cell, 0], table[cell, 1] = features[row], size
         cell += 1
-        begin = ends[row - 1] if row else 0
+
+        length, begin = row_length(ends, row, n_slots), ends[row - 1] if row else 0
         for i in range(begin, ends[row]):
-            if lengths[row] == n_slots:
+            if length == n_slots:
                 entries[size + slots[i]] = steps[i]
             else:
                 pair = size + 2 * (i - begin)
                 entries[pair], entries[pair + 1] = slots[i], steps[i]
-        size += lengths[row]
+        size += length
     last = max(cell, n_homes)
     for empty in range(cell, last + 1):
         table[empty, 0], table[empty, 1] = EMPTY, size

@@ -50,28 +50,27 @@ def home(feature, n_homes):
 
 
 @fast_kernel
-def margins(
-    indices, data, begin, end, n, table, first_cell, n_homes, entries, first_entry, bias, scale, first_slot, out
-):
-    """out[:n] = the margins of a chunk's n slots for the document with the features indices[begin:end]."""
+def margins(indices, data, table, n_homes, entries, bias, scale, out):
+    """Write the margins of a chunk's slots for the document with these features."""
+    n = len(bias)
     for slot in range(n):
         out[slot] = 0
-    for k in range(begin, end):
+    for k in range(len(indices)):
         feature = np.uint32(indices[k])
-        cell = first_cell + home(feature, n_homes)
+        cell = home(feature, n_homes)
         while table[cell, 0] != feature and table[cell, 0] != NOTHING:
             cell += 1
         if table[cell, 0] == NOTHING:
             continue
-        row, row_end = first_entry + np.int64(table[cell, 1]), first_entry + np.int64(table[cell + 1, 1])
-        if row_end - row == n:
+        begin, end = np.int64(table[cell, 1]), np.int64(table[cell + 1, 1])
+        if end - begin == n:
             for slot in range(n):
-                out[slot] += data[k] * entries[row + slot]
+                out[slot] += data[k] * entries[begin + slot]
         else:
-            for entry in range(row, row_end, 2):
+            for entry in range(begin, end, 2):
                 out[entries[entry]] += data[k] * entries[entry + 1]
     for slot in range(n):
-        out[slot] = bias[first_slot + slot] + scale * out[slot]
+        out[slot] = bias[slot] + scale * out[slot]
 
 
 @kernel
@@ -96,25 +95,25 @@ def insert(log, item, logs, items, n):
 
 
 @kernel
-def follow_slots(out, first, n, log, link, above, leads, logs, items, n_waiting):
+def follow_slots(out, log, link, above, leads, logs, items, n_waiting):
     """The chunks that a chunk's slots lead to join those that wait; the new number of them. out: margins, then logs."""
-    for slot in range(n):
-        over = log if above[first + slot] < 0 else out[above[first + slot]]
+    for slot in range(len(leads)):
+        over = log if above[slot] < 0 else out[above[slot]]
         out[slot] = over + log_probability(out[slot], link)
-        lead = np.int64(leads[first + slot])
+        lead = np.int64(leads[slot])
         if lead < -1:
             n_waiting = insert(out[slot], -1 - lead, logs, items, n_waiting)
     return n_waiting
 
 
 @kernel
-def collect_labels(out, first, n, log, link, leads, label_logs, logs, items, n_found):
+def collect_labels(out, log, link, leads, label_logs, logs, items, n_found):
     """The labels that a chunk's slots lead to join the best; the new number of them."""
     least, weighted = NEVER, len(label_logs) > 0
-    for slot in range(n):
+    for slot in range(len(leads)):
         if out[slot] < least:
             continue
-        label = np.int64(leads[first + slot])
+        label = np.int64(leads[slot])
         score = log + log_probability(out[slot], link)
         if weighted:
             score += label_logs[label]
@@ -185,18 +184,16 @@ def search_tree(rows, start, link, beam, label_logs, lift, tree, best_labels, be
         for number in range(n_taken):
             i = order[number]
             chunk, doc, log = taken[i, 0], taken[i, 1], taken_logs[i]
-            first, n = slots[chunk], slots[chunk + 1] - slots[chunk]
-            begin, end = indptr[start + doc], indptr[start + doc + 1]
-            margins(
-                indices, data, begin, end, n, table, cells[chunk], homes[chunk],
-                entries, firsts[chunk], bias, scale[chunk], first, out,
-            )  # fmt: skip
-            if leads[first] >= 0:
+            words, here = slice(indptr[start + doc], indptr[start + doc + 1]), slice(slots[chunk], slots[chunk + 1])
+            own_table = table[cells[chunk] : cells[chunk + 1]]
+            own_entries = entries[firsts[chunk] : firsts[chunk + 1]]
+            margins(indices[words], data[words], own_table, homes[chunk], own_entries, bias[here], scale[chunk], out)
+            if leads[slots[chunk]] >= 0:
                 found = best_logs[doc], best_labels[doc], counts[doc, FOUND]
-                counts[doc, FOUND] = collect_labels(out, first, n, log, link, leads, label_logs, *found)
+                counts[doc, FOUND] = collect_labels(out, log, link, leads[here], label_logs, *found)
             else:
                 waiting = logs[doc], items[doc], counts[doc, WAITING]
-                counts[doc, WAITING] = follow_slots(out, first, n, log, link, above, leads, *waiting)
+                counts[doc, WAITING] = follow_slots(out, log, link, above[here], leads[here], *waiting)
         turn += 1
         if turn > 1 and n_docs >= MANY:  # take more at once, and the next turn's documents share more chunks
             at_once = min(2 * at_once, beam)

@@ -54,15 +54,13 @@ class Solver:
         (n_rows, n_labels), n_features = signs.shape, len(documents.columns)
         squares = np.empty(n_rows, np.float32)
         square_lengths(documents.indptr, documents.data, squares)
-        alpha, W = np.zeros(signs.shape, np.float32), np.zeros((n_features + 1, n_labels), np.float32)
         bias = signs.sum(axis=0) * (1 / np.float32(max(n_rows, 1)))  # the mean: what a label without features answers
-        scratch = [np.empty(n_labels, np.float32) for _ in range(4)]
 
         loss = self.loss == "logistic", np.float32(self.C)
         limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
         order = np.arange(-(-n_rows // RUN)), first_state(self.seed)
         descend = descend_pair if n_labels == 2 else descend_block
-        descend(*documents[:3], squares, signs, *loss, *limits, *order, W, alpha, bias, *scratch)
+        W = descend(*documents[:3], squares, n_features, signs, *loss, *limits, *order, bias)
         W[-1] = bias
         return W
 
@@ -83,11 +81,17 @@ class LinearWeights:
 def signs_of(positives: csr_array, begin: int, width: int) -> np.ndarray:
     """+1 where a row has the label, −1 elsewhere, for `width` labels from `begin` on."""
     signs = np.full((positives.shape[0], width), -1, np.float32)
-    rows = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))
-    columns = positives.indices - begin
-    inside = (columns >= 0) & (columns < width)
-    signs[rows[inside], columns[inside]] = 1
+    mark(positives.indptr.astype(np.int64, copy=False), positives.indices.astype(np.int64, copy=False), begin, signs)
     return signs
+
+
+@kernel
+def mark(indptr, indices, begin, signs):
+    n_rows, width = signs.shape
+    for row in range(n_rows):
+        for i in range(indptr[row], indptr[row + 1]):
+            if begin <= indices[i] < begin + width:
+                signs[row, indices[i] - begin] = 1
 
 
 def first_state(seed: int) -> np.uint64:
@@ -151,11 +155,15 @@ def new_alpha(a, margin, square, is_logistic, C):
 
 @fast_kernel
 def descend_block(
-    indptr, indices, data, squares, signs, is_logistic, C, eps, max_passes,
-    runs, state, W, alpha, bias, margin, step, pull, curvature,
-):  # fmt: skip
-    """Dual coordinate descent for a block of labels; one step per document for the whole block."""
+    indptr, indices, data, squares, n_features, signs, is_logistic, C, eps, max_passes, runs, state, bias
+):
+    """Weights of a block of labels, one step per document for the whole block, and a last row with room for the biases,
+    which are left in `bias`. The kernel makes its matrices itself, so that the compiler knows how long their rows are:
+    that is worth a tenth of the time."""
     n_rows, n_labels = signs.shape
+    W, alpha = np.zeros((n_features + 1, n_labels), np.float32), np.zeros((n_rows, n_labels), np.float32)
+    scratch = np.zeros((4, n_labels), np.float32)
+    margin, step, pull, curvature = scratch[0], scratch[1], scratch[2], scratch[3]
     for _ in range(max_passes):
         state = shuffle(runs, state)
         farthest = np.float32(0)
@@ -183,17 +191,17 @@ def descend_block(
         newton_bias(bias, alpha, signs, is_logistic, C, pull, curvature)
         if farthest <= eps * C:
             break
+    return W
 
 
 @fast_kernel
-def descend_pair(
-    indptr, indices, data, squares, signs, is_logistic, C, eps, max_passes,
-    runs, state, W, alpha, bias, margin, step, pull, curvature,
-):  # fmt: skip
+def descend_pair(indptr, indices, data, squares, n_features, signs, is_logistic, C, eps, max_passes, runs, state, bias):
     """`descend_block` for two labels, the children of a binary node. So few labels fill no vector register: they are
-    kept in scalars instead of `margin` and `step`, and two features are read at a time, because sums that wait for each
-    other cost most here."""
+    kept in scalars instead, and two features are read at a time, because sums that wait for each other cost most."""
     n_rows, zero = len(signs), np.float32(0)
+    W, alpha = np.zeros((n_features + 1, 2), np.float32), np.zeros((n_rows, 2), np.float32)
+    scratch = np.zeros((2, 2), np.float32)
+    pull, curvature = scratch[0], scratch[1]
     for _ in range(max_passes):
         state = shuffle(runs, state)
         farthest = zero
@@ -224,3 +232,4 @@ def descend_pair(
         newton_bias(bias, alpha, signs, is_logistic, C, pull, curvature)
         if farthest <= eps * C:
             break
+    return W
