@@ -3,12 +3,22 @@ everything, and there nothing is skipped for this reason."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 
 import pytest
 
 ABSENT = [name for name in ("torch", "transformers", "tokenizers", "napkinxc") if find_spec(name) is None]
+
+
+def pytest_configure() -> None:
+    """In the background of a shell, or under nohup, signals are ignored, and commands that tests start would inherit
+    that."""
+    for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -173,7 +174,7 @@ def test_ctrl_c_leaves_no_half_written_model(place):
 
 
 def test_a_reader_that_leaves_is_no_error(place):
-    command = f"{XMTC[0]} predict model train.jsonl -k 40 | head -1"
+    command = f"{shlex.join(XMTC)} predict model train.jsonl -k 40 | head -1"
     done = subprocess.run(command, shell=True, cwd=place, capture_output=True, timeout=60)
     assert done.stderr == b""
     assert len(done.stdout.splitlines()) == 1
