@@ -41,7 +41,7 @@ def say_when_compiling() -> None:
     """One line on standard error, if this command has to compile what it uses."""
     from xmtc.compiled import when_compiling
 
-    said = "xmtc: compiling for this machine, which only the first command has to wait for ..."
+    said = "xmtc: compiling what is used here for the first time, which takes some seconds once ..."
     when_compiling(lambda: print(said, file=sys.stderr, flush=True))
 
 
