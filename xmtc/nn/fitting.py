@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from xmtc.data.splits import MAX_VALID, VALID_SHARE, train_valid_split
 from xmtc.evaluation import evaluate
 from xmtc.nn import distributed
 from xmtc.nn.devices import device_of, working
-from xmtc.nn.network import device_with
+from xmtc.nn.network import Loader, device_with
 from xmtc.nn.training import Plan, train
 
 MEASURE = "nDCG@5"  # of held-out documents, by which the best pass is known
@@ -59,7 +58,7 @@ def fingerprint(vectors: np.ndarray | None) -> str:
 def fit_network(
     network: nn.Module,
     *,
-    loader: Any,
+    loader: Loader,
     loss: Callable[[np.ndarray], Tensor | Iterator[Tensor]],
     answer: Callable[[Run], Predictions],
     Y: csr_array | None,

@@ -65,7 +65,7 @@ class Design(Form, ABC):
         """The network with its first, random weights."""
 
     @abstractmethod
-    def loader(self, data: Dataset, device: torch.device) -> Any:
+    def loader(self, data: Dataset, device: torch.device) -> Loader:
         """Documents as this network takes them."""
 
     def skeleton(self, n_weights: int) -> LabelNetwork:
@@ -129,7 +129,7 @@ class NetworkModel(Model):
 
 
 @torch.inference_mode()
-def predict_with(network: Any, loader: Any, k: int, run: Run) -> Predictions:
+def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
     """The k best labels of every document, by any network that has `batch_size` and `best`."""
     device, k = device_with(network), min(k, network.n_labels)
     labels = np.full((loader.n_docs, k), NO_LABEL, np.int32)

@@ -116,6 +116,7 @@ class LabelAutoencoder(Method):
                 return forward(batch, *labels.pairs(batch.docs))
 
         def answer(run: Run) -> Predictions:
+            assert held_out is not None
             return predict_with(network.predictor, held_out, 5, run)
 
         fit_network(
