@@ -163,7 +163,7 @@ def test_a_bad_line_can_be_skipped_and_is_kept(place):
 
 def test_ctrl_c_leaves_no_half_written_model(place):
     (place / "long.jsonl").write_text(lines_of(20_000, seed=4))
-    words = [*XMTC, "train", "long.jsonl", "-o", "half", "-p", "eps=0", "-p", "max_passes=1000"]
+    words = [*XMTC, "train", "long.jsonl", "-o", "half", "-p", "eps=0", "-p", "max_passes=1000", "-p", "n_trees=100"]
     process = subprocess.Popen(words, cwd=place, stderr=subprocess.PIPE, start_new_session=True)
     time.sleep(4)
     assert process.poll() is None, "training ended before it could be interrupted"
