@@ -524,7 +524,7 @@ def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_positio
 
 
 def documents_of(texts):
-    from xmtc.classifier import documents_of
+    from xmtc.data.in_memory import documents_of
 
     return documents_of(texts)
 

@@ -21,16 +21,8 @@ from xmtc.data.document import Document
 TEXTS, TAGS = planted(200, seed=0)
 
 
-NAMES = "predict gives lists of label names of different lengths, and the check compares arrays of numbers"
 CANNOT_APPLY = {
-    "check_no_attributes_set_in_init": "the parameters of every method are accepted as keywords",
-    "check_do_not_raise_errors_in_init_or_set_params": "a method that does not exist is refused at once, not at fit",
-    "check_estimator_sparse_array": NAMES,
-    "check_estimator_sparse_matrix": NAMES,
-    "check_estimators_pickle": NAMES,
-    "check_methods_sample_order_invariance": NAMES,
-    "check_methods_subset_invariance": NAMES,
-    "check_fit_idempotent": NAMES,
+    "check_do_not_raise_errors_in_init_or_set_params": "a wrong parameter is refused when it is set, not at fit",
 }
 
 
@@ -87,9 +79,9 @@ def test_features_instead_of_text():
     assert classifier.predict(X, k=1) == tags
     assert classifier.predict(X.toarray(), k=1) == tags
     indicator = np.eye(6, dtype=int).repeat(3, axis=0)
-    assert Classifier().fit(X, indicator).predict(X[:4], k=1) == [["0"], ["0"], ["0"], ["1"]]
-    assert Classifier().fit(X, csr_array(indicator)).predict(X[:4], k=1) == [["0"], ["0"], ["0"], ["1"]]
-    with pytest.raises(XmtcError, match="X has 5 features, but Classifier is expecting 6 features as input"):
+    assert (Classifier().fit(X, indicator).predict(X, k=1) == indicator).all()
+    assert (Classifier().fit(X, csr_array(indicator)).predict(X, k=1) != csr_array(indicator)).nnz == 0
+    with pytest.raises(ValueError, match="X has 5 features, but Classifier is expecting 6 features as input"):
         classifier.predict(X[:, :5])
     with pytest.raises(XmtcError, match="holds texts, but this model reads features"):
         classifier.predict(["text"])
@@ -148,10 +140,10 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
         (lambda: Classifier(n_tree=3), "parabel has no parameter 'n_tree'; did you mean n_trees?"),
         (lambda: Classifier().set_params(quux=1), "parabel has no parameter 'quux'; it has n_trees, max_leaf"),
         (
-            lambda: Classifier(n_trees=0).fit(TEXTS, TAGS),
+            lambda: Classifier(n_trees=0),
             "n_trees=0 does not fit; expected a whole number of at least 1",
         ),
-        (lambda: Classifier(C="much").fit(TEXTS, TAGS), "C='much' does not fit; expected a number of at least 1e-06"),
+        (lambda: Classifier(C="much"), "C='much' does not fit; expected a number of at least 1e-06"),
         (lambda: Classifier().fit("text", [["a"]]), "Found one text where a list of texts was expected"),
         (lambda: Classifier().fit(["a", "b"], [["x"]]), "Found 2 documents and 1 lists of labels"),
         (lambda: Classifier().fit([1, 2], [["x"], ["y"]]), "Document 0 is a int; expected a text"),
@@ -160,7 +152,7 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
         (lambda: Classifier().fit(["a b"], [[float("nan")]]), "A label of document 0 is nan; expected whole text"),
         (
             lambda: Classifier().fit(["a b"], [[np.float32("nan")]]),
-            "A label of document 0 is np.float32(nan); expected",
+            "A label of document 0 is nan; expected",
         ),
         (lambda: Classifier().fit(["a b"], [[b"x"]]), "A label of document 0 is b'x'; expected whole text"),
         (lambda: Classifier().fit(["a b"], [["\ud83d"]]), "A label of document 0 is '\\ud83d'; expected whole text"),

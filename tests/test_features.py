@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from voting import AllVotes, WordVotes, enter
 
 from xmtc import Classifier, Tagger, XmtcError, train
-from xmtc.classifier import documents_of
 from xmtc.cli import app
 from xmtc.data.document import Document
+from xmtc.data.in_memory import documents_of
 from xmtc.features import COLUMNS, TEXTS, VIEWS, view_class, views_for
 from xmtc.features.columns import Columns
 from xmtc.features.tfidf import Tfidf

@@ -28,6 +28,7 @@ FLOORS = [
     {"tagger"},
     {"parameters"},
     {"pipeline"},
+    {"indicators"},
     {"classifier", "combine", "tune"},
     {"testing"},
     {"cli", "server"},

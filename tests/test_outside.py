@@ -18,7 +18,7 @@ from test_damaged_models import set_said
 
 from xmtc import Classifier, Dataset, Method, Model, Run, Tagger, XmtcError, array, param, train
 from xmtc.base.form import Form
-from xmtc.classifier import documents_of
+from xmtc.data.in_memory import documents_of
 from xmtc.testing import check_method, planted
 
 TRAIN = planted(200, seed=1)

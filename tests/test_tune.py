@@ -18,9 +18,9 @@ from typer.testing import CliRunner, Result
 
 from xmtc import METHODS
 from xmtc.base.params import is_valid
-from xmtc.classifier import documents_of
 from xmtc.cli import app
 from xmtc.data.document import Document
+from xmtc.data.in_memory import documents_of
 from xmtc.data.splits import hold_out
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.features import VIEWS, view_class

@@ -1,112 +1,239 @@
 """The scikit-learn face: `Classifier("parabel", n_trees=3).fit(texts, tags).predict(texts, k=5)`.
 
 A Classifier is a recipe in scikit-learn's sense: it can be cloned, searched with GridSearchCV and put in a Pipeline.
-What it trains is a Tagger, kept in `tagger_`.
-"""
+What it trains is a Tagger, kept in `tagger_`. Answers come in the form in which labels were given: lists of names, or
+an indicator matrix with a column for each label."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_array
+from sklearn.utils import ClassifierTags
+from sklearn.utils.validation import validate_data
 
+from xmtc import evaluation
 from xmtc.base.method import Method
-from xmtc.base.predictions import Predictions
+from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
+from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
+from xmtc.data.in_memory import documents, is_corpus, texts_or_matrix
+from xmtc.data.targets import COLUMN, FRAME, INDICATORS, LISTS, SPARSE, Target, target_of
 from xmtc.errors import XmtcError
 from xmtc.evaluation import DEFAULT
 from xmtc.explain.pieces import Highlight
 from xmtc.features import COLUMNS, TEXTS
-from xmtc.parameters import applicable, check_names, from_json, parameters_of, values_of
+from xmtc.indicators import check_room, dense, sparse
+from xmtc.parameters import applicable, check_names, from_json, parameters_of
 from xmtc.pipeline import Pipeline
 from xmtc.tagger import Tag, Tagger
 
+BEST, SURE = 5, 0.5  # labels of an answer in names; the score from which on an indicator says 1
+FIRST_LOOK = 100  # labels among which those above a threshold are looked for first
+NOT_YET = (
+    "A trained Classifier cannot learn from further documents; fit a new one on all of them, "
+    "or train one on the further documents and combine both with xmtc.combine."
+)
+
 
 class Classifier(BaseEstimator):
-    """A method, by its name or as it is, and any hyper-parameters of the method (`xmtc methods NAME`) or of the views
-    of a text that it reads.
+    """A method, by its name or as it is, and any hyper-parameters of the method (`xmtc methods NAME`), of the methods
+    that it holds (`parabel__n_trees`, or `parabel.n_trees` in a dict) or of the views of a text that it reads.
 
-    Documents are texts, or rows of a matrix of features; labels are a list of names for each document.
+    Documents are texts, rows of a matrix of features, or a corpus. Labels are a list of names for each document, or an
+    indicator: an array, a sparse matrix or a data frame of zeros and ones with a column for each label.
     """
 
     def __init__(self, method: str | Method = "parabel", **parameters: Any):
         self.set_params(method=method, **parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every hyper-parameter with its value, those of a preset and the defaults included."""
-        return {"method": self.method} | values_of(self.method, self._given())
+        """Every hyper-parameter with its value, those of a preset and the defaults included; with deep=False only what
+        was given, which is what `clone` copies."""
+        if not deep:
+            return {"method": self.method} | self._held()
+        values = {name: value for name, (_, value) in parameters_of(self.method, self._held()).items()}
+        return {"method": self.method} | values | self._held()
 
     def set_params(self, /, **parameters: Any) -> Classifier:
+        """Set hyper-parameters, which are checked at once. Those that were set for another method stay for when it
+        returns."""
         method = parameters.pop("method") if "method" in parameters else self.method
-        check_names(method, parameters, self._held() | parameters)
-        self.__dict__.update(method=method, **parameters)
+        named = {name.replace("__", "."): value for name, value in parameters.items()}
+        check_names(method, named, self._held() | named)
+        self.__dict__.update(method=method, **named)
         return self
 
     def _held(self) -> dict[str, Any]:
         """All parameters that were ever set, also for another method."""
-        return {name: value for name, value in vars(self).items() if name not in ("method", "tagger_")}
+        fitted = [name for name in vars(self) if name.endswith("_") or name.startswith("_")]
+        return {name: value for name, value in vars(self).items() if name not in ("method", *fitted)}
 
-    def _given(self) -> dict[str, Any]:
-        """Those of them that the method has, as it is now."""
-        known = {field.name for field in parameters_of(self.method, self._held())}
-        return {name: value for name, value in self._held().items() if name in known or "." in name}
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        valid: tuple[Any, Any] | Corpus | None = None,
+        run: Run = Run(),
+    ) -> Classifier:
+        """Train on documents X and their labels y, which a corpus brings along itself. `sample_weight` says how much
+        each document counts, for linear methods; `valid`, a corpus or a pair like X and y, only decides when to
+        stop, or what scores mean."""
+        target, found, pipeline = self._read_to_fit(X, y)
+        classes = None if target is None else target.columns
+        checked = None if valid is None else self._read(*as_pair(valid), names=classes)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        tagger = pipeline.fit(found, checked, run, classes=classes, weights=weights)
+        if target is not None and target.as_json():
+            tagger.about["target"] = target.as_json()
+        self.tagger_: Tagger = tagger
+        return self
 
-    def fit(self, X: Any, y: Any = None, valid: tuple[Any, Any] | None = None, run: Run = Run()) -> Classifier:
-        """Train on documents X and their labels y; `valid`, a pair like them, only decides when to stop."""
+    def _read_to_fit(self, X: Any, y: Any) -> tuple[Target | None, Iterable[Document], Pipeline]:
+        """How labels were given, the documents, and what they are trained with."""
+        if is_corpus(X):
+            first: Document = next(iter(X))
+            content, n_columns = (TEXTS, 0) if first.features is None else (COLUMNS, getattr(X, "n_features", 0) or 0)
+            return None, self._read(X, y), self._pipeline(content, n_columns)
         if y is None:
             raise XmtcError(
                 "Classifier requires y to be passed, but the target y is None; give labels for each document."
             )
-        documents, checked = list(documents_of(X, y)), None if valid is None else list(documents_of(*valid))
-        self.tagger_: Tagger = self._pipeline(as_matrix(X)).fit(documents, checked, run)
-        return self
+        self.__dict__.pop("n_features_in_", None)
+        self.__dict__.pop("feature_names_in_", None)
+        X = self._texts_or_matrix(X, reset=True)
+        target = target_of(y)
+        content, n_columns = (COLUMNS, X.shape[1]) if issparse(X) else (TEXTS, 0)
+        return target, list(documents(X, target.labels)), self._pipeline(content, n_columns)
 
-    def _pipeline(self, matrix: csr_array | None) -> Pipeline:
+    def _pipeline(self, content: str, n_columns: int) -> Pipeline:
         """Of the parameters that were set, those that are of use for texts, or for a matrix."""
-        content = TEXTS if matrix is None else COLUMNS
-        given = self._given()
-        if matrix is not None:
-            given = {"n_columns": matrix.shape[1]} | given
+        given = self._held()
+        if content == COLUMNS:
+            given = {"n_columns": n_columns} | given
         return Pipeline.of(self.method, content, applicable(self.method, content, given))
 
-    def predict(self, X: Any, k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[str]]:
-        """The names of the best k labels of each document that score at least the threshold."""
-        return [[tag.label for tag in tags] for tags in self.tags(X, k, threshold, run)]
+    def _read(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Iterable[Document]:
+        """Documents and, where they are given, their labels; `names` are those of the columns of an indicator."""
+        if is_corpus(X):
+            if y is not None:
+                raise XmtcError("Found labels beside a corpus, which brings its own; give one of them.")
+            return X
+        labels = None if y is None else target_of(y, names).labels
+        return list(documents(self._texts_or_matrix(X), labels))
 
-    def tags(self, X: Any, k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[Tag]]:
-        """As `predict`, with the scores."""
-        return self._trained().named(self.rank(X, k, run).above(threshold))
+    def _texts_or_matrix(self, X: Any, reset: bool = False) -> list[str] | csr_array:
+        found = texts_or_matrix(X)
+        if isinstance(found, list):
+            return found
+        with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
+            checked = validate_data(
+                self, found, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0, reset=reset
+            )
+        return csr_array(checked)
 
-    def rank(self, X: Any, k: int = 5, run: Run = Run()) -> Predictions:
-        """Label numbers and scores as two arrays; `classes_` has the names."""
-        self._check_width(X)
-        return self._trained().rank(documents_of(X), k, run)
+    def predict(self, X: Any, k: int | None = None, threshold: float | None = None, run: Run = Run()) -> Any:
+        """The labels of each document. Trained on lists of names: the names of the best k (5), best first, that score
+        at least the threshold (0). Trained on an indicator: an indicator of the same kind, with a 1 where a label is
+        among the best k (all) and scores at least the threshold (0.5). Trained on a column with one label for each
+        document: such a column."""
+        kind = self._target()["kind"]
+        if kind == LISTS:
+            return [[tag.label for tag in tags] for tags in self.tags(X, k or BEST, threshold or 0.0, run)]
+        if kind == COLUMN:
+            best = self.rank(X, 1, run).labels
+            return self.classes_[np.where(best == NO_LABEL, self._trained().frequencies.argmax(), best)]
+        found = self._indicated(X, k, threshold, run)
+        if kind == SPARSE:
+            return found
+        check_room(found.shape[0], found.shape[1], found.dtype.itemsize)
+        return as_frame(X, found.toarray(), self.classes_) if kind == FRAME else found.toarray()
 
-    def evaluate(self, X: Any, y: Any, metrics: Sequence[str] = DEFAULT, run: Run = Run()) -> dict[str, float]:
-        """Metrics by their published names, as fractions."""
-        self._check_width(X)
-        return self._trained().evaluate(documents_of(X, y), metrics, run=run)
+    def _indicated(self, X: Any, k: int | None, threshold: float | None, run: Run) -> csr_array:
+        """(n_docs, n_labels) int64, ones at the labels of each document."""
+        least = (SURE if k is None else 0.0) if threshold is None else threshold
+        predictions = self.rank(X, k or BEST, run) if k is not None else self._all_above(X, least, run)
+        return sparse(predictions.above(least), self._n_labels, as_ones=True)
 
-    def score(self, X: Any, y: Any) -> float:
+    def _all_above(self, X: Any, threshold: float, run: Run) -> Predictions:
+        """As many labels as it takes until every document's last one is below the threshold."""
+        found, n_labels, k = list(self._read(X)), self._n_labels, FIRST_LOOK
+        while True:
+            predictions = self._trained().rank(found, min(k, n_labels), run)
+            is_enough = k >= n_labels or not predictions.n_docs or predictions.scores[:, -1].max() < threshold
+            if is_enough:
+                return predictions
+            k *= 10
+
+    def predict_proba(self, X: Any, k: int | None = None, run: Run = Run()) -> Any:
+        """(n_docs, n_labels) float32, the scores of all labels, in the order of `classes_`; 0 where a method did not
+        look at a label. With k, a sparse matrix of each document's k best, for label sets whose scores would not fit
+        in memory."""
+        found, n_labels = list(self._read(X)), self._n_labels
+        if k is not None:
+            return sparse(self._trained().rank(found, k, run), n_labels)
+        check_room(len(found), n_labels, np.dtype(np.float32).itemsize)
+        return dense(self._trained().rank, found, n_labels, run)
+
+    def decision_function(self, X: Any, run: Run = Run()) -> np.ndarray:
+        """(n_docs, n_labels) float32, the scores less 0.5: above 0 where `predict` says 1."""
+        return self.predict_proba(X, run=run) - np.float32(SURE)
+
+    def tags(self, X: Any, k: int = BEST, threshold: float = 0.0, run: Run = Run()) -> list[list[Tag]]:
+        """The best k labels of each document that score at least the threshold, with their scores."""
+        found = self._trained().named(self.rank(X, k, run).above(threshold))
+        if not self._target()["numbers"]:
+            return found
+        return [[Tag(int(tag.label), tag.score) for tag in tags] for tags in found]  # type: ignore[arg-type]
+
+    def rank(self, X: Any, k: int = BEST, run: Run = Run()) -> Predictions:
+        """Label numbers and scores as two arrays; a number is a place in `classes_`."""
+        self._trained()
+        return self.tagger_.rank(self._read(X), k, run)
+
+    def evaluate(
+        self, X: Any, y: Any = None, metrics: str | Sequence[str] = DEFAULT, run: Run = Run()
+    ) -> dict[str, float]:
+        """Metrics by their published names, as fractions. A corpus brings its labels along."""
+        metrics = [metrics] if isinstance(metrics, str) else metrics
+        return self._trained().evaluate(self._labelled(X, y), metrics, run=run)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """nDCG@5, for scikit-learn's searches."""
-        return self.evaluate(X, y, ["nDCG@5"])["nDCG@5"]
+        tagger, name = self._trained(), "nDCG@5"
+        if sample_weight is None:
+            return self.evaluate(X, y, name)[name]
+        found = evaluation.per_document(*tagger.rank_labelled(self._labelled(X, y), 5), [name])
+        return float(np.average(found[name], weights=sample_weight))
+
+    def _labelled(self, X: Any, y: Any) -> Iterable[Document]:
+        if y is None and not is_corpus(X):
+            raise XmtcError("Found no labels to compare with; give y, or a corpus, which brings its own.")
+        return self._read(X, y, names=self._trained().labels.words())
+
+    @property
+    def partial_fit(self) -> NoReturn:
+        """There is none yet: whoever asks for it is told what to do instead."""
+        raise AttributeError(NOT_YET)
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""
-        return self._trained().explain(text, label, n)
+        return self._trained().explain(text, str(label), n)
 
     def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run()) -> list[Highlight]:
         """The whole text with each word's weight, for each label, or for the best k where none is named."""
-        return self._trained().highlight(text, *labels, k=k, n=n, run=run)
+        return self._trained().highlight(text, *map(str, labels), k=k, n=n, run=run)
 
     def save(self, folder: str | Path) -> None:
+        """Write the model folder, which `load`, `Tagger.load` and the `xmtc` command open."""
         self._trained().save(folder)
 
     @classmethod
@@ -117,22 +244,23 @@ class Classifier(BaseEstimator):
         parameters = {key: from_json(value) for key, value in (tagger.about["parameters"] | views).items()}
         classifier = cls(tagger.about["method"], **parameters)
         classifier.tagger_ = tagger
+        if "columns" in tagger.views:
+            classifier.n_features_in_ = tagger.views["columns"].size
         return classifier
 
     @property
     def classes_(self) -> np.ndarray:
-        return np.array(self._trained().labels.words(), dtype=object)
+        """The labels, in the order of their numbers: of an indicator, its columns."""
+        names = self._trained().labels.words()
+        return np.array(list(map(int, names))) if self._target()["numbers"] else np.array(names, object)
 
     @property
-    def n_features_in_(self) -> int:
-        return sum(view.size for view in self._trained().views.values() if view.max_length is None)
+    def _n_labels(self) -> int:
+        return len(self._trained().labels)
 
-    def _check_width(self, X: Any) -> None:
-        """A matrix must have the columns of the one it was trained on."""
-        matrix, expected = as_matrix(X), self._trained().views.get("columns")
-        if matrix is not None and expected is not None and matrix.shape[1] != expected.size:
-            found, wanted = matrix.shape[1], expected.size
-            raise XmtcError(f"X has {found} features, but Classifier is expecting {wanted} features as input.")
+    def _target(self) -> dict[str, Any]:
+        """How labels were given, and are to be given back."""
+        return self._trained().about.get("target", {"kind": LISTS, "numbers": False})
 
     def _trained(self) -> Tagger:
         if not self.__sklearn_is_fitted__():
@@ -145,70 +273,28 @@ class Classifier(BaseEstimator):
         return "tagger_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
+        """scikit-learn calls a classifier only what is trained on its own forms of labels, and refuses lists of names
+        for these: so this is one as soon as it was trained on an indicator, and can be scored like others."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.sparse = True, True
+        tags.classifier_tags = ClassifierTags(multi_class=True, multi_label=True)
         tags.target_tags.required, tags.target_tags.multi_output, tags.target_tags.single_output = True, True, False
+        if self.__sklearn_is_fitted__() and self._target()["kind"] in INDICATORS:
+            tags.estimator_type = "classifier"
         return tags
 
 
-def documents_of(X: Any, y: Any = None) -> Iterator[Document]:
-    """Documents from texts or a matrix of features, and lists of labels or an indicator matrix."""
-    if isinstance(X, str):
-        raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
-    matrix = as_matrix(X)
-    n_docs = len(X) if matrix is None else matrix.shape[0]
-    labels = [[]] * n_docs if y is None else as_label_lists(y)
-    if len(labels) != n_docs:
-        raise XmtcError(
-            f"Found {n_docs} documents and {len(labels)} lists of labels; expected one list for each document."
-        )
-    contents = ((text, None) for text in X) if matrix is None else matrix_rows(matrix)
-    for number, ((text, features), names) in enumerate(zip(contents, labels, strict=True)):
-        if not isinstance(text, str):
-            raise XmtcError(f"Document {number} is a {type(text).__name__}; expected a text or a row of a matrix.")
-        yield Document(str(number), text, label_names(number, names), features)
+def as_pair(valid: Any) -> tuple[Any, Any]:
+    """Documents and labels to stop by; a corpus has both."""
+    if is_corpus(valid):
+        return valid, None
+    if not isinstance(valid, Sequence) or len(valid) != 2:
+        raise XmtcError("Found no pair of documents and labels as valid; expected (texts, labels), or a corpus.")
+    return valid[0], valid[1]
 
 
-def as_matrix(X: Any) -> csr_array | None:
-    """Features where X is a matrix of numbers, None where it holds texts."""
-    if issparse(X) or (isinstance(X, np.ndarray) and (X.ndim == 2 or X.dtype.kind in "biufc")):
-        return csr_array(check_array(X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0))
-    return None
+def as_frame(X: Any, indicator: np.ndarray, columns: np.ndarray) -> Any:
+    """An indicator with the names of labels and, where X has them, of documents."""
+    import pandas
 
-
-def matrix_rows(X: csr_array) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    for begin, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
-        yield "", (X.indices[begin:end].astype(np.int32), X.data[begin:end])
-
-
-def as_label_lists(y: Any) -> Sequence[Any]:
-    """Lists of labels; a matrix of zeros and ones, as MultiLabelBinarizer makes it, means its columns' numbers."""
-    is_wide = isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind in "biuf"
-    if not issparse(y) and not (is_wide and np.isin(y, (0, 1)).all()):
-        return y
-    matrix = csr_array(y, copy=True)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    return np.split(matrix.indices, matrix.indptr[1:-1])
-
-
-def label_names(number: int, names: Any) -> list[str]:
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise XmtcError(
-            f"The labels of document {number} are {names!r}; expected a list of labels, such as ['a', 'b']."
-        )
-    return list(dict.fromkeys(label_name(number, name) for name in names))
-
-
-def label_name(number: int, name: Any) -> str:
-    """A label as text; what stands for a missing one, or what no file could hold, is refused."""
-    is_nan = isinstance(name, (float, np.floating)) and name != name
-    try:
-        if name is None or is_nan or isinstance(name, bytes):
-            raise TypeError
-        str(name).encode()  # half of a surrogate pair has no bytes
-        return str(name)
-    except (TypeError, UnicodeEncodeError):
-        raise XmtcError(
-            f"A label of document {number} is {name!r}; expected whole text, such as 'a', or a number."
-        ) from None
+    return pandas.DataFrame(indicator, columns=columns, index=X.index if hasattr(X, "iloc") else None)

@@ -10,13 +10,13 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import Field, fields, replace
+from dataclasses import Field, fields
 from typing import Any
 
 from xmtc.base.method import Method
 from xmtc.base.params import Recipe, is_valid, kind_of, takes_several, value_of
 from xmtc.errors import XmtcError
-from xmtc.features import COLUMNS, TEXTS, View, views_for, views_made_from
+from xmtc.features import COLUMNS, TEXTS, View, views_for
 from xmtc.methods import method_class, method_name
 
 Parameters = Mapping[str, Any]
@@ -25,7 +25,7 @@ Parameters = Mapping[str, Any]
 def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, dict[str, Any]]:
     """A method with those of the parameters that are its own or its members', and the others."""
     kind = class_of(method)
-    name = method if isinstance(method, str) else method_name(method)
+    name = name_of(method)
     known = {field.name: field for field in fields(kind)}
     values = {key: value_of(name, known[key], value) for key, value in parameters.items() if key in known}
     rest = {key: value for key, value in parameters.items() if key not in known}
@@ -37,8 +37,16 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
                 values[field.name], rest = build_members(field, value, rest)
     for key in rest:
         if "." in key:
-            raise XmtcError(f"{name} has no member {key.rpartition('.')[0]!r}, whose {key!r} could be set.")
-    return (kind(**values) if isinstance(method, str) else replace(method, **values)), rest
+            raise no_member(name, key)
+    return (kind(**values) if isinstance(method, str) else method.but(**values)), rest
+
+
+def no_member(who: str, key: str) -> XmtcError:
+    return XmtcError(f"{who} has no member {key.rpartition('.')[0]!r}, whose {key!r} could be set.")
+
+
+def name_of(method: Method | str) -> str:
+    return method if isinstance(method, str) else method_name(method)
 
 
 def class_of(method: Method | str) -> type[Method]:
@@ -66,7 +74,7 @@ def member_names(members: Iterable[Any]) -> list[str]:
     seen: Counter[str] = Counter()
     names = []
     for member in members:
-        name = member if isinstance(member, str) else method_name(member)
+        name = name_of(member)
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return names
@@ -107,59 +115,49 @@ def unknown_parameter(who: str, key: str, known: Iterable[str], corpus: str = ""
     return XmtcError(f"{who} has no parameter {key!r}{corpus}; {hint}")
 
 
-def parameters_of(method: Method | str, values: Parameters) -> list[Field]:
-    """The parameters that a method and its views take, set as it is, whatever a corpus holds."""
-    kind = class_of(method)
-    reads = reads_of(method, values)
-    views: dict[str, type[View]] = views_for(reads, TEXTS)
+def parameters_of(method: Method | str, held: Parameters) -> dict[str, tuple[Field, Any]]:
+    """Every parameter of a method, of the methods that it holds and of its views, whatever a corpus holds, by the name
+    that it is set by; and its value. Of what is held, the rest is for another method, and ignored."""
+    built = built_from(method, held)
+    found = named_fields(built)
+    kinds = views_for(built.reads, TEXTS)
     with suppress(XmtcError):  # it may read what only texts have
-        views |= views_for(reads, COLUMNS)
-    found = [field for recipe in (kind, *views.values()) for field in fields(recipe)]
-    return list({field.name: field for field in found}.values())
+        kinds |= views_for(built.reads, COLUMNS)
+    for view in (made(kind, held) for kind in kinds.values()):
+        found |= {field.name: (field, getattr(view, field.name)) for field in fields(view)}
+    return found
 
 
-def check_names(method: Method | str, names: Iterable[str], values: Parameters) -> None:
-    """Refuse parameters that neither a method nor its views have. Whether members have them, they themselves tell."""
-    known = [field.name for field in parameters_of(method, values)]
+def check_names(method: Method | str, names: Iterable[str], held: Parameters) -> None:
+    """Refuse names of parameters that nothing has."""
+    known, who = parameters_of(method, held), name_of(method)
     for name in names:
-        if name not in known and "." not in name:
-            raise unknown_parameter(method if isinstance(method, str) else method_name(method), name, known)
-    if any("." in name for name in names):
-        own = {field.name for field in fields(class_of(method))}
-        build_method(method, {key: value for key, value in values.items() if key in own or "." in key})
+        if name not in known:
+            owner = name.rpartition(".")[0]
+            if owner and not any(other.startswith(f"{owner}.") for other in known):
+                raise no_member(who, name)
+            beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == owner]
+            raise unknown_parameter(owner or who, name.rpartition(".")[2], beside)
 
 
-def values_of(method: Method | str, parameters: Parameters) -> dict[str, Any]:
-    """Every parameter of a method and its views with its value: what was set, what a preset or the method itself has,
-    the default."""
-    values = {field.name: field.default for field in parameters_of(method, parameters)}
-    if isinstance(method, str):
-        values |= method_class(method).presets.get(str(parameters.get("preset")), {})
-    else:
-        values |= {field.name: getattr(method, field.name) for field in fields(method)}
-    return values | dict(parameters)
+def built_from(method: Method | str, held: Parameters) -> Method:
+    """A method with those of the parameters that it has. Which members there are, and so whose parameters, may depend
+    on parameters of members: what is found is looked through again until nothing is new."""
+    names: set[str] = {field.name for field in fields(class_of(method))}
+    while True:
+        built, _ = build_method(method, {name: value for name, value in held.items() if name in names})
+        found = set(named_fields(built))
+        if found == names:
+            return built
+        names = found
 
 
-def applicable(method: Method | str, content: str, parameters: Parameters) -> dict[str, Any]:
-    """Those of the parameters that are of use with a corpus of texts, or of features."""
-    kind = class_of(method)
-    views = views_for(reads_of(method, parameters), content, kind.__name__).values()
-    known = {field.name for recipe in (kind, *views) for field in fields(recipe)}
-    return {key: value for key, value in parameters.items() if key in known or "." in key}
-
-
-def reads_of(method: Method | str, values: Parameters) -> tuple[str, ...]:
-    """The views that a method reads. Where that depends on parameters, an instance tells; where these do not fit, all
-    that there are, so that whoever trains can say what is wrong with them."""
-    kind = class_of(method)
-    if isinstance(kind.reads, tuple):
-        return kind.reads
-    names = {field.name for field in fields(kind)}
-    own = {key: value for key, value in values.items() if key in names or "." in key}
-    try:
-        return build_method(method, own)[0].reads
-    except XmtcError:
-        return views_made_from(TEXTS)
+def applicable(method: Method | str, content: str, held: Parameters) -> dict[str, Any]:
+    """Those of the parameters that are of use to a method, with a corpus of texts or of features."""
+    built = built_from(method, held)
+    views = views_for(built.reads, content, type(built).__name__).values()
+    known = {*named_fields(built), *(field.name for view in views for field in fields(view))}
+    return {name: value for name, value in held.items() if name in known}
 
 
 def as_json(recipe: Recipe) -> dict[str, Any]:

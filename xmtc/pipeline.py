@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import xmtc
 from xmtc import features
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
+from xmtc.base.method import Method, Model
 from xmtc.base.run import Run
 from xmtc.base.tables import package_of
 from xmtc.data.collect import LabelCollector
@@ -20,6 +20,7 @@ from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS, TEXTS, FittedViews, View, Views
 from xmtc.methods import check_savable
+from xmtc.methods.ensemble.model import Adapted
 from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value, named_fields
 from xmtc.tagger import Tagger
 from xmtc.text.vocabulary import Vocabulary
@@ -42,7 +43,7 @@ class Pipeline:
     def with_values(self, values: Parameters) -> Pipeline:
         """The same with other values of some parameters."""
         method, rest = build_method(self.method, values)
-        return Pipeline(method, {name: replaced(view, rest) for name, view in self.views.items()})
+        return Pipeline(method, {name: view.but(**own(view, rest)) for name, view in self.views.items()})
 
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:
@@ -52,23 +53,37 @@ class Pipeline:
             found |= {field.name: (field, getattr(view, field.name)) for field in fields(view)}
         return found
 
-    def fit(self, documents: Iterable[Document], valid: Iterable[Document] | None = None, run: Run = Run()) -> Tagger:
+    def fit(
+        self,
+        documents: Iterable[Document],
+        valid: Iterable[Document] | None = None,
+        run: Run = Run(),
+        *,
+        classes: Sequence[str] | None = None,
+        weights: np.ndarray | None = None,
+    ) -> Tagger:
         """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
-        mean."""
-        prepared = self.prepare(documents, run)
+        mean. `classes` are all labels in the order that they are to have, `weights` how much each document counts."""
+        prepared = self.prepare(documents, run, classes)
+        if weights is not None:
+            prepared = replace(prepared, data=replace(prepared.data, weights=weights))
         checked = None if valid is None else prepared.labelled(valid, run)
         return prepared.train(self.method, checked, run)
 
-    def prepare(self, documents: Iterable[Document], run: Run = Run()) -> Prepared:
+    def prepare(
+        self, documents: Iterable[Document], run: Run = Run(), classes: Sequence[str] | None = None
+    ) -> Prepared:
         """Learn the views from labelled documents: what comes before the method's turn."""
         check_savable(self.method)
         collector = LabelCollector()
         fitted, data = features.fit(self.views, collector.watch(peek(documents)[1]), run)
-        labels = Vocabulary.of(sorted(collector.numbers))
-        if not len(labels):
+        found = sorted(collector.numbers) if classes is None else [c for c in classes if c in collector.numbers]
+        if not found:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
-        data = replace(data, Y=collector.matrix(labels.words()))
-        return Prepared(self.views, fitted, labels, data, collector.fingerprint.hexdigest())
+        labels = Vocabulary.of(found)
+        data = replace(data, Y=collector.matrix(found))
+        every = labels if classes is None else Vocabulary.of(classes)
+        return Prepared(self.views, fitted, labels, every, data, collector.fingerprint.hexdigest())
 
 
 @dataclass(frozen=True)
@@ -77,15 +92,20 @@ class Prepared:
 
     views: Views
     fitted: FittedViews
-    labels: Vocabulary
+    labels: Vocabulary  # those that occur, which a method learns
+    classes: Vocabulary  # these and those that were only announced, which the model can never name
     data: Dataset
     fingerprint: str  # of the documents
 
     def train(self, method: Method, valid: Dataset | None = None, run: Run = Run()) -> Tagger:
         model = method.fit(self.data, valid, run)
         assert self.data.Y is not None
-        frequencies = np.bincount(self.data.Y.indices, minlength=len(self.labels)).astype(np.int64)
-        return Tagger(self.fitted, self.labels, frequencies, model, self.describe(method))
+        numbers = self.classes.find(self.labels.text, self.labels.ends)
+        frequencies = np.zeros(len(self.classes), np.int64)
+        frequencies[numbers] = np.bincount(self.data.Y.indices, minlength=len(self.labels))
+        if len(self.classes) > len(self.labels):
+            model = renumbered(model, numbers, len(self.classes))
+        return Tagger(self.fitted, self.classes, frequencies, model, self.describe(method))
 
     def labelled(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Other documents beside their labels."""
@@ -100,9 +120,15 @@ class Prepared:
             "views": {name: as_json(view) for name, view in self.views.items()},
             "sizes": self.data.sizes,
             "n_docs": self.data.n_docs,
-            "n_labels": len(self.labels),
+            "n_labels": len(self.classes),
             "data": f"blake2b:{self.fingerprint}",
         }
+
+
+def renumbered(model: Model, numbers: np.ndarray, n_labels: int) -> Model:
+    """A model whose labels are some of more."""
+    same_views = {view: view for view in model.views}
+    return Adapted(n_labels=n_labels, views=model.views, model=model, names=same_views, numbers=numbers)
 
 
 def labelled(views: FittedViews, labels: Vocabulary, documents: Iterable[Document], run: Run = Run()) -> Dataset:
@@ -134,6 +160,6 @@ def peek(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:
     return first, chain([first], stream)
 
 
-def replaced(recipe: View, values: Parameters) -> View:
-    """A view with those of the values that are its own."""
-    return replace(recipe, **{field.name: values[field.name] for field in fields(recipe) if field.name in values})
+def own(recipe: View, values: Parameters) -> dict[str, Any]:
+    """Those of the values that are a view's."""
+    return {field.name: values[field.name] for field in fields(recipe) if field.name in values}

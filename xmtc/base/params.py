@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
-from functools import wraps
 from math import isfinite
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from xmtc.errors import XmtcError
 
 Presets = dict[str, dict[str, Any]]
-R = TypeVar("R", bound="Recipe")
 LOWEST, HIGHEST = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -40,11 +37,25 @@ def param(
 @dataclass(frozen=True)
 class Recipe:
     """A frozen dataclass of param() fields, each checked when it is made and held in the type of its default: a numpy
-    number or a whole float becomes what JSON and range() take, a list becomes a tuple."""
+    number or a whole float becomes what JSON and range() take, a list becomes a tuple.
 
-    presets: ClassVar[Presets] = {}  # values of several parameters under one name
+    A recipe knows what it was given. A parameter that was left out and one that was given its default are different
+    things: the values of a preset stand where none was given, and a copy with another preset begins from what was
+    given."""
+
+    presets: ClassVar[Presets] = {}  # of recipes with a parameter `preset`: the values of several under one name
+
+    def __new__(cls, *values: Any, **named: Any) -> Self:
+        """As the dataclass itself takes them; here, before there are defaults, it can be told what was given."""
+        made = super().__new__(cls)
+        positional = (parameter.name for parameter, _ in zip(fields(cls), values, strict=False))
+        object.__setattr__(made, "_given", (*positional, *named))
+        return made
 
     def __post_init__(self) -> None:
+        for name, value in self.presets.get(str(getattr(self, "preset", "")), {}).items():
+            if name not in self._names_given():
+                object.__setattr__(self, name, value)
         for parameter in fields(self):
             value = getattr(self, parameter.name)
             if not is_valid(parameter, value):
@@ -52,6 +63,19 @@ class Recipe:
                     f"{type(self).__name__}: {parameter.name}={value!r} does not fit; expected {expected(parameter)}."
                 )
             object.__setattr__(self, parameter.name, held(parameter, value))
+
+    def _names_given(self) -> tuple[str, ...]:
+        return vars(self)["_given"]
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The parameters that were given, in their own types; not those that a preset or a default has set."""
+        return {name: getattr(self, name) for name in self._names_given()}
+
+    def but(self, **values: Any) -> Self:
+        """The same with other values of some parameters. Unlike dataclasses.replace, it gives no more than was given:
+        `recipe.but(preset="EUR-Lex")` has the preset's values."""
+        return type(self)(**(self.given | values))
 
 
 def kind_of(parameter: Field) -> Any:
@@ -87,24 +111,6 @@ WORDS_FOR_SEVERAL: dict[type, str] = {
     str: "texts",
     Recipe: "methods",
 }
-
-
-def with_presets(presets: Presets) -> Callable[[type[R]], type[R]]:
-    """For recipes that have a parameter `preset`: its values stand where none are given. What is given stands, even if
-    it is the default: so this happens before there is an object, which could no longer tell."""
-
-    def decorate(kind: type[R]) -> type[R]:
-        plain = kind.__init__
-
-        @wraps(plain)
-        def init(self: R, *values: Any, **named: Any) -> None:
-            named |= dict(zip((parameter.name for parameter in fields(kind)), values, strict=False))
-            plain(self, **(presets.get(str(named.get("preset")), {}) | named))
-
-        kind.__init__, kind.presets = init, presets  # type: ignore[assignment]
-        return kind
-
-    return decorate
 
 
 def is_valid(parameter: Field, value: Any) -> bool:

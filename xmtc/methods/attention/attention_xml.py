@@ -15,7 +15,7 @@ from math import log2
 from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
-from xmtc.base.params import param, with_presets
+from xmtc.base.params import Presets, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree, balanced_binary_trees, compressed
@@ -30,7 +30,7 @@ MOST_FLAT = 20_000  # labels, or nodes of the first level, that all get an atten
 # The authors' settings for the papers' data sets. Vectors are GloVe's, of 300 numbers: -p vectors=FILE.
 SMALL = {"hidden": 256, "layers": (256,), "train_vectors": False, "batch": 40, "rate": 0.001, "epochs": 30, "height": 0}
 LARGE = {"hidden": 512, "layers": (512, 256), "train_vectors": True, "batch": 200, "rate": 0.001}
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: Presets = {
     "EUR-Lex": SMALL | {"average_from": 10},
     "Wiki10-31K": SMALL | {"average_from": 4},
     "AmazonCat-13K": LARGE | {"epochs": 10, "average_from": 2, "height": 0},
@@ -42,12 +42,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-@with_presets(PRESETS)
 @dataclass(frozen=True)
 class AttentionXML(RecurrentMethod):
     """A bidirectional LSTM with one attention per label (You et al., NeurIPS 2019)."""
 
     pooling: ClassVar[str] = "attention"
+    presets: ClassVar[Presets] = PRESETS
     tiny: ClassVar[dict[str, Any]] = {
         "hidden": 16, "layers": (16,), "dimension": 24, "dropout": 0.2, "height": 1, "arity": 4, "candidates": 6,
         "batch": 32, "epochs": 10, "rate": 0.02, "average_from": 5,

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
-from xmtc.base.params import param, with_presets
+from xmtc.base.params import Presets, param
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
 from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
@@ -64,7 +64,7 @@ PAPER = {
     "hidden": 768, "clusters": 2, "factor": 2, "biases": False, "loss": "mean",
     "encoder_rate": 5e-5, "hidden_rate": 1e-4, "head_rate": 2e-3,
 }  # fmt: skip
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: Presets = {
     "EURLex-4k": PAPER | {"batch": 12, "epochs": 8},
     "AmazonCat-13k": PAPER | {"batch": 48, "epochs": 8},
     "Wiki10-31k": PAPER | {"batch": 12, "epochs": 6, "encoder_rate": 1e-5, "head_rate": 1e-3},
@@ -73,12 +73,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-@with_presets(PRESETS)
 @dataclass(frozen=True)
 class APLCXLNet(Method):
     """A pretrained transformer with labels in clusters by their frequency (Ye et al., ICML 2020)."""
 
     reads: ClassVar[tuple[str, ...]] = (VIEW,)
+    presets: ClassVar[Presets] = PRESETS
     is_exact: ClassVar[bool] = False
     tiny: ClassVar[dict[str, Any]] = {
         "pooling": "mean", "max_subwords": 40, "loss": "sum", "epochs": 12, "batch": 32, "encoder_rate": 0.002,

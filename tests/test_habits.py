@@ -1,0 +1,309 @@
+"""scikit-learn's habits: searches and clones freeze no defaults, answers have the form in which labels were given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planted import planted
+from scipy.sparse import csr_array, csr_matrix, issparse
+from sklearn.base import clone, is_classifier
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import f1_score, label_ranking_average_precision_score, make_scorer
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
+
+from xmtc import Classifier, XmtcError, indicators, open_corpus
+from xmtc.methods.ensemble.consensus import Consensus
+from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.methods.label_tree.plt import PLT
+
+TEXTS, TAGS = planted(200, seed=0)
+TEST, TEST_TAGS = planted(60, seed=1)
+BINARIZER = MultiLabelBinarizer().fit(TAGS + TEST_TAGS)
+Y, TEST_Y = BINARIZER.transform(TAGS), BINARIZER.transform(TEST_TAGS)
+
+
+def used(classifier: Classifier) -> dict:
+    """The parameters of the method that was trained."""
+    return classifier.tagger_.about["parameters"]
+
+
+class TestNotGivenIsNotDefault:
+    def test_a_search_over_methods_trains_each_with_its_own_defaults(self):
+        search = GridSearchCV(Classifier("parabel"), {"method": ["plt", "dismec", "parabel"]}, cv=KFold(2), refit=False)
+        search.fit(TEXTS, TAGS)
+        for method, score in zip(
+            search.cv_results_["param_method"], search.cv_results_["mean_test_score"], strict=True
+        ):
+            alone = cross_validate(Classifier(method), TEXTS, TAGS, cv=KFold(2))["test_score"].mean()
+            assert score == pytest.approx(alone)
+        changed = clone(Classifier("parabel")).set_params(method="plt").fit(TEXTS, TAGS)
+        assert used(changed)["C"] == PLT().C != Parabel().C
+
+    def test_what_was_given_stays(self):
+        changed = clone(Classifier("parabel", C=1.0)).set_params(method="plt").fit(TEXTS, TAGS)
+        assert used(changed)["C"] == 1.0 != PLT().C
+
+    def test_what_another_method_was_given_waits_for_it(self):
+        changed = Classifier("plt", arity=4).set_params(method="dismec").fit(TEXTS, TAGS)
+        assert "arity" not in used(changed)
+        assert used(changed.set_params(method="plt").fit(TEXTS, TAGS))["arity"] == 4
+
+    def test_a_preset_reaches_a_clone(self):
+        pytest.importorskip("torch")
+        changed = clone(Classifier("attention_xml")).set_params(preset="Amazon-670K")
+        assert changed.get_params()["hidden"] == 512
+        assert clone(changed).set_params(preset="").get_params()["hidden"] == 256
+        given = clone(Classifier("attention_xml", hidden=256)).set_params(preset="Amazon-670K")
+        assert given.get_params()["hidden"] == 256
+
+    def test_a_search_over_presets(self):
+        pytest.importorskip("torch")
+        from xmtc.methods.attention.attention_xml import AttentionXML
+
+        tiny = AttentionXML.tiny | {"epochs": 1}
+        given = {name: value for name, value in tiny.items() if name not in ("candidates", "arity")}
+        search = GridSearchCV(Classifier("attention_xml", **given), {"preset": ["", "Wiki-500K"]}, cv=KFold(2))
+        search.fit(TEXTS[:60], TAGS[:60])
+        for found in (clone(search.estimator).set_params(**params) for params in search.cv_results_["params"]):
+            assert found.get_params()["arity"] == (64 if found.get_params()["preset"] else 8)
+            assert found.get_params()["epochs"] == 1
+
+    def test_a_method_as_it_is_knows_what_it_was_given(self):
+        pytest.importorskip("torch")
+        from xmtc.methods.attention.attention_xml import AttentionXML
+
+        classifier = Classifier(AttentionXML(candidates=80), preset="Amazon-670K")
+        assert (classifier.get_params()["hidden"], classifier.get_params()["candidates"]) == (512, 80)
+        assert AttentionXML(candidates=80).given == {"candidates": 80}
+
+    def test_a_search_over_members(self):
+        base = Classifier("consensus", members=("parabel", "plt"), parabel__max_leaf=10)
+        grid = [
+            {"parabel.n_trees": [1, 2], "plt__arity": [2]},
+            {"members": [("parabel", "dismec")], "dismec.C": [1.0]},
+        ]
+        search = GridSearchCV(base, grid, cv=KFold(2)).fit(TEXTS, TAGS)
+        assert len(search.cv_results_["params"]) == 3
+        assert min(search.cv_results_["mean_test_score"]) > 0.5
+        first = used(clone(base).set_params(**search.cv_results_["params"][1]).fit(TEXTS, TAGS))["members"]
+        assert [member["method"] for member in first] == ["parabel", "plt"]
+        assert first[0]["parameters"]["n_trees"] == 2
+        assert first[0]["parameters"]["max_leaf"] == 10
+        assert first[1]["parameters"]["C"] == PLT().C
+
+    def test_members_of_members(self):
+        given = {"members": ("ensemble", "plt"), "ensemble.member": "parabel", "ensemble.parabel.n_trees": 1}
+        classifier = clone(Classifier("consensus", **given))
+        assert classifier.get_params()["ensemble.parabel.n_trees"] == 1
+        with pytest.raises(XmtcError, match=r"has no member 'ensemble\.dismec'"):
+            classifier.set_params(**{"ensemble.dismec.C": 1.0})
+        with pytest.raises(XmtcError, match=r"ensemble\.parabel has no parameter 'n_tree'; did you mean n_trees"):
+            classifier.set_params(**{"ensemble.parabel.n_tree": 1})
+
+    def test_clone_copies_what_was_given_and_no_more(self):
+        classifier = Classifier("parabel", C=1.0)
+        assert clone(classifier).get_params(deep=False) == {"method": "parabel", "C": 1.0}
+        assert classifier.get_params()["n_trees"] == 3
+
+    def test_a_consensus_as_it_is(self):
+        classifier = clone(Classifier(Consensus((Parabel(n_trees=1), PLT())))).set_params(parabel__C=0.5)
+        assert classifier.get_params()["parabel.C"] == 0.5
+        assert classifier.get_params()["parabel.n_trees"] == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "sentence"),
+    [
+        (lambda: Classifier(n_trees=0), "n_trees=0 does not fit; expected a whole number of at least 1"),
+        (lambda: Classifier(min_df="two"), "min_df='two' does not fit"),
+        (lambda: Classifier().set_params(C=-1), "C=-1 does not fit"),
+        (lambda: Classifier("consensus", members=("parabel", "plt"), parabel__C=-1), "C=-1 does not fit"),
+        (lambda: Classifier("consensus", members=("parabel", "plt"), dismec__C=1), "has no member 'dismec'"),
+    ],
+)
+def test_wrong_parameters_are_refused_when_they_are_set(action, sentence):
+    with pytest.raises(XmtcError) as raised:
+        action()
+    assert sentence in str(raised.value)
+
+
+def as_frame(array, **how):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(array, columns=BINARIZER.classes_, **how)
+
+
+class TestIndicatorInIndicatorOut:
+    @pytest.mark.parametrize("make", [np.asarray, csr_array, csr_matrix, as_frame], ids=lambda make: make.__name__)
+    def test_the_kind_comes_back(self, make, tmp_path):
+        classifier = Classifier(min_df=1).fit(TEXTS, make(Y))
+        classifier.save(tmp_path / "model")
+        for each in (classifier, Classifier.load(tmp_path / "model")):
+            found = each.predict(TEST)
+            assert found.shape == TEST_Y.shape
+            assert issparse(found) == issparse(make(Y))
+            assert hasattr(found, "columns") == hasattr(make(Y), "columns")
+            array = found.toarray() if issparse(found) else np.asarray(found)
+            assert (array == (each.predict_proba(TEST) >= 0.5)).all()
+            assert (array == (each.decision_function(TEST) >= 0)).all()
+            assert (array & TEST_Y).sum() > 10  # few scores are above 0.5 before they are calibrated
+
+    def test_columns_keep_their_order_and_number(self):
+        wide = np.zeros((len(Y), Y.shape[1] + 3), int)
+        wide[:, 12:0:-1] = Y[:, :12]  # backwards, with empty columns before and after
+        wide[:, 14 : 14 + Y.shape[1] - 12] = Y[:, 12:]
+        classifier = Classifier(min_df=1).fit(TEXTS, wide)
+        assert classifier.classes_.tolist() == list(range(wide.shape[1]))
+        assert classifier.predict_proba(TEXTS).shape == wide.shape
+        ranked = classifier.rank(TEXTS, k=1)
+        assert np.take_along_axis(wide, ranked.labels, axis=1).mean() > 0.9
+        assert classifier.predict_proba(TEXTS)[:, [0, 13]].max() == 0
+        assert classifier.tagger_.frequencies.tolist() == wide.sum(axis=0).tolist()
+        assert classifier.evaluate(TEXTS, wide, "P@1")["P@1"] == pytest.approx(
+            np.take_along_axis(wide, ranked.labels, axis=1).mean()
+        )
+
+    def test_a_frame_has_names_and_an_index(self):
+        pandas = pytest.importorskip("pandas")
+        texts = pandas.Series(TEST, index=[f"d{i}" for i in range(len(TEST))])
+        found = Classifier(min_df=1).fit(pandas.Series(TEXTS), as_frame(Y)).predict(texts)
+        assert found.columns.tolist() == BINARIZER.classes_.tolist()
+        assert found.index.tolist() == texts.index.tolist()
+
+    def test_best_k_of_an_indicator(self):
+        found = Classifier(min_df=1).fit(TEXTS, Y).predict(TEST, k=3)
+        assert set(found.sum(axis=1)) == {3}
+
+    def test_names_come_out_where_names_went_in(self):
+        assert all(isinstance(name, str) for row in Classifier().fit(TEXTS, TAGS).predict(TEST) for name in row)
+        numbers = [[int(name[-2:]) for name in row] for row in TAGS]
+        classifier = Classifier().fit(TEXTS, numbers)
+        assert classifier.classes_.dtype.kind == "i"
+        assert all(isinstance(name, (int, np.integer)) for row in classifier.predict(TEST) for name in row)
+        assert classifier.explain(TEST[0], classifier.predict(TEST)[0][0])
+
+    def test_rank_numbers_are_those_of_classes(self):
+        for y in (TAGS, Y, csr_array(Y)):
+            classifier = Classifier(min_df=1).fit(TEXTS, y)
+            ranked, tags = classifier.rank(TEST, k=3), classifier.tags(TEST, k=3)
+            assert [[tag.label for tag in row] for row in tags] == classifier.classes_[ranked.labels].tolist()
+
+    def test_dense_scores_that_would_not_fit_are_refused(self, monkeypatch):
+        classifier = Classifier(min_df=1).fit(TEXTS, csr_array(Y))
+        monkeypatch.setattr(indicators, "memory", lambda: 1000)
+        with pytest.raises(XmtcError, match=r"60 documents × \d+ labels take .* GiB.*predict_proba\(X, k=100\)"):
+            classifier.predict_proba(TEST)
+        with pytest.raises(XmtcError, match="more than half of the memory"):
+            classifier.decision_function(TEST)
+        assert issparse(classifier.predict(TEST))
+        best = classifier.predict_proba(TEST, k=3)
+        assert issparse(best)
+        assert np.diff(best.indptr).tolist() == [3] * len(TEST)
+
+    def test_sparse_scores_are_the_dense_ones(self):
+        classifier = Classifier(min_df=1).fit(TEXTS, Y)
+        dense, best = classifier.predict_proba(TEST), classifier.predict_proba(TEST, k=4).toarray()
+        assert (best[best > 0] == dense[best > 0]).all()
+        assert (np.sort(dense, axis=1)[:, -4:] == np.sort(best, axis=1)[:, -4:]).all()
+
+    def test_more_labels_above_the_threshold_than_a_first_look_finds(self, monkeypatch):
+        monkeypatch.setattr("xmtc.classifier.FIRST_LOOK", 2)
+        classifier = Classifier("dismec", min_df=1).fit(TEXTS, Y)
+        found = classifier.predict(TEST, threshold=0.0001)
+        assert (found == (classifier.predict_proba(TEST) >= 0.0001)).all()
+        assert found.sum(axis=1).max() > 2
+
+
+class TestTheirTools:
+    @pytest.mark.parametrize("average", ["micro", "macro", "samples"])
+    @pytest.mark.filterwarnings("ignore:.*is ill-defined")
+    def test_f1_by_name(self, average):
+        scores = cross_validate(Classifier(min_df=1), TEXTS, Y, cv=KFold(2), scoring=f"f1_{average}")["test_score"]
+        for (train, test), score in zip(KFold(2).split(TEXTS), scores, strict=True):
+            classifier = Classifier(min_df=1).fit([TEXTS[i] for i in train], Y[train])
+            answer = classifier.predict_proba([TEXTS[i] for i in test]) >= 0.5
+            assert score > 0
+            assert score == pytest.approx(f1_score(Y[test], answer, average=average, zero_division=0))
+
+    def test_average_precision_by_name(self):
+        kept = Y[:, Y.sum(axis=0) >= 15]
+        found = cross_validate(Classifier(min_df=1), TEXTS, kept, cv=2, scoring="average_precision")
+        assert found["test_score"].min() > 0.7
+
+    def test_roc_auc_of_labels_that_occur(self):
+        kept = Y[:, Y.sum(axis=0) >= 15]
+        found = cross_validate(Classifier(min_df=1), TEXTS, kept, cv=2, scoring="roc_auc", error_score="raise")
+        assert found["test_score"].min() > 0.8
+
+    def test_two_labels(self):
+        kept = Y[:, np.argsort(-Y.sum(axis=0))[:2]]
+        found = cross_validate(Classifier(min_df=1), TEXTS, kept, cv=2, scoring="roc_auc", error_score="raise")
+        assert found["test_score"].min() > 0.8
+
+    def test_label_ranking(self):
+        scorer = make_scorer(label_ranking_average_precision_score, response_method="predict_proba")
+        found = cross_validate(Classifier(min_df=1), TEXTS, Y, cv=2, scoring=scorer, error_score="raise")
+        assert found["test_score"].min() > 0.8
+
+    def test_calibration_and_out_of_fold_answers(self):
+        scores = cross_val_predict(Classifier(min_df=1), TEXTS, Y, cv=2, method="predict_proba")
+        assert scores.shape == Y.shape
+        right, mean = calibration_curve(Y.ravel(), scores.ravel(), n_bins=2)
+        assert right[1] > right[0]
+        assert mean[1] > mean[0]
+
+    def test_it_is_a_classifier_once_it_knows_an_indicator(self):
+        assert not is_classifier(Classifier().fit(TEXTS, TAGS))
+        assert is_classifier(Classifier().fit(TEXTS, Y))
+        GridSearchCV(Classifier(min_df=1), {"n_trees": [1]}, cv=2).fit(TEXTS, TAGS)  # lists of names, and cv a number
+
+    def test_a_pipeline_sets_parameters_of_members(self):
+        strip = FunctionTransformer(lambda texts: [text.strip() for text in texts])
+        pipeline = make_pipeline(strip, Classifier("consensus", members=("parabel", "plt")))
+        pipeline.set_params(classifier__parabel__n_trees=1).fit(TEXTS, Y)
+        assert used(pipeline[-1])["members"][0]["parameters"]["n_trees"] == 1
+        assert pipeline.predict_proba(TEST).shape == TEST_Y.shape
+
+    def test_partial_fit_says_what_to_do_instead(self):
+        assert not hasattr(Classifier(), "partial_fit")
+        with pytest.raises(AttributeError, match="fit a new one on all of them"):
+            Classifier().partial_fit(TEXTS, TAGS)
+
+
+class TestACorpus:
+    @pytest.fixture
+    def path(self, tmp_path):
+        pandas = pytest.importorskip("pandas")
+        path = tmp_path / "corpus.jsonl"
+        pandas.DataFrame({"text": TEXTS, "labels": TAGS}).to_json(path, orient="records", lines=True)
+        return path
+
+    def test_it_feeds_fit_predict_and_evaluate(self, path):
+        corpus = open_corpus(path)
+        classifier = Classifier(min_df=1).fit(corpus)
+        assert classifier.predict(corpus) == Classifier(min_df=1).fit(TEXTS, TAGS).predict(TEXTS)
+        assert classifier.evaluate(corpus, metrics="P@1") == classifier.evaluate(TEXTS, TAGS, "P@1")
+        assert classifier.score(corpus) == classifier.score(TEXTS, TAGS)
+        assert classifier.evaluate(list(corpus)) == classifier.evaluate(corpus)
+        with pytest.raises(XmtcError, match="Found labels beside a corpus, which brings its own"):
+            classifier.fit(corpus, TAGS)
+        with pytest.raises(XmtcError, match="Found no labels to compare with"):
+            classifier.evaluate(TEXTS)
+
+    def test_it_decides_when_to_stop(self, path):
+        pytest.importorskip("torch")
+        from xmtc.methods.attention.xml_rnn import XMLRNN
+
+        classifier = Classifier("xml_rnn", **XMLRNN.tiny | {"epochs": 1}).fit(TEXTS, TAGS, valid=open_corpus(path))
+        assert len(classifier.predict(TEST)) == len(TEST)
+        with pytest.raises(XmtcError, match="expected \\(texts, labels\\), or a corpus"):
+            classifier.fit(TEXTS, TAGS, valid=TEXTS)
+
+
+def test_validation_labels_may_be_an_indicator_too():
+    classifier = Classifier("consensus", members=("parabel", "dismec"), calibrated=True, min_df=1)
+    found = classifier.fit(TEXTS, Y, valid=(TEST, TEST_Y)).predict_proba(TEST)
+    assert (found == classifier.fit(TEXTS, Y, valid=(TEST, csr_array(TEST_Y))).predict_proba(TEST)).all()
+    with pytest.raises(XmtcError, match=r"y has \d+ columns, but there are \d+ labels; expected one for each"):
+        classifier.fit(TEXTS, Y, valid=(TEST, TEST_Y[:, 1:]))

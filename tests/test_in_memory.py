@@ -1,0 +1,259 @@
+"""Documents and labels in memory: every form people have them in is read rightly, or refused in one sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
+
+from xmtc import Classifier, XmtcError
+from xmtc.data.in_memory import documents_of, texts_or_matrix
+from xmtc.data.targets import ARRAY, COLUMN, FRAME, LISTS, SPARSE, target_of
+
+BITS = np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 1]])
+BIT = st.integers(0, 1)
+NAMED = [["0", "2"], ["1"], [], ["0", "1", "2"]]
+
+
+def tensor(values):
+    return pytest.importorskip("torch").tensor(np.asarray(values))
+
+
+def frame(values, columns=("a", "b", "c")):
+    return pytest.importorskip("pandas").DataFrame(values, columns=list(columns))
+
+
+def polars_frame(values):
+    return pytest.importorskip("polars").DataFrame(np.asarray(values), schema=["a", "b", "c"])
+
+
+class TestIndicators:
+    @pytest.mark.parametrize(
+        ("make", "kind"),
+        [
+            (np.asarray, ARRAY),
+            (lambda Y: Y.astype(bool), ARRAY),
+            (lambda Y: Y.astype(np.float32), ARRAY),
+            (lambda Y: Y.tolist(), ARRAY),
+            (lambda Y: Y.astype(bool).tolist(), ARRAY),
+            (lambda Y: Y.astype(float).tolist(), ARRAY),
+            (lambda Y: tuple(map(tuple, Y)), ARRAY),
+            (list, ARRAY),  # of arrays
+            (tensor, ARRAY),
+            (lambda Y: list(tensor(Y)), ARRAY),
+            (lambda Y: [list(row) for row in tensor(Y)], ARRAY),
+            (csr_array, SPARSE),
+            (csr_matrix, SPARSE),
+            (csc_array, SPARSE),
+            (coo_array, SPARSE),
+            (lambda Y: csr_array(Y.astype(bool)), SPARSE),
+        ],
+    )
+    def test_every_form_is_read_alike(self, make, kind):
+        found = target_of(make(BITS))
+        assert (found.kind, found.labels, found.columns) == (kind, NAMED, ["0", "1", "2"])
+        assert found.are_numbers
+
+    @pytest.mark.parametrize("make", [frame, polars_frame, lambda Y: frame(Y.astype(bool))])
+    def test_frames_name_their_columns(self, make):
+        found = target_of(make(BITS))
+        assert (found.kind, found.columns) == (FRAME, ["a", "b", "c"])
+        assert found.labels == [["a", "c"], ["b"], [], ["a", "b", "c"]]
+
+    def test_numbered_columns_of_a_frame(self):
+        found = target_of(frame(BITS, (7, 5, 3)))
+        assert (found.columns, found.are_numbers) == (["7", "5", "3"], True)
+
+    def test_a_trained_model_names_the_columns(self):
+        assert target_of(BITS, ["x", "y", "z"]).labels == [["x", "z"], ["y"], [], ["x", "y", "z"]]
+
+    @given(
+        st.integers(2, 5).flatmap(lambda n: st.lists(st.lists(st.integers(0, 1), min_size=n, max_size=n), min_size=1))
+    )
+    def test_lists_of_bits_are_what_their_array_is(self, rows):
+        assert target_of(rows) == target_of(np.array(rows)) == target_of([tuple(map(bool, row)) for row in rows])
+
+
+class TestLists:
+    @pytest.mark.parametrize(
+        "y",
+        [
+            [["a", "b"], ["c"], []],
+            (("a", "b"), ("c",), ()),
+            [np.array(["a", "b"]), np.array(["c"]), np.array([], str)],
+            np.array([["a", "b"], ["c"], []], object),
+            iter([["a", "b"], ["c"], []]),
+        ],
+    )
+    def test_names(self, y):
+        found = target_of(y)
+        assert (found.kind, found.labels, found.are_numbers) == (LISTS, [["a", "b"], ["c"], []], False)
+
+    def test_sets_of_names(self):
+        assert sorted(target_of([{"a", "b"}]).labels[0]) == ["a", "b"]
+
+    def test_columns_of_lists(self):
+        pandas = pytest.importorskip("pandas")
+        column = pandas.Series([["a", "b"], ["c"], []])
+        for y in (column, column.to_frame("labels")):
+            assert target_of(y).labels == [["a", "b"], ["c"], []]
+
+    @pytest.mark.parametrize("row", [[1, 7], [np.int64(1), np.int32(7)], [1.0, 7.0], (1, 7, 1), np.array([1, 7])])
+    def test_numbers(self, row):
+        found = target_of([row, [3]])
+        assert (found.labels, found.are_numbers) == ([["1", "7"], ["3"]], True)
+
+    def test_lists_of_tensors(self):
+        assert target_of([tensor([1, 7]), tensor([3])]).labels == [["1", "7"], ["3"]]
+
+    def test_numbers_among_names_are_names(self):
+        assert not target_of([["a", 1]]).are_numbers
+
+    def test_label_numbers_0_and_1_in_lists_of_different_lengths(self):
+        assert target_of([[0], [0, 1], []]).labels == [["0"], ["0", "1"], []]
+
+    def test_one_label_for_each_document_in_a_column(self):
+        for column in (np.array([[3], [1]]), np.array([["x"], ["y"]]), np.array([["x"], ["y"]], object)):
+            found = target_of(column)
+            assert found.kind == COLUMN
+            assert found.labels == [[str(value)] for value in column[:, 0]]
+        classifier = Classifier().fit(np.eye(6), np.array([[3], [1], [7]] * 2))
+        assert classifier.predict(np.eye(6)).tolist() == [[3], [1], [7]] * 2
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"),
+    [
+        ([[0.5, 0.2], [0.1, 1.0]], "A label of document 0 is 0.5; expected whole text, such as 'a', or a whole number"),
+        (np.array([[0.5, 0.2]]), "Found 0.5 in a matrix of labels; expected only 0 and 1"),
+        (np.array([[0, 2, 1]]), "Found 2 in a matrix of labels; expected only 0 and 1"),
+        (np.array([[0, np.nan]]), "Found nan in a matrix of labels"),
+        (csr_array(np.array([[0, 0.5]])), "Found 0.5 in a matrix of labels; expected only 0 and 1. Of weights keep"),
+        (csr_array(np.array([[0, -1]])), "Found -1 in a matrix of labels"),
+        (["a", "b"], "The labels of document 0 are 'a'; expected a list of labels, such as ['a', 'b']"),
+        (np.array([1, 2, 3]), "The labels of document 0 are np.int64(1); expected a list of labels"),
+        (np.array(["a", "b"]), "The labels of document 0 are np.str_('a'); expected a list"),
+        ([{"a": 0.9}], "The labels of document 0 are {'a': 0.9}; expected a list of labels"),
+        ([["a"], None], "The labels of document 1 are None; expected a list of labels"),
+        ([[True, "a"]], "A label of document 0 is True; expected whole text"),
+        ([[["a"]]], "A label of document 0 is ['a']; expected whole text"),
+        ([[("a", 0.5)]], "A label of document 0 is ('a', 0.5); expected whole text"),
+        (7, "Found 7 as labels; expected a list of labels for each document"),
+        (np.zeros((2, 2, 2)), "A label of document 0 is"),
+    ],
+)
+def test_labels_that_could_be_misread_are_refused(y, sentence):
+    with pytest.raises(XmtcError) as raised:
+        target_of(y)
+    assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: tensor([[0.5, 0.0]]), "Found 0.5 in a matrix of labels"),
+        (lambda: frame([[0.5, 0, 1]]), "Found 0.5 in a matrix of labels"),
+        (lambda: frame([[1, 0, 1]], ("a", "b", "a")), "have the same name; expected a name for each label"),
+        (lambda: frame([["x", "y", "z"]]), "holds something else than numbers; expected columns of 0 and 1"),
+        (lambda: frame([["x"]], ("a",)), "The labels of document 0 are 'x'; expected a list of labels"),
+        (lambda: frame([[1, None, 1]]), "Found nan in a matrix of labels"),
+    ],
+)
+def test_tensors_and_frames_that_could_be_misread_are_refused(make, sentence):
+    y = make()
+    with pytest.raises(XmtcError) as raised:
+        target_of(y)
+    assert sentence in str(raised.value)
+
+
+class TestTexts:
+    TEXTS = ("red apple", "green pear")
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            list,
+            tuple,
+            iter,
+            np.array,
+            lambda texts: np.array(texts, object),
+            lambda texts: np.array(texts).reshape(-1, 1),
+            lambda texts: pytest.importorskip("pandas").Series(texts),
+            lambda texts: pytest.importorskip("pandas").Series(texts, index=["x", "y"], dtype="string"),
+            lambda texts: pytest.importorskip("pandas").DataFrame({"text": texts}),
+            lambda texts: pytest.importorskip("polars").Series(texts),
+            lambda texts: pytest.importorskip("polars").DataFrame({"text": texts}),
+        ],
+    )
+    def test_every_form_is_read_alike(self, make):
+        assert [document.text for document in documents_of(make(self.TEXTS))] == list(self.TEXTS)
+
+    @pytest.mark.parametrize(
+        ("make", "sentence"),
+        [
+            (lambda: "text", "Found one text where a list of texts was expected"),
+            (lambda: ["a", None], "Document 1 is missing (None); expected a text"),
+            (lambda: ["a", float("nan")], "Document 1 is missing (nan); expected a text"),
+            (lambda: [b"a"], "Document 0 is a bytes; expected a text"),
+            (lambda: [["red", "apple"]], "Document 0 is a list; expected a text"),
+            (lambda: {"a": 1}, "Found a dict as X; expected a list of texts or a matrix of features"),
+            (lambda: 5, "Found a int as X; expected a list of texts"),
+            (
+                lambda: frame([["t", "u", 1]], ("title", "text", "year")),
+                "of 3 columns, of which 'title', 'text' hold texts; expected one column of texts, such as X['title']",
+            ),
+            (lambda: [[1.0, 2.0], [3.0]], "The rows of X have from 1 to 2 numbers; expected as many in each"),
+        ],
+    )
+    def test_what_is_no_text_is_refused(self, make, sentence):
+        X = make()
+        with pytest.raises(XmtcError) as raised:
+            list(documents_of(X))
+        assert sentence in str(raised.value)
+
+
+class TestFeatures:
+    X = np.eye(4, dtype=np.float64) * 3
+    TAGS = (["a"], ["b"], ["a"], ["b"])
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            np.asarray,
+            csr_array,
+            csr_matrix,
+            csc_array,
+            coo_array,
+            lambda X: X.tolist(),
+            lambda X: X.astype(int),
+            list,
+            tensor,
+            lambda X: frame(X, "wxyz"),
+        ],
+    )
+    def test_every_form_is_read_alike(self, make):
+        assert not isinstance(texts_or_matrix(make(self.X)), list)
+        classifier = Classifier().fit(make(self.X), self.TAGS)
+        assert classifier.predict(make(self.X), k=1) == list(self.TAGS)
+        assert classifier.score(make(self.X), self.TAGS) == 1.0
+
+    def test_columns_of_a_frame_keep_their_names(self):
+        classifier = Classifier().fit(frame(self.X, "wxyz"), self.TAGS)
+        assert classifier.feature_names_in_.tolist() == list("wxyz")
+        with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
+            classifier.predict(frame(self.X, "abcd"))
+
+    def test_texts_after_features_forget_the_columns(self):
+        classifier = Classifier(min_df=1).fit(self.X, self.TAGS)
+        assert classifier.n_features_in_ == 4
+        classifier.fit(["red apple", "green pear"], [["a"], ["b"]])
+        assert not hasattr(classifier, "n_features_in_")
+
+    @pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e300])
+    def test_numbers_that_are_none(self, wrong):
+        X = self.X.copy()
+        X[1, 2] = wrong
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            Classifier().fit(X, self.TAGS)

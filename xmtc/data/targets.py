@@ -1,0 +1,168 @@
+"""Labels that are in memory already: a list of names for each document, or an indicator, which is a matrix of zeros and
+ones with a column for each label.
+
+What could be read in two ways is refused: rows of numbers between 0 and 1 are no label names, and no indicator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from xmtc.data.arrays import NUMBERS, as_array, is_frame
+from xmtc.errors import XmtcError
+
+# The kinds of targets: a list of labels for each document; a column of an array, with one label for each; indicators.
+LISTS, COLUMN = "lists", "column"
+ARRAY, SPARSE, FRAME = INDICATORS = "array", "sparse", "frame"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The labels of documents, as their names, and how they were given."""
+
+    kind: str
+    labels: list[list[str]]  # of each document
+    are_numbers: bool = False  # names are numbers, and were given as such
+    columns: list[str] | None = None  # of an indicator: the names of all its labels, in order
+
+    def as_json(self) -> dict[str, Any]:
+        """How answers are to be given, for about.json: nothing where they are names."""
+        return {} if self == Target(LISTS, self.labels) else {"kind": self.kind, "numbers": self.are_numbers}
+
+
+def target_of(y: Any, names: Sequence[str] | None = None) -> Target:
+    """Labels from lists of names or an indicator. `names` are those of the labels of a trained model: an indicator that
+    does not name its columns then has theirs, and must have as many."""
+    if is_frame(y):
+        return target_of_frame(y)
+    if issparse(y):
+        return indicator(SPARSE, csr_array(y, copy=True), names)
+    array = as_array(y)
+    if array is None:
+        rows = list(y) if isinstance(y, Iterable) else y
+        if not is_table_of_bits(rows):
+            return target_of_lists(rows)
+        array = np.array([values_in(row) for row in rows])
+    if is_column_of_names(array):
+        return target_of_lists(array, COLUMN)
+    if array.ndim == 2 and array.dtype.kind in NUMBERS:
+        return indicator(ARRAY, csr_array(check_bits(array)), names)
+    return target_of_lists(array)
+
+
+def target_of_lists(rows: Any, kind: str = LISTS) -> Target:
+    if not isinstance(rows, (Sequence, np.ndarray)):
+        raise XmtcError(f"Found {rows!r} as labels; expected a list of labels for each document.")
+    found = [labels_in(number, row) for number, row in enumerate(rows)]
+    are_numbers = all(isinstance(label, int) for row in found for label in row) and any(found)
+    return Target(kind, [list(dict.fromkeys(map(str, row))) for row in found], are_numbers)
+
+
+def target_of_frame(frame: Any) -> Target:
+    """A data frame of zeros and ones, whose columns have the labels' names; or of one column that holds lists."""
+    array = np.asarray(frame.to_numpy())
+    if array.dtype.kind not in NUMBERS and array.shape[1] == 1:
+        return target_of_lists(array[:, 0])
+    if array.dtype.kind not in NUMBERS:
+        array = check_numeric(array)
+    names = [label_name(0, name) for name in frame.columns]
+    if len(set(map(str, names))) < len(names):
+        raise XmtcError("Two columns of the labels' data frame have the same name; expected a name for each label.")
+    found = indicator(FRAME, csr_array(check_bits(array)), list(map(str, names)))
+    return Target(FRAME, found.labels, all(isinstance(name, int) for name in names), found.columns)
+
+
+def indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> Target:
+    """From a matrix of zeros and ones."""
+    check_bits(Y.data)
+    if names is not None and len(names) != Y.shape[1]:
+        raise XmtcError(f"y has {Y.shape[1]} columns, but there are {len(names)} labels; expected one for each.")
+    Y.sum_duplicates()
+    Y.eliminate_zeros()
+    columns = list(map(str, range(Y.shape[1]))) if names is None else list(names)
+    rows = np.split(Y.indices, Y.indptr[1:-1]) if Y.shape[0] else []
+    return Target(kind, [[columns[i] for i in row] for row in rows], are_numbers=True, columns=columns)
+
+
+def check_bits(values: np.ndarray) -> np.ndarray:
+    """Refuse numbers other than 0 and 1."""
+    strange = values[~np.isin(values, (0, 1))]
+    if strange.size:
+        raise XmtcError(
+            f"Found {strange.flat[0]} in a matrix of labels; expected only 0 and 1. "
+            "Of weights keep what counts, as in Y >= 0.5; label numbers go in a list for each document."
+        )
+    return values
+
+
+def check_numeric(array: np.ndarray) -> np.ndarray:
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise XmtcError(
+            "The labels' data frame holds something else than numbers; expected columns of 0 and 1, or one of lists."
+        ) from None
+
+
+def is_column_of_names(array: np.ndarray) -> bool:
+    """Whether an array has one label for each document in its only column, and not zeros and ones."""
+    if array.ndim != 2 or array.shape[1] != 1:
+        return False
+    if array.dtype.kind in NUMBERS:
+        return array.dtype.kind in "iu" and not np.isin(array, (0, 1)).all()
+    return all(isinstance(value, (str, int)) for value in array[:, 0])
+
+
+def is_table_of_bits(rows: Any) -> bool:
+    """Whether lists are the rows of an indicator (`Y.tolist()`): equally long, at least two wide, and nothing but 0, 1,
+    True and False in them."""
+    if not isinstance(rows, list) or not rows or isinstance(rows[0], (str, bytes, dict)):
+        return False
+    found = [values_in(row) for row in rows]
+    if None in found or len({len(row or ()) for row in found}) > 1 or len(found[0] or ()) < 2:
+        return False
+    return all(isinstance(value, (int, float)) and value in (0, 1) for row in found for value in row or ())
+
+
+def values_in(row: Any) -> list[Any] | None:
+    """The members of one list, array or tensor, as Python has them; None for what has no order or no members."""
+    array = as_array(row)
+    if array is not None:
+        return array.tolist() if array.ndim == 1 else None
+    if not isinstance(row, (list, tuple)):
+        return None
+    return [plain(value) for value in row]
+
+
+def plain(value: Any) -> Any:
+    """A number of NumPy or PyTorch as Python has it."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def labels_in(number: int, row: Any) -> list[str | int]:
+    """The labels of one document."""
+    if isinstance(row, (str, bytes, dict)) or not isinstance(row, Iterable):
+        raise XmtcError(f"The labels of document {number} are {row!r}; expected a list of labels, such as ['a', 'b'].")
+    values = values_in(row)
+    return [label_name(number, value) for value in (row if values is None else values)]
+
+
+def label_name(number: int, name: Any) -> str | int:
+    """A label as text, or as the whole number that it is. What stands for a missing one, what no file could hold and
+    what is more likely the weight of a label than its name is refused."""
+    name = plain(name)
+    if isinstance(name, float) and name.is_integer():
+        return int(name)
+    try:
+        if not isinstance(name, (str, int)) or isinstance(name, bool):
+            raise TypeError
+        str(name).encode()  # half of a surrogate pair has no bytes
+        return name
+    except (TypeError, UnicodeEncodeError):
+        raise XmtcError(
+            f"A label of document {number} is {name!r}; expected whole text, such as 'a', or a whole number."
+        ) from None
