@@ -107,6 +107,14 @@ class TestNotGivenIsNotDefault:
         assert clone(classifier).get_params(deep=False) == {"method": "parabel", "C": 1.0}
         assert classifier.get_params()["n_trees"] == 3
 
+    def test_a_loaded_model_was_given_what_sets_it_apart(self, tmp_path):
+        Classifier("parabel", n_trees=1, min_df=1).fit(TEXTS, TAGS).save(tmp_path / "model")
+        loaded = Classifier.load(tmp_path / "model")
+        assert loaded.get_params(deep=False) == {"method": "parabel", "n_trees": 1, "min_df": 1}
+        assert used(clone(loaded).set_params(method="plt").fit(TEXTS, TAGS))["C"] == PLT().C
+        Classifier().fit(np.eye(5), TAGS[:5]).save(tmp_path / "features")
+        assert clone(Classifier.load(tmp_path / "features")).fit(np.eye(3), TAGS[:3]).n_features_in_ == 3
+
     def test_a_consensus_as_it_is(self):
         classifier = clone(Classifier(Consensus((Parabel(n_trees=1), PLT())))).set_params(parabel__C=0.5)
         assert classifier.get_params()["parabel.C"] == 0.5
@@ -172,8 +180,11 @@ class TestIndicatorInIndicatorOut:
         assert found.index.tolist() == texts.index.tolist()
 
     def test_best_k_of_an_indicator(self):
-        found = Classifier(min_df=1).fit(TEXTS, Y).predict(TEST, k=3)
-        assert set(found.sum(axis=1)) == {3}
+        classifier = Classifier(min_df=1).fit(TEXTS, Y)
+        assert set(classifier.predict(TEST, k=3).sum(axis=1)) == {3}
+        for each in (classifier, Classifier(min_df=1).fit(TEXTS, TAGS)):
+            with pytest.raises(XmtcError, match="k=0 asks for no labels"):
+                each.predict(TEST, k=0)
 
     def test_names_come_out_where_names_went_in(self):
         assert all(isinstance(name, str) for row in Classifier().fit(TEXTS, TAGS).predict(TEST) for name in row)

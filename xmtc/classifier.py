@@ -30,7 +30,7 @@ from xmtc.evaluation import DEFAULT
 from xmtc.explain.pieces import Highlight
 from xmtc.features import COLUMNS, TEXTS
 from xmtc.indicators import check_room, dense, sparse
-from xmtc.parameters import applicable, check_names, from_json, parameters_of
+from xmtc.parameters import applicable, check_names, given_to, parameters_of
 from xmtc.pipeline import Pipeline
 from xmtc.tagger import Tag, Tagger
 
@@ -147,20 +147,22 @@ class Classifier(BaseEstimator):
         document: such a column."""
         kind = self._target()["kind"]
         if kind == LISTS:
-            return [[tag.label for tag in tags] for tags in self.tags(X, k or BEST, threshold or 0.0, run)]
+            return [
+                [tag.label for tag in tags] for tags in self.tags(X, BEST if k is None else k, threshold or 0.0, run)
+            ]
         if kind == COLUMN:
             best = self.rank(X, 1, run).labels
             return self.classes_[np.where(best == NO_LABEL, self._trained().frequencies.argmax(), best)]
-        found = self._indicated(X, k, threshold, run)
+        indicator = self._indicated(X, k, threshold, run)
         if kind == SPARSE:
-            return found
-        check_room(found.shape[0], found.shape[1], found.dtype.itemsize)
-        return as_frame(X, found.toarray(), self.classes_) if kind == FRAME else found.toarray()
+            return indicator
+        check_room(*indicator.shape, indicator.dtype.itemsize)
+        return as_frame(X, indicator.toarray(), self.classes_) if kind == FRAME else indicator.toarray()
 
     def _indicated(self, X: Any, k: int | None, threshold: float | None, run: Run) -> csr_array:
         """(n_docs, n_labels) int64, ones at the labels of each document."""
         least = (SURE if k is None else 0.0) if threshold is None else threshold
-        predictions = self.rank(X, k or BEST, run) if k is not None else self._all_above(X, least, run)
+        predictions = self._all_above(X, least, run) if k is None else self.rank(X, k, run)
         return sparse(predictions.above(least), self._n_labels, as_ones=True)
 
     def _all_above(self, X: Any, threshold: float, run: Run) -> Predictions:
@@ -240,9 +242,7 @@ class Classifier(BaseEstimator):
     def load(cls, folder: str | Path, verify: bool = False) -> Classifier:
         """A trained Classifier from a model folder."""
         tagger = Tagger.load(folder, verify)
-        views = {key: value for view in tagger.about["views"].values() for key, value in view.items()}
-        parameters = {key: from_json(value) for key, value in (tagger.about["parameters"] | views).items()}
-        classifier = cls(tagger.about["method"], **parameters)
+        classifier = cls(tagger.about["method"], **given_to(tagger.about))
         classifier.tagger_ = tagger
         if "columns" in tagger.views:
             classifier.n_features_in_ = tagger.views["columns"].size
@@ -295,6 +295,11 @@ def as_pair(valid: Any) -> tuple[Any, Any]:
 
 def as_frame(X: Any, indicator: np.ndarray, columns: np.ndarray) -> Any:
     """An indicator with the names of labels and, where X has them, of documents."""
-    import pandas
-
+    try:
+        import pandas
+    except ImportError:
+        raise XmtcError(
+            "This model was trained on labels in a data frame and answers with one, which needs pandas: "
+            "pip install pandas, or ask for predict_proba."
+        ) from None
     return pandas.DataFrame(indicator, columns=columns, index=X.index if hasattr(X, "iloc") else None)

@@ -16,7 +16,7 @@ from typing import Any
 from xmtc.base.method import Method
 from xmtc.base.params import Recipe, is_valid, kind_of, takes_several, value_of
 from xmtc.errors import XmtcError
-from xmtc.features import COLUMNS, TEXTS, View, views_for
+from xmtc.features import COLUMNS, TEXTS, View, view_class, views_for
 from xmtc.methods import method_class, method_name
 
 Parameters = Mapping[str, Any]
@@ -176,3 +176,20 @@ def from_json(value: Any) -> Any:
     if isinstance(value, dict):
         return method_class(value["method"])(**{key: from_json(item) for key, item in value["parameters"].items()})
     return tuple(from_json(item) for item in value) if isinstance(value, list) else value
+
+
+def given_to(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a saved model was trained with, as about.json describes it, without those that it would have
+    had anyway: so that a copy with another method or preset has its own defaults. How many columns there were was
+    a matter of the corpus."""
+    own = {key: from_json(value) for key, value in about["parameters"].items()}
+    preset = {key: value for key, value in own.items() if key == "preset"}
+    found = preset | unlike(method_class(about["method"])(**preset), own)
+    for name, values in about["views"].items():
+        found |= unlike(view_class(name.partition("-")[0])(), {key: from_json(item) for key, item in values.items()})
+    return {key: value for key, value in found.items() if key != "n_columns"}
+
+
+def unlike(recipe: Recipe, values: Parameters) -> dict[str, Any]:
+    """Those of the values that a recipe does not have."""
+    return {key: value for key, value in values.items() if getattr(recipe, key) != value}

@@ -6,7 +6,7 @@ What could be read in two ways is refused: rows of numbers between 0 and 1 are n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,8 +72,9 @@ def target_of_frame(frame: Any) -> Target:
     names = [label_name(0, name) for name in frame.columns]
     if len(set(map(str, names))) < len(names):
         raise XmtcError("Two columns of the labels' data frame have the same name; expected a name for each label.")
-    found = indicator(FRAME, csr_array(check_bits(array)), list(map(str, names)))
-    return Target(FRAME, found.labels, all(isinstance(name, int) for name in names), found.columns)
+    kind = FRAME if hasattr(frame, "iloc") else ARRAY  # pandas' frames come back as such
+    found = indicator(kind, csr_array(check_bits(array)), list(map(str, names)))
+    return replace(found, are_numbers=all(isinstance(name, int) for name in names))
 
 
 def indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> Target:
