@@ -156,7 +156,7 @@ class Classifier(BaseEstimator):
         indicator = self._indicated(X, k, threshold, run)
         if kind == SPARSE:
             return indicator
-        check_room(*indicator.shape, indicator.dtype.itemsize)
+        check_room(indicator.shape[0], indicator.shape[1], indicator.dtype.itemsize)
         return as_frame(X, indicator.toarray(), self.classes_) if kind == FRAME else indicator.toarray()
 
     def _indicated(self, X: Any, k: int | None, threshold: float | None, run: Run) -> csr_array:
