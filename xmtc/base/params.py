@@ -24,8 +24,8 @@ def param(
     *,
     low: float | None = None,
     high: float | None = None,
-    choices: tuple = (),
-    search: tuple = (),
+    choices: tuple[Any, ...] = (),
+    search: tuple[Any, ...] = (),
     log: bool = False,
     kind: type | None = None,
 ) -> Any:
@@ -43,6 +43,12 @@ class Recipe:
     number or a whole float becomes what JSON and range() take, a list becomes a tuple."""
 
     presets: ClassVar[Presets] = {}  # values of several parameters under one name
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        from xmtc.base.docstrings import describe_parameters
+
+        super().__init_subclass__(**options)
+        describe_parameters(cls)
 
     def __post_init__(self) -> None:
         for parameter in fields(self):
