@@ -243,6 +243,14 @@ def test_a_run_takes_a_path(tmp_path):
     assert [argument.arg for argument in init.args.args[1:]] == [field.name for field in fields(Run)]
 
 
+def test_a_corpus_says_what_it_is(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"text": "a", "labels": ["x"]}\n' * 2)
+    corpus = xmtc.open_corpus(path)
+    assert repr(corpus) == f"Corpus('{path}', format='jsonl')"
+    assert [len(list(corpus)) for _ in range(2)] == [2, 2]
+
+
 # what type checkers know
 
 
@@ -256,7 +264,7 @@ from pathlib import Path
 import numpy as np
 
 from xmtc import Classifier, Document, Predictions, Run, Tag, Tagger, evaluate, open_corpus, train
-from xmtc.methods import AttentionXML, Parabel
+from xmtc.methods import PLT, AttentionXML, Consensus, Parabel
 
 classifier = Classifier(Parabel(n_trees=3), min_df=1).fit(["a text"], [["a"]], run=Run(threads=2, device="cpu"))
 names: list[list[str]] = classifier.predict(["a text"], k=3)
@@ -264,6 +272,7 @@ predictions: Predictions = classifier.rank(["a text"])
 metrics: dict[str, float] = evaluate(predictions, np.eye(2), "P@1") | evaluate(predictions, np.eye(2), ["P@1"])
 tagger: Tagger = train(open_corpus("train.jsonl"), "parabel", run=Run(checkpoint="parts"), n_trees=1)
 tagger = train([Document("1", "a text", ["a"])], AttentionXML(hidden=64), run=Run(checkpoint=Path("parts")))
+tagger = train(open_corpus(Path("train.jsonl")), Consensus(("parabel", PLT(n_trees=2))))
 tags: list[list[Tag]] = Tagger.load("model").tags(["a text"])
 best: str = tags[0][0].label
 """
