@@ -45,7 +45,7 @@ def methods_page() -> str:
         method = method_class(name)
         parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", table(method)]
     for view in map(view_class, VIEWS):
-        parts += [f"## {view.title}", inspect.getdoc(view) or "", table(view)]
+        parts += [f"## {view.title}", (inspect.getdoc(view) or "").partition("\n\nParameters\n")[0], table(view)]
     return "\n\n".join(parts)
 
 

@@ -33,7 +33,7 @@ from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
 REMEDY = "; fix it, or set such lines aside with --on-error skip."
-FORMAT_NAMES = "jsonl, csv, tsv, parquet, fasttext, annif, libmultilabel, sparse, svmlight, npz"
+FORMAT_NAMES = "jsonl, csv, tsv, parquet, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired"
 JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 
 
@@ -79,6 +79,14 @@ def npz(X: Any, Y: Any = None) -> Callable[[Path], None]:
             sparse.save_npz(path.with_name("Y.npz"), sparse.csr_array(np.array(Y, dtype=float)))
 
     return write
+
+
+def pair(texts: bytes, labels: bytes) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        path.write_bytes(texts)
+        path.with_name("labels.txt").write_bytes(labels)
+
+    return make
 
 
 def pickled_npz(path: Path) -> None:
@@ -184,6 +192,10 @@ CASES = [
     case("npz with a pickle in it", "X.npz", pickled_npz, "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
     case("npz that is cut off", "X.npz", b"PK\x03\x04", "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
     case("npz with nan", "X.npz", npz([[1], [np.nan], [1]], [[1], [1], [0]]), "row 2: found a value that is no finite number, expected finite ones", raw=b"0:nan"),
+    # paired
+    case("pair of unequal lines", "texts.txt", pair(b"a\nb\n", b"x\n"), "{file} has 2 lines and {folder}/labels.txt has 1, expected one line per document in both; check that they belong together, or pass --input-format if {file} holds labels itself."),
+    case("pair without labels", "c.txt", b"a\n", "{file} holds texts, and no file beside it has the name of their labels, as train_labels.txt is that of train_texts.txt; give both as {file},LABELS.txt.", format="paired"),
+    case("pair with labels that are no UTF-8", "texts.txt", pair(b"a\nb\nc\n", b"x\n\xff\ny\n"), "line 2: labels.txt holds byte 0xff in this line, which is no UTF-8, expected UTF-8 text"),
 ]
 # fmt: on
 

@@ -30,7 +30,7 @@ FISH = """\
 {"id": "4", "text": "Red fish", "labels": []}
 {"id": "5", "text": "   ", "labels": ["fish", "colour"]}
 """
-WRITABLE = "jsonl, csv, tsv, parquet, fasttext, sparse"
+WRITABLE = "jsonl, csv, tsv, parquet, fasttext, sparse, paired"
 SPARSE = "3 9 4\n0,1 1:1 8:2\n1 1:1 8:2\n 3:1\n"
 
 

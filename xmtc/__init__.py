@@ -5,29 +5,54 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from xmtc.base.dataset import Dataset as Dataset
-    from xmtc.base.form import Form as Form
-    from xmtc.base.form import array as array
-    from xmtc.base.method import Explanation as Explanation
-    from xmtc.base.method import Method as Method
-    from xmtc.base.method import Model as Model
-    from xmtc.base.params import param as param
-    from xmtc.base.predictions import Predictions as Predictions
-    from xmtc.base.run import Run as Run
-    from xmtc.classifier import Classifier as Classifier
-    from xmtc.data.corpus import open_corpus as open_corpus
-    from xmtc.errors import XmtcError as XmtcError
-    from xmtc.methods import METHODS as METHODS
-    from xmtc.pipeline import train as train
-    from xmtc.tagger import Tagger as Tagger
+    from xmtc.base.dataset import Dataset
+    from xmtc.base.form import Form, array
+    from xmtc.base.method import Explanation, Method, Model
+    from xmtc.base.params import param
+    from xmtc.base.predictions import Predictions
+    from xmtc.base.run import Run
+    from xmtc.classifier import Classifier
+    from xmtc.data.corpus import open_corpus
+    from xmtc.data.document import Document
+    from xmtc.errors import XmtcError
+    from xmtc.evaluation import evaluate
+    from xmtc.methods import METHODS
+    from xmtc.pipeline import train
+    from xmtc.tagger import Tag, Tagger
+
+# Three lists of the same names, because type checkers read the one above and the one below, and Python the third;
+# tests/test_surface.py compares them. No name may be that of a file or folder here: importing that would hide it.
+__all__ = [
+    "METHODS",
+    "Classifier",
+    "Dataset",
+    "Document",
+    "Explanation",
+    "Form",
+    "Method",
+    "Model",
+    "Predictions",
+    "Run",
+    "Tag",
+    "Tagger",
+    "XmtcError",
+    "array",
+    "evaluate",
+    "open_corpus",
+    "param",
+    "train",
+]
 
 _HOMES = {
     # to use
     "Classifier": "xmtc.classifier",
+    "Document": "xmtc.data.document",
     "METHODS": "xmtc.methods",
     "Run": "xmtc.base.run",
+    "Tag": "xmtc.tagger",
     "Tagger": "xmtc.tagger",
     "XmtcError": "xmtc.errors",
+    "evaluate": "xmtc.evaluation",
     "open_corpus": "xmtc.data.corpus",
     "train": "xmtc.pipeline",
     # to write methods of one's own with
@@ -42,10 +67,17 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use, so that `import xmtc` and `xmtc --help` stay quick."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'xmtc' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or any misspelt name would have the type Any
 
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        """Import on first use, so that `import xmtc` and `xmtc --help` stay quick."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'xmtc' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, without the modules that happen to be imported by now."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

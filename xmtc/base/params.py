@@ -21,8 +21,8 @@ def param(
     *,
     low: float | None = None,
     high: float | None = None,
-    choices: tuple = (),
-    search: tuple = (),
+    choices: tuple[Any, ...] = (),
+    search: tuple[Any, ...] = (),
     log: bool = False,
     kind: type | None = None,
 ) -> Any:
@@ -51,6 +51,12 @@ class Recipe:
         positional = (parameter.name for parameter, _ in zip(fields(cls), values, strict=False))
         object.__setattr__(made, "_given", (*positional, *named))
         return made
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        from xmtc.base.docstrings import describe_parameters
+
+        super().__init_subclass__(**options)
+        describe_parameters(cls)
 
     def __post_init__(self) -> None:
         for name, value in self.presets.get(str(getattr(self, "preset", "")), {}).items():

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from xmtc.base.checkpoint import Checkpoint
 
@@ -50,8 +51,22 @@ class Run:
 
     threads: int = field(default_factory=available_threads)
     progress: ShowProgress = silent
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)  # or the path of its folder
     device: str = "auto"  # of networks: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one
+
+    def __post_init__(self) -> None:
+        if isinstance(self.checkpoint, (str, os.PathLike)):
+            object.__setattr__(self, "checkpoint", Checkpoint(Path(self.checkpoint)))
+
+    if TYPE_CHECKING:  # what it takes is wider than what it holds
+
+        def __init__(
+            self,
+            threads: int = ...,
+            progress: ShowProgress = ...,
+            checkpoint: Checkpoint | str | os.PathLike[str] = ...,
+            device: str = ...,
+        ) -> None: ...
 
     def quiet(self) -> Run:
         """The same without progress, for work within work that shows its own."""

@@ -33,6 +33,11 @@ class Table:
     def names(self) -> list[str]:
         return [*self.entries, *self.installed]
 
+    def class_names(self) -> dict[str, str]:
+        """The name of every entry by that of its class; of two classes of a name, ours or the first counts."""
+        found = {point.attr: name for name, point in reversed(list(self.installed.items()))}
+        return found | {address.partition(":")[2]: name for name, address in self.entries.items()}
+
     def find(self, name: str) -> Any:
         """The class of a name. "module:Class" finds one that no table lists, where its module is imported already:
         a name may come from a model folder, which must not decide what is imported."""

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at, convert and split corpora, or add noise to their labels.", no_args_is_help=True)
 
-To = Annotated[str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext or sparse (by extension)")]
+To = Annotated[
+    str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext, sparse or paired (by extension)")
+]
 Seed = Annotated[int, typer.Option(help="seed of what is drawn at random", min=0, max=2**32 - 1)]
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="documents may lack the field with the labels")]
 

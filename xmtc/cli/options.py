@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from xmtc.base.run import Run
     from xmtc.data.corpus import Corpus
 
-CorpusPath = Annotated[str, typer.Argument(metavar="CORPUS", help="file, Annif folder, X.npz,Y.npz, or - for stdin")]
+CorpusPath = Annotated[
+    str,
+    typer.Argument(
+        metavar="CORPUS", help="file, Annif folder, pair (texts.txt,labels.txt or X.npz,Y.npz), or - for stdin"
+    ),
+]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, as `xmtc train` writes it")]
 InputFormat = Annotated[str | None, typer.Option(help="format to read (told from name and content if left out)")]
 Text = Annotated[str, typer.Option(help="text field, or several joined by a space: title,abstract")]
@@ -41,7 +46,11 @@ def open_input(
     from xmtc.data.corpus import open_corpus
     from xmtc.data.records import Fields
 
-    return open_corpus(path, format, Fields(*names), labels_required, on_error, rejects, silent if quiet else bar)
+    show = silent if quiet else bar
+    corpus = open_corpus(path, format, Fields(*names), labels_required, on_error, rejects, show)
+    if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and names[1] is not None:
+        typer.echo(f"Labels are read from {corpus.files[1]}.", err=True)  # nobody named it
+    return corpus
 
 
 def report_rejects(corpus: Corpus) -> None:

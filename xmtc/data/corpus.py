@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from xmtc.base.run import ShowProgress, silent
-from xmtc.data.detect import detect, format_to_write
+from xmtc.data.detect import PAIRS, detect, format_of_pair, format_to_write
 from xmtc.data.document import Document
 from xmtc.data.files import STANDARD_STREAM, display_name, unreadable, writing
 from xmtc.data.formats import Dimensions, Format, format_named, writable_formats
+from xmtc.data.formats.paired import named_files
 from xmtc.data.records import Fields
 from xmtc.data.rejects import Rejects
 from xmtc.data.source import BadLine, Source, pipe_of, stop
@@ -23,9 +24,11 @@ ON_ERROR = ("stop", "skip")
 
 
 class Corpus:
-    """Documents in a file or folder. Each iteration reads the file anew, except that a pipe can be read only once.
+    """Documents in a file or folder, read one by one: `for document in open_corpus("train.jsonl")`.
 
-    `open_corpus` opens one."""
+    Each iteration reads the file anew, so a corpus can be passed over as often as needed and is never held in memory;
+    only a pipe can be read no more than once. How many documents there are takes a pass to tell, so it has no `len`.
+    """
 
     def __init__(
         self,
@@ -49,9 +52,17 @@ class Corpus:
         read_dimensions = self._format.dimensions
         self.dimensions = read_dimensions(self._source(stop)) if read_dimensions else Dimensions()
 
+    def __repr__(self) -> str:
+        return f"Corpus({','.join(self.files)!r}, format={self.format!r})"
+
     @property
     def format(self) -> str:
         return self._format.name
+
+    @property
+    def files(self) -> list[str]:
+        """What is read: the file or folder, or the two files of a pair."""
+        return [file for file in self._format.files(self.path) if file is not None]
 
     @property
     def holds_features(self) -> bool:
@@ -75,16 +86,17 @@ class Corpus:
 
     def check_target(self, path: str | Path) -> None:
         """Refuse to write over the corpus, or over a file in its folder."""
-        from xmtc.data.formats.npz import pair
+        for file in named_files(str(path)):
+            if file != STANDARD_STREAM and os.path.exists(file) and self._holds(file):
+                raise XmtcError(
+                    f"{file} is part of the corpus that is read, expected another file; choose another name."
+                )
 
-        if path == STANDARD_STREAM or not os.path.exists(path):
-            return
-
-        sources = filter(None, pair(self.path) if self.format == "npz" else [self.path])
+    def _holds(self, path: str) -> bool:
+        """Whether a file is one of those that are read."""
         in_folder = os.path.isdir(self.path)
         targets = [path, os.path.dirname(os.path.realpath(path))] if in_folder else [path]
-        if any(os.path.exists(s) and os.path.samefile(s, target) for s in sources for target in targets):
-            raise XmtcError(f"{path} is part of the corpus that is read, expected another file; choose another name.")
+        return any(os.path.exists(s) and os.path.samefile(s, target) for s in self.files for target in targets)
 
     def __iter__(self) -> Iterator[Document]:
         if self.rejects is None:
@@ -106,7 +118,8 @@ class Corpus:
 
     def _documents(self, reject: Callable[[BadLine], None]) -> Iterator[Document]:
         source = self._source(reject)
-        n_bytes = os.path.getsize(self.path) if os.path.isfile(self.path) else None
+        file = self.files[0]  # of a pair, the one whose lines are counted
+        n_bytes = os.path.getsize(file) if os.path.isfile(file) else None
         is_empty = True
 
         with self.progress(f"reading {self.path}", n_bytes) as progress:
@@ -131,7 +144,7 @@ def open_corpus(
     rejects: str | Path | None = None,
     progress: ShowProgress = silent,
 ) -> Corpus:
-    """Open the corpus in a file, a folder, or standard input ("-").
+    """Open the corpus in a file, a folder, a pair of files ("texts.txt,labels.txt"), or standard input ("-").
 
     A bad line is an error, or with on_error="skip" is written to the rejects file, by default `<path>.rejects`.
     With labels_required=False, as for documents to be tagged, the labels may be missing altogether."""
@@ -139,9 +152,8 @@ def open_corpus(
     if on_error not in ON_ERROR:
         raise XmtcError(f"on_error={on_error!r} is unknown, expected one of {', '.join(ON_ERROR)}.")
 
-    file = path
-    if format == "npz" or ".npz," in path:
-        file, format = path.partition(",")[0], "npz"
+    format = format or format_of_pair(path)
+    file = path if format is None else format_named(format).files(path)[0] or path
     _check_readable(file, format)
 
     return Corpus(
@@ -176,14 +188,25 @@ def writing_corpus(
         other = "sparse" if holds_features else "jsonl, csv, tsv, parquet or fasttext"
         raise XmtcError(f"{like.path} holds {held}, and {chosen.name} holds {wanted}; expected {other} to write to.")
 
-    with writing(path) as stream, chosen.write(stream, Dimensions() if like is None else like.dimensions) as add:
-        yield add
+    with ExitStack() as stack:
+        streams = [stack.enter_context(writing(file)) for file in _targets(path, chosen)]
+        yield stack.enter_context(chosen.write(*streams, Dimensions() if like is None else like.dimensions))
+
+
+def _targets(path: str, format: Format) -> tuple[str, ...]:
+    """The files that a corpus is written to."""
+    if format.name != "paired":
+        return (path,)
+    files = named_files(path)
+    if len(set(map(os.path.realpath, files))) != 2:
+        raise XmtcError(f"{path}: paired writes two files; name both, as in TEXTS.txt,LABELS.txt.")
+    return files
 
 
 def _check_readable(path: str, format: str | None) -> None:
     if path == STANDARD_STREAM:
-        if format == "npz":
-            raise XmtcError("npz is a pair of files, which standard input cannot hold; give their path.")
+        if format in PAIRS:
+            raise XmtcError(f"{format} is a pair of files, which standard input cannot hold; give their path.")
         return
     try:
         if os.path.isdir(path):

@@ -1,8 +1,9 @@
 """Which format a corpus has: detected from its extension, or else from its first line.
 
 The extension (without .gz, .bz2, .zst) decides for .jsonl, .ndjson, .csv, .parquet, .pq, .npz, .ft and .fasttext; a
-folder is Annif's. For anything else, including .txt, .tsv and standard input, the first line that is not blank is
-compared with these rules, and the first that fits decides:
+folder is Annif's. Two files, as in X.npz,Y.npz or texts.txt,labels.txt, are npz or paired. For anything else,
+including .txt, .tsv and standard input, the first line that is not blank is compared with these rules, and the first
+that fits decides:
 
 1. the magic number of Parquet or of a zip archive       → parquet, npz
 2. begins with `{`                                       → jsonl
@@ -15,10 +16,11 @@ compared with these rules, and the first that fits decides:
 9. any other line with tabs, or a file called .tsv       → tsv, whose header is then checked
 10. commas, and a cell is called as the text field       → csv
 
-Documents to be tagged need no labels, and are usually plain texts, one per line, which are read as fasttext without
-labels. For them a format is detected only if it is certain: JSON that can be parsed, features that can be parsed (below
-a sparse header, those of the next line), a header with the text field, subjects that are URIs. Rules 8 and 9 do not
-apply: a text may contain tabs. A file called .tsv still needs its header."""
+Two kinds of files are usually plain texts, one per line: those called so, beside a file of labels (train_texts.txt and
+train_labels.txt), which are read as paired; and documents to be tagged, which need no labels, and are read as fasttext
+without them. For them a format is detected only if it is certain: JSON that can be parsed, features that can be parsed
+(below a sparse header, those of the next line), a header with the text field, subjects that are URIs. Rules 8 and 9 do
+not apply: a text may contain tabs. A file called .tsv still needs its header."""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from functools import partial
 from itertools import dropwhile, islice
 
 from xmtc.data.files import STANDARD_STREAM, without_compression
-from xmtc.data.formats import FORMATS, svmlight, writable_formats
+from xmtc.data.formats import FORMATS, paired, svmlight, writable_formats
 from xmtc.data.records import BadRecord, Fields, load_json, shortened
 from xmtc.data.source import BYTE_ORDER_MARK, Source
 from xmtc.errors import XmtcError
@@ -45,6 +47,7 @@ EXTENSIONS = {
     ".ft": "fasttext",
     ".fasttext": "fasttext",
 }
+PAIRS = ("npz", "paired")  # formats of two files
 TAB_EXTENSIONS = (".tsv", ".tab")
 FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
 SPARSE_HEADER = re.compile(r"\d+\s+\d+\s+\d+\s*", re.ASCII)
@@ -57,6 +60,13 @@ def extension_of(path: str) -> str:
     return os.path.splitext(without_compression(path))[1].lower()
 
 
+def format_of_pair(path: str) -> str | None:
+    """The format of two files that a path names; None if it names one."""
+    if ".npz," in path:
+        return "npz"
+    return "paired" if len(paired.named_files(path)) == 2 else None
+
+
 def detect(source: Source) -> str:
     """The name of the format of a corpus."""
     if os.path.isdir(source.path):
@@ -67,8 +77,12 @@ def detect(source: Source) -> str:
 
     first, second = _first_line(source), partial(_first_line, source, after=1)
     format = _by_first_line(first, source.fields)
-    if not source.labels_required and not _is_certain(format, _text(first), second, source.fields):
+    labels = paired.labels_beside(source.path) if source.reads_labels else None
+    may_be_texts = labels is not None or not source.labels_required
+    if may_be_texts and not _is_certain(format, _text(first), second, source.fields):
         format = None
+    if format is None and labels is not None:
+        return "paired"
 
     if format is None and extension in TAB_EXTENSIONS:
         return "tsv"
@@ -80,6 +94,8 @@ def detect(source: Source) -> str:
 def format_to_write(path: str, holds_features: bool) -> str:
     """The name of the format in which a corpus is written, from the extension of the target."""
     extension = extension_of(path)
+    if format_of_pair(path) == "paired":
+        return "paired"
     if extension == ".txt":
         return "sparse" if holds_features else "fasttext"
     if extension in TAB_EXTENSIONS:

@@ -24,6 +24,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.data.corpus import Corpus, writing_corpus
 from xmtc.data.document import Document
 from xmtc.data.files import STANDARD_STREAM
+from xmtc.data.formats.paired import named_files
 from xmtc.errors import XmtcError
 
 TEST_SHARE = 0.2
@@ -149,7 +150,8 @@ def train_valid_split(
 
 def _check_parts(corpus: Corpus, train: str, test: str) -> None:
     """Refuse, before the first pass, which may be long, what could not be written after it."""
-    if STANDARD_STREAM in (train, test) or os.path.realpath(train) == os.path.realpath(test):
+    train_files, test_files = (set(map(os.path.realpath, named_files(part))) for part in (train, test))
+    if STANDARD_STREAM in (train, test) or train_files & test_files:
         raise XmtcError(f"The parts {train} and {test} must be two files; choose two names.")
     for part in (train, test):
         corpus.check_target(part)

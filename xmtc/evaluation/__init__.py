@@ -4,7 +4,7 @@ docs/metrics.md has the formulas; xmtc/evaluation/registry.py says how a measure
 
 from xmtc.evaluation import measures  # noqa: F401  (the declarations fill the table)
 from xmtc.evaluation.judged import Judged, judge
-from xmtc.evaluation.names import DEFAULT, Metric, max_k, parse_metric
+from xmtc.evaluation.names import DEFAULT, RANKING, Metric, max_k, parse_metric
 from xmtc.evaluation.registry import DEPTH, MEASURES, SCORE, At, K, Measure, measure
 from xmtc.evaluation.scoring import evaluate, per_document
 from xmtc.labels.propensity import PROPENSITIES, Propensity
@@ -14,6 +14,7 @@ __all__ = [
     "DEPTH",
     "MEASURES",
     "PROPENSITIES",
+    "RANKING",
     "SCORE",
     "At",
     "Judged",

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
 
 T = TypeVar("T")
+Indicators: TypeAlias = np.ndarray | sparray | spmatrix  # (n_docs, n_labels), not zero at the labels of a document
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ class Judged:
 
 def judge(
     predictions: Predictions,
-    Y: csr_array,
+    Y: Indicators,
     train_frequencies: np.ndarray | None = None,
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
@@ -82,15 +83,30 @@ def judge(
     """Predictions beside the true labels, and the labels' propensities where the counts of the training set are known.
 
     Y may be unsorted and hold repeated entries or zeros; it is copied. The parameters are those of `evaluate`."""
-    if predictions.n_docs != Y.shape[0] or Y.shape[0] == 0:
-        raise XmtcError(f"Metrics need predictions for every document; got {predictions.n_docs} for {Y.shape[0]}.")
+    if not isinstance(predictions, Predictions):
+        found = type(predictions).__name__
+        raise XmtcError(f"Found a {found} where Predictions were expected; `rank` gives them: labels and scores.")
+    true = as_matrix(Y)
+    if predictions.n_docs != true.shape[0] or true.shape[0] == 0:
+        raise XmtcError(f"Metrics need predictions for every document; got {predictions.n_docs} for {true.shape[0]}.")
 
-    Y = csr_array(Y, copy=True)
-    Y.sum_duplicates()
-    Y.eliminate_zeros()
     if train_frequencies is None or n_train is None:
-        return Judged(predictions, Y)
+        return Judged(predictions, true)
 
-    unseen = np.zeros(max(Y.shape[1] - len(train_frequencies), 1))
+    unseen = np.zeros(max(true.shape[1] - len(train_frequencies), 1))
     frequencies = np.append(train_frequencies, unseen)
-    return Judged(predictions, Y, propensity.inverse(frequencies, n_train))
+    return Judged(predictions, true, propensity.inverse(frequencies, n_train))
+
+
+def as_matrix(Y: Indicators) -> csr_array:
+    """A copy of true labels, sorted, without zeros."""
+    dense = Y if issparse(Y) else np.asarray(Y) if hasattr(Y, "ndim") else np.array(None)
+    if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+        raise XmtcError(
+            f"Y is a {type(Y).__name__}, expected a matrix of zeros and ones, with a row per document; scikit-learn's "
+            f"MultiLabelBinarizer(classes=classifier.classes_) makes one of lists of labels."
+        )
+    matrix = csr_array(dense, copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix

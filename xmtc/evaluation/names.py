@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -13,7 +13,8 @@ from xmtc.errors import XmtcError
 from xmtc.evaluation.judged import Judged
 from xmtc.evaluation.registry import MEASURES, Measure, find_measure
 
-DEFAULT = ("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+RANKING = ("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5")
+DEFAULT = (*RANKING, "PSP@1", "PSP@3", "PSP@5")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ def parse_metric(name: str) -> Metric:
     return metric
 
 
+def parse_metrics(names: str | Iterable[str]) -> list[Metric]:
+    """Metrics by their names; one may stand alone."""
+    return [parse_metric(name) for name in ([names] if isinstance(names, str) else names)]
+
+
 def metric_at(measure: Measure, text: str) -> Metric | None:
     """A measure with the value that is written after the @; None if the value does not fit."""
     at = measure.at.parse(text)
@@ -80,6 +86,6 @@ def listing() -> str:
     return "; ".join(", ".join(m.usage for m in MEASURES.values() if m.at is at) + at.note for at in kinds)
 
 
-def max_k(metrics: Sequence[str]) -> int:
+def max_k(metrics: str | Iterable[str]) -> int:
     """How many predictions per document the metrics need."""
-    return max((parse_metric(name).n_predictions for name in metrics), default=1)
+    return max((metric.n_predictions for metric in parse_metrics(metrics)), default=1)

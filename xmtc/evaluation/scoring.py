@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from xmtc.base.predictions import Predictions
-from xmtc.evaluation.judged import judge
-from xmtc.evaluation.names import parse_metric
+from xmtc.evaluation.judged import Indicators, judge
+from xmtc.evaluation.names import RANKING, parse_metrics
 from xmtc.labels.propensity import Propensity
 
 
 def evaluate(
     predictions: Predictions,
-    Y: csr_array,
-    metrics: Sequence[str],
+    Y: Indicators,
+    metrics: str | Iterable[str] = RANKING,
     train_frequencies: np.ndarray | None = None,
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
 ) -> dict[str, float]:
     """Each metric by its name, as a fraction from 0 to 1; nan for a frequency group without labels.
 
-    Y may have more columns than the model has labels: those labels were unseen in training. The propensity-scored
-    metrics need train_frequencies, how many of the n_train training documents have each label (0 beyond its end).
+    Y, dense or sparse, has a row for each document and ones at its labels. Its columns are numbered as the labels of
+    the predictions are: those of a Classifier as its `classes_`. It may have more columns than the model has labels:
+    those labels were unseen in training. The propensity-scored metrics need train_frequencies, how many of the n_train
+    training documents have each label (0 beyond its end).
     """
     judged = judge(predictions, Y, train_frequencies=train_frequencies, propensity=propensity, n_train=n_train)
-    return {metric.name: metric.value(judged) for metric in map(parse_metric, metrics)}
+    return {metric.name: metric.value(judged) for metric in parse_metrics(metrics)}
 
 
 def per_document(
     predictions: Predictions,
-    Y: csr_array,
-    metrics: Sequence[str],
+    Y: Indicators,
+    metrics: str | Iterable[str] = RANKING,
     train_frequencies: np.ndarray | None = None,
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
 ) -> dict[str, np.ndarray]:
     """(n_docs,) values of each metric that has values per document; their mean is what `evaluate` gives."""
     judged = judge(predictions, Y, train_frequencies=train_frequencies, propensity=propensity, n_train=n_train)
-    return {metric.name: metric.per_document(judged) for metric in map(parse_metric, metrics)}
+    return {metric.name: metric.per_document(judged) for metric in parse_metrics(metrics)}

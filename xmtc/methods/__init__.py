@@ -1,14 +1,28 @@
-"""Every method by name. One line here and one file are all a new method needs; other packages add theirs through the
-entry point group `xmtc.methods`."""
+"""Every method by name: `from xmtc.methods import Parabel`, which is imported only then. One line in the table and one
+file are all a new method needs; other packages add theirs through the entry point group `xmtc.methods`."""
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from xmtc.base.form import Form, check_form
 from xmtc.base.method import Method, Model
 from xmtc.base.tables import Table
 from xmtc.errors import XmtcError
+
+if TYPE_CHECKING:  # the same methods as in the table, which type checkers cannot read
+    from xmtc.methods.attention.attention_xml import AttentionXML as AttentionXML
+    from xmtc.methods.attention.xml_rnn import XMLRNN as XMLRNN
+    from xmtc.methods.autoencoder.bce_ae import BCEAE as BCEAE
+    from xmtc.methods.autoencoder.c2ae import C2AE as C2AE
+    from xmtc.methods.autoencoder.rank_ae import RankAE as RankAE
+    from xmtc.methods.ensemble.consensus import Consensus as Consensus
+    from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
+    from xmtc.methods.label_tree.bonsai import Bonsai as Bonsai
+    from xmtc.methods.label_tree.parabel import Parabel as Parabel
+    from xmtc.methods.label_tree.plt import PLT as PLT
+    from xmtc.methods.one_vs_all.dismec import DiSMEC as DiSMEC
+    from xmtc.methods.transformer.aplc_xlnet import APLCXLNet as APLCXLNet
 
 METHODS = {
     "parabel": "xmtc.methods.label_tree.parabel:Parabel",
@@ -25,6 +39,21 @@ METHODS = {
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }
 TABLE = Table("method", METHODS, group="xmtc.methods", hint="`xmtc methods`")
+PUBLIC = ("METHODS", "as_method", "method_class", "method_name")  # beside the classes of the methods
+
+
+if not TYPE_CHECKING:  # or any misspelt name would have the type Any
+
+    def __getattr__(name: str) -> Any:
+        """The class of a method by its own name, imported only now."""
+        method = None if name.startswith("_") else TABLE.class_names().get(name)
+        if method is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return TABLE.find(method)
+
+
+def __dir__() -> list[str]:
+    return sorted([*PUBLIC, *TABLE.class_names(), *(name for name in globals() if name.startswith("__"))])
 
 
 def method_class(name: str) -> type[Method]:

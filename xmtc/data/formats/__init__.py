@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import IO
 
 from xmtc.data.document import Document
 from xmtc.data.records import Fields as Fields
@@ -28,6 +27,7 @@ FORMATS = {
     "sparse": "xmtc.data.formats.sparse:SPARSE",
     "svmlight": "xmtc.data.formats.svmlight:SVMLIGHT",
     "npz": "xmtc.data.formats.npz:NPZ",
+    "paired": "xmtc.data.formats.paired:PAIRED",
 }
 
 
@@ -39,7 +39,8 @@ class Dimensions:
     n_labels: int | None = None
 
 
-Writer = Callable[[IO[bytes], Dimensions], AbstractContextManager[Callable[[Document], None]]]
+# From a stream for each file, and Dimensions.
+Writer = Callable[..., AbstractContextManager[Callable[[Document], None]]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Format:
     write: Writer | None = None
     holds_features: bool = False  # instead of text
     dimensions: Callable[[Source], Dimensions] | None = None
+    files: Callable[[str], tuple[str | None, ...]] = lambda path: (path,)  # that a path stands for
 
 
 def format_named(name: str) -> Format:

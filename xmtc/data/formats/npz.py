@@ -121,4 +121,4 @@ def _row(matrix: sparse.csr_array, row: int) -> tuple[np.ndarray, np.ndarray]:
     return matrix.indices[begin:end], matrix.data[begin:end]
 
 
-NPZ = Format("npz", read, holds_features=True, dimensions=dimensions)
+NPZ = Format("npz", read, holds_features=True, dimensions=dimensions, files=pair)

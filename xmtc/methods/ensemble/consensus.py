@@ -37,7 +37,7 @@ class Consensus(Method):
 
     tiny: ClassVar[dict[str, Any]] = {"members": ("parabel", "dismec"), "parabel.max_leaf": 8}
 
-    members: tuple[Method, ...] = param(("attention_xml", "parabel"), "methods of the members", kind=Recipe)
+    members: tuple[Any, ...] = param(("attention_xml", "parabel"), "methods of the members", kind=Recipe)
     rule: str = param(
         NOISY_OR, "how answers become one: one that is sure is enough (noisy-or), or their mean", choices=RULES
     )
