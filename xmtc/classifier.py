@@ -38,7 +38,7 @@ BEST, SURE = 5, 0.5  # labels of an answer in names; the score from which on an 
 FIRST_LOOK = 100  # labels among which those above a threshold are looked for first
 NOT_YET = (
     "A trained Classifier cannot learn from further documents; fit a new one on all of them, "
-    "or train one on the further documents and combine both with xmtc.combine."
+    "or train one on the further documents and make one of both with `xmtc combine`."
 )
 
 
