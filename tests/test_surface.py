@@ -290,7 +290,7 @@ train(7)
 evaluate("predictions", [[1]], 7)
 reveal_type(Parabel().n_trees)
 reveal_type(Run().checkpoint)
-reveal_type(Classifier().predict(["a text"]))
+reveal_type(Classifier().tags(["a text"]))
 reveal_type(train(open_corpus("train.jsonl")))
 """
 
@@ -326,5 +326,5 @@ def test_mypy_sees_the_types(tmp_path):
             assert f"wrong.py:{number}: " in said, line
     assert 'Module "xmtc.methods" has no attribute "Parable"' in said
     assert 'Unexpected keyword argument "n_tree" for "Parabel"' in said
-    for revealed in ("int", "xmtc.base.checkpoint.Checkpoint", "list[list[str]]", "xmtc.tagger.Tagger"):
+    for revealed in ("int", "xmtc.base.checkpoint.Checkpoint", "list[list[tuple[str, float, fallback=xmtc.tagger.Tag]]]", "xmtc.tagger.Tagger"):
         assert f'Revealed type is "{revealed}"' in said
