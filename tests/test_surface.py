@@ -326,5 +326,6 @@ def test_mypy_sees_the_types(tmp_path):
             assert f"wrong.py:{number}: " in said, line
     assert 'Module "xmtc.methods" has no attribute "Parable"' in said
     assert 'Unexpected keyword argument "n_tree" for "Parabel"' in said
-    for revealed in ("int", "xmtc.base.checkpoint.Checkpoint", "list[list[tuple[str, float, fallback=xmtc.tagger.Tag]]]", "xmtc.tagger.Tagger"):
+    tags = "list[list[tuple[str, float, fallback=xmtc.tagger.Tag]]]"
+    for revealed in ("int", "xmtc.base.checkpoint.Checkpoint", tags, "xmtc.tagger.Tagger"):
         assert f'Revealed type is "{revealed}"' in said
