@@ -6,8 +6,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from xmtc.base.dataset import Dataset as Dataset
+    from xmtc.base.events import Pass as Pass
+    from xmtc.base.events import Stage as Stage
     from xmtc.base.form import Form as Form
     from xmtc.base.form import array as array
+    from xmtc.base.history import plot_history as plot_history
     from xmtc.base.method import Explanation as Explanation
     from xmtc.base.method import Method as Method
     from xmtc.base.method import Model as Model
@@ -25,10 +28,13 @@ _HOMES = {
     # to use
     "Classifier": "xmtc.classifier",
     "METHODS": "xmtc.methods",
+    "Pass": "xmtc.base.events",
     "Run": "xmtc.base.run",
+    "Stage": "xmtc.base.events",
     "Tagger": "xmtc.tagger",
     "XmtcError": "xmtc.errors",
     "open_corpus": "xmtc.data.corpus",
+    "plot_history": "xmtc.base.history",
     "train": "xmtc.pipeline",
     # to write methods of one's own with
     "Dataset": "xmtc.base.dataset",

@@ -55,9 +55,10 @@ class Pipeline:
     def fit(self, documents: Iterable[Document], valid: Iterable[Document] | None = None, run: Run = Run()) -> Tagger:
         """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
         mean."""
+        run, history = run.recorded()
         prepared = self.prepare(documents, run)
         checked = None if valid is None else prepared.labelled(valid, run)
-        return prepared.train(self.method, checked, run)
+        return replace(prepared.train(self.method, checked, run), history=tuple(history))
 
     def prepare(self, documents: Iterable[Document], run: Run = Run()) -> Prepared:
         """Learn the views from labelled documents: what comes before the method's turn."""
@@ -82,10 +83,12 @@ class Prepared:
     fingerprint: str  # of the documents
 
     def train(self, method: Method, valid: Dataset | None = None, run: Run = Run()) -> Tagger:
+        run, history = run.recorded()
         model = method.fit(self.data, valid, run)
         assert self.data.Y is not None
         frequencies = np.bincount(self.data.Y.indices, minlength=len(self.labels)).astype(np.int64)
-        return Tagger(self.fitted, self.labels, frequencies, model, self.describe(method))
+        about = self.describe(method)
+        return Tagger(self.fitted, self.labels, frequencies, model, about, history=tuple(history))
 
     def labelled(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Other documents beside their labels."""
