@@ -1,4 +1,4 @@
-"""Progress that people see: a bar on a terminal and in a notebook, plain lines elsewhere, nothing where none is wanted."""
+"""Progress that people see: a bar on a terminal and in a notebook, lines elsewhere, nothing where none is wanted."""
 
 from __future__ import annotations
 
