@@ -42,9 +42,9 @@ def parabel() -> Tagger:
 
 
 def network(run: Run = ONE, **parameters) -> Tagger:
-    """Trained for four passes, if nobody stops it."""
+    """Trained for four passes, if nobody stops it; each learns more of what it is judged by."""
     pytest.importorskip("torch")
-    return train(documents(), "xml_rnn", run=run, **TINY | {"epochs": 4} | parameters)
+    return train(documents(), "xml_rnn", documents(), run, **TINY | {"epochs": 4} | parameters)
 
 
 def passes(tagger: Tagger) -> list[dict]:
@@ -135,7 +135,7 @@ def test_a_callback_stops_after_the_second_pass_and_the_model_predicts():
     assert titles(stopped)[-1] == "training"
     assert len(stopped.tags(TEXTS[:3])[2]) == 5
 
-    shorter, longer = network(epochs=2), network(epochs=30, patience=30)
+    shorter, longer = network(epochs=2), network(epochs=20)
     answers = [tagger.rank(documents(20), run=ONE).scores for tagger in (stopped, shorter, longer)]
     np.testing.assert_array_equal(answers[0], answers[1])  # the best weights so far
     assert not np.array_equal(answers[0], answers[2])
