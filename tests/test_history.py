@@ -220,7 +220,6 @@ DAMAGES = {
     "too large a number": STAGE.replace("1.0", "1e999"),
     "a number beyond floats": STAGE.replace("1.0", "1" * 400),
     "a number too long to read": STAGE.replace("1.0", "1" * 5000),
-    "what a terminal would obey": STAGE.replace("training", "\\u001b[2J"),
     "a list inside": STAGE.replace("null", "[[]]"),
     "depth": "[" * 100_000,
     "a pass without a number": '{"event": "pass", "network": "it", "rate": 1, "seconds": 1}\n',
@@ -350,6 +349,18 @@ def test_rows_for_people():
     history = [stage, stage | {"memory": 2**31}, done, stage | {"title": "training", "memory": None}]
     assert stage_rows(history) == [["growing trees (2 times)", "3.0", "2.00"], ["training", "1.5", ""]]
     assert pass_rows(history) == [["level-0", "1", "0.25", "50.00", "0.002", "3.0", "2.00", ""]]
+
+
+def test_titles_of_any_kind_are_kept_and_shown_without_harm(tmp_path):
+    odd = ["reading \u2028 水 \udc80", "\x1b[2J", "a\rb\nc"]
+    history = [{"event": "stage", "title": title, "seconds": 1.0, "memory": None} for title in odd]
+    replace(parabel(), history=tuple(history)).save(tmp_path / "model")
+    assert list(Tagger.load(tmp_path / "model").history) == history
+    said = info(tmp_path / "model", "--history")
+    assert not {"\x1b", "\u2028", "\r"} & set(said)
+    assert "reading � 水 �" in said
+    assert "�[2J" in said
+    assert [json.loads(line) for line in info(tmp_path / "model", "--history", "--json").splitlines()] == history
 
 
 @pytest.mark.parametrize("kind", ["passes", "stages"])

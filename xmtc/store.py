@@ -57,8 +57,7 @@ def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any], told:
         (temporary / ABOUT).write_text(content + "\n", encoding="utf-8", errors="backslashreplace")
         (temporary / ARRAYS).chmod((temporary / ABOUT).stat().st_mode)  # safetensors shuts out all but the owner
         if told:
-            lines = history.to_lines(told)
-            (temporary / HISTORY).write_text(lines, encoding="utf-8", errors="backslashreplace")
+            (temporary / HISTORY).write_text(history.to_lines(told), encoding="utf-8")
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:

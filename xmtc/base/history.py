@@ -33,7 +33,7 @@ def passes(history: Sequence[Entry]) -> list[Entry]:
 
 
 def metrics(history: Sequence[Entry]) -> list[str]:
-    """The names of what passes were measured by."""
+    """The names of what passes were measured by, as they stand in the history."""
     return list(dict.fromkeys(key for entry in passes(history) for key in entry if key not in KEYS))
 
 
@@ -43,26 +43,27 @@ def of_part(history: Sequence[Entry], part: str) -> list[Entry]:
 
 
 def to_lines(history: Sequence[Entry]) -> str:
-    return "".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n" for entry in history)
+    """In ASCII, so that every terminal can show it and no line is broken where it should not be."""
+    return "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in history)
 
 
 def from_lines(lines: str) -> tuple[Entry, ...]:
     """The history that `to_lines` wrote; ValueError where it is none."""
-    found = tuple(json.loads(line) for line in lines.splitlines())
+    found = tuple(json.loads(line) for line in lines.split("\n") if line)
     if not all(map(is_entry, found)):
         raise ValueError("some of its lines are no events")
     return found
 
 
 def is_entry(value: Any) -> bool:
-    """Whether this is an event as it would be written down: named, with its figures, and fit to be printed."""
+    """Whether this is an event as it would be written down: named, and with its figures."""
     if not isinstance(value, dict) or value.get("event") not in (STAGE, PASS):
         return False
     texts = {"event", NAMED[value["event"]]}
     rest = {key: item for key, item in value.items() if key not in texts}
     return (
-        all(isinstance(value.get(key), str) and value[key].isprintable() for key in texts)
-        and all(key.isprintable() and (item is None or is_number(item)) for key, item in rest.items())
+        all(isinstance(value.get(key), str) for key in texts)
+        and all(item is None or is_number(item) for item in rest.values())
         and all(value.get(key) is not None for key in FIGURES[value["event"]])
     )
 
@@ -77,7 +78,7 @@ def is_number(value: Any) -> bool:
 def stage_rows(history: Sequence[Entry]) -> list[list[str]]:
     """Title, seconds and memory of each stage; those of one title that follow each other are one row."""
     rows = []
-    for title, group in groupby(stages(history), key=lambda entry: entry["title"]):
+    for title, group in groupby(stages(history), key=lambda entry: printable(entry["title"])):
         members = list(group)
         often = f" ({len(members)} times)" if len(members) > 1 else ""
         seconds = sum(each["seconds"] for each in members)
@@ -90,7 +91,7 @@ def pass_rows(history: Sequence[Entry]) -> list[list[str]]:
     names = metrics(history)
     return [
         [
-            entry["network"],
+            printable(entry["network"]),
             str(entry["pass"]),
             "" if entry.get("loss") is None else f"{entry['loss']:.4g}",
             *("" if entry.get(name) is None else f"{100 * entry[name]:.2f}" for name in names),
@@ -101,6 +102,11 @@ def pass_rows(history: Sequence[Entry]) -> list[list[str]]:
         ]
         for entry in passes(history)
     ]
+
+
+def printable(text: str) -> str:
+    """Without what a terminal would obey: a folder may come from anywhere."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def gibibytes(entry: Entry, key: str) -> str:

@@ -43,7 +43,7 @@ class Run:
 
     def quiet(self) -> Run:
         """The same without progress and events, for work within work that shows its own."""
-        return replace(self, progress=silent, watch=())
+        return replace(self, progress=False, watch=())
 
     def for_part(self, name: str) -> Run:
         """For a training that is part of this one: what it tells and keeps is under its name."""

@@ -42,12 +42,12 @@ def info(
 
 def show_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
     """A table of the stages, and one of the passes."""
-    from xmtc.base.history import metrics, pass_rows, stage_rows
+    from xmtc.base.history import metrics, pass_rows, printable, stage_rows
 
     if not history:
         typer.echo(f"{model} has no history; a training of today would write one.", err=True)
     show_table(["stage", "seconds", "GiB"], stage_rows(history))
-    columns = ["network", "pass", "loss", *metrics(history), "rate", "seconds", "GiB", "GPU GiB"]
+    columns = ["network", "pass", "loss", *map(printable, metrics(history)), "rate", "seconds", "GiB", "GPU GiB"]
     show_table(columns, pass_rows(history))
 
 
