@@ -56,6 +56,8 @@ def show_table(columns: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from xmtc.cli.tune import WIDE
+
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     if not kept:
         return
@@ -64,4 +66,5 @@ def show_table(columns: list[str], rows: list[list[str]]) -> None:
         column.justify = "right"
     for row in rows:
         table.add_row(*(row[i] for i in kept))
-    Console(highlight=False, markup=False).print(table, "")
+    console = Console(highlight=False, markup=False)
+    Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table, "")
