@@ -13,20 +13,15 @@ def info(
     model: ModelPath,
     verify: Annotated[bool, typer.Option("--verify", help="read every byte and compare checksums")] = False,
     history: Annotated[bool, typer.Option("--history", help="print how its training went, instead")] = False,
-    json: Annotated[bool, typer.Option("--json", help="with --history: print its JSON lines")] = False,
-    plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="with --history: draw it, too (png, svg, pdf)")
-    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="print JSON: of a history, a line for each event")] = False,
+    plot: Annotated[str | None, typer.Option(metavar="FILE", help="draw the history to a file (png, svg, pdf)")] = None,
 ) -> None:
     """Print what a model is: method, parameters, sizes, data fingerprint. Or how its training went."""
     from json import dumps
 
     from xmtc.base.history import plot_history, to_lines
-    from xmtc.errors import XmtcError
     from xmtc.tagger import Tagger
 
-    if not history and (json or plot is not None):
-        raise XmtcError(f"{'--json' if json else '--plot'} shows a history; give --history, too.")
     tagger = Tagger.load(model, verify)
     if not history:
         typer.echo(dumps(tagger.about, indent=2, ensure_ascii=False))

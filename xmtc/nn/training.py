@@ -171,7 +171,7 @@ class State:
             optimiser.zero_grad(set_to_none=True)
         for part in [loss] if isinstance(loss, Tensor) else loss:
             part.backward()
-            self.total_loss += part.detach()
+            self.total_loss += part.detach().sum()
         if self.plan.clip_at < inf:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.plan.clip_at)
         elif self.plan.clips:
