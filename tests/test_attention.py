@@ -455,12 +455,17 @@ def test_two_processes_train_one_model(tmp_path):
     settings = [f"-p{name}" for name in ("hidden=8", "layers=8", "dimension=8", "epochs=2", "batch=16")]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "xmtc"]
     command += ["train", "corpus.jsonl", "-m", "attention_xml", "-o", "model", "--threads", "1", "--device", "cpu"]
+    command += ["--log-json", "log.jsonl"]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([*command, *settings], cwd=tmp_path, env=environment, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
     together = Classifier.load(tmp_path / "model").tagger_
     assert together.about["n_docs"] == 120
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["model"]
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    passes = [event for event in logged if event["event"] == "pass"]
+    assert [event["pass"] for event in passes] == [1, 2]  # the first process tells, and no other
+    assert passes[1]["loss"] < passes[0]["loss"]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

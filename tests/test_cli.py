@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import os
-import pty
 import re
 import shlex
 import signal
@@ -197,40 +195,3 @@ def test_predict_streams_in_bounded_memory(place):
 
     small, large = peak_bytes(4), peak_bytes(200)
     assert large < small + 50_000_000
-
-
-def seen_on_a_terminal(code: str) -> bytes:
-    """What Python code prints to standard error where that is a terminal."""
-    terminal, end = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=end, env={**os.environ, "TERM": "xterm"})
-    os.close(end)
-    seen = b""
-    with contextlib.suppress(OSError):  # what reading a terminal gives once its other end is closed
-        while chunk := os.read(terminal, 4096):
-            seen += chunk
-    assert process.wait(60) == 0
-    return seen
-
-
-WORK = """
-import sys, time
-from xmtc.cli import progress
-progress.PATIENCE = {patience}
-with progress.bar("training", 4) as bar:
-    for _ in range(4):
-        time.sleep(0.15)
-        bar.advance()
-"""
-
-
-def test_a_terminal_sees_a_bar_for_work_that_takes_its_time():
-    seen = seen_on_a_terminal(WORK.format(patience=0.1))
-    assert b"training" in seen
-    assert b"time left" in seen
-    assert b"50%" in seen
-    assert seen_on_a_terminal(WORK.format(patience=30)) == b""
-
-
-def test_a_pipe_sees_no_bar():
-    code = WORK.format(patience=0.1)
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""

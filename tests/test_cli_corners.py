@@ -63,12 +63,12 @@ def test_answers_are_utf8_whatever_the_terminal_takes(place):
 
 BARS = """
 import sys
-from xmtc.cli import app, progress
-from xmtc.base.run import silent
-def bar(title, total=None):
+from xmtc.base import progress
+from xmtc.cli import app
+def shown(title, total=None):
     sys.stderr.write("BAR")
-    return silent(title)
-progress.bar = bar
+    return progress.silent(title)
+progress.shown = shown
 app(["predict", "model", "three.jsonl"])
 """
 

@@ -35,7 +35,7 @@ def test_about_says_what_it_is(folder):
     assert about["n_docs"] == 100
     assert about["data"].startswith("blake2b:")
     assert about["xmtc"]
-    assert sorted(path.name for path in folder.iterdir()) == ["about.json", "arrays.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == ["about.json", "arrays.safetensors", "history.jsonl"]
 
 
 def test_the_fingerprint_is_the_datas(tagger):
@@ -89,6 +89,7 @@ def test_a_model_is_replaced_only_if_nothing_else_is_lost(tagger, folder):
     with pytest.raises(XmtcError, match=r"holds about.json without arrays.safetensors, expected a model alone"):
         tagger.save(folder)
     (folder / "about.json").unlink()
+    (folder / "history.jsonl").unlink()
     tagger.save(folder)  # an empty folder holds nothing to be lost
     assert Tagger.load(folder).about == tagger.about
 
@@ -117,7 +118,8 @@ def test_permissions_are_those_of_the_umask(tagger, tmp_path):
     finally:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "model", *(tmp_path / "model").iterdir())}
-    assert modes == {"model": 0o750, "about.json": 0o640, "arrays.safetensors": 0o640}
+    files = ("about.json", "arrays.safetensors", "history.jsonl")
+    assert modes == {"model": 0o750} | dict.fromkeys(files, 0o640)
 
 
 @pytest.mark.parametrize("step", [1, 2])

@@ -6,7 +6,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from xmtc.base.dataset import Dataset
+    from xmtc.base.events import Pass, Stage
     from xmtc.base.form import Form, array
+    from xmtc.base.history import plot_history
     from xmtc.base.method import Explanation, Method, Model
     from xmtc.base.params import param
     from xmtc.base.predictions import Predictions
@@ -31,8 +33,10 @@ __all__ = [
     "Form",
     "Method",
     "Model",
+    "Pass",
     "Predictions",
     "Run",
+    "Stage",
     "Tag",
     "Tagger",
     "XmtcError",
@@ -40,6 +44,7 @@ __all__ = [
     "evaluate",
     "open_corpus",
     "param",
+    "plot_history",
     "train",
 ]
 
@@ -48,12 +53,15 @@ _HOMES = {
     "Classifier": "xmtc.classifier",
     "Document": "xmtc.data.document",
     "METHODS": "xmtc.methods",
+    "Pass": "xmtc.base.events",
     "Run": "xmtc.base.run",
+    "Stage": "xmtc.base.events",
     "Tag": "xmtc.tagger",
     "Tagger": "xmtc.tagger",
     "XmtcError": "xmtc.errors",
     "evaluate": "xmtc.evaluation",
     "open_corpus": "xmtc.data.corpus",
+    "plot_history": "xmtc.base.history",
     "train": "xmtc.pipeline",
     # to write methods of one's own with
     "Dataset": "xmtc.base.dataset",

@@ -248,6 +248,16 @@ class Classifier(BaseEstimator):
             classifier.n_features_in_ = tagger.views["columns"].size
         return classifier
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """What was given, and no more."""
+        given = (f"{name}={value!r}" for name, value in self._held().items())
+        return f"{type(self).__name__}({', '.join([repr(self.method), *given])})"
+
+    @property
+    def history_(self) -> tuple[dict[str, Any], ...]:
+        """What the training told, stage by stage and pass by pass; `pandas.DataFrame(classifier.history_)` shows it."""
+        return self._trained().history
+
     @property
     def classes_(self) -> np.ndarray:
         """The labels, in the order of their numbers: of an indicator, its columns."""

@@ -13,6 +13,7 @@ import numpy as np
 
 import xmtc
 from xmtc.base.form import same
+from xmtc.base.history import of_part
 from xmtc.base.method import Model
 from xmtc.base.run import Run
 from xmtc.data.document import Document
@@ -31,6 +32,7 @@ def combine(
     """One Tagger of several. With documents that none of them has learnt from, scores first become probabilities."""
     if len(taggers) < 2:
         raise XmtcError(f"Found {len(taggers)} models to combine, expected at least two.")
+    run, told = run.recorded()
     if valid is not None:
         taggers = [calibrate(tagger, valid, run) for tagger in taggers]
 
@@ -45,7 +47,9 @@ def combine(
     sizes = {name: view.size for name, view in views.items()}
     model = Combination(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
     about = describe(taggers, rule, valid is not None, sizes, len(labels))
-    return Tagger(views, labels, frequencies_of(taggers, labels), model, about)
+    before = [entry for i, tagger in enumerate(taggers) for entry in of_part(tagger.history, f"member-{i}")]
+    history = (*before, *told)
+    return Tagger(views, labels, frequencies_of(taggers, labels), model, about, history=history)
 
 
 def calibrate(tagger: Tagger, valid: Sequence[Document], run: Run) -> Tagger:

@@ -64,11 +64,12 @@ class Pipeline:
     ) -> Tagger:
         """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
         mean. `classes` are all labels in the order that they are to have, `weights` how much each document counts."""
+        run, history = run.recorded()
         prepared = self.prepare(documents, run, classes)
         if weights is not None:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
         checked = None if valid is None else prepared.labelled(valid, run)
-        return prepared.train(self.method, checked, run)
+        return replace(prepared.train(self.method, checked, run), history=tuple(history))
 
     def prepare(
         self, documents: Iterable[Document], run: Run = Run(), classes: Sequence[str] | None = None
@@ -98,6 +99,7 @@ class Prepared:
     fingerprint: str  # of the documents
 
     def train(self, method: Method, valid: Dataset | None = None, run: Run = Run()) -> Tagger:
+        run, history = run.recorded()
         model = method.fit(self.data, valid, run)
         assert self.data.Y is not None
         numbers = self.classes.find(self.labels.text, self.labels.ends)
@@ -105,7 +107,8 @@ class Prepared:
         frequencies[numbers] = np.bincount(self.data.Y.indices, minlength=len(self.labels))
         if len(self.classes) > len(self.labels):
             model = renumbered(model, numbers, len(self.classes))
-        return Tagger(self.fitted, self.classes, frequencies, model, self.describe(method))
+        about = self.describe(method)
+        return Tagger(self.fitted, self.classes, frequencies, model, about, history=tuple(history))
 
     def labelled(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Other documents beside their labels."""

@@ -1,6 +1,7 @@
 """Model folders: about.json says what it is, arrays.safetensors holds the numbers. No pickle, nothing executable;
 arrays are memory-mapped, so that a folder of any size opens in milliseconds; a folder is written under a temporary
-name and renamed, so that it is either whole or not there.
+name and renamed, so that it is either whole or not there. Beside them, history.jsonl says how the training went: it
+has seconds in it, which no two trainings share, so that it is neither compared nor needed.
 
 Opening looks at structure, types and sizes. What only a look at every number can tell, a form's own `check` tells: it
 raises ValueError with a phrase. A Tagger runs these checks once, before its first use.
@@ -17,7 +18,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib import import_module
@@ -26,20 +27,22 @@ from typing import Any
 
 import numpy as np
 
+from xmtc.base import history
 from xmtc.base.form import Form, check_types
 from xmtc.base.tables import address
 from xmtc.errors import XmtcError, missing_extra
 
 FORMAT = 3
 OURS = "xmtc."
-ABOUT, ARRAYS = "about.json", "arrays.safetensors"
+ABOUT, ARRAYS, HISTORY = "about.json", "arrays.safetensors", "history.jsonl"
+MOST_HISTORY = 2**26  # bytes; what is larger is no history
 MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
 
 DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}
 
 
-def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Write named parts (forms, and mappings of them) and what is said about them."""
+def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any], told: Sequence[history.Entry] = ()) -> None:
+    """Write named parts (forms, and mappings of them), what is said about them, and what their training told."""
     from safetensors.numpy import save_file
 
     arrays: dict[str, np.ndarray] = {}
@@ -53,6 +56,8 @@ def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any]) -> No
         # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
         (temporary / ABOUT).write_text(content + "\n", encoding="utf-8", errors="backslashreplace")
         (temporary / ARRAYS).chmod((temporary / ABOUT).stat().st_mode)  # safetensors shuts out all but the owner
+        if told:
+            (temporary / HISTORY).write_text(history.to_lines(told), encoding="utf-8")
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -70,6 +75,17 @@ def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict
         raise
     except MISFITS as error:
         raise damaged(folder, f"{ABOUT} and {ARRAYS} do not fit together ({error})") from None
+
+
+def load_history(folder: str | Path) -> tuple[history.Entry, ...]:
+    """What the training of a model told; nothing where that is missing or damaged, which harms nobody."""
+    path = Path(folder) / HISTORY
+    try:
+        if not path.is_file() or path.stat().st_size > MOST_HISTORY:
+            return ()
+        return history.from_lines(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return ()
 
 
 def import_package(folder: Path, about: dict[str, Any]) -> None:
@@ -245,7 +261,8 @@ def check_replaceable(target: Path, name: str | Path) -> None:
         raise XmtcError(
             f"{name} exists and is not a model folder; choose another name so that nothing is lost."
         ) from None
-    others = sorted(path.name for path in target.iterdir() if path.name not in (ABOUT, ARRAYS) or not path.is_file())
+    ours = (ABOUT, ARRAYS, HISTORY)
+    others = sorted(path.name for path in target.iterdir() if path.name not in ours or not path.is_file())
     if others or not (target / ARRAYS).exists():
         found = f"{others[0]} beside {ABOUT}" if others else f"{ABOUT} without {ARRAYS}"
         raise XmtcError(f"{name} holds {found}, expected a model alone; choose another name so that nothing is lost.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,13 @@ class Tagger:
     model: Model
     about: dict[str, Any]  # method, parameters, where from: what about.json says
     unchecked: Path | None = None  # the folder it was loaded from, until its numbers have been looked at
+    # what its training told, stage by stage and pass by pass
+    history: tuple[dict[str, Any], ...] = field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        sizes = [f"{view.size:,} {unit_of(name)}" for name, view in self.views.items()]
+        trained = f"trained on {self.about['n_docs']:,} documents"
+        return f"Tagger({', '.join([self.about['method'], f'{len(self.labels):,} labels', *sizes, trained])})"
 
     def tags(self, texts: Iterable[str], k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[Tag]]:
         """The best k labels of each text that score at least the threshold, best first."""
@@ -146,7 +153,7 @@ class Tagger:
     def save(self, folder: str | Path) -> None:
         """Write the model folder; a model that stands there is replaced, anything else is left alone."""
         parts = {"views": self.views, "labels": self.labels, "frequencies": self.frequencies, "model": self.model}
-        store.save(folder, self.about, parts)
+        store.save(folder, self.about, parts, self.history)
 
     @classmethod
     def load(cls, folder: str | Path, verify: bool = False) -> Tagger:
@@ -157,7 +164,13 @@ class Tagger:
         except (ValueError, TypeError) as error:
             raise store.damaged(Path(folder), str(error)) from None
         described = {name: value for name, value in about.items() if name not in ("format", "files", "parts")}
-        return cls(**parts, about=described, unchecked=Path(folder))
+        return cls(**parts, about=described, unchecked=Path(folder), history=store.load_history(folder))
+
+
+def unit_of(name: str) -> str:
+    """What the size of a view counts, in words: tfidf features, words."""
+    unit = view_class(name.partition("-")[0]).unit
+    return name if unit == name else f"{name} {unit}"
 
 
 def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:

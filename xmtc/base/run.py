@@ -1,44 +1,25 @@
-"""What may differ between machines without changing the answer: threads, device, progress, where to resume."""
+"""What may differ between machines without changing the answer: threads, device, progress, where to resume, who
+watches."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from xmtc.base.checkpoint import Checkpoint
+from xmtc.base.events import BEGIN, Event, Stage, Watch, peak_memory
+from xmtc.base.progress import Progress, ShowProgress, is_first_process, shown, silent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class Progress(Protocol):
-    """Shows how far a long piece of work has come."""
-
-    def advance(self, steps: float = 1) -> None: ...
-
-    def tell(self, news: str) -> None: ...
-
-
-class Silence:
-    """The Progress that shows nothing."""
-
-    def advance(self, steps: float = 1) -> None:
-        return None
-
-    def tell(self, news: str) -> None:
-        return None
-
-
-ShowProgress = Callable[..., AbstractContextManager[Progress]]  # (title, total) → what is told of the progress
-
-
-def silent(title: str, total: float | None = None) -> AbstractContextManager[Progress]:
-    return nullcontext(Silence())
 
 
 def available_threads() -> int:
@@ -47,12 +28,19 @@ def available_threads() -> int:
 
 @dataclass(frozen=True)
 class Run:
-    """Where and how to work; never what to compute."""
+    """Where and how to work; never what to compute.
+
+    `watch` is a function, or several, that is handed every event (`xmtc.base.events`): stages of the work as they begin
+    and end, passes of networks. Where one answers a pass with True, the training of that network ends, with the best
+    weights so far. Other events cannot stop anything, but for the trials of a search. What a function raises ends
+    everything."""
 
     threads: int = field(default_factory=available_threads)
-    progress: ShowProgress = silent
+    progress: ShowProgress | bool = False  # True shows it, in a terminal, in a notebook or as lines of a log
     checkpoint: Checkpoint = field(default_factory=Checkpoint)  # or the path of its folder
     device: str = "auto"  # of networks: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one
+    watch: Watch | tuple[Watch, ...] = ()
+    part: str = ""  # the name of this training, where it is part of another
 
     def __post_init__(self) -> None:
         if isinstance(self.checkpoint, (str, os.PathLike)):
@@ -63,14 +51,55 @@ class Run:
         def __init__(
             self,
             threads: int = ...,
-            progress: ShowProgress = ...,
+            progress: ShowProgress | bool = ...,
             checkpoint: Checkpoint | str | os.PathLike[str] = ...,
             device: str = ...,
+            watch: Watch | tuple[Watch, ...] = ...,
+            part: str = ...,
         ) -> None: ...
 
     def quiet(self) -> Run:
-        """The same without progress, for work within work that shows its own."""
-        return replace(self, progress=silent)
+        """The same without progress and events, for work within work that shows its own."""
+        return replace(self, progress=False, watch=())
+
+    def for_part(self, name: str) -> Run:
+        """For a training that is part of this one: what it tells and keeps is under its name."""
+        return replace(self, checkpoint=self.checkpoint.part(name), part=self.named(name))
+
+    def named(self, name: str) -> str:
+        return f"{self.part}/{name}" if self.part else name
+
+    @property
+    def watchers(self) -> tuple[Watch, ...]:
+        return (self.watch,) if callable(self.watch) else tuple(self.watch)
+
+    def tell(self, event: Event) -> bool:
+        """Hand an event to all who watch; whether any of them asks to stop. Of several processes, the first tells."""
+        if not is_first_process():
+            return False
+        answers = [watch(event) for watch in self.watchers]
+        return any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers)
+
+    def recorded(self) -> tuple[Run, list[dict[str, Any]]]:
+        """The same, and a list in which it writes down what is finished: a history."""
+        history: list[dict[str, Any]] = []
+
+        def write_down(event: Event) -> None:
+            described = event.as_json()
+            if described["event"] != BEGIN:
+                history.append(described)
+
+        return replace(self, watch=(*self.watchers, write_down)), history
+
+    @contextmanager
+    def stage(self, title: str, total: float | None = None) -> Iterator[Progress]:
+        """A piece of work: shows its progress, and tells when it begins and has ended."""
+        show = self.progress if callable(self.progress) else shown if self.progress else silent
+        title, begin = self.named(title), time.monotonic()
+        self.tell(Stage(title))
+        with show(title, total) as progress:
+            yield progress
+        self.tell(Stage(title, time.monotonic() - begin, peak_memory()))
 
     def map(
         self,
@@ -85,7 +114,7 @@ class Run:
         if isinstance(items, list) and len(items) == 1:  # one document to tag: starting threads would cost more
             yield work(items[0])
             return
-        with self.progress(title, total) as progress, ThreadPoolExecutor(max(1, self.threads)) as pool:
+        with self.stage(title, total) as progress, ThreadPoolExecutor(max(1, self.threads)) as pool:
             waiting: list[tuple[Future[Result], float]] = []
             try:
                 for item in items:

@@ -12,7 +12,9 @@ from xmtc.cli.options import (
     Id,
     InputFormat,
     Labels,
+    LogJson,
     OnError,
+    Quiet,
     Separator,
     Text,
     Threads,
@@ -37,6 +39,8 @@ def combine(
     id: Id = "id",
     separator: Separator = None,
     on_error: OnError = "stop",
+    quiet: Quiet = False,
+    log_json: LogJson = None,
 ) -> None:
     """Combine trained models into one, which is used like any other."""
     from xmtc import store
@@ -47,15 +51,17 @@ def combine(
 
     if rule not in RULES:
         raise XmtcError(f"--rule {rule} is not known; expected one of {', '.join(RULES)}.")
+    run = make_run(threads, quiet, device=device, log_json=log_json)
     store.check_target(output)
     taggers = [Tagger.load(model) for model in models]
     source = None
     if valid is not None:
-        source = open_input(valid, input_format, (text, labels, id, separator), on_error, None)
+        source = open_input(valid, input_format, (text, labels, id, separator), on_error, None, quiet=quiet)
     documents = None if source is None else list(source)
-    combined = made_one(taggers, rule, documents, make_run(threads, device=device))
+    combined = made_one(taggers, rule, documents, run)
     combined.save(output)
     if source is not None:
         report_rejects(source)
-    found = f"{len(models)} models with {combined.about['n_labels']:,} labels"
-    typer.echo(f"{output}: {found}. Next: xmtc evaluate {output} TEST-CORPUS", err=True)
+    if not quiet:
+        found = f"{len(models)} models with {combined.about['n_labels']:,} labels"
+        typer.echo(f"{output}: {found}. Next: xmtc evaluate {output} TEST-CORPUS", err=True)

@@ -12,8 +12,10 @@ from xmtc.cli.options import (
     Id,
     InputFormat,
     Labels,
+    LogJson,
     ModelPath,
     OnError,
+    Quiet,
     RejectsFile,
     Separator,
     Text,
@@ -41,6 +43,8 @@ def compare(
     separator: Separator = None,
     on_error: OnError = "stop",
     rejects: RejectsFile = None,
+    quiet: Quiet = False,
+    log_json: LogJson = None,
 ) -> None:
     """Print metrics of two models on a labelled corpus, and how many of their best labels are the same, in percent."""
     from json import dumps
@@ -48,8 +52,9 @@ def compare(
     from xmtc.evaluation.overlap import overlap, renumbered
     from xmtc.tagger import Tagger
 
-    source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects)
-    taggers, run = [Tagger.load(one), Tagger.load(other)], make_run(threads, device=device)
+    source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects, quiet=quiet)
+    taggers = [Tagger.load(one), Tagger.load(other)]
+    run = make_run(threads, quiet, device=device, log_json=log_json)
     documents = list(source)  # both models read them
     answers = [tagger.rank_labelled(documents, max(TOP), run) for tagger in taggers]
     measured = [tagger.measure(*answer, METRICS) for tagger, answer in zip(taggers, answers, strict=True)]

@@ -12,8 +12,10 @@ from xmtc.cli.options import (
     Id,
     InputFormat,
     Labels,
+    LogJson,
     ModelPath,
     OnError,
+    Quiet,
     RejectsFile,
     Separator,
     Text,
@@ -46,6 +48,8 @@ def evaluate(
     separator: Separator = None,
     on_error: OnError = "stop",
     rejects: RejectsFile = None,
+    quiet: Quiet = False,
+    log_json: LogJson = None,
 ) -> None:
     """Print metrics of a model on a labelled corpus, in percent."""
     from json import dumps
@@ -55,9 +59,9 @@ def evaluate(
 
     names = metrics or DEFAULT
     k, weights = max_k(names), chosen_propensity(propensity, propensity_a, propensity_b)  # refused before the work
-    source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects)
-    tagger = Tagger.load(model)
-    predictions, truth = tagger.rank_labelled(source, k, make_run(threads, device=device))
+    source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects, quiet=quiet)
+    tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
+    predictions, truth = tagger.rank_labelled(source, k, run)
     result = tagger.measure(predictions, truth, names, weights)
     if json:  # a group without labels has no value: nan, which JSON does not know
         typer.echo(dumps({name: None if value != value else value for name, value in result.items()}))

@@ -27,7 +27,7 @@ def explain(
     """Show how much each word of a text weighs for its labels: attention, or what a linear model adds up."""
     from json import dumps
 
-    from xmtc.cli.progress import say_when_compiling
+    from xmtc.cli.log import say_when_compiling
     from xmtc.data.files import STANDARD_STREAM
     from xmtc.tagger import Tagger
 

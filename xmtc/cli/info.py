@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,13 +12,54 @@ from xmtc.cli.options import ModelPath
 def info(
     model: ModelPath,
     verify: Annotated[bool, typer.Option("--verify", help="read every byte and compare checksums")] = False,
+    history: Annotated[bool, typer.Option("--history", help="print how its training went, instead")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON: of a history, a line for each event")] = False,
+    plot: Annotated[str | None, typer.Option(metavar="FILE", help="draw the history to a file (png, svg, pdf)")] = None,
 ) -> None:
-    """Print what a model is: method, parameters, sizes, data fingerprint."""
-    import json
+    """Print what a model is: method, parameters, sizes, data fingerprint. Or how its training went."""
+    from json import dumps
 
+    from xmtc.base.history import plot_history, to_lines
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model, verify)
-    typer.echo(json.dumps(tagger.about, indent=2, ensure_ascii=False))
+    if not history:
+        typer.echo(dumps(tagger.about, indent=2, ensure_ascii=False))
+    elif json:
+        typer.echo(to_lines(tagger.history), nl=False)
+    else:
+        show_history(model, tagger.history)
+    if plot is not None:
+        plot_history(tagger.history, plot)
     if verify:
         typer.echo("every byte is as it was saved", err=True)
+
+
+def show_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
+    """A table of the stages, and one of the passes."""
+    from xmtc.base.history import metrics, pass_rows, printable, stage_rows
+
+    if not history:
+        typer.echo(f"{model} has no history; a training of today would write one.", err=True)
+    show_table(["stage", "seconds", "GiB"], stage_rows(history))
+    columns = ["network", "pass", "loss", *map(printable, metrics(history)), "rate", "seconds", "GiB", "GPU GiB"]
+    show_table(columns, pass_rows(history))
+
+
+def show_table(columns: list[str], rows: list[list[str]]) -> None:
+    """Columns without any figure are left out, and a table without rows altogether."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from xmtc.cli.tune import WIDE
+
+    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    if not kept:
+        return
+    table = Table(*(columns[i] for i in kept), box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*(row[i] for i in kept))
+    console = Console(highlight=False, markup=False)
+    Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table, "")

@@ -29,6 +29,11 @@ Device = Annotated[
     str, typer.Option(help="where networks are computed: cpu, cuda, cuda:1 (auto: a GPU if there is one)")
 ]
 Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
+LogJson = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="add a JSON line to this file for each event: stages, passes, trials"),
+]
 
 
 def open_input(
@@ -41,12 +46,11 @@ def open_input(
     quiet: bool = False,
 ) -> Corpus:
     """The corpus that the options speak of; names are those of the text, labels and id fields, and the separator."""
-    from xmtc.base.run import silent
-    from xmtc.cli.progress import bar
+    from xmtc.base.progress import shown, silent
     from xmtc.data.corpus import open_corpus
     from xmtc.data.records import Fields
 
-    show = silent if quiet else bar
+    show = silent if quiet else shown
     corpus = open_corpus(path, format, Fields(*names), labels_required, on_error, rejects, show)
     if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and names[1] is not None:
         typer.echo(f"Labels are read from {corpus.files[1]}.", err=True)  # nobody named it
@@ -59,10 +63,18 @@ def report_rejects(corpus: Corpus) -> None:
         typer.echo(str(corpus.rejects), err=True)
 
 
-def make_run(threads: int, quiet: bool = False, checkpoint: Path | None = None, device: str = "auto") -> Run:
+def make_run(
+    threads: int,
+    quiet: bool = False,
+    checkpoint: Path | None = None,
+    device: str = "auto",
+    log_json: Path | None = None,
+) -> Run:
     from xmtc.base.checkpoint import Checkpoint
-    from xmtc.base.run import Run, available_threads, silent
-    from xmtc.cli.progress import bar, say_when_compiling
+    from xmtc.base.run import Run, available_threads
+    from xmtc.cli.log import json_log, say_when_compiling
 
-    say_when_compiling()
-    return Run(threads or available_threads(), silent if quiet else bar, Checkpoint(checkpoint), device)
+    if not quiet:
+        say_when_compiling()
+    watch = () if log_json is None else json_log(log_json)
+    return Run(threads or available_threads(), not quiet, Checkpoint(checkpoint), device, watch)

@@ -11,8 +11,10 @@ from xmtc.cli.options import (
     Device,
     Id,
     InputFormat,
+    LogJson,
     ModelPath,
     OnError,
+    Quiet,
     RejectsFile,
     Text,
     Threads,
@@ -42,18 +44,21 @@ def predict(
     separator: Annotated[str | None, typer.Option(hidden=True)] = None,
     on_error: OnError = "stop",
     rejects: RejectsFile = None,
+    quiet: Quiet = False,
+    log_json: LogJson = None,
 ) -> None:
     """Print the best labels of each document: JSON Lines, or one row per label in TSV and CSV."""
     import sys
+    from dataclasses import replace
 
     from xmtc.cli.writing import answer_writer
     from xmtc.tagger import Tagger
 
     write = answer_writer(format, sys.stdout)
     tagger = Tagger.load(model)
-    quiet = sys.stdout.isatty()  # there the answers themselves show the progress
+    run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
+    quiet = quiet or sys.stdout.isatty()  # there the answers themselves show the progress; elsewhere, how much is read
     source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, quiet)
-    run = make_run(threads, quiet, device=device)
     for batch in in_batches(source):
         ranked = tagger.rank(batch, k, run).above(threshold)
         for document, tags in zip(batch, tagger.named(ranked), strict=True):

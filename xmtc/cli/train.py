@@ -13,7 +13,9 @@ from xmtc.cli.options import (
     Id,
     InputFormat,
     Labels,
+    LogJson,
     OnError,
+    Quiet,
     RejectsFile,
     Separator,
     Text,
@@ -48,22 +50,24 @@ def train(
     separator: Separator = None,
     on_error: OnError = "stop",
     rejects: RejectsFile = None,
+    quiet: Quiet = False,
+    log_json: LogJson = None,
 ) -> None:
     """Train a tagger on a corpus of labelled documents."""
-    import os
     import time
 
     from xmtc import store
+    from xmtc.base.progress import is_first_process
 
     start = time.perf_counter()
+    run = make_run(threads, quiet, checkpoint, device, log_json)
     store.check_target(output)
     names = (text, labels, id, separator)
-    source = open_input(corpus, input_format, names, on_error, rejects)
-    checked = open_input(valid, input_format, names, on_error, None) if valid else None
+    source = open_input(corpus, input_format, names, on_error, rejects, quiet=quiet)
+    checked = open_input(valid, input_format, names, on_error, None, quiet=quiet) if valid else None
     pipeline = pipeline_for(method, parameter or [], source)
-    run = make_run(threads, checkpoint=checkpoint, device=device)
     trained = pipeline.fit(source, checked, run)
-    if os.environ.get("RANK", "0") != "0":  # one of several processes that torchrun has started: the first saves
+    if not is_first_process():  # of those that torchrun has started: it saves
         return
     trained.save(output)
     run.checkpoint.forget()
@@ -71,11 +75,12 @@ def train(
     if checked is not None:
         report_rejects(checked)
     seconds = time.perf_counter() - start
-    typer.echo(
-        f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
-        f"Next: xmtc evaluate {output} TEST-CORPUS",
-        err=True,
-    )
+    if not quiet:
+        typer.echo(
+            f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
+            f"Next: xmtc evaluate {output} TEST-CORPUS",
+            err=True,
+        )
 
 
 def typed_parameters(parameters: list[str]) -> dict[str, Typed]:

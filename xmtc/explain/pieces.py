@@ -36,6 +36,12 @@ class Highlight:
         strongest = max((abs(piece.weight) for piece in self.pieces), default=0.0) or 1.0
         return [piece.weight / strongest for piece in self.pieces]
 
+    def _repr_html_(self) -> str:
+        """In a notebook, the coloured text."""
+        from xmtc.explain.page import fragment  # which is made of these
+
+        return fragment(self)
+
 
 def highlight(
     text: str, label: str, score: float | None, view: FittedView, explanation: Explanation, n: int = 20

@@ -76,7 +76,9 @@ class TreeTrainer:
             run.checkpoint.keep(f"tree-{number}", vars(tree))
             return tree
 
-        return tuple(trained(number) for number in range(len(trees)))
+        grown = tuple(trained(number) for number in range(len(trees)))
+        assert next(rows, None) is None  # ends the stream, and with it the stage
+        return grown
 
     def _matched(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
         def trained(number: int) -> Tree:

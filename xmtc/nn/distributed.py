@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -45,6 +45,15 @@ def weight(docs: np.ndarray) -> int:
     """What a sum over each one's share counts, so that the mean over processes is the sum over all."""
     world_size = rank_and_size()[1]
     return 1 if len(docs) < world_size else world_size
+
+
+def mean(value: Tensor) -> float:
+    """Over the processes, each of which has its own."""
+    world_size = rank_and_size()[1]
+    if world_size > 1:
+        value = value.clone()
+        dist.all_reduce(value)
+    return value.item() / world_size
 
 
 def agreed(value: float) -> float:

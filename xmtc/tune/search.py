@@ -4,7 +4,7 @@ chooses what to try next; the first trial is what would be trained without a sea
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from math import inf, isfinite
 from time import perf_counter
 from types import ModuleType
@@ -45,6 +45,10 @@ class Trial:
     value: float | None  # of the metric, as a fraction; None where it failed
     seconds: float
     failure: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is told to those who watch."""
+        return {"event": "trial", **asdict(self)}
 
 
 class Bench:
@@ -97,12 +101,13 @@ def tune(
     run: Run = Run(),
 ) -> list[Trial]:
     """Trials, the best first and failed ones last. Both parts of the data can be iterated over as often as need be (see
-    `hold_out`). Ctrl-C ends the search with what it has found."""
+    `hold_out`). Those who watch are told of every trial; if they ask to stop, or at Ctrl-C, the search ends with what
+    it has found."""
     bench = Bench(train, valid, goal.metric, run.quiet())
     wanted = proposals(space, current_values(space, pipeline), goal.seed)
-    parameters, found = next(wanted), dict[tuple, Trial]()
+    parameters, found, stop = next(wanted), dict[tuple, Trial](), False
     deadline = perf_counter() + 60 * goal.minutes if goal.minutes else inf
-    with run.progress(f"tuning {method_name(pipeline.method)}", goal.trials) as progress:
+    with run.stage(f"tuning {method_name(pipeline.method)}", goal.trials) as progress:
         try:
             if not any(field.name in space for view in pipeline.views.values() for field in fields(view)):
                 bench.prepared(pipeline)  # what is wrong with the data is wrong for all trials
@@ -112,8 +117,11 @@ def tune(
                 key = tuple(parameters[name] for name in space)
                 if key not in found:  # the same training again would give the same value
                     found[key] = bench.tried(len(found) + 1, pipeline, parameters)
+                    stop = run.tell(found[key])
                 progress.advance()
                 progress.tell(f"best {goal.metric} {100 * max(trial.value or 0.0 for trial in found.values()):.2f}")
+                if stop:
+                    break
                 parameters = wanted.send(found[key].value or 0.0)  # a failure is as bad as can be
         except KeyboardInterrupt:
             if not any(trial.value is not None for trial in found.values()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method, Model
@@ -27,8 +26,7 @@ def fit_together(
     def trained(number: int, method: Method) -> Model:
         views = views_of(method, data)
         checked = None if valid is None else valid.only(views)
-        alone = replace(run, checkpoint=run.checkpoint.part(f"member-{number}"))
-        return method.fit(data.only(views), checked, alone)
+        return method.fit(data.only(views), checked, run.for_part(f"member-{number}"))
 
     models = tuple(trained(number, method) for number, method in enumerate(members))
     return Combination(n_labels=data.n_labels, views=data.sizes, rule=rule, models=models)

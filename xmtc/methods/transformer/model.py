@@ -118,7 +118,7 @@ def load_states(network: ClusteredTransformer, run: Run, loader: TokenLoader, na
         return StateLoader(torch.from_numpy(kept["states"]).to(device))
     network.eval()
     states = torch.empty(loader.n_docs, network.encoder.width, device=device)
-    with run.progress("encoding texts", loader.n_docs) as progress, working(run, device):
+    with run.stage("encoding texts", loader.n_docs) as progress, working(run, device):
         for docs in loader.by_length(at_most(MOST_DOCS, device)):
             batch = loader.batch(docs)
             states[moved(batch.docs, device)] = network.state(batch)

@@ -1,0 +1,61 @@
+"""What commands say of their work beside its progress: a log of JSON lines, and that they have to compile."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from xmtc.base.events import Event
+from xmtc.base.progress import is_first_process, say
+from xmtc.errors import XmtcError
+
+
+def json_log(path: Path) -> Callable[[Event], None]:
+    """Adds a line with the time to a file for each event. A log that is there is gone on with, as a training may go on
+    from its checkpoint; anything else is left alone."""
+
+    def write(event: Event) -> None:
+        now = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, **event.as_json()}, ensure_ascii=False)
+        with suppress(OSError), path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(line + "\n")  # where the disk is full, the work goes on
+
+    if is_first_process():
+        check_log(path)
+    return write
+
+
+def check_log(path: Path) -> None:
+    """Refuse, before the work, what cannot be written, and what is not a log."""
+    if str(path) == "-":
+        raise XmtcError("--log-json - names no file; give one, such as log.jsonl, or /dev/stderr.")
+    try:
+        path.open("a").close()
+        if path.is_file() and not is_log(path):
+            raise XmtcError(f"{path} exists and is no log of xmtc; choose another file so that nothing is lost.")
+    except OSError as error:
+        raise XmtcError(
+            f"{path} cannot be written ({error.strerror or error}); choose another file for --log-json."
+        ) from None
+
+
+def is_log(path: Path) -> bool:
+    with path.open("rb") as file:
+        first = file.readline(10_000)
+    try:
+        return not first or {"time", "event"} <= dict(json.loads(first)).keys()
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+@functools.cache
+def say_when_compiling() -> None:
+    """One line on standard error, if this command has to compile what it uses."""
+    from xmtc.compiled import when_compiling
+
+    said = "xmtc: compiling what is used here for the first time, which takes some seconds once ..."
+    when_compiling(lambda: say(said))
