@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.arrays import label_matrix
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
@@ -81,13 +82,16 @@ def judge(
 ) -> Judged:
     """Predictions beside the true labels, and the labels' propensities where the counts of the training set are known.
 
-    Y may be unsorted and hold repeated entries or zeros; it is copied. The parameters are those of `evaluate`."""
+    Y may be dense, unsorted, and hold repeated entries or zeros; it is left as it is. The parameters are those of
+    `evaluate`."""
+    Y = label_matrix(Y)
     if predictions.n_docs != Y.shape[0] or Y.shape[0] == 0:
         raise XmtcError(f"Metrics need predictions for every document; got {predictions.n_docs} for {Y.shape[0]}.")
-
-    Y = csr_array(Y, copy=True)
-    Y.sum_duplicates()
-    Y.eliminate_zeros()
+    if predictions.labels.size and predictions.labels.max() >= Y.shape[1]:
+        raise XmtcError(
+            f"The predictions name label {predictions.labels.max()}, but Y has {Y.shape[1]} labels; give a column of Y for "
+            "each label of the model."
+        )
     if train_frequencies is None or n_train is None:
         return Judged(predictions, Y)
 

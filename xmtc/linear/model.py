@@ -43,9 +43,9 @@ class TreeModel(Model):
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
         def work(batch: slice) -> Predictions:
-            return Predictions(*rank(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees)))
+            return Predictions.trusted(*rank(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees)))
 
-        empty = Predictions(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
+        empty = Predictions.trusted(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
     def width(self, tree: Tree) -> int:

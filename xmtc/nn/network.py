@@ -142,7 +142,7 @@ def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
             labels[batch.docs, : found.shape[1]] = found.cpu().numpy()
             scores[batch.docs, : found.shape[1]] = values.cpu().numpy()
             progress.advance(len(docs))
-    return Predictions(labels, scores)
+    return Predictions.trusted(labels, scores)
 
 
 def device_with(network: nn.Module) -> torch.device:
