@@ -11,7 +11,6 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array, issparse
 
 from xmtc.errors import XmtcError
-from xmtc.sparse import narrow
 
 T = TypeVar("T")
 MOST = np.iinfo(np.int32).max  # columns, labels or ids that there can be
@@ -83,14 +82,14 @@ def whole(matrix: Any, name: str) -> Any:
 
 
 def as_rows(matrix: Any) -> csr_array:
-    """As CSR with column numbers that rise within each row, of 32 bits where they suffice."""
+    """As CSR with column numbers that rise within each row, of 32 bits unless the rows end further on."""
     rows = csr_array(matrix)
     if not rows.has_canonical_format:
         rows = rows.copy() if matrix.format == "csr" else rows  # which else are somebody's own arrays
         rows.sum_duplicates()
-    indptr = narrow(rows.indptr)
-    indices = rows.indices.astype(indptr.dtype, copy=False)
-    return csr_array((np.ascontiguousarray(rows.data), np.ascontiguousarray(indices), indptr), shape=rows.shape)
+    width = np.int32 if rows.nnz <= MOST else np.int64
+    indices, indptr = (np.ascontiguousarray(part, width) for part in (rows.indices, rows.indptr))
+    return csr_array((np.ascontiguousarray(rows.data), indices, indptr), shape=rows.shape)
 
 
 def whole_numbers(given: Any, name: str) -> np.ndarray:
