@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from xmtc.base.checkpoint import Checkpoint
+from xmtc.base.threads import available_threads
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,18 +40,19 @@ def silent(title: str, total: float | None = None) -> AbstractContextManager[Pro
     return nullcontext(Silence())
 
 
-def available_threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @dataclass(frozen=True)
 class Run:
     """Where and how to work; never what to compute."""
 
-    threads: int = field(default_factory=available_threads)
+    threads: int = 0  # at most; 0: as many as there are when the work begins, see `n_threads`
     progress: ShowProgress = silent
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     device: str = "auto"  # of networks: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one
+
+    @property
+    def n_threads(self) -> int:
+        """Threads to work with. Not found before they are needed: a Run() may stand in a signature."""
+        return max(1, self.threads or available_threads())
 
     def quiet(self) -> Run:
         """The same without progress, for work within work that shows its own."""
@@ -70,12 +71,13 @@ class Run:
         if isinstance(items, list) and len(items) == 1:  # one document to tag: starting threads would cost more
             yield work(items[0])
             return
-        with self.progress(title, total) as progress, ThreadPoolExecutor(max(1, self.threads)) as pool:
+        n_threads = self.n_threads
+        with self.progress(title, total) as progress, ThreadPoolExecutor(n_threads) as pool:
             waiting: list[tuple[Future[Result], float]] = []
             try:
                 for item in items:
                     waiting.append((pool.submit(work, item), size(item)))
-                    if len(waiting) > 2 * self.threads:
+                    if len(waiting) > 2 * n_threads:
                         yield finish(waiting.pop(0), progress)
                 while waiting:
                     yield finish(waiting.pop(0), progress)

@@ -52,8 +52,8 @@ def report_rejects(corpus: Corpus) -> None:
 
 def make_run(threads: int, quiet: bool = False, checkpoint: Path | None = None, device: str = "auto") -> Run:
     from xmtc.base.checkpoint import Checkpoint
-    from xmtc.base.run import Run, available_threads, silent
+    from xmtc.base.run import Run, silent
     from xmtc.cli.progress import bar, say_when_compiling
 
     say_when_compiling()
-    return Run(threads or available_threads(), silent if quiet else bar, Checkpoint(checkpoint), device)
+    return Run(threads, silent if quiet else bar, Checkpoint(checkpoint), device)
