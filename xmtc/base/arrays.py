@@ -42,7 +42,10 @@ def label_matrix(given: Any) -> csr_array:
     matrix = numbers_of(given, "Y")
     others = matrix.data[(matrix.data != 0) & (matrix.data != 1)]
     if len(others):
-        raise XmtcError(f"Y has {others[0]:g} among its values; expected ones at the labels of a document, else zeros.")
+        raise XmtcError(
+            f"Y has {others[0]:g} among its values; expected ones at the labels of a document, else zeros. Give Y != 0, if "
+            "that is meant."
+        )
     rows = as_rows(matrix)
     if (rows.data != 1).any():
         rows = csr_array(((rows.data != 0).astype(np.float32), rows.indices, rows.indptr), shape=rows.shape, copy=True)
@@ -51,7 +54,7 @@ def label_matrix(given: Any) -> csr_array:
 
 
 def numbers_of(given: Any, name: str) -> Any:
-    """A matrix of float32, by rows, columns or entries, whose arrays fit together."""
+    """A sparse matrix by rows, columns or entries, whose arrays fit together."""
     matrix = given if issparse(given) else np.asarray(given)
     if matrix.ndim != 2 or matrix.dtype.kind not in KINDS:
         found = f"{type(given).__name__} of {matrix.ndim} dimensions and type {matrix.dtype}"
@@ -59,13 +62,16 @@ def numbers_of(given: Any, name: str) -> Any:
     if matrix.shape[1] > MOST:
         raise XmtcError(f"{name} has {matrix.shape[1]:,} columns; expected at most {MOST:,}: drop or hash some.")
     if not issparse(matrix):
-        matrix = csr_array(matrix)
+        return csr_array(in_float32(matrix))
     if hasattr(matrix, "check_format"):
         matrix = whole(matrix, name)
-    if matrix.format not in ("csr", "csc", "coo"):
-        matrix = coo_array(matrix)
-    with np.errstate(over="ignore"):  # what is too large becomes inf, and is refused as that
-        return matrix.astype(np.float32, copy=False)
+    return matrix if matrix.format in ("csr", "csc", "coo") else coo_array(matrix)
+
+
+def in_float32(numbers: Any) -> Any:
+    """What is too large becomes inf."""
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32, copy=False)
 
 
 def whole(matrix: Any, name: str) -> Any:
@@ -82,8 +88,8 @@ def whole(matrix: Any, name: str) -> Any:
 
 
 def as_rows(matrix: Any) -> csr_array:
-    """As CSR with column numbers that rise within each row, of 32 bits unless the rows end further on."""
-    rows = csr_array(matrix)
+    """As CSR of float32 with column numbers that rise within each row, of 32 bits unless the rows end further on."""
+    rows = csr_array(in_float32(matrix))
     if not rows.has_canonical_format:
         rows = rows.copy() if matrix.format == "csr" else rows  # which else are somebody's own arrays
         rows.sum_duplicates()
@@ -131,8 +137,7 @@ def document_weights(given: Any, n_docs: int) -> np.ndarray:
             f"The weights have the shape {weights.shape} and type {weights.dtype}; expected one number for each of "
             f"the {n_docs} documents."
         )
-    with np.errstate(over="ignore"):
-        weights = np.ascontiguousarray(weights, np.float32)
+    weights = np.ascontiguousarray(in_float32(weights))
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad):
         raise XmtcError(f"The weight of document {bad[0]} is {weights[bad[0]]}; expected a finite number of 0 or more.")
