@@ -289,8 +289,8 @@ def test_the_sentence_names_both():
     with pytest.raises(XmtcError) as raised:
         LINEAR.predict(Dataset.from_matrix(X[:, :7]))
     assert str(raised.value) == (
-        "The documents have 7 columns, but the model was trained on 30 columns; give it the views, and the columns, that "
-        "it was trained on."
+        "The documents have 7 columns, but the model was trained on 30 columns; give it the views, and the columns, "
+        "that it was trained on."
     )
 
 

@@ -116,7 +116,8 @@ def test_as_many_threads_work_as_there_are(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to a CPU")
 def test_a_process_bound_to_a_cpu_has_one_thread():
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from xmtc import Run; print(Run().n_threads)"
+    bind = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
+    code = f"{bind}; from xmtc import Run; print(Run().n_threads)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
 

@@ -43,8 +43,8 @@ def label_matrix(given: Any) -> csr_array:
     others = matrix.data[(matrix.data != 0) & (matrix.data != 1)]
     if len(others):
         raise XmtcError(
-            f"Y has {others[0]:g} among its values; expected ones at the labels of a document, else zeros. Give Y != 0, if "
-            "that is meant."
+            f"Y has {others[0]:g} among its values; expected ones at the labels of a document, else zeros. Give Y != 0 "
+            "if that is meant."
         )
     rows = as_rows(matrix)
     if (rows.data != 1).any():
@@ -55,7 +55,7 @@ def label_matrix(given: Any) -> csr_array:
 
 def numbers_of(given: Any, name: str) -> Any:
     """A sparse matrix by rows, columns or entries, whose arrays fit together."""
-    matrix = given if issparse(given) else np.asarray(given)
+    matrix: Any = given if issparse(given) else np.asarray(given)
     if matrix.ndim != 2 or matrix.dtype.kind not in KINDS:
         found = f"{type(given).__name__} of {matrix.ndim} dimensions and type {matrix.dtype}"
         raise XmtcError(f"{name} is a {found}; expected a matrix of numbers: a row for each document.")
@@ -111,7 +111,7 @@ def whole_numbers(given: Any, name: str) -> np.ndarray:
 def token_ids(given: Any, size: int) -> np.ndarray:
     """(n,) int32 in [0, size)."""
     ids = whole_numbers(given, "ids")
-    if len(ids) and not (0 <= ids.min() and ids.max() < size <= MOST):
+    if len(ids) and (ids.min() < 0 or ids.max() >= min(size, MOST)):
         raise XmtcError(
             f"The ids go from {ids.min()} to {ids.max()}; expected 0 to {min(size, MOST) - 1}, as size={size} says."
         )

@@ -200,7 +200,7 @@ class Dataset:
         if not counted.any():
             raise XmtcError("All documents have the weight 0; expected more for those to learn from.")
         left = self if counted.all() else self.rows(counted)
-        return left if (left.weights != 1).any() else trusted(Dataset, views=left.views, Y=left.Y, weights=None)
+        return left if np.any(left.weights != 1) else trusted(Dataset, views=left.views, Y=left.Y, weights=None)
 
     def fingerprint(self) -> str:
         """The same for the same numbers alone."""

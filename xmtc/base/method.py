@@ -1,8 +1,8 @@
 """The contract. A Method is a recipe: a frozen dataclass of hyper-parameters whose `fit` trains. A Model is what
 training leaves behind: a dataclass of arrays that predicts. Neither knows words or label names; a Tagger does.
 
-What a subclass writes as `fit`, `predict` and `explain` is only ever reached by data that fits it: a check stands before
-each, here, so that nobody has to write or to remember it, and compiled code runs on nothing else."""
+What a subclass writes as `fit`, `predict` and `explain` is only ever reached by data that fits it: a check stands
+before each, here, so that nobody has to write or to remember it, and compiled code runs on nothing else."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class Model(Form, ABC):
         check_is_dataset(data)
         if data.sizes != self.views:
             raise XmtcError(
-                f"The documents have {in_words(data.sizes)}, but the model was trained on {in_words(self.views)}; give it "
-                "the views, and the columns, that it was trained on."
+                f"The documents have {in_words(data.sizes)}, but the model was trained on {in_words(self.views)}; give "
+                "it the views, and the columns, that it was trained on."
             )
 
     def _check_document(self, document: Dataset, *_: Any, **__: Any) -> None:

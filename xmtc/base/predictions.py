@@ -74,8 +74,7 @@ def checked_labels(labels: np.ndarray) -> np.ndarray:
 def checked_scores(scores: np.ndarray) -> np.ndarray:
     if scores.dtype.kind not in KINDS:
         raise XmtcError(f"The scores are of type {scores.dtype}; expected numbers.")
-    if np.isnan(scores).any():
-        raise XmtcError(
-            f"The score of document {np.argwhere(np.isnan(scores))[0][0]} is nan; expected numbers, 0 where there is none."
-        )
+    rows = np.argwhere(np.isnan(scores))
+    if len(rows):
+        raise XmtcError(f"The score of document {rows[0][0]} is nan; expected numbers, 0 where there is no label.")
     return np.ascontiguousarray(scores, np.float32)

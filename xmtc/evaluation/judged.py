@@ -89,8 +89,8 @@ def judge(
         raise XmtcError(f"Metrics need predictions for every document; got {predictions.n_docs} for {Y.shape[0]}.")
     if predictions.labels.size and predictions.labels.max() >= Y.shape[1]:
         raise XmtcError(
-            f"The predictions name label {predictions.labels.max()}, but Y has {Y.shape[1]} labels; give a column of Y for "
-            "each label of the model."
+            f"The predictions name label {predictions.labels.max()}, but Y has {Y.shape[1]} labels; give a column of Y "
+            "for each label of the model."
         )
     if train_frequencies is None or n_train is None:
         return Judged(predictions, Y)

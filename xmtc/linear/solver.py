@@ -30,8 +30,8 @@ RUN = 8  # documents visited in a row: some ten kilobytes, which the processor f
 
 @dataclass(frozen=True)
 class Solver:
-    """min ½‖w‖² + ½b² + C Σ v loss(y (w·x + b)) for each label, where v is the document's weight, or 1. Its defaults are
-    those of the linear methods."""
+    """min ½‖w‖² + ½b² + C Σ v loss(y (w·x + b)) for each label, where v is the document's weight, or 1. Its defaults
+    are those of the linear methods."""
 
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
@@ -42,8 +42,8 @@ class Solver:
     def fit(
         self, X: csr_array, rows: np.ndarray, positives: csr_array, weights: np.ndarray | None = None
     ) -> LinearWeights:
-        """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X, whose
-        own weights are positive, where they have any."""
+        """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X,
+        whose own weights are positive, where they have any."""
         documents, n_labels = compact(X, rows), positives.shape[1]
         weights = None if weights is None else weights[rows]
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)

@@ -74,7 +74,7 @@ def device_with(network: nn.Module) -> torch.device:
 
 @contextmanager
 def working(run: Run, device: torch.device, seed: int | None = None, threads: int | None = None) -> Iterator[None]:
-    """Use the run's threads, or so many, and, if a seed is given, random numbers of our own; leave both as they were."""
+    """Use the run's threads, or so many; if a seed is given, random numbers of our own. Leave both as they were."""
     before, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     torch.set_num_threads(threads or torch_threads(run))
     torch.set_float32_matmul_precision("high")  # TF32 where bf16 is not used
