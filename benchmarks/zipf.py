@@ -86,7 +86,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.here:
         return measure(options.labels[0], options.docs or options.labels[0], options.trees, options.method)
-    print(f"{options.method}, {options.trees} tree(s), {Run().threads} threads, Python {platform.python_version()}\n")
+    print(f"{options.method}, {options.trees} tree(s), {Run().n_threads} threads, Python {platform.python_version()}\n")
     print("| labels | documents | features | training s | data GiB | peak GiB | ms/document | P@1 | P@5 |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for n_labels in options.labels:

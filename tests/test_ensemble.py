@@ -220,7 +220,8 @@ def test_what_is_no_answer_stays_none():
     assert found.labels.tolist() == [[3, NO_LABEL]]
     np.testing.assert_allclose(found.scores, [[0.48, 0]], atol=1e-3)
     Y = csr_array((1, 5), dtype=np.float32)
-    for nothing in (answer([[NO_LABEL]], [[0.0]]), answer([[3]], [[np.nan]])):
+    diverged = Predictions.trusted(np.array([[3]], np.int32), np.array([[np.nan]], np.float32))  # as a network can
+    for nothing in (answer([[NO_LABEL]], [[0.0]]), diverged):
         assert [part.tolist() for part in curve(nothing, Y)] == [[0, 1], [0, 1]]
 
 

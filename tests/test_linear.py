@@ -93,20 +93,22 @@ def test_solve_is_its_numpy_twin(n_labels, is_logistic):
         np.testing.assert_allclose(compiled, plain, atol=1e-4)
 
 
-def solve_plainly(X, signs, is_logistic, C, passes, seed):
+def solve_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
     """Dual coordinate descent, one label and one document at a time; a Newton step of the bias after each pass."""
     n_rows, n_labels = signs.shape
-    W, bias, alpha = np.zeros((X.shape[1], n_labels)), signs.mean(axis=0).astype(float), np.zeros(signs.shape)
+    C = np.full(n_rows, C) if weights is None else C * weights.astype(float)  # of each document
+    W, alpha = np.zeros((X.shape[1], n_labels)), np.zeros(signs.shape)
+    bias = np.average(signs, axis=0, weights=weights).astype(float)
     runs, state = np.arange(-(-n_rows // RUN)), np.uint64(first_state(seed))
     for _ in range(passes):
         state = np.uint64(shuffle(runs, state))
         for i in (i for run in runs for i in range(run * RUN, min((run + 1) * RUN, n_rows))):
             for label in range(n_labels):
                 margin = signs[i, label] * (X[i] @ W[:, label] + bias[label])
-                new = alpha_plainly(alpha[i, label], margin, X[i] @ X[i], is_logistic, C)
+                new = alpha_plainly(alpha[i, label], margin, X[i] @ X[i], is_logistic, C[i])
                 W[:, label] += (new - alpha[i, label]) * signs[i, label] * X[i]
                 alpha[i, label] = new
-        bends = alpha * (1 - alpha / C) if is_logistic else 2 * C * (alpha > 0)
+        bends = alpha * (1 - alpha / C[:, None]) if is_logistic else 2 * C[:, None] * (alpha > 0)
         bias -= (bias - (alpha * signs).sum(axis=0)) / (1 + bends.sum(axis=0))
     return np.vstack([W, bias])
 

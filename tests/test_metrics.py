@@ -274,10 +274,26 @@ def test_truth_may_be_unsorted_repeated_or_hold_zeros() -> None:
     assert messy.nnz == 5
 
 
-def test_a_label_the_truth_has_no_column_for_is_wrong() -> None:
+def test_a_label_the_truth_has_no_column_for_is_refused() -> None:
     """Label 3 of document 0 must not be mistaken for a label of the next document."""
-    found = evaluate(predictions([[3], [0]]), truth([[0], [1]], 2), ["P@1", "coverage@1", "micro-F1@0.5"])
-    assert found == {"P@1": 0.0, "coverage@1": 0.0, "micro-F1@0.5": 0.0}
+    found, true = predictions([[3], [0]]), truth([[0], [1]], 2)
+    assert not Judged(found, true).hits.any()
+    with pytest.raises(XmtcError, match="predictions name label 3, but Y has 2 labels; give a column of Y for each"):
+        evaluate(found, true, ["P@1"])
+
+
+def test_a_label_named_twice_is_refused() -> None:
+    with pytest.raises(XmtcError, match="Label 0 is named twice for document 1; expected each label once"):
+        predictions([[0, 1, 2], [0, 0, 0]])  # R@3 would be 3
+
+
+def test_the_truth_may_be_dense_and_is_left_as_it_is() -> None:
+    true = truth([[0], [1]], 2)
+    dense = true.toarray().astype(int)
+    for Y in (true, dense, dense.astype(bool), dense.tolist(), true.tocsc(), true.tocoo()):
+        assert evaluate(predictions([[0], [0]]), Y, ["P@1"]) == {"P@1": 0.5}
+    with pytest.raises(XmtcError, match="Y has 2 among its values"):
+        evaluate(predictions([[0], [0]]), 2 * dense, ["P@1"])
 
 
 def test_names_are_read_in_any_case_and_answered_as_published() -> None:

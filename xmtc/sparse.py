@@ -26,6 +26,14 @@ def with_unit_rows(matrix: csr_array) -> csr_array:
     return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
+def with_weighted_rows(matrix: csr_array, weights: np.ndarray | None) -> csr_array:
+    """The matrix with each row multiplied by its weight; as it is without weights."""
+    if weights is None:
+        return matrix
+    data = matrix.data * np.repeat(weights, np.diff(matrix.indptr))
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
 class Compact(NamedTuple):
     """Some rows of a sparse matrix over the columns that occur in them."""
 

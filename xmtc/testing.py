@@ -9,7 +9,7 @@ from __future__ import annotations
 import filecmp
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -18,11 +18,15 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from scipy.sparse import csr_array, hstack
 
+from xmtc.base.dataset import Bag, Dataset, Tokens
 from xmtc.base.method import Method
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.classifier import Classifier
+from xmtc.data.in_memory import documents_of
+from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
 from xmtc.text import tokenizer
 
@@ -83,6 +87,11 @@ class Case:
     @cached_property
     def recipe(self) -> Method:
         return Pipeline.of(self.method, parameters=self.parameters).method
+
+    @cached_property
+    def arrays(self) -> Dataset:
+        """What the method itself is trained on."""
+        return Pipeline.of(self.method, parameters=self.parameters).prepare(documents_of(*self.train), ONE_THREAD).data
 
     @cached_property
     def trained(self) -> Classifier:
@@ -221,6 +230,51 @@ def an_explanation_names_a_planted_word(case: Case) -> None:
         assert weights == sorted(weights, reverse=True)
 
 
+def a_wider_dataset_is_refused(case: Case) -> None:
+    tagger = case.trained.tagger_
+    data = tagger.read(documents_of(case.test[0][:3]), ONE_THREAD)
+    tagger.model.predict(data, run=ONE_THREAD)
+    wider = Dataset({name: widened(view) for name, view in data.views.items()})
+    assert refuses(lambda: tagger.model.predict(wider, run=ONE_THREAD)), "it takes documents with unknown columns"
+
+
+def widened(view: Bag | Tokens) -> Bag | Tokens:
+    """With a column, or an id, that training has not seen."""
+    if isinstance(view, Tokens):
+        return replace(view, size=view.size + 1)
+    return Bag(hstack([view.matrix, csr_array((view.n_docs, 1), dtype=np.float32)]))
+
+
+def refuses(work: Callable[[], Any]) -> bool:
+    try:
+        work()
+    except XmtcError:
+        return True
+    return False
+
+
+def weights_count_documents_or_are_refused(case: Case) -> None:
+    """Half of the documents have wrong labels, so that it matters which count, and how often."""
+    true, weights = case.arrays, np.where(np.arange(case.arrays.n_docs) % 2, 3, 1)
+    assert true.Y is not None
+    half = replace(true, Y=csr_array(np.where(weights[:, None] == 1, true.Y.toarray()[::-1], true.Y.toarray())))
+    if not case.recipe.takes_weights:
+        assert refuses(lambda: case.recipe.fit(replace(half, weights=weights), run=ONE_THREAD)), "it ignores weights"
+        return
+
+    def scores(data: Dataset) -> np.ndarray:
+        found = case.recipe.fit(data, run=ONE_THREAD).predict(true, N_LABELS, ONE_THREAD)
+        by_label = np.zeros((found.n_docs, N_LABELS + 1), np.float32)  # the last for NO_LABEL, which is -1
+        np.put_along_axis(by_label, found.labels, found.scores, axis=1)
+        return by_label
+
+    absent, thrice = half.rows(weights == 3), half.rows(np.repeat(np.arange(half.n_docs), weights))
+    for wanted, given in ((absent, weights == 3), (thrice, weights)):
+        expected, found = scores(wanted), scores(replace(half, weights=given))
+        apart = np.abs(scores(half) - expected).mean()
+        assert np.abs(found - expected).mean() < 0.1 * apart, "a weight is not as many documents"
+
+
 CHECKS = (
     finds_the_planted_labels,
     answers_are_ranked_distinct_and_in_range,
@@ -237,6 +291,8 @@ CHECKS = (
     documents_without_labels_do_not_disturb_training,
     one_label_in_all_is_learnt,
     an_explanation_names_a_planted_word,
+    a_wider_dataset_is_refused,
+    weights_count_documents_or_are_refused,
 )
 
 

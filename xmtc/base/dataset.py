@@ -1,18 +1,30 @@
 """What a method trains on and a model predicts from: arrays only, no text and no names of labels.
 
 A document can be seen in several views: as a bag of terms (Bag) or as a sequence of tokens (Tokens). A Dataset holds
-those that a method reads, by name, and the labels beside them."""
+those that a method reads, by name, and the labels beside them.
+
+All three look at the arrays that they are given, once, and convert what can be converted: a dense array or another
+kind of sparse matrix, other types of numbers. What is derived from them is not looked at again."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.arrays import (
+    document_weights,
+    feature_matrix,
+    label_matrix,
+    token_ids,
+    token_offsets,
+    trusted,
+)
+from xmtc.errors import XmtcError
 from xmtc.sparse import narrow
 
 Index = np.ndarray | slice
@@ -30,8 +42,11 @@ class Terms(Protocol):
 class Bag:
     """Documents as rows of a sparse matrix."""
 
-    matrix: csr_array  # (n_docs, size) float32
+    matrix: csr_array  # (n_docs, size) float32, finite; columns rise within each row
     vocabulary: Terms | None = None  # the term of each column, where they have one
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "matrix", feature_matrix(self.matrix))
 
     @property
     def n_docs(self) -> int:
@@ -44,7 +59,7 @@ class Bag:
 
     def rows(self, index: Index) -> Bag:
         """The documents at these rows."""
-        return replace(self, matrix=self.matrix[index])
+        return trusted(Bag, matrix=self.matrix[index], vocabulary=self.vocabulary)
 
     def arrays(self) -> Iterator[np.ndarray]:
         """Every number, and the shapes that tell where one array ends and the next begins."""
@@ -61,6 +76,11 @@ class Tokens:
     vocabulary: Terms | None = None  # of words: the word of each id from 1 on; 0 is the unknown word
     encoder: str = ""  # of subwords in training: the folder or hub name of the encoder that they are read by
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", int(self.size))
+        object.__setattr__(self, "ids", token_ids(self.ids, self.size))
+        object.__setattr__(self, "offsets", token_offsets(self.offsets, len(self.ids)))
+
     @property
     def n_docs(self) -> int:
         return len(self.offsets) - 1
@@ -75,7 +95,11 @@ class Tokens:
         begins, lengths = self.offsets[:-1][index], self.lengths[index]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         positions = np.repeat(begins - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return replace(self, ids=self.ids[positions], offsets=offsets)
+        return self.derived(ids=self.ids[positions], offsets=offsets)
+
+    def derived(self, **values: Any) -> Tokens:
+        """With other values of some fields, which follow from those that were checked."""
+        return trusted(Tokens, **(vars(self) | values))
 
     def counts(self) -> csr_array:
         """(n_docs, size) float32: how often each word occurs in each document; the unknown word is left out."""
@@ -99,16 +123,32 @@ class Dataset:
 
     views: Mapping[str, Bag | Tokens]
     Y: csr_array | None = None  # (n_docs, n_labels) float32, ones at the labels
+    weights: np.ndarray | None = None  # (n_docs,) float32: 2 counts as the document twice, 0 as its absence
 
     def __post_init__(self) -> None:
-        rows = {view.n_docs for view in self.views.values()} | ({self.Y.shape[0]} if self.Y is not None else set())
-        if len(rows) != 1:
-            raise ValueError(f"a Dataset needs views, and labels, of the same documents; found {sorted(rows)} of them")
+        for name, view in self.views.items():
+            if not isinstance(view, Bag | Tokens):
+                raise XmtcError(f"The view {name} is a {type(view).__name__}; expected a Bag(matrix) or Tokens.")
+        if self.Y is not None:
+            object.__setattr__(self, "Y", label_matrix(self.Y))
+        self._check_rows()
+        if self.weights is not None:
+            object.__setattr__(self, "weights", document_weights(self.weights, self.n_docs))
+
+    def _check_rows(self) -> None:
+        rows = {name: view.n_docs for name, view in self.views.items()}
+        if not rows:
+            raise XmtcError("Found a Dataset without views; expected at least one, such as {'columns': Bag(matrix)}.")
+        if self.Y is not None:
+            rows["Y"] = self.Y.shape[0]
+        if len(set(rows.values())) > 1:
+            found = ", ".join(f"{name} has {n:,}" for name, n in rows.items())
+            raise XmtcError(f"Views and labels must be of the same documents, a row for each; found that {found}.")
 
     @classmethod
-    def from_matrix(cls, X: csr_array, Y: csr_array | None = None) -> Dataset:
-        """Documents that are rows of a matrix."""
-        return cls({"columns": Bag(X)}, Y)
+    def from_matrix(cls, X: Any, Y: Any = None, weights: Any = None) -> Dataset:
+        """Documents that are rows of a matrix: sparse, of any format, or dense."""
+        return cls({"columns": Bag(X)}, Y, weights)
 
     @property
     def n_docs(self) -> int:
@@ -142,12 +182,25 @@ class Dataset:
 
     def only(self, names: Iterable[str]) -> Dataset:
         """Without the views that are not named."""
-        return replace(self, views={name: self.views[name] for name in names})
+        views = {name: self.views[name] for name in names}
+        return trusted(Dataset, views=views, Y=self.Y, weights=self.weights)
 
     def rows(self, index: Index) -> Dataset:
         """The documents at these rows."""
         views = {name: view.rows(index) for name, view in self.views.items()}
-        return Dataset(views, None if self.Y is None else self.Y[index])
+        Y = None if self.Y is None else self.Y[index]
+        weights = None if self.weights is None else self.weights[index]
+        return trusted(Dataset, views=views, Y=Y, weights=weights)
+
+    def without_weightless(self) -> Dataset:
+        """Without the documents of weight 0, and without weights where all others weigh 1."""
+        if self.weights is None:
+            return self
+        counted = self.weights > 0
+        if not counted.any():
+            raise XmtcError("All documents have the weight 0; expected more for those to learn from.")
+        left = self if counted.all() else self.rows(counted)
+        return left if np.any(left.weights != 1) else trusted(Dataset, views=left.views, Y=left.Y, weights=None)
 
     def fingerprint(self) -> str:
         """The same for the same numbers alone."""
@@ -158,6 +211,8 @@ class Dataset:
                 found.update(np.ascontiguousarray(part).data)
         for part in () if self.Y is None else arrays_of(self.Y):
             found.update(np.ascontiguousarray(part).data)
+        if self.weights is not None:
+            found.update(self.weights.data)
         return found.hexdigest()
 
 

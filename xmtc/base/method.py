@@ -1,10 +1,15 @@
 """The contract. A Method is a recipe: a frozen dataclass of hyper-parameters whose `fit` trains. A Model is what
-training leaves behind: a dataclass of arrays that predicts. Neither knows words or label names; a Tagger does."""
+training leaves behind: a dataclass of arrays that predicts. Neither knows words or label names; a Tagger does.
+
+What a subclass writes as `fit`, `predict` and `explain` is only ever reached by data that fits it: a check stands
+before each, here, so that nobody has to write or to remember it, and compiled code runs on nothing else."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +19,29 @@ from xmtc.base.form import Form
 from xmtc.base.params import Recipe
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
+from xmtc.errors import XmtcError
+
+
+def put_before(check: Callable[..., None], kind: type, name: str) -> None:
+    """Let a class's own method of that name begin with a check of what it is given."""
+    method = vars(kind).get(name)
+    if method is None:
+        return
+
+    @wraps(method)
+    def checked(self: Any, *given: Any, **named: Any) -> Any:
+        check(self, *given, **named)
+        return method(self, *given, **named)
+
+    setattr(kind, name, checked)
+
+
+def check_is_dataset(data: Any) -> None:
+    if not isinstance(data, Dataset):
+        raise XmtcError(
+            f"Found a {type(data).__name__} where a Dataset was expected; make one: Dataset.from_matrix(X), or with "
+            "labels Dataset.from_matrix(X, Y)."
+        )
 
 
 @dataclass(frozen=True)
@@ -42,6 +70,27 @@ class Model(Form, ABC):
     n_labels: int
     views: dict[str, int]  # the views that it reads, and the size of each
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        put_before(Model._check_data, cls, "predict")
+        put_before(Model._check_document, cls, "explain")
+
+    def _check_data(self, data: Dataset, k: int = 5, *_: Any, **__: Any) -> None:
+        """The views that it was trained on, as wide as they were then, and some labels to be named."""
+        if k < 1:
+            raise XmtcError(f"k={k} asks for no labels; expected at least 1.")
+        check_is_dataset(data)
+        if data.sizes != self.views:
+            raise XmtcError(
+                f"The documents have {in_words(data.sizes)}, but the model was trained on {in_words(self.views)}; give "
+                "it the views, and the columns, that it was trained on."
+            )
+
+    def _check_document(self, document: Dataset, *_: Any, **__: Any) -> None:
+        self._check_data(document)
+        if document.n_docs != 1:
+            raise XmtcError(f"Found {document.n_docs} documents to explain, expected one; explain one at a time.")
+
     @abstractmethod
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         """The k best labels of every document."""
@@ -65,7 +114,37 @@ class Method(Recipe, ABC):
     tiny: ClassVar[dict[str, Any]] = {}
     # Whether batches and threads change no digit. Networks add up in another order.
     is_exact: ClassVar[bool] = True
+    # Whether documents may have weights (Dataset.weights), by which their losses are multiplied.
+    takes_weights: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        put_before(Method._check_data, cls, "fit")
+
+    def _check_data(self, data: Dataset, valid: Dataset | None = None, *_: Any, **__: Any) -> None:
+        """Documents with labels, and weights only where it takes them; validation documents in the same views."""
+        check_is_dataset(data)
+        if data.Y is None or not (data.n_docs and data.n_labels):
+            raise XmtcError(
+                f"Found {data.n_docs} documents and {data.n_labels} labels to train on; expected at least one of each: "
+                "Dataset(views, Y)."
+            )
+        if data.weights is not None and not self.takes_weights:
+            raise XmtcError(
+                f"{type(self).__name__} does not take weights of documents; leave sample_weight out, or use parabel, "
+                "bonsai, plt or dismec."
+            )
+        if valid is not None:
+            check_is_dataset(valid)
+            if (valid.sizes, valid.n_labels) != (data.sizes, data.n_labels):
+                found, wanted = (f"{in_words(part.sizes)} and {part.n_labels} labels" for part in (valid, data))
+                raise XmtcError(f"The validation documents have {found}; expected {wanted}, as in training.")
 
     @abstractmethod
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
         """Train on data; valid, where there is one, only ever decides when to stop, or what scores mean."""
+
+
+def in_words(sizes: dict[str, int]) -> str:
+    """Views and their sizes, for a sentence."""
+    return ", ".join(f"{size:,} {name}" for name, size in sizes.items()) or "no views"

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xmtc.base.arrays import KINDS, MOST, trusted
+from xmtc.errors import XmtcError
+
 NO_LABEL = -1
 
 
@@ -13,8 +16,18 @@ NO_LABEL = -1
 class Predictions:
     """The best labels of each document, best first; NO_LABEL with score 0 where fewer than k were found."""
 
-    labels: np.ndarray  # (n_docs, k) int32
+    labels: np.ndarray  # (n_docs, k) int32, each once in a row
     scores: np.ndarray  # (n_docs, k) float32
+
+    def __post_init__(self) -> None:
+        labels, scores = np.asarray(self.labels), np.asarray(self.scores)
+        if labels.ndim != 2 or labels.shape != scores.shape:
+            raise XmtcError(
+                f"Found labels of shape {labels.shape} and scores of shape {scores.shape}; expected both to have a row "
+                "for each document, and as many columns."
+            )
+        object.__setattr__(self, "labels", checked_labels(labels))
+        object.__setattr__(self, "scores", checked_scores(scores))
 
     @property
     def n_docs(self) -> int:
@@ -27,9 +40,41 @@ class Predictions:
     def above(self, threshold: float) -> Predictions:
         """Only the labels that score at least the threshold; the others become NO_LABEL."""
         keep = self.scores >= threshold
-        return Predictions(np.where(keep, self.labels, NO_LABEL), np.where(keep, self.scores, 0).astype(np.float32))
+        labels, scores = np.where(keep, self.labels, NO_LABEL), np.where(keep, self.scores, 0)
+        return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
 
     @staticmethod
     def stack(parts: list[Predictions]) -> Predictions:
         """One answer from the answers to consecutive batches of documents."""
-        return Predictions(np.vstack([p.labels for p in parts]), np.vstack([p.scores for p in parts]))
+        return Predictions.trusted(np.vstack([p.labels for p in parts]), np.vstack([p.scores for p in parts]))
+
+    @staticmethod
+    def trusted(labels: np.ndarray, scores: np.ndarray) -> Predictions:
+        """Without a look at them: of models whose code keeps to the contract."""
+        return trusted(Predictions, labels=labels, scores=scores)
+
+
+def checked_labels(labels: np.ndarray) -> np.ndarray:
+    if labels.size and labels.dtype.kind not in "iu":
+        raise XmtcError(f"The labels are of type {labels.dtype}; expected whole numbers, or {NO_LABEL} for none.")
+    if labels.size and not (labels.min() >= NO_LABEL and labels.max() <= MOST):
+        raise XmtcError(
+            f"The labels go from {labels.min()} to {labels.max()}; expected their numbers, or {NO_LABEL} for none."
+        )
+    in_order = np.sort(labels, axis=1)
+    twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] != NO_LABEL)
+    if twice.any():
+        row, column = np.argwhere(twice)[0]
+        raise XmtcError(
+            f"Label {in_order[row, column]} is named twice for document {row}; expected each label once, best first."
+        )
+    return np.ascontiguousarray(labels, np.int32)
+
+
+def checked_scores(scores: np.ndarray) -> np.ndarray:
+    if scores.dtype.kind not in KINDS:
+        raise XmtcError(f"The scores are of type {scores.dtype}; expected numbers.")
+    rows = np.argwhere(np.isnan(scores))
+    if len(rows):
+        raise XmtcError(f"The score of document {rows[0][0]} is nan; expected numbers, 0 where there is no label.")
+    return np.ascontiguousarray(scores, np.float32)

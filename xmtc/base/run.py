@@ -17,13 +17,10 @@ import numpy as np
 from xmtc.base.checkpoint import Checkpoint
 from xmtc.base.events import BEGIN, Event, Stage, Watch, peak_memory
 from xmtc.base.progress import Progress, ShowProgress, is_first_process, shown, silent
+from xmtc.base.threads import available_threads
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def available_threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Run:
     weights so far. Other events cannot stop anything, but for the trials of a search. What a function raises ends
     everything."""
 
-    threads: int = field(default_factory=available_threads)
+    threads: int = 0  # at most; 0: as many as there are when the work begins, see `n_threads`
     progress: ShowProgress | bool = False  # True shows it, in a terminal, in a notebook or as lines of a log
     checkpoint: Checkpoint = field(default_factory=Checkpoint)  # or the path of its folder
     device: str = "auto"  # of networks: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one
@@ -57,6 +54,11 @@ class Run:
             watch: Watch | tuple[Watch, ...] = ...,
             part: str = ...,
         ) -> None: ...
+
+    @property
+    def n_threads(self) -> int:
+        """Threads to work with. Not found before they are needed: a Run() may stand in a signature."""
+        return max(1, self.threads or available_threads())
 
     def quiet(self) -> Run:
         """The same without progress and events, for work within work that shows its own."""
@@ -114,12 +116,13 @@ class Run:
         if isinstance(items, list) and len(items) == 1:  # one document to tag: starting threads would cost more
             yield work(items[0])
             return
-        with self.stage(title, total) as progress, ThreadPoolExecutor(max(1, self.threads)) as pool:
+        n_threads = self.n_threads
+        with self.stage(title, total) as progress, ThreadPoolExecutor(n_threads) as pool:
             waiting: list[tuple[Future[Result], float]] = []
             try:
                 for item in items:
                     waiting.append((pool.submit(work, item), size(item)))
-                    if len(waiting) > 2 * self.threads:
+                    if len(waiting) > 2 * n_threads:
                         yield finish(waiting.pop(0), progress)
                 while waiting:
                     yield finish(waiting.pop(0), progress)

@@ -71,10 +71,10 @@ def make_run(
     log_json: Path | None = None,
 ) -> Run:
     from xmtc.base.checkpoint import Checkpoint
-    from xmtc.base.run import Run, available_threads
+    from xmtc.base.run import Run
     from xmtc.cli.log import json_log, say_when_compiling
 
     if not quiet:
         say_when_compiling()
     watch = () if log_json is None else json_log(log_json)
-    return Run(threads or available_threads(), not quiet, Checkpoint(checkpoint), device, watch)
+    return Run(threads, not quiet, Checkpoint(checkpoint), device, watch)

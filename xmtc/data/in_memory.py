@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.data.arrays import NUMBERS, as_array, is_frame
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
+from xmtc.data.foreign import NUMBERS, as_array, is_frame
 from xmtc.data.targets import target_of
 from xmtc.errors import XmtcError
 

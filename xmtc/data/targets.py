@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.data.arrays import NUMBERS, as_array, is_frame
+from xmtc.data.foreign import NUMBERS, as_array, is_frame
 from xmtc.errors import XmtcError
 
 # The kinds of targets: a list of labels for each document; a column of an array, with one label for each; indicators.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
+from xmtc.base.arrays import label_matrix
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
@@ -82,14 +83,19 @@ def judge(
 ) -> Judged:
     """Predictions beside the true labels, and the labels' propensities where the counts of the training set are known.
 
-    Y may be unsorted and hold repeated entries or zeros; it is copied. The parameters are those of `evaluate`."""
+    Y may be dense, unsorted, and hold repeated entries or zeros; it is left as it is. The parameters are those of
+    `evaluate`."""
     if not isinstance(predictions, Predictions):
         found = type(predictions).__name__
         raise XmtcError(f"Found a {found} where Predictions were expected; `rank` gives them: labels and scores.")
-    true = as_matrix(Y)
+    true = true_labels(Y)
     if predictions.n_docs != true.shape[0] or true.shape[0] == 0:
         raise XmtcError(f"Metrics need predictions for every document; got {predictions.n_docs} for {true.shape[0]}.")
-
+    if predictions.labels.size and predictions.labels.max() >= true.shape[1]:
+        raise XmtcError(
+            f"The predictions name label {predictions.labels.max()}, but Y has {true.shape[1]} labels; give a column "
+            "of Y for each label of the model."
+        )
     if train_frequencies is None or n_train is None:
         return Judged(predictions, true)
 
@@ -98,15 +104,11 @@ def judge(
     return Judged(predictions, true, propensity.inverse(frequencies, n_train))
 
 
-def as_matrix(Y: Indicators) -> csr_array:
-    """A copy of true labels, sorted, without zeros."""
-    dense = Y if issparse(Y) else np.asarray(Y) if hasattr(Y, "ndim") else np.array(None)
-    if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+def true_labels(Y: Indicators) -> csr_array:
+    """The matrix of true labels, as compiled code takes it."""
+    if not issparse(Y) and not hasattr(Y, "ndim"):
         raise XmtcError(
             f"Y is a {type(Y).__name__}, expected a matrix of zeros and ones, with a row per document; scikit-learn's "
-            f"MultiLabelBinarizer(classes=classifier.classes_) makes one of lists of labels."
+            "MultiLabelBinarizer(classes=classifier.classes_) makes one of lists of labels."
         )
-    matrix = csr_array(dense, copy=True)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    return matrix
+    return label_matrix(Y)

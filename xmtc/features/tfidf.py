@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.arrays import trusted
 from xmtc.base.dataset import Bag
 from xmtc.base.form import array
 from xmtc.base.params import param
@@ -124,7 +125,7 @@ class FittedTfidf(FittedView):
         return [word._replace(numbers=tuple(found)) for word, found in zip(words, terms, strict=True)]
 
     def stacked(self, blocks: Iterator[csr_array]) -> Bag:
-        return Bag(stack(blocks, self.size), self.vocabulary)
+        return trusted(Bag, matrix=stack(blocks, self.size), vocabulary=self.vocabulary)
 
     def weigh(self, counts: Counts, columns: np.ndarray) -> csr_array:
         """Features of a batch, given the column of each of its terms."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from xmtc.base.arrays import trusted
 from xmtc.base.dataset import Tokens
 from xmtc.base.params import param
 from xmtc.base.run import Run
@@ -101,7 +102,8 @@ class FittedWords(FittedView):
             of_batch = np.concatenate([np.zeros(1, np.int32), number + np.int32(1)])
             ids[begin : begin + len(part.ids)] = of_batch[part.ids]
             begin += len(part.ids)
-        return with_something_known(Tokens(ids, offsets, self.size, self.vocabulary))
+        tokens = trusted(Tokens, ids=ids, offsets=offsets, size=self.size, vocabulary=self.vocabulary, encoder="")
+        return with_something_known(tokens)
 
     def check(self) -> None:
         self.tokenizer.check()
@@ -118,4 +120,4 @@ def with_something_known(tokens: Tokens) -> Tokens:
     lengths = np.where(unknown, 1, tokens.lengths)
     dropped = np.repeat(unknown, tokens.lengths)
     dropped[tokens.offsets[:-1]] = False
-    return replace(tokens, ids=tokens.ids[~dropped], offsets=np.concatenate([[0], np.cumsum(lengths)]))
+    return tokens.derived(ids=tokens.ids[~dropped], offsets=np.concatenate([[0], np.cumsum(lengths)]))

@@ -11,7 +11,7 @@ from scipy.sparse import csc_array, csr_array, hstack
 from xmtc.base.dataset import Dataset
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
-from xmtc.sparse import narrow, with_unit_rows
+from xmtc.sparse import narrow, with_unit_rows, with_weighted_rows
 
 LABELS = 1024  # summed by one thread at a time
 
@@ -27,12 +27,12 @@ class LabelVectors:
     @classmethod
     def from_documents(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Input space: the normalised sum of a label's documents."""
-        return cls(sums_of_rows(data.X, csc_array(data.Y), run))
+        return cls(sums_of_rows(with_weighted_rows(data.X, data.weights), csc_array(data.Y), run))
 
     @classmethod
     def from_labels(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Output space: how often a label occurs with every label, itself included."""
-        return cls(sums_of_rows(csr_array(data.Y), csc_array(data.Y), run))
+        return cls(sums_of_rows(with_weighted_rows(csr_array(data.Y), data.weights), csc_array(data.Y), run))
 
     @classmethod
     def from_both(cls, data: Dataset, run: Run = Run()) -> LabelVectors:

@@ -39,13 +39,13 @@ class TreeModel(Model):
         k = min(k, self.n_labels)
         logs = np.zeros(0, np.float32) if label_weights is None else np.log(label_weights).astype(np.float32)
         most_waiting = max(self.width(tree) for tree in self.trees)
-        size = max(1, min(MOST_DOCS, MOST_WAITING // most_waiting, -(-data.n_docs // run.threads)))
+        size = max(1, min(MOST_DOCS, MOST_WAITING // most_waiting, -(-data.n_docs // run.n_threads)))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
         def work(batch: slice) -> Predictions:
-            return Predictions(*rank(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees)))
+            return Predictions.trusted(*rank(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees)))
 
-        empty = Predictions(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
+        empty = Predictions.trusted(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
     def width(self, tree: Tree) -> int:

@@ -30,7 +30,8 @@ RUN = 8  # documents visited in a row: some ten kilobytes, which the processor f
 
 @dataclass(frozen=True)
 class Solver:
-    """min ½‖w‖² + ½b² + C Σ loss(y (w·x + b)) for each label. Its defaults are those of the linear methods."""
+    """min ½‖w‖² + ½b² + C Σ v loss(y (w·x + b)) for each label, where v is the document's weight, or 1. Its defaults
+    are those of the linear methods."""
 
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
@@ -38,25 +39,29 @@ class Solver:
     max_passes: int = 20
     seed: int = 0
 
-    def fit(self, X: csr_array, rows: np.ndarray, positives: csr_array) -> LinearWeights:
-        """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X."""
+    def fit(
+        self, X: csr_array, rows: np.ndarray, positives: csr_array, weights: np.ndarray | None = None
+    ) -> LinearWeights:
+        """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X,
+        whose own weights are positive, where they have any."""
         documents, n_labels = compact(X, rows), positives.shape[1]
+        weights = None if weights is None else weights[rows]
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
         for begin in range(0, n_labels, BLOCK):
             width = min(BLOCK, n_labels - begin)
             padded = 2 if width <= 2 else -(-width // LANES) * LANES
             signs = signs_of(positives, begin, padded)
-            W[:, begin : begin + width] = self.solve(documents, signs)[:, :width]
+            W[:, begin : begin + width] = self.solve(documents, signs, weights)[:, :width]
         return LinearWeights(documents.columns, W)
 
-    def solve(self, documents: Compact, signs: np.ndarray) -> np.ndarray:
+    def solve(self, documents: Compact, signs: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Weights (n_features + 1, n_labels) of one block of labels, the last row the biases."""
         (n_rows, n_labels), n_features = signs.shape, len(documents.columns)
         squares = np.empty(n_rows, np.float32)
         square_lengths(documents.indptr, documents.data, squares)
-        bias = signs.sum(axis=0) * (1 / np.float32(max(n_rows, 1)))  # the mean: what a label without features answers
+        bias = mean_signs(signs, weights)  # what a label without features answers
 
-        loss = self.loss == "logistic", np.float32(self.C)
+        loss = self.loss == "logistic", np.float32(self.C), weights
         limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
         order = np.arange(-(-n_rows // RUN)), first_state(self.seed)
         descend = descend_pair if n_labels == 2 else descend_block
@@ -83,6 +88,12 @@ def signs_of(positives: csr_array, begin: int, width: int) -> np.ndarray:
     signs = np.full((positives.shape[0], width), -1, np.float32)
     mark(positives.indptr.astype(np.int64, copy=False), positives.indices.astype(np.int64, copy=False), begin, signs)
     return signs
+
+
+def mean_signs(signs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    if weights is None:
+        return signs.sum(axis=0) * (1 / np.float32(max(len(signs), 1)))
+    return (weights @ signs / weights.sum()).astype(np.float32)
 
 
 @kernel
@@ -127,24 +138,33 @@ def square_lengths(indptr, data, squares):
 
 
 @fast_kernel
-def newton_bias(bias, alpha, signs, is_logistic, C, pull, curvature):
+def weight_of(row_weights, row):
+    """Of a document. Without weights the compiler knows that it is 1, and what is multiplied by it stays as it is."""
+    if row_weights is None:
+        return np.float32(1)
+    return row_weights[row]
+
+
+@fast_kernel
+def newton_bias(bias, alpha, signs, is_logistic, C, row_weights, pull, curvature):
     """One Newton step in every label's bias. The loss's slope at a document is what its alpha has become; documents
     see a new bias only when they are visited again, so that more than one step a pass would overshoot."""
     n_rows, n_labels = signs.shape
     for j in range(n_labels):
         pull[j], curvature[j] = 0, 1
     for row in range(n_rows):
+        bound = C * weight_of(row_weights, row)
         for j in range(n_labels):
             a = alpha[row, j]
             pull[j] += a * signs[row, j]
-            curvature[j] += a * (1 - a / C) if is_logistic else (2 * C if a > 0 else np.float32(0))
+            curvature[j] += a * (1 - a / bound) if is_logistic else (2 * bound if a > 0 else np.float32(0))
     for j in range(n_labels):
         bias[j] -= (bias[j] - pull[j]) / curvature[j]
 
 
 @fast_kernel
 def new_alpha(a, margin, square, is_logistic, C):
-    """Where the dual variable of a document goes, given its margin for the label and its squared length."""
+    """Where the dual variable of a document goes, given its margin for the label, its squared length, and its C."""
     if is_logistic:
         p = 1 / (1 + np.exp(min(margin, np.float32(30))))
         curvature = max(p * (1 - p), a / C * (1 - a / C))
@@ -155,7 +175,7 @@ def new_alpha(a, margin, square, is_logistic, C):
 
 @fast_kernel
 def descend_block(
-    indptr, indices, data, squares, n_features, signs, is_logistic, C, eps, max_passes, runs, state, bias
+    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, eps, max_passes, runs, state, bias
 ):
     """Weights of a block of labels, one step per document for the whole block, and a last row with room for the biases,
     which are left in `bias`. The kernel makes its matrices itself, so that the compiler knows how long their rows are:
@@ -175,27 +195,30 @@ def descend_block(
                     weights, value = W[indices[i]], data[i]
                     for j in range(n_labels):
                         margin[j] += value * weights[j]
+                weight = weight_of(row_weights, row)
                 longest = np.float32(0)
                 for j in range(n_labels):
                     sign, a = signs[row, j], alpha[row, j]
-                    new = new_alpha(a, sign * margin[j], squares[row], is_logistic, C)
+                    new = new_alpha(a, sign * margin[j], squares[row], is_logistic, C * weight)
                     alpha[row, j] = new
                     step[j] = (new - a) * sign
                     longest = max(longest, abs(step[j]))
                 if longest > 0:
-                    farthest = max(farthest, longest)
+                    farthest = max(farthest, longest / weight)
                     for i in range(indptr[row], indptr[row + 1]):
                         weights, value = W[indices[i]], data[i]
                         for j in range(n_labels):
                             weights[j] += value * step[j]
-        newton_bias(bias, alpha, signs, is_logistic, C, pull, curvature)
+        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, pull, curvature)
         if farthest <= eps * C:
             break
     return W
 
 
 @fast_kernel
-def descend_pair(indptr, indices, data, squares, n_features, signs, is_logistic, C, eps, max_passes, runs, state, bias):
+def descend_pair(
+    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, eps, max_passes, runs, state, bias
+):
     """`descend_block` for two labels, the children of a binary node. So few labels fill no vector register: they are
     kept in scalars instead, and two features are read at a time, because sums that wait for each other cost most."""
     n_rows, zero = len(signs), np.float32(0)
@@ -220,16 +243,17 @@ def descend_pair(indptr, indices, data, squares, n_features, signs, is_logistic,
                     m1 += data[end - 1] * W[indices[end - 1], 1]
 
                 a0, a1, sign0, sign1 = alpha[row, 0], alpha[row, 1], signs[row, 0], signs[row, 1]
-                new0 = new_alpha(a0, sign0 * (m0 + odd0), squares[row], is_logistic, C)
-                new1 = new_alpha(a1, sign1 * (m1 + odd1), squares[row], is_logistic, C)
+                weight = weight_of(row_weights, row)
+                new0 = new_alpha(a0, sign0 * (m0 + odd0), squares[row], is_logistic, C * weight)
+                new1 = new_alpha(a1, sign1 * (m1 + odd1), squares[row], is_logistic, C * weight)
                 if new0 != a0 or new1 != a1:
                     alpha[row, 0], alpha[row, 1] = new0, new1
                     step0, step1 = (new0 - a0) * sign0, (new1 - a1) * sign1
-                    farthest = max(farthest, abs(step0), abs(step1))
+                    farthest = max(farthest, abs(step0) / weight, abs(step1) / weight)
                     for i in range(begin, end):
                         W[indices[i], 0] += data[i] * step0
                         W[indices[i], 1] += data[i] * step1
-        newton_bias(bias, alpha, signs, is_logistic, C, pull, curvature)
+        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, pull, curvature)
         if farthest <= eps * C:
             break
     return W

@@ -106,7 +106,7 @@ class TreeTrainer:
         def train(node: Node) -> Rows:
             if node.positives.shape[1] == 1:  # a part that was not divided any further
                 return constant(1, CERTAIN[self.solver.loss])
-            return pruned(self.solver.fit(data.X, node.rows, node.positives), self.min_weight)
+            return pruned(self.solver.fit(data.X, node.rows, node.positives, data.weights), self.min_weight)
 
         return run.map(train, nodes, "training", size=lambda node: node.positives.nnz, total=total)
 

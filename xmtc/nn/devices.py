@@ -8,10 +8,13 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
+
+# Multiplications of a matrix product for each thread, a tenth of a millisecond: with fewer it gains too little.
+WORTH_A_THREAD = 4_000_000
 
 
 def device_of(run: Run) -> torch.device:
@@ -44,11 +47,36 @@ def mixed(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=has_bf16)
 
 
+def threads_for(run: Run, network: nn.Module, n_docs: int) -> int:
+    """As many as the run says; where it leaves that open, no more than the largest product of a batch has work for. The
+    threads of PyTorch meet after every product: if one of them is late, because its CPU is busy, all others wait."""
+    if run.threads or device_with(network).type != "cpu":
+        return torch_threads(run)
+    weights = (
+        weight.numel()
+        for module in network.modules()
+        if not isinstance(module, nn.Embedding | nn.EmbeddingBag)  # whose rows are looked up, not multiplied
+        for weight in module.parameters(recurse=False)
+        if weight.ndim > 1
+    )
+    return max(1, min(torch_threads(run), n_docs * max(weights, default=0) // WORTH_A_THREAD))
+
+
+def torch_threads(run: Run) -> int:
+    """The run's, or, where it does not say, what PyTorch has been told or takes by itself, if there are as many."""
+    return run.threads or min(torch.get_num_threads(), run.n_threads)
+
+
+def device_with(network: nn.Module) -> torch.device:
+    """The device that a network is on."""
+    return next(network.parameters()).device
+
+
 @contextmanager
-def working(run: Run, device: torch.device, seed: int | None = None) -> Iterator[None]:
-    """Use the run's threads and, if a seed is given, random numbers of our own; leave both as they were."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    torch.set_num_threads(run.threads)
+def working(run: Run, device: torch.device, seed: int | None = None, threads: int | None = None) -> Iterator[None]:
+    """Use the run's threads, or so many; if a seed is given, random numbers of our own. Leave both as they were."""
+    before, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(threads or torch_threads(run))
     torch.set_float32_matmul_precision("high")  # TF32 where bf16 is not used
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=seed is not None):
@@ -56,5 +84,5 @@ def working(run: Run, device: torch.device, seed: int | None = None) -> Iterator
                 torch.manual_seed(seed)
             yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
         torch.set_float32_matmul_precision(precision)

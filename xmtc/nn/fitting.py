@@ -17,8 +17,8 @@ from xmtc.base.run import Run
 from xmtc.data.splits import MAX_VALID, VALID_SHARE, train_valid_split
 from xmtc.evaluation import evaluate
 from xmtc.nn import distributed
-from xmtc.nn.devices import device_of, working
-from xmtc.nn.network import Loader, device_with
+from xmtc.nn.devices import device_of, device_with, threads_for, working
+from xmtc.nn.network import Loader
 from xmtc.nn.training import Plan, train
 
 MEASURE = "nDCG@5"  # of held-out documents, by which the best pass is known
@@ -78,5 +78,6 @@ def fit_network(
             return 0.0  # of equal scores the last stays
         return evaluate(answer(run.quiet()), Y, [MEASURE])[MEASURE]
 
-    with working(run, device_with(network), plan.seed):
+    threads = threads_for(run, network, batch)
+    with working(run, device_with(network), plan.seed, threads):
         train(network, batches, loss, score, plan, loader.n_docs, run, name, "" if Y is None else MEASURE)

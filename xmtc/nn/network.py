@@ -17,7 +17,7 @@ from xmtc.base.form import Form
 from xmtc.base.method import Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
-from xmtc.nn.devices import device_of, working
+from xmtc.nn.devices import device_of, device_with, threads_for, working
 from xmtc.nn.weights import Weights
 
 MOST_DOCS = 512  # answered at a time, if not fewer
@@ -141,19 +141,16 @@ def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
     labels = np.full((loader.n_docs, k), NO_LABEL, np.int32)
     scores = np.zeros((loader.n_docs, k), np.float32)
 
-    with run.stage("predicting", loader.n_docs) as progress, working(run, device):
-        for docs in loader.by_length(network.batch_size(loader)):
+    size = network.batch_size(loader)
+    threads = threads_for(run, network, min(size, loader.n_docs))
+    with run.stage("predicting", loader.n_docs) as progress, working(run, device, threads=threads):
+        for docs in loader.by_length(size):
             batch = loader.batch(docs)
             found, values = network.best(batch, k)
             labels[batch.docs, : found.shape[1]] = found.cpu().numpy()
             scores[batch.docs, : found.shape[1]] = values.cpu().numpy()
             progress.advance(len(docs))
-    return Predictions(labels, scores)
-
-
-def device_with(network: nn.Module) -> torch.device:
-    """The device that a network is on."""
-    return next(network.parameters()).device
+    return Predictions.trusted(labels, scores)
 
 
 def at_most(numbers: dict[str, int], device: torch.device) -> int:

@@ -38,7 +38,7 @@ class LevelData:
         found = predict_level(network, children, self.loader, self.above, n_candidates, run)
         if positives_first and self.Y is not None:
             Y = self.Y
-            found = replace(found, labels=true_ones_first(Y.indptr, Y.indices, found.labels))
+            found = Predictions.trusted(true_ones_first(Y.indptr, Y.indices, found.labels), found.scores)
         return replace(self, above=found)
 
 

@@ -128,6 +128,9 @@ class AmongChildren:
     def parameters(self) -> object:
         return self.network.parameters()
 
+    def modules(self) -> object:
+        return self.network.modules()
+
     def batch_size(self, loader: TokenLoader) -> int:
         return self.network.batch_size(loader, self.above.k * self.children.shape[1])
 

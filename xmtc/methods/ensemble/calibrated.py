@@ -77,4 +77,4 @@ def curve(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray]:
 
 def on_curve(found: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
     height = (1 - OWN) * np.interp(found.scores, scores, probabilities) + OWN * np.clip(found.scores, 0, 1)
-    return Predictions(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))
+    return Predictions.trusted(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))

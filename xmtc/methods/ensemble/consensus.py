@@ -61,6 +61,11 @@ class Consensus(Method):
     def is_exact(self) -> bool:  # type: ignore[override]
         return all(member.is_exact for member in self.members)
 
+    @property
+    def takes_weights(self) -> bool:  # type: ignore[override]
+        """Where all members do; a calibration has no use for them."""
+        return all(member.takes_weights for member in self.members) and not self.calibrated
+
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Combination:
         if not self.calibrated:
             return fit_together(self, self.members, self.rule, data, valid, run)

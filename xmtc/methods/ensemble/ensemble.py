@@ -55,6 +55,10 @@ class Ensemble(Method):
         return self.member.is_exact
 
     @property
+    def takes_weights(self) -> bool:  # type: ignore[override]
+        return self.member.takes_weights
+
+    @property
     def members(self) -> list[Method]:
         """The members before training."""
         return [replace(self.member, seed=seed) for seed in self.seeds]

@@ -65,7 +65,7 @@ class Adapted(Model):
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         found = self.model.predict(self._read(data), k, run)
-        return Predictions(np.append(self.numbers, np.int32(NO_LABEL))[found.labels], found.scores)
+        return Predictions.trusted(np.append(self.numbers, np.int32(NO_LABEL))[found.labels], found.scores)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """Nothing speaks for a label that the model does not have."""
@@ -109,8 +109,8 @@ def merged(found: list[Predictions], rule: str, n_labels: int, k: int) -> Predic
     labels, scores = np.hstack([part.labels for part in found]), np.hstack([part.scores for part in found])
     with np.errstate(divide="ignore"):  # log 0 and log ∞ are what they should be
         if rule == MEAN:
-            return Predictions(*rank(labels, np.log(scores), n_labels, k, len(found)))
+            return Predictions.trusted(*rank(labels, np.log(scores), n_labels, k, len(found)))
         # adds up where 1 − P is multiplied, and tells labels apart whose P is nearly 1
         evidence = -np.log1p(-np.minimum(scores, 1))
         best, total = rank(labels, np.log(evidence), n_labels, k, 1)
-    return Predictions(best, -np.expm1(-total))
+    return Predictions.trusted(best, -np.expm1(-total))

@@ -25,5 +25,6 @@ class Parabel(LinearTrees):
     tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8}
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+        data = data.without_weightless()
         vectors = LabelVectors.from_documents(data, run)
         return self.train(data, balanced_binary_trees(vectors, self.max_leaf, self.seeds, run), run)

@@ -32,6 +32,7 @@ class PLT(LinearTrees):
     arity: int = param(16, "children of an inner node at most", choices=(2, 4, 8, 16, 32, 64))
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+        data = data.without_weightless()
         vectors = LabelVectors.from_documents(data, run)
         binary = balanced_binary_trees(vectors, self.max_leaf, self.seeds, run)
         return self.train(data, [compressed(tree, self.arity.bit_length() - 1) for tree in binary], run)

@@ -9,6 +9,7 @@ ever held. Scores are σ(margin), which ranks as the margins do. The model is a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -28,6 +29,8 @@ from xmtc.linear.tree import HERE, Tree
 class DiSMEC(Method):
     """One linear classifier per label against all documents (Babbar and Schölkopf, WSDM 2017)."""
 
+    takes_weights: ClassVar[bool] = True
+
     C: float = param(Solver.C, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
     eps: float = param(
         Solver.eps, "stop training labels when a pass moves no document by more than this part of C", low=0.0
@@ -39,6 +42,7 @@ class DiSMEC(Method):
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
+        data = data.without_weightless()
         data = data.rows(shuffled(data.n_docs, self.seed))
         by_label = csc_array(data.Y)
         starts = list(range(0, data.n_labels, BLOCK))
@@ -62,7 +66,7 @@ class DiSMEC(Method):
 
     def _train(self, data: Dataset, positives: csr_array) -> Rows:
         solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
-        return pruned(solver.fit(data.X, np.arange(data.n_docs), positives), self.min_weight)
+        return pruned(solver.fit(data.X, np.arange(data.n_docs), positives, data.weights), self.min_weight)
 
 
 def flat_tree(parts: list[Rows]) -> Tree:

@@ -3,7 +3,7 @@ encoder came from nor a hub."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -107,7 +107,8 @@ class TransformerModel(NetworkModel):
 def in_own_numbers(found: Predictions, order: np.ndarray) -> Predictions:
     """Predictions of labels that are numbered by their frequency, with the numbers that the labels have; none where
     scores are no numbers."""
-    return replace(found, labels=np.where(found.labels == NO_LABEL, NO_LABEL, order[found.labels]).astype(np.int32))
+    labels = np.where(found.labels == NO_LABEL, NO_LABEL, order[found.labels])
+    return Predictions.trusted(labels.astype(np.int32), found.scores)
 
 
 @torch.no_grad()

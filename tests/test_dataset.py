@@ -1,0 +1,387 @@
+"""Arrays at the door: what is converted, what is refused and in which words, and that nobody's own are changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from centroid import Centroid
+from scipy import sparse
+from scipy.sparse import csc_array, csr_array, random_array
+from test_ensemble import fixed
+from test_metrics import truth
+from voting import AllVotes, WordVotes
+
+from xmtc import Dataset, Method, Predictions, Run, XmtcError
+from xmtc.base import arrays, dataset
+from xmtc.base.dataset import Bag, Tokens
+from xmtc.base.form import same
+from xmtc.evaluation import evaluate
+from xmtc.methods.ensemble.calibrated import calibrated
+from xmtc.methods.ensemble.consensus import Consensus
+from xmtc.methods.ensemble.model import Adapted
+from xmtc.methods.label_tree.bonsai import Bonsai
+from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.methods.label_tree.plt import PLT
+from xmtc.methods.one_vs_all.dismec import DiSMEC
+from xmtc.testing import ONE_THREAD, widened
+
+RNG = np.random.default_rng(0)
+X = random_array((50, 30), density=0.2, format="csr", dtype=np.float32, rng=RNG)
+Y = csr_array((RNG.random((50, 6)) < 0.3).astype(np.float32))
+DATA = Dataset.from_matrix(X, Y)
+FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
+
+
+def shuffled_and_doubled(matrix: csr_array) -> csr_array:
+    """The same numbers, but each in two halves, and the columns of a row in any order."""
+    coo = matrix.tocoo()
+    order = np.random.default_rng(1).permutation(2 * coo.nnz) % coo.nnz
+    order = order[np.argsort(coo.row[order], kind="stable")]
+    ends = np.concatenate([[0], np.cumsum(2 * np.diff(matrix.indptr))])
+    return csr_array((coo.data[order] / 2, coo.col[order], ends), shape=matrix.shape)
+
+
+GIVEN = {
+    **{f"{name}_array": X.asformat(name) for name in FORMATS},
+    **{f"{name}_matrix": getattr(sparse, f"{name}_matrix")(X) for name in FORMATS},
+    "dense": X.toarray(),
+    "dense, by columns": np.asfortranarray(X.toarray()),
+    "lists": X.toarray().tolist(),
+    "float64": X.astype(np.float64),
+    "every second number": csr_array((np.repeat(X.data, 2)[::2], X.indices, X.indptr), shape=X.shape),
+    "64-bit columns": csr_array((X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)), shape=X.shape),
+    "twice and unsorted": shuffled_and_doubled(X),
+    "room at the end": csr_array((np.append(X.data, [7, 7]), np.append(X.indices, [99, 99]), X.indptr), shape=X.shape),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_features_are_converted(given):
+    found = Bag(given).matrix
+    assert isinstance(found, csr_array)
+    assert (found.data.dtype, found.indices.dtype, found.indptr.dtype) == (np.float32, np.int32, np.int32)
+    np.testing.assert_array_equal(found.indptr, X.indptr)
+    np.testing.assert_array_equal(found.indices, X.indices)
+    np.testing.assert_array_equal(found.data, X.data)
+    assert found.data.flags.c_contiguous
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.longdouble])
+def test_other_numbers_are_converted(dtype):
+    ones = (X.toarray() > 0.5).astype(dtype)
+    for given in (ones,) if dtype == np.float16 else (ones, csr_array(ones)):  # scipy has no matrices of float16
+        np.testing.assert_array_equal(Bag(given).matrix.toarray(), ones.astype(np.float32))
+    np.testing.assert_array_equal(Dataset.from_matrix(X, ones).Y.toarray(), ones.astype(np.float32))
+
+
+@pytest.mark.parametrize("given", [GIVEN["csr_array"], GIVEN["csr_matrix"], GIVEN["twice and unsorted"]])
+def test_nobodys_own_arrays_are_changed(given):
+    own = given.copy()
+    own.data, own.indices, own.indptr = (part.copy() for part in (given.data, given.indices, given.indptr))
+    parts = own.data, own.indices, own.indptr
+    for part in parts:
+        part.flags.writeable = False
+    DiSMEC().fit(Dataset.from_matrix(own, Y), run=ONE_THREAD)
+    assert all(now is then for now, then in zip((own.data, own.indices, own.indptr), parts, strict=True))
+    np.testing.assert_array_equal(own.indices, given.indices)
+
+
+def test_what_is_right_is_not_copied():
+    assert np.shares_memory(Bag(X).matrix.data, X.data)
+    assert np.shares_memory(DATA.Y.indices, Y.indices)
+
+
+@pytest.mark.parametrize("method", [Parabel(max_leaf=2), Bonsai(max_leaf=2), PLT(max_leaf=2), DiSMEC()])
+def test_every_format_trains_the_same_model(method):
+    expected = method.fit(DATA, run=ONE_THREAD)
+    for given, labels in ((csc_array(X), csc_array(Y)), (GIVEN["twice and unsorted"], Y.toarray() > 0)):
+        assert same(method.fit(Dataset.from_matrix(given, labels), run=ONE_THREAD), expected)
+
+
+def with_part(name: str, change, kind=csr_array) -> csr_array:
+    bad = kind(X)
+    part = getattr(bad, name).copy()
+    change(part)
+    setattr(bad, name, part)
+    return bad
+
+
+def put(at, value):
+    def change(part) -> None:
+        part[at] = value
+
+    return change
+
+
+LARGE = X.astype(np.float64)
+LARGE.data[5] = -1e300
+REFUSED = {
+    "nan": (
+        with_part("data", put(5, np.nan)),
+        "X has nan in row 0, column 26; expected finite numbers of at most 3.4e+38",
+    ),
+    "inf": (with_part("data", put(-1, np.inf)), "X has inf in row 49, column"),
+    "too large": (LARGE, "X has -inf in row 0, column 26; expected finite numbers of at most 3.4e+38"),
+    "too large in sum": (csr_array(([3e38, 3e38], [1, 1], [0, 2]), shape=(1, 3)), "X has inf in row 0, column 1"),
+    "a column too far": (
+        with_part("indices", put(3, 30)),
+        "X is a csr matrix whose arrays do not fit together (indices",
+    ),
+    "a negative column": (with_part("indices", put(3, -1)), "do not fit together"),
+    "a row too far": (
+        with_part("indices", put(3, 50), csc_array),
+        "X is a csc matrix whose arrays do not fit together",
+    ),
+    "rows that fall": (with_part("indptr", put(3, 0)), "do not fit together"),
+    "rows that end beyond": (with_part("indptr", put(-1, 9999)), "do not fit together"),
+    "rows that begin late": (with_part("indptr", put(0, 1)), "do not fit together"),
+    "one dimension": (np.arange(3.0), "X is a ndarray of 1 dimensions and type float64; expected a matrix of numbers"),
+    "words": (np.array([["a", "b"]]), "expected a matrix of numbers: a row for each document"),
+    "objects": (np.array([[1, None]]), "type object"),
+    "complex numbers": (np.ones((2, 2)) * 1j, "type complex128"),
+    "nothing": (None, "X is a NoneType of 0 dimensions"),
+    "too wide": (
+        csr_array((2, 2**31), dtype=np.float32),
+        "X has 2,147,483,648 columns; expected at most 2,147,483,647",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "said"), REFUSED.values(), ids=REFUSED)
+def test_other_features_are_refused(given, said):
+    with pytest.raises(XmtcError) as raised:
+        Dataset.from_matrix(given)
+    assert said in str(raised.value)
+
+
+def test_labels_are_converted():
+    pairs = sparse.coo_array((np.ones(4), ([0, 0, 2, 2], [1, 1, 0, 3])), shape=(3, 4))  # a label named twice is named
+    expected = [[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 1]]
+    with_zeros = csr_array((np.array([0, 1, 1, 1, 0.0]), [3, 1, 3, 0, 2], [0, 2, 2, 5]), shape=(3, 4))
+    for given in (pairs, with_zeros, expected, np.array(expected, bool)):
+        found = Dataset.from_matrix(X[:3], given).Y
+        assert found.dtype == np.float32
+        assert (found.data == 1).all()
+        np.testing.assert_array_equal(found.toarray(), expected)
+    assert with_zeros.nnz == 5
+
+
+def test_other_labels_are_refused():
+    for given in (2 * Y, -Y, Y * np.nan, Y * 0.5):
+        with pytest.raises(XmtcError, match=r"Y has \S+ among its values; expected ones at the labels of a document"):
+            Dataset.from_matrix(X, given)
+        Dataset.from_matrix(X, given != 0)
+    with pytest.raises(XmtcError, match="found that columns has 50, Y has 49"):
+        Dataset.from_matrix(X, Y[:49])
+    with pytest.raises(XmtcError, match="Y is a list of 1 dimensions and type <U1; expected a matrix of numbers"):
+        Dataset.from_matrix(X[:2], ["a", "b"])
+    with pytest.raises(XmtcError, match="found that columns has 50, words has 1"):
+        Dataset({"columns": Bag(X), "words": Tokens([0], [0, 1], 1)})
+    with pytest.raises(XmtcError, match="without views"):
+        Dataset({})
+    with pytest.raises(XmtcError, match=r"The view columns is a csr_array; expected a Bag\(matrix\) or Tokens"):
+        Dataset({"columns": X})
+
+
+def test_tokens_are_converted():
+    found = Tokens([3, 1, 2], np.array([0, 2, 3], np.uint8), np.int64(4))
+    assert (found.ids.dtype, found.offsets.dtype, type(found.size)) == (np.int32, np.int64, int)
+    assert Tokens([], [0], 0).n_docs == 0
+    assert found.rows(np.array([1])).ids.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("ids", "offsets", "size", "said"),
+    [
+        ([0, 4], [0, 2], 4, "The ids go from 0 to 4; expected 0 to 3, as size=4 says"),
+        ([-1, 2], [0, 2], 4, "The ids go from -1 to 2"),
+        (np.array([2**40]), [0, 1], 2**41, "expected 0 to 2147483646"),
+        ([0.5], [0, 1], 4, "ids has 1 dimensions and type float64; expected one array of whole numbers"),
+        ([[0], [1]], [0, 2], 4, "ids has 2 dimensions"),
+        ([0, 1], [0, 1], 4, "The offsets lead from 0 to 1; expected them to rise from 0 to the 2 ids"),
+        ([0, 1], [1, 2], 4, "The offsets lead from 1 to 2"),
+        ([0, 1], [0, 2, 1, 2], 4, "expected them to rise"),
+        ([0, 1], [], 4, "The offsets lead nowhere"),
+        ([0, 1], [0.0, 2.0], 4, "offsets has 1 dimensions and type float64"),
+    ],
+)
+def test_other_tokens_are_refused(ids, offsets, size, said):
+    with pytest.raises(XmtcError) as raised:
+        Tokens(ids, offsets, size)
+    assert said in str(raised.value)
+
+
+def test_what_is_derived_is_not_looked_at_again():
+    tokens = Tokens([3, 1, 2], [0, 2, 3], 4)
+    both = Dataset({"columns": Bag(X[:2]), "words": tokens}, Y[:2], [1, 2])
+    names = ("feature_matrix", "label_matrix", "token_ids", "token_offsets", "document_weights")
+    looks = [patch.object(dataset, name, side_effect=AssertionError(name)) for name in names]
+    for look in looks:
+        look.start()
+    try:
+        for found in (both.rows(slice(0, 1)), both.rows(np.array([True, False])), both.only(["columns", "words"])):
+            assert found.views["columns"].vocabulary is None
+            assert (found.tokens("words").size, found.tokens("words").encoder) == (4, "")
+            assert found.weights[0] == 1
+            assert found.Y.shape[1] == 6
+        with pytest.raises(AssertionError, match="label_matrix"):
+            replace(both, Y=Y)
+    finally:
+        for look in looks:
+            look.stop()
+
+
+# --- models ---
+
+
+def views_of(*documents: list[int]) -> Tokens:
+    return Tokens(np.concatenate(documents), np.cumsum([0, *map(len, documents)]), 9)
+
+
+BOTH = Dataset({"tfidf": Bag(X[:12]), "words": views_of(*([i % 8 + 1, 3] for i in range(12)))}, Y[:12])
+LINEAR = DiSMEC().fit(DATA, run=ONE_THREAD)
+MODELS = {
+    "parabel": (Parabel(max_leaf=2).fit(DATA, run=ONE_THREAD), DATA),
+    "dismec": (LINEAR, DATA),
+    "consensus": (Consensus((Parabel(), DiSMEC())).fit(DATA, run=ONE_THREAD), DATA),
+    "calibrated": (calibrated(LINEAR, DATA, 5), DATA),
+    "adapted": (
+        Adapted(
+            n_labels=6,
+            views={"tfidf": 30},
+            model=LINEAR,
+            names={"columns": "tfidf"},
+            numbers=np.arange(6, dtype=np.int32),
+        ),
+        Dataset({"tfidf": Bag(X)}),
+    ),
+    "of others": (Centroid().fit(DATA), DATA),
+    "words": (WordVotes().fit(BOTH.only(["words"])), BOTH.only(["words"])),
+    "both": (AllVotes().fit(BOTH), BOTH),
+}
+
+
+@pytest.mark.parametrize(("model", "data"), MODELS.values(), ids=MODELS)
+def test_every_model_refuses_other_views_before_it_works(model, data):
+    model.predict(data, 3, ONE_THREAD)
+    assert model.predict(data.rows(slice(0, 0)), 3, ONE_THREAD).labels.shape == (0, 3)
+    wider = Dataset({name: widened(view) for name, view in data.views.items()})
+    others = {
+        "wider": wider,
+        "another name": Dataset({f"{name}-2": view for name, view in data.views.items()}),
+        "one more": Dataset({**data.views, "more": Bag(csr_array((data.n_docs, 3), dtype=np.float32))}),
+        "no Dataset": X,
+    }
+    for other in others.values():
+        for ask in (lambda: model.predict(other, 3, ONE_THREAD), lambda: model.explain(document=other, label=0)):  # noqa: B023
+            with pytest.raises(XmtcError, match=r"but the model was trained on|where a Dataset was expected"):
+                ask()
+    with pytest.raises(XmtcError, match="k=0 asks for no labels"):
+        model.predict(data=data, k=0)
+    with pytest.raises(XmtcError, match="documents to explain, expected one"):
+        model.explain(data, 0)
+
+
+def test_the_sentence_names_both():
+    with pytest.raises(XmtcError) as raised:
+        LINEAR.predict(Dataset.from_matrix(X[:, :7]))
+    assert str(raised.value) == (
+        "The documents have 7 columns, but the model was trained on 30 columns; give it the views, and the columns, "
+        "that it was trained on."
+    )
+
+
+def test_a_check_leaves_signatures_and_names_alone():
+    from inspect import signature
+
+    assert list(signature(type(LINEAR).predict).parameters) == ["self", "data", "k", "run", "label_weights"]
+    assert DiSMEC.fit.__qualname__ == "DiSMEC.fit"
+    with pytest.raises(TypeError):
+        LINEAR.predict()
+    assert fixed([1], [0.5]).predict(Dataset.from_matrix(np.zeros((1, 0)))).labels.tolist() == [[1]]
+
+
+@dataclass(frozen=True)
+class Untrained(Method):
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()):
+        return "trained"
+
+
+def test_a_method_is_reached_only_by_what_it_can_learn_from():
+    assert Untrained().fit(DATA) == "trained"
+    assert Untrained().fit(DATA, DATA.rows(slice(0, 3))) == "trained"
+    nothing = {
+        "Found 50 documents and 0 labels to train on; expected at least one of each": [DATA.X, None],
+        "Found 0 documents and 6 labels": [X[:0], Y[:0]],
+        "Found 50 documents and 0 labels": [X, Y[:, :0]],
+    }
+    for said, given in nothing.items():
+        with pytest.raises(XmtcError, match=said):
+            Untrained().fit(Dataset.from_matrix(*given))
+    with pytest.raises(XmtcError, match=r"validation documents have 7 columns and 6 labels; expected 30 columns and 6"):
+        Untrained().fit(DATA, valid=Dataset.from_matrix(X[:, :7], Y))
+    with pytest.raises(XmtcError, match="Found a csr_array where a Dataset was expected"):
+        Untrained().fit(X)
+
+
+def test_empty_matrices_are_answered():
+    empty = Dataset.from_matrix(csr_array((4, 30), dtype=np.float32))
+    for model, data in (MODELS["parabel"], MODELS["dismec"]):
+        assert model.predict(empty, 2, ONE_THREAD).labels.shape == (4, 2)
+        assert model.predict(data, 99, ONE_THREAD).k == 6
+    without_columns = Dataset.from_matrix(X[:, :0], Y)
+    assert DiSMEC().fit(without_columns).predict(without_columns, 2).labels.shape == (50, 2)
+
+
+# --- predictions ---
+
+
+def test_predictions_are_converted():
+    found = Predictions([[4, 2, -1, -1]], np.array([[1, 0, 0, 0]], np.float64))
+    assert (found.labels.dtype, found.scores.dtype) == (np.int32, np.float32)
+    assert Predictions(np.zeros((0, 3)), np.zeros((0, 3))).labels.dtype == np.int32
+    assert Predictions(np.zeros((2, 0)), np.zeros((2, 0))).k == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "said"),
+    [
+        ([[1, 2], [3, 3]], [[1, 1], [1, 1]], "Label 3 is named twice for document 1"),
+        ([[1, 2, 1]], [[3, 2, 1]], "Label 1 is named twice for document 0"),
+        ([[-2, 2]], [[1, 1]], "The labels go from -2 to 2"),
+        ([[2**40, 2]], [[1, 1]], "The labels go from 2 to 1099511627776"),
+        ([[0.5]], [[1]], "The labels are of type float64"),
+        ([[1]], [[np.nan]], "The score of document 0 is nan"),
+        ([[1]], [["high"]], "The scores are of type <U4"),
+        ([[1, 2]], [[1]], "Found labels of shape (1, 2) and scores of shape (1, 1)"),
+        ([1, 2], [1, 2], "Found labels of shape (2,)"),
+    ],
+)
+def test_other_predictions_are_refused(labels, scores, said):
+    with pytest.raises(XmtcError) as raised:
+        Predictions(np.array(labels), np.array(scores))
+    assert said in str(raised.value)
+
+
+def test_what_follows_from_predictions_is_not_looked_at_again():
+    found = Predictions([[4, 2]], [[0.7, 0.2]])
+    with patch("xmtc.base.predictions.checked_labels", side_effect=AssertionError):
+        assert found.above(0.5).labels.tolist() == [[4, -1]]
+        assert Predictions.stack([found, found]).n_docs == 2
+        LINEAR.predict(DATA, run=ONE_THREAD)
+        with pytest.raises(AssertionError):
+            Predictions([[1]], [[1]])
+
+
+def test_evaluation_refuses_labels_that_are_not_there():
+    with pytest.raises(XmtcError, match="predictions name label 2, but Y has 2 labels"):
+        evaluate(Predictions([[2]], [[1]]), truth([[0]], 2), ["P@1"])
+
+
+def test_64_bits_stay_where_rows_end_beyond_32():
+    """Without a matrix of 16 gigabytes: with a limit that is nearer."""
+    with patch.object(arrays, "MOST", 100):
+        assert arrays.as_rows(csr_array(X)).indices.dtype == np.int64

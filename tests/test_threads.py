@@ -1,0 +1,187 @@
+"""How many threads there are: CPUs, quotas of containers, and what others have been told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from xmtc import Run
+from xmtc.base import threads
+from xmtc.base.threads import available_threads
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch, tmp_path):
+    """16 CPUs, no quota, nothing said in the environment, no PyTorch."""
+    for variable in threads.VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(threads, "n_cpus", lambda: 16)
+    monkeypatch.setattr(threads, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(threads, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(threads, "sys", SimpleNamespace(modules={}))
+    threads.cpu_quota.cache_clear()
+    yield tmp_path
+    threads.cpu_quota.cache_clear()
+
+
+def write(folder, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(content)
+
+
+def test_without_limits_there_are_as_many_as_cpus():
+    assert available_threads() == 16
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"OMP_NUM_THREADS": "4"}, 4),
+        ({"OMP_NUM_THREADS": "4,2"}, 4),
+        ({"NUMBA_NUM_THREADS": "3", "OMP_NUM_THREADS": "5"}, 3),
+        ({"LOKY_MAX_CPU_COUNT": "2"}, 2),
+        ({"OMP_NUM_THREADS": "64"}, 16),
+        ({"OMP_NUM_THREADS": "0", "NUMBA_NUM_THREADS": "", "LOKY_MAX_CPU_COUNT": "many"}, 16),
+    ],
+)
+def test_the_environment_limits_them(variables, expected, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert available_threads() == expected
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"), [("200000 100000\n", 2), ("150000 100000\n", 2), ("50000 100000\n", 1), ("max 100000\n", 16)]
+)
+def test_a_container_has_the_cpus_of_its_quota(quota, expected, machine):
+    (machine / "own").write_text("0::/\n")
+    write(machine / "cgroup", cpu__max=quota)
+    assert available_threads() == expected
+
+
+def test_a_group_above_may_have_less(machine):
+    (machine / "own").write_text("0::/user.slice/session\n")
+    write(machine / "cgroup" / "user.slice" / "session", cpu__max="800000 100000\n")
+    write(machine / "cgroup" / "user.slice", cpu__max="300000 100000\n")
+    assert available_threads() == 3
+
+
+@pytest.mark.parametrize("name", ["cpu", "cpu,cpuacct"])
+@pytest.mark.parametrize(("quota", "expected"), [("400000\n", 4), ("-1\n", 16)])
+def test_the_first_version_of_control_groups(name, quota, expected, machine):
+    """In a container, the group has a name that is not there: what is there is its own."""
+    (machine / "own").write_text(f"7:memory:/x\n4:{name}:/docker/0123\n0::/docker/0123\n")
+    write(machine / "cgroup" / name, cpu__cfs_quota_us=quota, cpu__cfs_period_us="100000\n")
+    assert available_threads() == expected
+
+
+@pytest.mark.parametrize("content", ["", "nonsense\n", "100000\n", "1 0\n"])
+def test_what_cannot_be_read_is_no_limit(content, machine):
+    (machine / "own").write_text("0::/\n")
+    write(machine / "cgroup", cpu__max=content)
+    assert available_threads() == 16
+
+
+def test_pytorch_limits_them_where_it_was_told_to():
+    for told, expected in ((1, 1), (7, 7), (8, 16), (16, 16)):  # 8 of 16 may be its own choice: one for each core
+        threads.sys.modules["torch"] = SimpleNamespace(get_num_threads=lambda told=told: told)
+        assert available_threads() == expected
+
+
+def test_a_run_in_a_signature_asks_when_it_works(monkeypatch):
+    run = Run()
+    assert run.n_threads == 16
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert run.n_threads == 3
+    assert (Run(threads=5).n_threads, Run(5).threads) == (5, 5)  # what was asked for is asked for
+
+
+def test_as_many_threads_work_as_there_are(monkeypatch):
+    from threading import Barrier, get_ident
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    together = Barrier(3)
+
+    def work(item: int) -> int:
+        together.wait(timeout=30)  # goes on only with two others
+        return get_ident()
+
+    assert len(set(Run().map(work, range(6), "working"))) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot bind a process to a CPU")
+def test_a_process_bound_to_a_cpu_has_one_thread():
+    bind = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
+    code = f"{bind}; from xmtc import Run; print(Run().n_threads)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
+def test_workers_of_joblib_share_the_cpus():
+    """joblib sets the environment of its worker processes."""
+    code = (
+        "from joblib import Parallel, delayed, parallel_config\n"
+        "from xmtc.base.threads import from_environment, available_threads\n"
+        "with parallel_config('loky', n_jobs=2, inner_max_num_threads=1):\n"
+        "    print(Parallel()(delayed(available_threads)() for _ in range(2)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[1, 1]\n"
+
+
+class TestNetworks:
+    """What PyTorch is told while a network works."""
+
+    @pytest.fixture(autouse=True)
+    def torch(self, monkeypatch, machine):
+        monkeypatch.setattr(threads, "sys", sys)
+        torch = pytest.importorskip("torch")
+        monkeypatch.setattr(threads, "n_cpus", lambda: 4)
+        before = torch.get_num_threads()
+        torch.set_num_threads(4)
+        yield torch
+        torch.set_num_threads(before)
+
+    def used(self, torch, run: Run, n_inputs: int, n_docs: int = 100) -> int:
+        from xmtc.nn.devices import threads_for, working
+
+        network = torch.nn.Sequential(torch.nn.Embedding(100_000, 4), torch.nn.Linear(n_inputs, 1000))
+        with working(run, torch.device("cpu"), threads=threads_for(run, network, n_docs)):
+            return torch.get_num_threads()
+
+    def test_a_small_network_works_alone(self, torch):
+        assert self.used(torch, Run(), 10) == 1
+        assert self.used(torch, Run(), 100) == 2
+        assert self.used(torch, Run(), 1000) == 4
+        assert torch.get_num_threads() == 4
+
+    def test_it_does_as_it_is_told(self, torch):
+        assert self.used(torch, Run(threads=3), 10) == 3
+        torch.set_num_threads(2)
+        assert self.used(torch, Run(), 1000) == 2
+        assert torch.get_num_threads() == 2
+
+    def test_quotas_limit_it(self, torch, monkeypatch):
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")
+        assert self.used(torch, Run(), 1000) == 2
+
+    def test_a_small_network_answers_with_one_thread(self, torch, monkeypatch):
+        from xmtc import Classifier
+        from xmtc.methods import method_class
+        from xmtc.nn import devices
+        from xmtc.testing import planted
+
+        texts, tags = planted(60, seed=1)
+        small = method_class("xml_rnn").tiny | {"epochs": 1}
+        classifier = Classifier("xml_rnn", **small).fit(texts, tags, run=Run(device="cpu"))
+        told, set_them = [], torch.set_num_threads
+        monkeypatch.setattr(devices.torch, "set_num_threads", lambda n: (told.append(n), set_them(n)))
+        classifier.rank(texts, run=Run(device="cpu"))
+        assert told == [1, 4]  # and as it was
+        classifier.rank(texts, run=Run(threads=2, device="cpu"))
+        assert told == [1, 4, 2, 4]

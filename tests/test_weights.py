@@ -1,0 +1,194 @@
+"""Weights of documents: 2 is the document twice, 0 its absence, as scikit-learn defines them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, vstack
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+from test_linear import labels_for, solve_plainly, sparse
+
+from xmtc import Dataset, Method, Run, XmtcError
+from xmtc.base.checkpoint import Checkpoint
+from xmtc.base.dataset import Bag
+from xmtc.base.form import same
+from xmtc.labels.vectors import LabelVectors
+from xmtc.linear.solver import Solver
+from xmtc.methods.ensemble.consensus import Consensus
+from xmtc.methods.ensemble.ensemble import Ensemble
+from xmtc.methods.label_tree.bonsai import Bonsai
+from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.methods.label_tree.plt import PLT
+from xmtc.methods.one_vs_all.dismec import DiSMEC
+from xmtc.sparse import Compact, with_unit_rows
+from xmtc.testing import ONE_THREAD
+
+# trained to the end, with all weights kept: what is left are the digits of float32 and of the 16 bits of a model's
+EXACT = {"eps": 1e-6, "max_passes": 3000, "min_weight": 0.0}
+METHODS = {
+    "parabel": Parabel(max_leaf=3, **EXACT),
+    "matched": Parabel(max_leaf=3, n_trees=1, match_negatives=True, **EXACT),
+    "bonsai": Bonsai(max_leaf=3, arity=3, **EXACT),
+    "joint": Bonsai(max_leaf=3, arity=3, space="joint", **EXACT),
+    "plt": PLT(max_leaf=3, arity=4, **EXACT),
+    "dismec": DiSMEC(**EXACT),
+}
+
+
+def some_data(n_docs: int = 90, n_labels: int = 8) -> Dataset:
+    rng = np.random.default_rng(5)
+    Y = csr_array((rng.random((n_docs, n_labels)) < 0.3).astype(np.float32))
+    X = Y.toarray() @ (rng.random((n_labels, 30)) < 0.3) + (rng.random((n_docs, 30)) < 0.2)
+    return Dataset.from_matrix(with_unit_rows(csr_array(X.astype(np.float32))), Y)
+
+
+DATA = some_data()
+TIMES = np.random.default_rng(6).integers(0, 4, DATA.n_docs)  # how often each document is there
+
+
+def weighted(data: Dataset, weights: np.ndarray) -> Dataset:
+    return replace(data, weights=weights)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_weight_is_as_many_documents(name):
+    """Weights 0 to 3, against the documents so often."""
+    method, repeated = METHODS[name], DATA.rows(np.repeat(np.arange(DATA.n_docs), TIMES))
+    one, other = method.fit(weighted(DATA, TIMES), run=ONE_THREAD), method.fit(repeated, run=ONE_THREAD)
+    plain = method.fit(DATA, run=ONE_THREAD)
+    found, expected, without = (model.predict(DATA, 8, ONE_THREAD) for model in (one, other, plain))
+    by_label = [np.take_along_axis(p.scores, np.argsort(p.labels, axis=1), axis=1) for p in (found, expected, without)]
+    np.testing.assert_allclose(by_label[0], by_label[1], atol=2e-3)
+    assert np.abs(by_label[0] - by_label[2]).max() > 0.05  # they do matter
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_weight_of_nothing_is_absence_to_the_last_byte(name):
+    method, there = METHODS[name], np.arange(DATA.n_docs) % 3 > 0
+    one = method.fit(weighted(DATA, there), run=ONE_THREAD)
+    assert same(one, method.fit(DATA.rows(there), run=ONE_THREAD))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_all_weights_multiplied_are_another_C(name):
+    """1.5 is no whole number of documents. Label vectors have length 1, so trees stay what they are."""
+    method = METHODS[name]
+    one = method.fit(weighted(DATA, np.full(DATA.n_docs, 1.5)), run=ONE_THREAD).predict(DATA, 8, ONE_THREAD)
+    other = replace(method, C=1.5 * method.C).fit(DATA, run=ONE_THREAD).predict(DATA, 8, ONE_THREAD)
+    np.testing.assert_allclose(one.scores, other.scores, atol=2e-3)
+
+
+def test_weights_of_squared_hinge_are_liblinears():
+    X, Y, weights = sparse(80, 40, seed=1), labels_for(80, 3, seed=2), np.random.default_rng(3).random(80) + 0.1
+    solver = Solver(eps=1e-5, max_passes=5000)
+    found = solver.fit(X, np.arange(80), Y, weights.astype(np.float32))
+    for label in range(3):
+        y = Y[:, [label]].toarray().ravel()
+        reference = LinearSVC(tol=1e-6, max_iter=100000, random_state=0).fit(X, y, sample_weight=weights)
+        np.testing.assert_allclose(found.W[:-1, label], reference.coef_[0][found.features], atol=2e-3)
+
+
+def test_weights_of_logistic_loss_are_scikit_learns():
+    X, Y, weights = sparse(80, 40, seed=3), labels_for(80, 2, seed=4), np.random.default_rng(5).random(80) + 0.1
+    found = Solver("logistic", 10.0, eps=1e-6, max_passes=5000).fit(X, np.arange(80), Y, weights.astype(np.float32))
+    with_constant = np.hstack([X.toarray(), np.ones((80, 1))])
+    for label in range(2):
+        reference = LogisticRegression(C=10.0, fit_intercept=False, tol=1e-10, max_iter=10000)
+        expected = reference.fit(with_constant, Y[:, [label]].toarray().ravel(), sample_weight=weights).coef_[0]
+        np.testing.assert_allclose(found.W[:-1, label], expected[found.features], atol=2e-2)
+        np.testing.assert_allclose(found.W[-1, label], expected[-1], atol=2e-2)
+
+
+@pytest.mark.parametrize("is_logistic", [False, True])
+@pytest.mark.parametrize("n_labels", [5, 2])
+def test_solve_with_weights_is_its_numpy_twin(n_labels, is_logistic):
+    X, rng = sparse(43, 20, seed=5), np.random.default_rng(6)
+    signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
+    weights = (rng.random(43) * 3 + 0.1).astype(np.float32)
+    documents = Compact(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
+    for passes in (1, 3):
+        solver = Solver("logistic" if is_logistic else "squared_hinge", C=0.7, eps=0, max_passes=passes, seed=9)
+        plain = solve_plainly(X.toarray(), signs, is_logistic, 0.7, passes, seed=9, weights=weights)
+        np.testing.assert_allclose(solver.solve(documents, signs, weights), plain, atol=1e-4)
+
+
+@pytest.mark.parametrize("space", ["from_documents", "from_labels", "from_both"])
+def test_label_vectors_weigh_documents(space):
+    repeated = DATA.rows(np.repeat(np.arange(DATA.n_docs), TIMES))
+    found = getattr(LabelVectors, space)(weighted(DATA, TIMES).without_weightless())
+    expected = getattr(LabelVectors, space)(repeated)
+    np.testing.assert_allclose(found.matrix.toarray(), expected.matrix.toarray(), atol=1e-6)
+
+
+def test_members_take_weights_where_all_do():
+    both = Consensus((Parabel(), DiSMEC()))
+    assert both.takes_weights
+    assert Ensemble(Parabel()).takes_weights
+    assert not replace(both, calibrated=True).takes_weights
+    assert not Consensus((Parabel(), Weightless())).takes_weights
+    there = np.arange(DATA.n_docs) % 3 > 0
+    small = Consensus((METHODS["parabel"], METHODS["dismec"]))
+    assert same(small.fit(weighted(DATA, there), run=ONE_THREAD), small.fit(DATA.rows(there), run=ONE_THREAD))
+
+
+@dataclass(frozen=True)
+class Weightless(Method):
+    """A method that says nothing of weights."""
+
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()):
+        assert data.weights is None
+
+
+def test_methods_without_weights_refuse_them():
+    Weightless().fit(DATA)
+    with pytest.raises(XmtcError) as raised:
+        Weightless().fit(weighted(DATA, TIMES))
+    assert str(raised.value) == (
+        "Weightless does not take weights of documents; leave sample_weight out, or use parabel, bonsai, plt or dismec."
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (np.ones(3), "The weights have the shape (3,) and type float64; expected one number for each of the 90"),
+        (np.ones((90, 1)), "have the shape (90, 1)"),
+        (["a"] * 90, "type <U1"),
+        (np.where(np.arange(90) == 7, -1.0, 1.0), "The weight of document 7 is -1.0; expected a finite number of 0"),
+        (np.where(np.arange(90) == 7, np.nan, 1.0), "The weight of document 7 is nan"),
+        (np.where(np.arange(90) == 7, 1e300, 1.0), "The weight of document 7 is inf"),
+        (np.zeros(90), "All documents have the weight 0"),
+    ],
+)
+def test_other_weights_are_refused(weights, said):
+    with pytest.raises(XmtcError) as raised:
+        weighted(DATA, weights)
+    assert said in str(raised.value)
+
+
+def test_weights_go_with_their_documents():
+    data = weighted(DATA, np.arange(90))
+    assert data.weights.dtype == np.float32
+    assert data.rows(np.array([5, 2])).weights.tolist() == [5, 2]
+    assert data.only(["columns"]).weights is data.weights
+    assert data.without_weightless().weights.tolist() == list(range(1, 90))
+    assert DATA.without_weightless() is DATA
+    with pytest.raises(XmtcError, match="All documents have the weight 0"):
+        DiSMEC().fit(data.rows(np.array([0])))
+
+
+def test_weights_are_in_the_fingerprint_only_where_there_are_any(tmp_path):
+    assert DATA.fingerprint() == "33b78339bc4551c4f5969095b1ec036f"  # what it was before there were weights
+    assert len({DATA.fingerprint(), weighted(DATA, TIMES).fingerprint(), weighted(DATA, TIMES + 1).fingerprint()}) == 3
+    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
+    METHODS["dismec"].fit(weighted(DATA, TIMES), run=run)
+    with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
+        METHODS["dismec"].fit(DATA, run=run)
+
+
+def test_several_views_have_one_weight():
+    twice = Dataset({"a": Bag(DATA.X), "b": Bag(vstack([DATA.X]))}, DATA.Y, TIMES)
+    assert twice.only(["b"]).weights.tolist() == TIMES.tolist()

@@ -1,0 +1,79 @@
+"""How many threads are ours to use: as many as CPUs, but no more than a container's quota, the environment or PyTorch
+has been told. Threads beyond what the CPUs are ours for make nothing quicker, and networks slower by far: where threads
+meet after every small step, all wait for the one that is not running."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import cache
+from math import ceil, inf
+from pathlib import Path
+
+CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+# What OpenMP, numba and joblib are told. In its worker processes joblib sets the first two, to share the CPUs out.
+VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+
+
+def available_threads() -> int:
+    """Asked whenever it is needed: a process may be given other CPUs, and its workers other variables."""
+    return max(1, int(min(n_cpus(), cpu_quota(), *from_environment(), *from_torch())))
+
+
+def n_cpus() -> int:
+    """Those that this process may run on: taskset, a batch system or a container may have left it fewer."""
+    if hasattr(os, "process_cpu_count"):  # from Python 3.13 on
+        return os.process_cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def from_environment() -> Iterator[int]:
+    for variable in VARIABLES:
+        first = os.environ.get(variable, "").partition(",")[0].strip()  # OpenMP takes one number for each nesting
+        if first.isdecimal() and int(first) > 0:
+            yield int(first)
+
+
+def from_torch() -> Iterator[int]:
+    """Where it has been told to use few, as its data loaders tell it. By itself it may take one thread for two CPUs, if
+    these are one core: that is nobody's wish, and no limit for others."""
+    asked = getattr(sys.modules.get("torch"), "get_num_threads", None)
+    if asked is not None and (n := asked()) < n_cpus() / 2:
+        yield n
+
+
+@cache  # files take longer to read than a text to tag, and quotas stay
+def cpu_quota() -> float:
+    """CPUs that this process's control groups leave it the time of, rounded up: a container with two CPUs of a machine
+    with 64 sees all of them, and is stopped when it uses more."""
+    return min((quota for folder in control_groups() for quota in quotas_in(folder)), default=inf)
+
+
+def control_groups() -> Iterator[Path]:
+    """The folders of this process's groups and of those above them, of both versions of the interface."""
+    try:
+        lines = OWN_CGROUPS.read_text().splitlines()
+    except OSError:  # another system
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            roots = [CGROUPS, CGROUPS / "unified"]
+        elif "cpu" in controllers.split(","):
+            roots = [CGROUPS / "cpu", CGROUPS / controllers]
+        else:
+            continue
+        parts = [part for part in path.split("/") if part]
+        for root in roots:
+            yield from (root.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
+
+
+def quotas_in(folder: Path) -> Iterator[int]:
+    for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((folder / file).read_text() for file in files).split()
+            if int(quota) > 0:  # -1 stands for none
+                yield ceil(int(quota) / int(period))
+        except (OSError, ValueError, ZeroDivisionError):  # not there; "max" stands for none
+            continue
