@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from typer.main import get_command
 
@@ -26,6 +27,8 @@ from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
 
 ROOT = Path(__file__).parent.parent
+MARK = "⟦{}⟧"
+OUTSIDE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
 
 def on_files(files, config):
@@ -41,23 +44,43 @@ def as_page(text: str) -> str:
     return text.replace("](CONTRIBUTING.md", "](contributing.md").replace("](CHANGELOG.md", "](changelog.md")
 
 
-def on_page_markdown(markdown, **_):
+def on_page_markdown(markdown, page, **_):
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]  # which would hold nothing but itself
     written = {"measures": measures_table, "methods": methods_part, "commands": commands_part}
     for name, write in written.items():
         if f"{{{{ {name} }}}}" in markdown:
             markdown = markdown.replace(f"{{{{ {name} }}}}", write())
-    return with_formulas(markdown)
+    return with_formulas(markdown, page.meta.setdefault("formulas", []))
 
 
-def with_formulas(markdown: str) -> str:
+def on_post_page(output, page, **_):
+    found = OUTSIDE.search(output)
+    if found:
+        raise PluginError(f"{page.file.src_uri} loads something from elsewhere: {found[0]}")
+    return output
+
+
+def with_formulas(markdown: str, formulas: list[str]) -> str:
+    """Marks in the place of formulas, which Markdown would take apart."""
+
     def block(found: re.Match) -> str:
-        return f'<div class="math">{convert(found[1].strip(), display="block")}</div>'
+        formulas.append(f'<div class="math">{convert(found[1].strip(), display="block")}</div>')
+        return MARK.format(len(formulas) - 1)
 
     def inline(found: re.Match) -> str:
-        return convert(found[1])
+        formulas.append(convert(found[1]))
+        return MARK.format(len(formulas) - 1)
 
     markdown = re.sub(r"^```math\n(.*?)^```", block, markdown, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"\$`([^`]+)`\$", inline, markdown)
+
+
+def on_page_content(html, page, **_):
+    for number, formula in enumerate(page.meta.pop("formulas", [])):
+        mark = MARK.format(number)
+        html = html.replace(f"<p>{mark}</p>", formula).replace(mark, formula)
+    return html
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -1,7 +1,7 @@
 """What the README and the docs tell people to type is typed here.
 
-The name of a fence says what it holds: `bash` and `python` are run, page by page, from top to bottom; `console` cannot be
-run here, and NOT_RUN counts it with the reason; what is only shown is `text`, `json`, `toml` or `math`."""
+The name of a fence says what it holds: `bash` and `python` are run, page by page, from top to bottom; `console` cannot
+be run here, and NOT_RUN counts it with the reason; what is only shown is `text`, `json`, `toml` or `math`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -160,8 +161,7 @@ def test_the_pages_have_not_become_fewer():
     assert sum(len(fence.commands()) for fence in found) >= LEAST_COMMANDS
     assert sum(fence.language == "python" for fence in found) >= LEAST_PROGRAMS
     tutorial = FENCES["docs/tutorial/first-tagger.md"]
-    pairs = zip(tutorial, tutorial[1:], strict=False)
-    assert sum(a.language == "bash" and b.language == "text" for a, b in pairs) >= LEAST_OUTPUTS
+    assert sum(a.language == "bash" and b.language == "text" for a, b in pairwise(tutorial)) >= LEAST_OUTPUTS
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "centroid.py"), (1, "letters.py")])

@@ -4,6 +4,7 @@ Runs the tutorial's commands in a temporary folder; a terminal becomes an SVG by
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -29,7 +30,8 @@ def main() -> None:
         xmtc(folder, "demo")
         shown = xmtc(folder, "explain", "xmtc-demo/model", TEXT, "-k", "2", "-n", "8", "--html", "why.html")
         terminal(f'$ xmtc explain xmtc-demo/model "{TEXT}" -k 2 -n 8\n{shown}', IMAGES / "explain-terminal.svg")
-        page(Path(folder, "why.html"), IMAGES / "explain-page.png")
+        page(Path(folder, "why.html"), 665, IMAGES / "explain-page.png")
+        page(Path(folder, "why.html"), 400, IMAGES / "explain.png")  # of the first label alone
 
 
 def xmtc(folder: str, *words: str) -> str:
@@ -39,16 +41,16 @@ def xmtc(folder: str, *words: str) -> str:
 
 
 def terminal(shown: str, target: Path) -> None:
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), force_terminal=True)
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(shown))
     svg = console.export_svg(title="xmtc explain", unique_id="xmtc")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # fonts of a server elsewhere
     target.write_text(svg.replace("Fira Code", "ui-monospace, monospace"))
 
 
-def page(html: Path, target: Path) -> None:
+def page(html: Path, height: int, target: Path) -> None:
     with tempfile.TemporaryDirectory() as profile:
-        size = ["--window-size=760,665", "--force-device-scale-factor=1.5", "--hide-scrollbars"]
+        size = [f"--window-size=760,{height}", "--force-device-scale-factor=1.5", "--hide-scrollbars"]
         command = [*CHROMIUM, *size, f"--user-data-dir={profile}", f"--screenshot={target}", html.as_uri()]
         subprocess.run(command, check=True, capture_output=True)
     Image.open(target).convert("RGB").quantize(128).save(target, optimize=True)
