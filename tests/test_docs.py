@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -48,7 +49,7 @@ NOT_RUN = {
     "docs/tutorial/first-tagger.md": (1, "installs"),
 }
 # What the pages had when this was written: less of it is not lost unnoticed.
-LEAST_COMMANDS, LEAST_PROGRAMS, LEAST_OUTPUTS = 60, 20, 6
+LEAST_COMMANDS, LEAST_PROGRAMS, LEAST_OUTPUTS = 67, 21, 6
 
 
 class Fence(NamedTuple):
@@ -164,6 +165,21 @@ def test_the_pages_have_not_become_fewer():
     assert sum(a.language == "bash" and b.language == "text" for a, b in pairwise(tutorial)) >= LEAST_OUTPUTS
 
 
+def test_figures_outside_the_results_are_those_of_the_results():
+    """P@1 and seconds that a page quotes are measured, and stand where they say how."""
+    measured = set(figures("".join(page.read_text() for page in (ROOT / "docs" / "results").glob("*.md"))))
+    quoting = {ROOT, ROOT / "docs" / "explanation", ROOT / "docs" / "how-to"}
+    quoted = {name_of(page): set(figures(page.read_text())) for page in PAGES if page.parent in quoting}
+    assert sum(map(len, quoted.values())) > 30
+    assert not {name: missing for name, found in quoted.items() if (missing := found - measured)}
+
+
+def figures(text: str) -> list[str]:
+    """Numbers with two decimals, in prose and tables."""
+    prose = re.sub(r"^```.*?^```$|`[^`]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"(?<![\w.])\d+\.\d\d(?![\w.]*\d)", prose)
+
+
 @pytest.mark.parametrize(("number", "name"), [(0, "centroid.py"), (1, "letters.py")])
 def test_the_page_on_own_methods_shows_what_the_tests_use(number, name):
     """tests/test_outside.py and tests/test_own_view.py run them."""
@@ -179,3 +195,24 @@ def test_the_readmes_example_answers_as_it_says():
     said = re.findall(r"label='(\w+)', score=(0\.\d\d)", block)
     assert said
     assert [(tag.label, f"{tag.score:.4f}"[:4]) for tag in best] == said
+
+
+def test_the_reference_has_every_option_that_help_shows():
+    hooks = pytest.importorskip("mkdocs") and runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+    sections = dict(
+        re.findall(r"^## xmtc ([^\n]+)\n(.*?)(?=^## |\Z)", hooks["commands_part"](), re.MULTILINE | re.DOTALL)
+    )
+    assert {"train", "data split", "encoders fetch"} <= sections.keys()
+    for name, section in sections.items():
+        shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"}).output
+        options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", shown)) - {"--help"}
+        assert options <= set(re.findall(r"--[a-z][a-z-]+", section)), name
+
+
+def test_formulas_become_mathml():
+    hooks = pytest.importorskip("latex2mathml") and runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+    formulas: list[str] = []
+    marked = hooks["with_formulas"]("With $`x_i`$:\n\n```math\n\\frac{1}{2}\n```\n", formulas)
+    assert marked == "With ⟦1⟧:\n\n⟦0⟧\n"
+    assert "<mfrac>" in formulas[0]
+    assert "<msub>" in formulas[1]
