@@ -103,8 +103,8 @@ def methods_part() -> str:
 
 
 def parameters_table(recipe) -> str:
-    rows = [[f"`{f.name}`", f"`{f.default!r}`", f.metadata["help"], expected(f)] for f in fields(recipe)]
-    return table(["parameter", "default", "what it does", "takes"], rows)
+    rows = [[f"`{f.name}`", f"`{f.default!r}`", f"{f.metadata['help']} ({expected(f)})"] for f in fields(recipe)]
+    return table(["parameter", "default", "what it does (what it takes)"], rows)
 
 
 def commands_part() -> str:
