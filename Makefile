@@ -29,7 +29,7 @@ format: setup
 	$(BIN)/ruff format .
 
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: setup
 	$(BIN)/python benchmarks/tfidf.py

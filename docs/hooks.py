@@ -1,54 +1,147 @@
-"""Pages that write themselves: every method's page from its dataclass, the start page from the README, the changes
-from the CHANGELOG. One file and one line in METHODS are all a new method's documentation needs."""
+"""Pages, and parts of pages, that write themselves, so that they cannot go stale.
+
+The start page is the README; changes and contributing are the files of these names. `{{ commands }}`, `{{ methods }}`
+and `{{ measures }}` in a page become every command with its options, every method with its parameters, every measure.
+Formulas, written as GitHub shows them (a fence named math, or $`…`$), become MathML: a browser needs no script for it.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from typer.main import get_command
 
 from xmtc.base.params import expected
+from xmtc.cli import app
 from xmtc.evaluation import MEASURES
 from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
 
 ROOT = Path(__file__).parent.parent
+MARK = "⟦{}⟧"
+OUTSIDE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
 
 def on_files(files, config):
-    pages = {
-        "index.md": (ROOT / "README.md").read_text().replace("](docs/", "]("),
-        "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
-        "contributing.md": (ROOT / "CONTRIBUTING.md").read_text(),
-        "methods.md": methods_page(),
-    }
-    for name, text in pages.items():
-        files.append(File.generated(config, name, content=text))
+    for name, source in {"index": "README", "changelog": "CHANGELOG", "contributing": "CONTRIBUTING"}.items():
+        text = (ROOT / f"{source}.md").read_text()
+        files.append(File.generated(config, f"{name}.md", content=as_page(text)))
     return files
 
 
-def on_page_markdown(markdown, **_):
-    return markdown.replace("{{ measures }}", measures_table())
+def as_page(text: str) -> str:
+    """A file at the top of the repository, as a page at the top of the site."""
+    text = re.sub(r"(\]\(|src=\")docs/", r"\1", text)
+    return text.replace("](CONTRIBUTING.md", "](contributing.md").replace("](CHANGELOG.md", "](changelog.md")
+
+
+def on_page_markdown(markdown, page, **_):
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]  # which would hold nothing but itself
+    written = {"measures": measures_table, "methods": methods_part, "commands": commands_part}
+    for name, write in written.items():
+        if f"{{{{ {name} }}}}" in markdown:
+            markdown = markdown.replace(f"{{{{ {name} }}}}", write())
+    return with_formulas(markdown, page.meta.setdefault("formulas", []))
+
+
+def on_post_page(output, page, **_):
+    found = OUTSIDE.search(output)
+    if found:
+        raise PluginError(f"{page.file.src_uri} loads something from elsewhere: {found[0]}")
+    return output
+
+
+def with_formulas(markdown: str, formulas: list[str]) -> str:
+    """Marks in the place of formulas, which Markdown would take apart."""
+
+    def block(found: re.Match) -> str:
+        formulas.append(f'<div class="math">{convert(found[1].strip(), display="block")}</div>')
+        return MARK.format(len(formulas) - 1)
+
+    def inline(found: re.Match) -> str:
+        formulas.append(convert(found[1]))
+        return MARK.format(len(formulas) - 1)
+
+    markdown = re.sub(r"^```math\n(.*?)^```", block, markdown, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"\$`([^`]+)`\$", inline, markdown)
+
+
+def on_page_content(html, page, **_):
+    for number, formula in enumerate(page.meta.pop("formulas", [])):
+        mark = MARK.format(number)
+        html = html.replace(f"<p>{mark}</p>", formula).replace(mark, formula)
+    return html
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def measures_table() -> str:
-    rows = [f"| `{m.usage}` | {m.description} |" for m in MEASURES.values()]
-    return "\n".join(["| name | what it says |", "|---|---|", *rows])
+    return table(["name", "what it says"], [[f"`{m.usage}`", m.description] for m in MEASURES.values()])
 
 
-def methods_page() -> str:
-    parts = ["# Methods", "Each is a line of `xmtc methods`; parameters are set with `-p name=value` or as keywords."]
+def methods_part() -> str:
+    parts = []
     for name in METHODS:
         method = method_class(name)
-        parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", table(method)]
+        parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", parameters_table(method)]
     for view in map(view_class, VIEWS):
-        parts += [f"## {view.title}", (inspect.getdoc(view) or "").partition("\n\nParameters\n")[0], table(view)]
+        said = (inspect.getdoc(view) or "").partition("\n\nParameters\n")[0]
+        parts += [f"## {view.title}", said, parameters_table(view)]
     return "\n\n".join(parts)
 
 
-def table(recipe) -> str:
-    rows = [f"| `{f.name}` | `{f.default!r}` | {f.metadata['help']} | {expected(f)} |" for f in fields(recipe)]
-    return "\n".join(["| parameter | default | what it does | takes |", "|---|---|---|---|", *rows])
+def parameters_table(recipe) -> str:
+    rows = [[f"`{f.name}`", f"`{f.default!r}`", f"{f.metadata['help']} ({expected(f)})"] for f in fields(recipe)]
+    return table(["parameter", "default", "what it does (what it takes)"], rows)
+
+
+def commands_part() -> str:
+    parts = []
+    for name, command in commands("xmtc", get_command(app)):
+        shown = [p for p in command.params if not getattr(p, "hidden", False)]
+        usage = " ".join([name, *(spelling(p) for p in shown if is_argument(p)), "[OPTIONS]"])
+        rows = [[f"`{spelling(p)}`", default(p), p.help or ""] for p in shown]
+        parts += [f"## {name}", inspect.cleandoc(command.help or ""), f"```text\n{usage}\n```"]
+        parts += [table(["argument or option", "default", "what it does"], rows)] if rows else []
+    return "\n\n".join(parts)
+
+
+def commands(name: str, command) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its whole name."""
+    inner = getattr(command, "commands", {})
+    if not inner or command.invoke_without_command:
+        yield name, command
+    for part, each in inner.items():
+        yield from commands(f"{name} {part}", each)
+
+
+def is_argument(parameter) -> bool:
+    return parameter.param_type_name == "argument"
+
+
+def spelling(parameter) -> str:
+    if not is_argument(parameter):
+        return ", ".join((*parameter.opts, *parameter.secondary_opts))
+    name = (parameter.metavar or parameter.name.upper()).strip("[]…")
+    name += " …" if parameter.nargs == -1 else ""
+    return name if parameter.required else f"[{name}]"
+
+
+def default(parameter) -> str:
+    if parameter.required:
+        return "required"
+    value = parameter.default
+    return "" if value in (None, [], "") or value is False or callable(value) else f"`{value}`"

@@ -117,10 +117,8 @@ class TestLists:
         assert target_of([[0], [0, 1], []]).labels == [["0"], ["0", "1"], []]
 
     def test_one_label_for_each_document_in_a_column(self):
-        for column in (np.array([[3], [1]]), np.array([["x"], ["y"]]), np.array([["x"], ["y"]], object)):
-            found = target_of(column)
-            assert found.kind == COLUMN
-            assert found.labels == [[str(value)] for value in column[:, 0]]
+        for column in (np.array([[3], [1]]), frame([[3], [1]], ("subject",))):
+            assert (target_of(column).kind, target_of(column).labels) == (COLUMN, [["3"], ["1"]])
         classifier = Classifier().fit(np.eye(6), np.array([[3], [1], [7]] * 2))
         assert classifier.predict(np.eye(6)).tolist() == [[3], [1], [7]] * 2
 

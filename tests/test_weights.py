@@ -160,7 +160,7 @@ def test_methods_without_weights_refuse_them():
         (np.where(np.arange(90) == 7, -1.0, 1.0), "The weight of document 7 is -1.0; expected a finite number of 0"),
         (np.where(np.arange(90) == 7, np.nan, 1.0), "The weight of document 7 is nan"),
         (np.where(np.arange(90) == 7, 1e300, 1.0), "The weight of document 7 is inf"),
-        (np.zeros(90), "All documents have the weight 0"),
+        (np.zeros(90), "All documents have the weight zero"),
     ],
 )
 def test_other_weights_are_refused(weights, said):
@@ -176,7 +176,7 @@ def test_weights_go_with_their_documents():
     assert data.only(["columns"]).weights is data.weights
     assert data.without_weightless().weights.tolist() == list(range(1, 90))
     assert DATA.without_weightless() is DATA
-    with pytest.raises(XmtcError, match="All documents have the weight 0"):
+    with pytest.raises(XmtcError, match="All documents have the weight zero"):
         DiSMEC().fit(data.rows(np.array([0])))
 
 

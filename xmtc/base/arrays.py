@@ -142,5 +142,5 @@ def document_weights(given: Any, n_docs: int) -> np.ndarray:
     if len(bad):
         raise XmtcError(f"The weight of document {bad[0]} is {weights[bad[0]]}; expected a finite number of 0 or more.")
     if n_docs and not weights.any():
-        raise XmtcError("All documents have the weight 0; expected more for those to learn from.")
+        raise XmtcError("All documents have the weight zero; expected more for those to learn from.")
     return weights

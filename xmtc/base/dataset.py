@@ -198,7 +198,7 @@ class Dataset:
             return self
         counted = self.weights > 0
         if not counted.any():
-            raise XmtcError("All documents have the weight 0; expected more for those to learn from.")
+            raise XmtcError("All documents have the weight zero; expected more for those to learn from.")
         left = self if counted.all() else self.rows(counted)
         return left if np.any(left.weights != 1) else trusted(Dataset, views=left.views, Y=left.Y, weights=None)
 

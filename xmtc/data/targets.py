@@ -65,6 +65,8 @@ def target_of_lists(rows: Any, kind: str = LISTS) -> Target:
 def target_of_frame(frame: Any) -> Target:
     """A data frame of zeros and ones, whose columns have the labels' names; or of one column that holds lists."""
     array = np.asarray(frame.to_numpy())
+    if is_column_of_names(array):
+        return target_of_lists(array, COLUMN)
     if array.dtype.kind not in NUMBERS and array.shape[1] == 1:
         return target_of_lists(array[:, 0])
     if array.dtype.kind not in NUMBERS:
@@ -110,12 +112,9 @@ def check_numeric(array: np.ndarray) -> np.ndarray:
 
 
 def is_column_of_names(array: np.ndarray) -> bool:
-    """Whether an array has one label for each document in its only column, and not zeros and ones."""
-    if array.ndim != 2 or array.shape[1] != 1:
-        return False
-    if array.dtype.kind in NUMBERS:
-        return array.dtype.kind in "iu" and not np.isin(array, (0, 1)).all()
-    return all(isinstance(value, (str, int)) for value in array[:, 0])
+    """Whether an array has the number of one label for each document in its only column, and not zeros and ones."""
+    is_column = array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iu"
+    return is_column and not np.isin(array, (0, 1)).all()
 
 
 def is_table_of_bits(rows: Any) -> bool:

@@ -1,6 +1,6 @@
 """How good predictions are. A metric is its published name, the same everywhere: `P@5`, `nDCG@5`, `macro-F1@0.5`.
 
-docs/metrics.md has the formulas; xmtc/evaluation/registry.py says how a measure is declared."""
+docs/reference/metrics.md has the formulas; xmtc/evaluation/registry.py says how a measure is declared."""
 
 from xmtc.evaluation import measures  # noqa: F401  (the declarations fill the table)
 from xmtc.evaluation.judged import Judged, judge

@@ -11,7 +11,7 @@ from xmtc.labels.vectors import LabelVectors
 from xmtc.sparse import Compact, compact
 
 MIN_GAIN = 1e-4  # stop when the mean similarity to the centre grows by less: the authors' value
-WIDE_MIN_GAIN = 1e-3  # with many clusters: as accurate as 1e-4 in half the time (docs/linear.md)
+WIDE_MIN_GAIN = 1e-3  # with many clusters: as accurate as 1e-4 in half the time (docs/results/linear-engine.md)
 MAX_ROUNDS = 100
 
 

@@ -1,7 +1,7 @@
 """One solver for the linear methods: L2-regularised squared-hinge and logistic loss by dual coordinate descent (Hsieh
 et al. 2008; Yu, Huang, Lin 2011; both in LIBLINEAR), many labels that share their documents side by side.
 
-What makes it fast (docs/linear.md has the measurements):
+What makes it fast (docs/results/linear-engine.md has the measurements):
 - All labels of a tree node see the same documents, so a document's features are read once and meet a whole block of
   labels: weights lie features × labels, and the inner loop runs along the labels.
 - Columns that are empty in the node are dropped first, so that the weights stay in the cache.

@@ -2,7 +2,7 @@
 Varma: Parabel: Partitioned Label Trees for Extreme Classification (WWW 2018).
 
 Differs from the authors' code in: the solver, which sets the bias apart, so that 6 passes are enough for large nodes
-(docs/linear.md). Differs from Bonsai in: trees are binary and balanced, and so deeper.
+(docs/results/linear-engine.md). Differs from Bonsai in: trees are binary and balanced, and so deeper.
 """
 
 from __future__ import annotations
