@@ -42,6 +42,7 @@ NOT_RUN = {
     "docs/how-to/bring-your-own-method.md": (1, "a method that is not in the table; tests/test_outside.py runs it"),
     "docs/how-to/use-a-gpu.md": (2, "a GPU, and vectors and encoders to download; several processes"),
     "docs/how-to/vectors-and-encoders.md": (3, "vectors and encoders to download"),
+    "docs/how-to/watch-a-training.md": (2, "TensorBoard and MLflow; tests/test_history.py runs them with stand-ins"),
     "docs/results/aplc-xlnet.md": (1, "measured: minutes, an encoder, corpora that are not in the repository"),
     "docs/results/attention-xml.md": (1, "measured: a minute"),
     "docs/results/engineering.md": (4, "measured: minutes, corpora that are not in the repository"),

@@ -469,55 +469,35 @@ def test_a_highlight_in_a_notebook():
     assert ":root" not in style
 
 
-TENSORBOARD = """
-from torch.utils.tensorboard import SummaryWriter
-
-writer = SummaryWriter("runs/first")
-
-def to_tensorboard(event):
-    if isinstance(event, xmtc.Pass):
-        for name, value in {"loss": event.loss, "rate": event.rate, **event.metrics}.items():
-            writer.add_scalar(f"{event.network}/{name}", value, event.number)
-
-classifier.fit(texts, tags, run=xmtc.Run(watch=to_tensorboard))
-"""
-
-MLFLOW = """
-import mlflow
-
-def to_mlflow(event):
-    if isinstance(event, xmtc.Pass):
-        figures = {"loss": event.loss, "seconds": event.seconds, **event.metrics}
-        named = {f"{event.network}/{name.replace('@', ' at ')}": value for name, value in figures.items()}
-        mlflow.log_metrics(named, step=event.number)
-
-with mlflow.start_run():
-    classifier.fit(texts, tags, run=xmtc.Run(watch=to_mlflow))
-"""
+PAGE = Path(__file__).parent.parent / "docs/how-to/watch-a-training.md"
+documented = pytest.mark.skipif(not PAGE.exists(), reason="the pages are in the checkout alone")
 
 
-def run_as_documented(code: str) -> Classifier:
+def run_as_documented(name: str) -> Classifier:
+    """The program that the page has under this heading."""
     pytest.importorskip("torch")
-    import xmtc
-
+    program = PAGE.read_text().partition(f"### {name}\n")[2].partition("```console\n")[2].partition("```")[0]
+    assert len(program.splitlines()) <= 13
     classifier = Classifier("xml_rnn", epochs=2, **TINY)
-    exec(code, {"xmtc": xmtc, "classifier": classifier, "texts": TEXTS, "tags": TAGS})
+    exec(program, {"classifier": classifier, "texts": TEXTS, "tags": TAGS})
     return classifier
 
 
+@documented
 def test_tensorboard_in_ten_lines(monkeypatch):
     written, module = [], ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = lambda folder: SimpleNamespace(add_scalar=lambda *figure: written.append(figure))
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    done = passes(run_as_documented(TENSORBOARD).tagger_)
+    done = passes(run_as_documented("TensorBoard").tagger_)
     names = ("loss", "rate", "nDCG@5")
     assert written == [(f"level-0/{name}", entry[name], entry["pass"]) for entry in done for name in names]
 
 
+@documented
 def test_mlflow_in_ten_lines(monkeypatch):
     written, module = [], ModuleType("mlflow")
     module.start_run = nullcontext
     module.log_metrics = lambda figures, step: written.append((figures["level-0/nDCG at 5"], step))
     monkeypatch.setitem(sys.modules, "mlflow", module)
-    done = passes(run_as_documented(MLFLOW).tagger_)
+    done = passes(run_as_documented("MLflow").tagger_)
     assert written == [(entry["nDCG@5"], entry["pass"]) for entry in done]
