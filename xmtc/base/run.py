@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -113,14 +114,17 @@ class Run:
     ) -> Iterator[Result]:
         """`work` on every item by all threads; answers come in the order of the items, which may be a stream: only a
         few are ever held. The work must release the GIL, as compiled kernels do."""
-        if isinstance(items, list) and len(items) == 1:  # one document to tag: starting threads would cost more
-            yield work(items[0])
+        stream = iter(items)
+        first = list(islice(stream, 2))
+        if len(first) < 2:  # one document to tag: starting threads would cost more
+            with self.stage(title):
+                yield from (work(item) for item in first)
             return
         n_threads = self.n_threads
         with self.stage(title, total) as progress, ThreadPoolExecutor(n_threads) as pool:
             waiting: list[tuple[Future[Result], float]] = []
             try:
-                for item in items:
+                for item in chain(first, stream):
                     waiting.append((pool.submit(work, item), size(item)))
                     if len(waiting) > 2 * n_threads:
                         yield finish(waiting.pop(0), progress)

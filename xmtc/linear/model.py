@@ -39,7 +39,8 @@ class TreeModel(Model):
         k = min(k, self.n_labels)
         logs = np.zeros(0, np.float32) if label_weights is None else np.log(label_weights).astype(np.float32)
         most_waiting = max(self.width(tree) for tree in self.trees)
-        size = max(1, min(MOST_DOCS, MOST_WAITING // most_waiting, -(-data.n_docs // run.n_threads)))
+        share = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
+        size = max(1, min(MOST_DOCS, MOST_WAITING // most_waiting, share))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
         def work(batch: slice) -> Predictions:
