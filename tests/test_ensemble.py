@@ -347,7 +347,7 @@ def test_features_of_a_matrix_are_read_and_loaded(name, parameters, tmp_path):
     classifier.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model")
     assert loaded.tagger_.about == classifier.tagger_.about
-    assert (loaded.unit_length, loaded.n_columns) == (False, 20)
+    assert (loaded.unit_length, loaded.n_features_in_) == (False, 20)
     assert loaded.predict(X, k=1) == tags
     assert clone(loaded).fit(X, tags).predict(X, k=1) == tags
 

@@ -182,14 +182,14 @@ def given_to(about: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that a saved model was trained with, as about.json describes it, without those that it would have
     had anyway: so that a copy with another method or preset has its own defaults. How many columns there were was
     a matter of the corpus."""
-    own = {key: from_json(value) for key, value in about["parameters"].items()}
-    preset = {key: value for key, value in own.items() if key == "preset"}
-    found = preset | unlike(method_class(about["method"])(**preset), own)
+    found = set_apart(method_class(about["method"]), about["parameters"])
     for name, values in about["views"].items():
-        found |= unlike(view_class(name.partition("-")[0])(), {key: from_json(item) for key, item in values.items()})
+        found |= set_apart(view_class(name.partition("-")[0]), values)
     return {key: value for key, value in found.items() if key != "n_columns"}
 
 
-def unlike(recipe: Recipe, values: Parameters) -> dict[str, Any]:
-    """Those of the values that a recipe does not have."""
-    return {key: value for key, value in values.items() if getattr(recipe, key) != value}
+def set_apart(kind: type[Recipe], described: Parameters) -> dict[str, Any]:
+    """The parameters whose values are neither the defaults nor those of the preset."""
+    values = {key: from_json(value) for key, value in described.items()}
+    usual = {field.name: field.default for field in fields(kind)} | kind.presets.get(str(values.get("preset")), {})
+    return {key: value for key, value in values.items() if key not in usual or usual[key] != value}

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from xmtc.base.arrays import label_matrix
+from xmtc.base.arrays import KINDS, label_matrix
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
@@ -106,9 +106,13 @@ def judge(
 
 def true_labels(Y: Indicators) -> csr_array:
     """The matrix of true labels, as compiled code takes it."""
-    if not issparse(Y) and not hasattr(Y, "ndim"):
+    try:
+        matrix = Y if issparse(Y) else np.asarray(Y)
+    except ValueError:  # lists of different lengths
+        matrix = np.array(None)
+    if matrix.ndim != 2 or matrix.dtype.kind not in KINDS:
         raise XmtcError(
             f"Y is a {type(Y).__name__}, expected a matrix of zeros and ones, with a row per document; scikit-learn's "
             "MultiLabelBinarizer(classes=classifier.classes_) makes one of lists of labels."
         )
-    return label_matrix(Y)
+    return label_matrix(matrix)

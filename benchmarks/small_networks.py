@@ -1,0 +1,40 @@
+"""How long small networks take to rank 300 documents with as many threads as they choose themselves, and with one.
+`python benchmarks/small_networks.py`; with PYTHONPATH set to another checkout, of that one."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+
+import xmtc
+from xmtc import Classifier, Run
+from xmtc.methods import method_class
+from xmtc.testing import planted
+
+METHODS = ("xml_rnn", "attention_xml", "rank_ae")
+ROUNDS = 9
+
+
+def milliseconds(classifier: Classifier, texts: list[str], run: Run) -> list[float]:
+    found = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        classifier.rank(texts, 5, run=run)
+        found.append(1000 * (time.perf_counter() - begin))
+    return found
+
+
+def main() -> None:
+    print(f"{xmtc.__file__}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
+    train, (texts, _) = planted(400, seed=0), planted(300, seed=3)
+    for name in METHODS:
+        classifier = Classifier(name, **method_class(name).tiny | {"epochs": 2}).fit(*train, run=Run(device="cpu"))
+        for title, run in (("default", Run(device="cpu")), ("one thread", Run(1, device="cpu"))):
+            milliseconds(classifier, texts[:20], run)
+            found = milliseconds(classifier, texts, run)
+            print(f"{name:14} {title:11} median {statistics.median(found):7.1f} ms, worst {max(found):7.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
