@@ -24,7 +24,7 @@ from xmtc.data.document import Document
 from xmtc.explain.pieces import Highlight, Piece
 
 TEXTS, TAGS = planted(200, seed=0)
-ONE = Run(threads=1)
+ONE = Run(threads=1, device="cpu")
 TINY = {"hidden": 8, "layers": (8,), "dimension": 12, "batch": 40, "rate": 0.02, "average_from": 2}
 
 

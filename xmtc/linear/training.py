@@ -77,7 +77,7 @@ class TreeTrainer:
             return tree
 
         grown = tuple(trained(number) for number in range(len(trees)))
-        assert next(rows, None) is None  # ends the stream, and with it the stage
+        next(rows, None)  # there is none left: this ends the stream, and with it the stage
         return grown
 
     def _matched(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
