@@ -318,3 +318,51 @@ def test_validation_labels_may_be_an_indicator_too():
     assert (found == classifier.fit(TEXTS, Y, valid=(TEST, csr_array(TEST_Y))).predict_proba(TEST)).all()
     with pytest.raises(XmtcError, match=r"y has \d+ columns, but there are \d+ labels; expected one for each"):
         classifier.fit(TEXTS, Y, valid=(TEST, TEST_Y[:, 1:]))
+
+
+class TestSampleWeight:
+    WEIGHTS = np.r_[np.ones(100), np.zeros(100)]
+
+    @pytest.mark.parametrize("make", [np.asarray, list, lambda values: pytest.importorskip("pandas").Series(values)])
+    def test_documents_of_no_weight_are_not_there(self, make):
+        weighted = Classifier(min_df=1).fit(TEXTS, TAGS, make(self.WEIGHTS))
+        alone = Classifier(min_df=1).fit(TEXTS[:100], TAGS[:100])
+        assert weighted.score(TEXTS[:100], TAGS[:100]) == weighted.score(TEXTS, TAGS, sample_weight=self.WEIGHTS)
+        assert weighted.score(TEST, TEST_TAGS) == pytest.approx(alone.score(TEST, TEST_TAGS), abs=0.05)
+        assert weighted.score(TEST, TEST_TAGS) < Classifier(min_df=1).fit(TEXTS, TAGS).score(TEST, TEST_TAGS)
+
+    def test_a_search_hands_them_out(self):
+        search = GridSearchCV(Classifier(min_df=1), {"n_trees": [1]}, cv=KFold(2)).fit(
+            TEXTS, Y, sample_weight=np.ones(len(TEXTS))
+        )
+        assert search.best_score_ > 0.8
+
+    @pytest.mark.parametrize(
+        ("weights", "sentence"),
+        [
+            (np.ones(3), "The weights have the shape (3,) and type float64; expected one number for each of the 200"),
+            (np.full(200, -1), "The weight of document 0 is -1.0; expected a finite number of 0 or more"),
+            (np.full(200, np.nan), "The weight of document 0 is nan; expected a finite number"),
+            (np.zeros(200), "All documents have the weight zero"),
+            (["heavy"] * 200, "expected one number for each of the 200 documents"),
+        ],
+    )
+    def test_what_is_no_weight_is_refused(self, weights, sentence):
+        with pytest.raises(XmtcError) as raised:
+            Classifier().fit(TEXTS, TAGS, weights)
+        assert sentence in str(raised.value)
+
+    def test_a_method_that_cannot_says_so(self):
+        pytest.importorskip("torch")
+        with pytest.raises(
+            XmtcError, match="XMLRNN does not take weights of documents; leave sample_weight out, or use"
+        ):
+            Classifier("xml_rnn").fit(TEXTS, TAGS, np.ones(len(TEXTS)))
+
+
+def test_models_are_shown_in_a_line():
+    classifier = Classifier("consensus", members=("parabel", "plt"), min_df=1).fit(TEXTS, TAGS)
+    assert repr(classifier) == "Classifier('consensus', members=('parabel', 'plt'), min_df=1)"
+    assert repr(classifier.tagger_) == "Tagger(consensus, 40 labels, 320 tfidf features, trained on 200 documents)"
+    assert repr(classifier.tagger_.model).endswith("rule='noisy-or', models=<2 of TreeModel>)")
+    assert repr(classifier.tagger_.labels).startswith("Vocabulary(text=<uint8 (")

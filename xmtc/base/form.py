@@ -17,9 +17,26 @@ PLAIN = (bool, int, float, str)
 class Form:
     """What a model folder may hold: only classes derived from this one are ever made from a folder."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = Form.__repr__  # type: ignore[method-assign]  # a dataclass would print every number
+
+    def __repr__(self) -> str:
+        values = [f"{each.name}={in_short(getattr(self, each.name))}" for each in fields(self)]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(values)})"
+
     def check(self) -> None:
         """Raise ValueError, with a phrase, at numbers that would lead compiled code astray. Called once on what came
         from a folder, before its first use; it may read every array."""
+
+
+def in_short(value: Any) -> str:
+    """A value in a few characters: of arrays the type and shape, of several forms how many."""
+    if isinstance(value, np.ndarray):
+        return f"<{value.dtype} {value.shape}>"
+    if isinstance(value, tuple) and value and isinstance(value[0], Form):
+        return f"<{len(value)} of {type(value[0]).__name__}>"
+    return repr(value)
 
 
 class ArrayType(NamedTuple):
