@@ -117,9 +117,12 @@ def made_with() -> str:
 
 
 def run_program(page: Path, program: str) -> None:
-    module = ModuleType("page")
-    with patch.dict(MEASURES), patch.dict(sys.modules, page=module):  # a page declares a measure, and dataclasses
-        exec(compile(program, str(page), "exec"), vars(module))
+    module = sys.modules["page"] = ModuleType("page")  # a page declares dataclasses, which look for their module
+    try:
+        with patch.dict(MEASURES):  # and a measure
+            exec(compile(program, str(page), "exec"), vars(module))
+    finally:
+        del sys.modules["page"]  # alone: what the program has imported must not be imported twice
 
 
 def run_command(command: str) -> str:
