@@ -476,7 +476,7 @@ documented = pytest.mark.skipif(not PAGE.exists(), reason="the pages are in the 
 def run_as_documented(name: str) -> Classifier:
     """The program that the page has under this heading."""
     pytest.importorskip("torch")
-    program = PAGE.read_text().partition(f"### {name}\n")[2].partition("```console\n")[2].partition("```")[0]
+    program = PAGE.read_text().partition(f"### {name}\n")[2].partition("```py\n")[2].partition("```")[0]
     assert len(program.splitlines()) <= 13
     classifier = Classifier("xml_rnn", epochs=2, **TINY)
     exec(program, {"classifier": classifier, "texts": TEXTS, "tags": TAGS})
