@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 
-from xmtc import Classifier, XmtcError, indicators, open_corpus
+from xmtc import Classifier, Run, XmtcError, indicators, open_corpus
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
@@ -167,6 +167,7 @@ class TestIndicatorInIndicatorOut:
         ranked = classifier.rank(TEXTS, k=1)
         assert np.take_along_axis(wide, ranked.labels, axis=1).mean() > 0.9
         assert classifier.predict_proba(TEXTS)[:, [0, 13]].max() == 0
+        assert classifier.rank(TEXTS, k=wide.shape[1]).k == wide.shape[1]
         assert classifier.tagger_.frequencies.tolist() == wide.sum(axis=0).tolist()
         assert classifier.evaluate(TEXTS, wide, "P@1")["P@1"] == pytest.approx(
             np.take_along_axis(wide, ranked.labels, axis=1).mean()
@@ -366,3 +367,8 @@ def test_models_are_shown_in_a_line():
     assert repr(classifier.tagger_) == "Tagger(consensus, 40 labels, 320 tfidf features, trained on 200 documents)"
     assert repr(classifier.tagger_.model).endswith("rule='noisy-or', models=<2 of TreeModel>)")
     assert repr(classifier.tagger_.labels).startswith("Vocabulary(text=<uint8 (")
+    assert repr(Run()) == "Run()"
+    assert repr(Run(threads=2, progress=True)) == "Run(threads=2, progress=True)"
+    (found,) = classifier.highlight(TEXTS[0], k=1)
+    assert repr(found).startswith(f"Highlight({found.label!r} ")
+    assert len(repr(found)) < 120

@@ -501,3 +501,8 @@ def test_mlflow_in_ten_lines(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", module)
     done = passes(run_as_documented("MLflow").tagger_)
     assert written == [(entry["nDCG@5"], entry["pass"]) for entry in done]
+
+
+def test_a_plot_shows_itself_in_a_notebook():
+    pytest.importorskip("matplotlib")
+    assert plot_history(parabel().history)._repr_png_().startswith(b"\x89PNG")

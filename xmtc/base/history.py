@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import groupby
 from math import isfinite
 from pathlib import Path
@@ -123,7 +124,14 @@ def plot_history(history: Sequence[Entry], file: str | Path | None = None) -> Fi
     except ImportError:
         raise XmtcError("A plot of the history needs matplotlib, which is not here: pip install matplotlib") from None
 
-    figure = Figure(layout="constrained")
+    class Plot(Figure):
+        def _repr_png_(self) -> bytes:
+            """In a notebook, the picture."""
+            picture = BytesIO()
+            self.savefig(picture, format="png")
+            return picture.getvalue()
+
+    figure = Plot(layout="constrained")
     if passes(history):
         draw_passes(figure, history)
     else:

@@ -43,6 +43,12 @@ class Predictions:
         labels, scores = np.where(keep, self.labels, NO_LABEL), np.where(keep, self.scores, 0)
         return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
 
+    def widened(self, k: int) -> Predictions:
+        """The same with k places for each document, of which the further ones are empty."""
+        more = ((0, 0), (0, max(0, k - self.k)))
+        labels, scores = np.pad(self.labels, more, constant_values=NO_LABEL), np.pad(self.scores, more)
+        return Predictions.trusted(labels, scores)
+
     @staticmethod
     def stack(parts: list[Predictions]) -> Predictions:
         """One answer from the answers to consecutive batches of documents."""

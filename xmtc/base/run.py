@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,6 +55,12 @@ class Run:
             watch: Watch | tuple[Watch, ...] = ...,
             part: str = ...,
         ) -> None: ...
+
+    def __repr__(self) -> str:
+        """What differs from a plain Run(), which stands in many signatures."""
+        usual = Run()
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return f"Run({', '.join(f'{key}={value!r}' for key, value in given.items() if value != getattr(usual, key))})"
 
     @property
     def n_threads(self) -> int:

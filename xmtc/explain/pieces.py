@@ -36,6 +36,11 @@ class Highlight:
         strongest = max((abs(piece.weight) for piece in self.pieces), default=0.0) or 1.0
         return [piece.weight / strongest for piece in self.pieces]
 
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f" {self.score:.3f}"
+        strongest = ", ".join(f"{word} {weight:+.3g}" for word, weight in self.words[:3])
+        return f"Highlight({self.label!r}{score}: {strongest})"
+
     def _repr_html_(self) -> str:
         """In a notebook, the coloured text."""
         from xmtc.explain.page import fragment  # which is made of these

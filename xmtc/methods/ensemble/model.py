@@ -65,6 +65,7 @@ class Adapted(Model):
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         found = self.model.predict(self._read(data), k, run)
+        found = found.widened(min(k, self.n_labels))
         return Predictions.trusted(np.append(self.numbers, np.int32(NO_LABEL))[found.labels], found.scores)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
