@@ -50,6 +50,12 @@ class TestNotGivenIsNotDefault:
         assert "arity" not in used(changed)
         assert used(changed.set_params(method="plt").fit(TEXTS, TAGS))["arity"] == 4
 
+    def test_a_clone_of_what_was_set_to_another_method_is_made_of_its_own(self):
+        search = GridSearchCV(Classifier("plt", arity=4, C=1.0), {"method": ["dismec"]}, cv=KFold(2)).fit(TEXTS, TAGS)
+        best = search.best_estimator_
+        assert clone(best).get_params(deep=False) == {"method": "dismec", "C": 1.0}
+        assert repr(best) == "Classifier('dismec', C=1.0)"
+
     def test_a_preset_reaches_a_clone(self):
         pytest.importorskip("torch")
         changed = clone(Classifier("attention_xml")).set_params(preset="Amazon-670K")

@@ -56,14 +56,13 @@ class Classifier(BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Every hyper-parameter with its value, those of a preset and the defaults included; with deep=False only what
         was given, which is what `clone` copies."""
-        if not deep:
-            return {"method": self.method} | self._held()
         values = {name: value for name, (_, value) in parameters_of(self.method, self._held()).items()}
-        return {"method": self.method} | values | self._held()
+        given = {name: value for name, value in self._held().items() if name in values}
+        return {"method": self.method} | (values if deep else {}) | given
 
     def set_params(self, /, **parameters: Any) -> Classifier:
         """Set hyper-parameters, which are checked at once. Those that were set for another method stay for when it
-        returns."""
+        returns; a clone has only those of its own."""
         method = parameters.pop("method") if "method" in parameters else self.method
         named = {name.replace("__", "."): value for name, value in parameters.items()}
         check_names(method, named, self._held() | named)
@@ -250,7 +249,7 @@ class Classifier(BaseEstimator):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """What was given, and no more."""
-        given = (f"{name}={value!r}" for name, value in self._held().items())
+        given = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items() if name != "method")
         return f"{type(self).__name__}({', '.join([repr(self.method), *given])})"
 
     @property
