@@ -214,6 +214,9 @@ class TestIndicatorInIndicatorOut:
         with pytest.raises(XmtcError, match="more than half of the memory"):
             classifier.decision_function(TEST)
         assert issparse(classifier.predict(TEST))
+        monkeypatch.setattr("xmtc.classifier.FIRST_LOOK", 1)
+        with pytest.raises(XmtcError, match="more than half of the memory"):
+            classifier.predict(TEST, threshold=0.0)  # all labels of all documents, though sparse
         best = classifier.predict_proba(TEST, k=3)
         assert issparse(best)
         assert np.diff(best.indptr).tolist() == [3] * len(TEST)

@@ -44,7 +44,7 @@ class Run:
 
     def __post_init__(self) -> None:
         if not is_number(self.threads, int) or self.threads < 0:
-            raise XmtcError(f"Run: threads={self.threads!r} does not fit; expected a whole number, 0 for all there are.")
+            raise XmtcError(f"Run: threads={self.threads!r} does not fit; expected a whole number, or 0 for all.")
         object.__setattr__(self, "threads", int(self.threads))
         if isinstance(self.checkpoint, (str, os.PathLike)):
             object.__setattr__(self, "checkpoint", Checkpoint(Path(self.checkpoint)))
