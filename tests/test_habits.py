@@ -50,6 +50,12 @@ class TestNotGivenIsNotDefault:
         assert "arity" not in used(changed)
         assert used(changed.set_params(method="plt").fit(TEXTS, TAGS))["arity"] == 4
 
+    def test_a_clone_of_what_was_set_to_another_method_is_made_of_its_own(self):
+        search = GridSearchCV(Classifier("plt", arity=4, C=1.0), {"method": ["dismec"]}, cv=KFold(2)).fit(TEXTS, TAGS)
+        best = search.best_estimator_
+        assert clone(best).get_params(deep=False) == {"method": "dismec", "C": 1.0}
+        assert repr(best) == "Classifier('dismec', C=1.0)"
+
     def test_a_preset_reaches_a_clone(self):
         pytest.importorskip("torch")
         changed = clone(Classifier("attention_xml")).set_params(preset="Amazon-670K")
@@ -209,6 +215,9 @@ class TestIndicatorInIndicatorOut:
         with pytest.raises(XmtcError, match="more than half of the memory"):
             classifier.decision_function(TEST)
         assert issparse(classifier.predict(TEST))
+        monkeypatch.setattr("xmtc.classifier.FIRST_LOOK", 1)
+        with pytest.raises(XmtcError, match="more than half of the memory"):
+            classifier.predict(TEST, threshold=0.0)  # all labels of all documents, though sparse
         best = classifier.predict_proba(TEST, k=3)
         assert issparse(best)
         assert np.diff(best.indptr).tolist() == [3] * len(TEST)

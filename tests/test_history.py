@@ -380,6 +380,14 @@ def test_a_plot(kind, tmp_path):
         assert len(figure.axes[0].patches) == len(stage_rows(history))
 
 
+def test_stages_of_one_title_have_a_bar_each_as_long_as_they_took():
+    pytest.importorskip("matplotlib")
+    told = [("reading", 5.0), ("training", 1.0), ("training", 0.5), ("reading", 0.04)]
+    bars = plot_history([Stage(title, seconds).as_json() for title, seconds in told]).axes[0].patches
+    assert [bar.get_width() for bar in bars] == [5.0, 1.5, 0.04]
+    assert len({bar.get_y() for bar in bars}) == 3
+
+
 def test_what_cannot_be_plotted(tmp_path, monkeypatch):
     with pytest.raises(XmtcError, match="Found no history to plot"):
         plot_history([])

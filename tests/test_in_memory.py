@@ -257,3 +257,68 @@ class TestFeatures:
         X[1, 2] = wrong
         with pytest.raises(ValueError, match=r"NaN|infinity"):
             Classifier().fit(X, self.TAGS)
+
+
+class TestSilentMisreadings:
+    """What was once read as something else, without a word."""
+
+    TEXTS = tuple(f"{word} and more" for word in ("apple", "pear", "car", "bus") * 5)
+    NUMBERS = tuple(i % 4 for i in range(20))
+
+    def fitted(self, y):
+        return Classifier(n_trees=1).fit(self.TEXTS, y)
+
+    @pytest.mark.parametrize("X", [np.eye(3), np.array(["red apple", "green pear", "blue plum"], object)])
+    def test_a_mask_is_not_lifted(self, X):
+        hidden = np.ma.masked_array(X, np.arange(X.size).reshape(X.shape) == 0)
+        with pytest.raises(XmtcError, match="masked values"):
+            texts_or_matrix(hidden)
+        assert len(texts_or_matrix(np.ma.masked_array(X))) == 3
+        with pytest.raises(XmtcError, match="masked values"):
+            target_of(np.ma.masked_array(BITS, BITS == 1))
+
+    def test_what_has_no_order_is_of_nobody(self):
+        with pytest.raises(XmtcError, match="Found a set as X"):
+            texts_or_matrix({"red apple", "green pear"})
+        with pytest.raises(XmtcError, match="as labels; expected a list of labels for each document"):
+            target_of({("a",), ("b",)})
+
+    def test_columns_beyond_the_last_are_refused(self):
+        X = csr_array(np.eye(4))
+        X.indices[2] = 99
+        with pytest.raises(XmtcError, match="whose arrays do not fit together"):
+            Classifier().fit(X, [["a"], ["b"]] * 2)
+
+    def test_a_text_may_be_missing_in_the_first_row(self):
+        with pytest.raises(XmtcError, match="Document 0 is missing"):
+            Classifier().fit(frame([[None], ["a text"]], ("text",)), [["a"], ["b"]])
+
+    def test_labels_without_end_are_refused_before_they_have_names(self):
+        with pytest.raises(XmtcError, match="y has 3,000,000,000 columns; expected at most"):
+            target_of(csr_array((2, 3_000_000_000)))
+
+    def test_zeros_and_ones_are_labels_to_a_model_of_a_column(self):
+        column = np.array(self.NUMBERS)[:, None]
+        assert self.fitted(column).score(self.TEXTS[:2], column[:2]) == 1
+
+    def test_zeros_and_ones_are_labels_to_a_model_of_lists_of_numbers(self):
+        classifier = self.fitted([[0, 1] if i % 2 else [1] for i in self.NUMBERS])
+        assert classifier.evaluate(self.TEXTS[1:2], [[0, 1]], "P@2") == {"P@2": 1.0}
+
+    def test_names_are_not_missed_by_a_model_of_an_array(self):
+        Y = np.eye(4, dtype=int)[list(self.NUMBERS)]
+        classifier = self.fitted(Y)
+        with pytest.raises(XmtcError, match="by names, such as 'a', but the model was trained on their numbers"):
+            classifier.score(self.TEXTS, frame(Y, "abcd"))
+        assert classifier.score(self.TEXTS, frame(Y, "0123")) == classifier.score(self.TEXTS, Y) == 1
+
+    def test_a_corpus_of_texts_has_no_width(self):
+        classifier = Classifier(n_trees=1).fit(np.eye(20), [["a"], ["b"]] * 10)
+        classifier.fit(list(documents_of(self.TEXTS, [["a"], ["b"]] * 10)))
+        assert not hasattr(classifier, "n_features_in_")
+
+    @pytest.mark.parametrize("weights", [[1] * 19, [-1] + [1] * 19, [np.nan] * 20, [0] * 20, 1.0])
+    def test_a_score_takes_the_weights_that_training_takes(self, weights):
+        labels = [["a"], ["b"]] * 10
+        with pytest.raises(XmtcError, match="weight"):
+            self.fitted(labels).score(self.TEXTS, labels, weights)

@@ -10,14 +10,18 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import rich.progress
 from commands import lines_of, make_place, xmtc
 
 from xmtc.base import progress
+from xmtc.base.events import Stage
 from xmtc.base.progress import FIRST, LONGEST, Lines, Pace, duration, lines, shown
 from xmtc.base.run import Run
+from xmtc.cli.log import json_log
 
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", re.MULTILINE)
 
@@ -183,6 +187,7 @@ def seen_on_a_terminal(code: str) -> bytes:
 WORK = """
 import sys, time
 from xmtc.base import progress
+from xmtc.base.events import Stage
 progress.PATIENCE = {patience}
 with progress.shown("training", 4) as bar:
     for _ in range(4):
@@ -207,7 +212,9 @@ def test_a_pipe_sees_no_bar():
 # A command whose every step takes, as its clock says, some seconds.
 SLOW_CLOCK = """
 import sys
+import time
 from xmtc.base import progress
+from xmtc.base.events import Stage
 seconds = iter(range(0, 10**9, 20))
 progress.PACE.clock = lambda: next(seconds)
 from xmtc.cli import main
@@ -285,6 +292,32 @@ def test_a_log_is_written_over_nothing_else(place):
     assert done.returncode == 0
     inside = ("train", "train.jsonl", "-o", "own", "--log-json", "own/log.jsonl")
     assert "own holds log.jsonl beside about.json" in refused(*inside)  # before the training, not after it
+
+
+def test_a_log_that_was_cut_off_goes_on_in_a_line_of_its_own(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"time": "now", "event": "begin"}\n{"time": "la')
+    json_log(path)(Stage("training"))
+    assert path.read_text().splitlines()[1] == '{"time": "la'
+    assert json.loads(path.read_text().splitlines()[2])["title"] == "training"
+
+
+def test_a_bar_that_is_about_to_appear_is_taken_away_again(monkeypatch):
+    told = []
+
+    class SlowBars(rich.progress.Progress):
+        def start(self):
+            time.sleep(0.2)
+            told.append("start")
+
+        def stop(self):
+            told.append("stop")
+
+    monkeypatch.setattr(rich.progress, "Progress", SlowBars)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with progress.bar("training", 4):
+        time.sleep(0.05)
+    assert told == ["start", "stop"]
 
 
 def test_a_search_logs_its_trials_and_its_training(place):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from xmtc import Run
+from xmtc import Run, XmtcError
 from xmtc.base import threads
 from xmtc.base.threads import available_threads
 
@@ -99,6 +99,12 @@ def test_a_run_in_a_signature_asks_when_it_works(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert run.n_threads == 3
     assert (Run(threads=5).n_threads, Run(5).threads) == (5, 5)  # what was asked for is asked for
+
+
+@pytest.mark.parametrize("threads", [-1, 1.5, "2", None, True])
+def test_other_threads_are_refused_before_the_work(threads):
+    with pytest.raises(XmtcError, match=r"threads=.* 0 for all"):
+        Run(threads=threads)
 
 
 def test_as_many_threads_work_as_there_are(monkeypatch):

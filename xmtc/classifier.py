@@ -18,6 +18,7 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import validate_data
 
 from xmtc import evaluation
+from xmtc.base.arrays import document_weights, whole
 from xmtc.base.method import Method
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
@@ -56,14 +57,13 @@ class Classifier(BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Every hyper-parameter with its value, those of a preset and the defaults included; with deep=False only what
         was given, which is what `clone` copies."""
-        if not deep:
-            return {"method": self.method} | self._held()
         values = {name: value for name, (_, value) in parameters_of(self.method, self._held()).items()}
-        return {"method": self.method} | values | self._held()
+        given = {name: value for name, value in self._held().items() if name in values}
+        return {"method": self.method} | (values if deep else {}) | given
 
     def set_params(self, /, **parameters: Any) -> Classifier:
         """Set hyper-parameters, which are checked at once. Those that were set for another method stay for when it
-        returns."""
+        returns; a clone has only those of its own."""
         method = parameters.pop("method") if "method" in parameters else self.method
         named = {name.replace("__", "."): value for name, value in parameters.items()}
         check_names(method, named, self._held() | named)
@@ -89,7 +89,8 @@ class Classifier(BaseEstimator):
         stop, or what scores mean."""
         target, found, pipeline = self._read_to_fit(X, y)
         classes = None if target is None else target.columns
-        checked = None if valid is None else self._read(*as_pair(valid), names=classes)
+        numbers = "" if target is None or not target.are_numbers else target.kind
+        checked = None if valid is None else self._read(*as_pair(valid), classes, numbers)
         weights = None if sample_weight is None else np.asarray(sample_weight)
         tagger = pipeline.fit(found, checked, run, classes=classes, weights=weights)
         if target is not None and target.as_json():
@@ -99,6 +100,8 @@ class Classifier(BaseEstimator):
 
     def _read_to_fit(self, X: Any, y: Any) -> tuple[Target | None, Iterable[Document], Pipeline]:
         """How labels were given, the documents, and what they are trained with."""
+        self.__dict__.pop("n_features_in_", None)
+        self.__dict__.pop("feature_names_in_", None)
         if is_corpus(X):
             first: Document = next(iter(X))
             content, n_columns = (TEXTS, 0) if first.features is None else (COLUMNS, getattr(X, "n_features", 0) or 0)
@@ -107,8 +110,6 @@ class Classifier(BaseEstimator):
             raise XmtcError(
                 "Classifier requires y to be passed, but the target y is None; give labels for each document."
             )
-        self.__dict__.pop("n_features_in_", None)
-        self.__dict__.pop("feature_names_in_", None)
         X = self._texts_or_matrix(X, reset=True)
         target = target_of(y)
         content, n_columns = (COLUMNS, X.shape[1]) if issparse(X) else (TEXTS, 0)
@@ -121,19 +122,24 @@ class Classifier(BaseEstimator):
             given = {"n_columns": n_columns} | given
         return Pipeline.of(self.method, content, applicable(self.method, content, given))
 
-    def _read(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Iterable[Document]:
-        """Documents and, where they are given, their labels; `names` are those of the columns of an indicator."""
+    def _read(self, X: Any, y: Any = None, names: Sequence[str] | None = None, numbers: str = "") -> Iterable[Document]:
+        """Documents and, where they are given, their labels; `names` are those of the columns of an indicator, and
+        `numbers` the kind of target that labels were given in, if they were given as numbers."""
         if is_corpus(X):
             if y is not None:
                 raise XmtcError("Found labels beside a corpus, which brings its own; give one of them.")
             return X
-        labels = None if y is None else target_of(y, names).labels
-        return list(documents(self._texts_or_matrix(X), labels))
+        target = None if y is None else target_of(y, names, numbers)
+        if target is not None and numbers and names is not None:
+            check_are_numbers(target, names)
+        return list(documents(self._texts_or_matrix(X), None if target is None else target.labels))
 
     def _texts_or_matrix(self, X: Any, reset: bool = False) -> list[str] | csr_array:
         found = texts_or_matrix(X)
         if isinstance(found, list):
             return found
+        if hasattr(found, "check_format"):  # which scikit-learn trusts
+            found = whole(found, "X")
         with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
             checked = validate_data(
                 self, found, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0, reset=reset
@@ -174,6 +180,7 @@ class Classifier(BaseEstimator):
             if is_enough:
                 return predictions
             k *= 10
+            check_room(len(found), min(k, n_labels), 2 * np.dtype(np.float32).itemsize)
 
     def predict_proba(self, X: Any, k: int | None = None, run: Run = Run()) -> Any:
         """(n_docs, n_labels) float32, the scores of all labels, in the order of `classes_`; 0 where a method did not
@@ -214,12 +221,13 @@ class Classifier(BaseEstimator):
         if sample_weight is None:
             return self.evaluate(X, y, name)[name]
         found = evaluation.per_document(*tagger.rank_labelled(self._labelled(X, y), 5), [name])
-        return float(np.average(found[name], weights=sample_weight))
+        return float(np.average(found[name], weights=document_weights(sample_weight, len(found[name]))))
 
     def _labelled(self, X: Any, y: Any) -> Iterable[Document]:
         if y is None and not is_corpus(X):
             raise XmtcError("Found no labels to compare with; give y, or a corpus, which brings its own.")
-        return self._read(X, y, names=self._trained().labels.words())
+        target = self._target()
+        return self._read(X, y, self._trained().labels.words(), target["kind"] if target["numbers"] else "")
 
     @property
     def partial_fit(self) -> NoReturn:
@@ -250,7 +258,7 @@ class Classifier(BaseEstimator):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """What was given, and no more."""
-        given = (f"{name}={value!r}" for name, value in self._held().items())
+        given = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items() if name != "method")
         return f"{type(self).__name__}({', '.join([repr(self.method), *given])})"
 
     @property
@@ -301,6 +309,16 @@ def as_pair(valid: Any) -> tuple[Any, Any]:
     if not isinstance(valid, Sequence) or len(valid) != 2:
         raise XmtcError("Found no pair of documents and labels as valid; expected (texts, labels), or a corpus.")
     return valid[0], valid[1]
+
+
+def check_are_numbers(target: Target, names: Sequence[str]) -> None:
+    """Refuse names for what are numbers to the model, such as the columns of an array: all would count as missed."""
+    found = {label for labels in target.labels for label in labels}
+    if found and not target.are_numbers and found.isdisjoint(names):
+        raise XmtcError(
+            f"Found labels by names, such as {min(found)!r}, but the model was trained on their numbers; give these, "
+            "or train on names: on a data frame or on lists."
+        )
 
 
 def as_frame(X: Any, indicator: np.ndarray, columns: np.ndarray) -> Any:

@@ -14,6 +14,7 @@ from xmtc.errors import XmtcError
 
 T = TypeVar("T")
 MOST = np.iinfo(np.int32).max  # columns, labels or ids that there can be
+LIGHTEST, HEAVIEST = 1e-12, 1e12  # weights; at 1e-30 and 1e37, sums and quotients leave float32
 KINDS = "biuf"  # of numpy's types: truth values, whole numbers, numbers
 
 
@@ -130,7 +131,7 @@ def token_offsets(given: Any, n_tokens: int) -> np.ndarray:
 
 
 def document_weights(given: Any, n_docs: int) -> np.ndarray:
-    """(n_docs,) float32, at least 0, and more than that for one document at least."""
+    """(n_docs,) float32: 0, or within what float32 can reckon with; and not 0 for one document at least."""
     weights = np.asarray(given)
     if weights.shape != (n_docs,) or weights.dtype.kind not in KINDS:
         raise XmtcError(
@@ -143,4 +144,10 @@ def document_weights(given: Any, n_docs: int) -> np.ndarray:
         raise XmtcError(f"The weight of document {bad[0]} is {weights[bad[0]]}; expected a finite number of 0 or more.")
     if n_docs and not weights.any():
         raise XmtcError("All documents have the weight zero; expected more for those to learn from.")
+    strange = np.flatnonzero((weights != 0) & ((weights < LIGHTEST) | (weights > HEAVIEST)))
+    if len(strange):
+        raise XmtcError(
+            f"The weight of document {strange[0]} is {weights[strange[0]]:g}; expected 0, or from {LIGHTEST:g} to "
+            f"{HEAVIEST:g}: multiply all weights by the same number, or set this one to 0."
+        )
     return weights

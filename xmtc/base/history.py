@@ -135,14 +135,20 @@ def plot_history(history: Sequence[Entry], file: str | Path | None = None) -> Fi
     if passes(history):
         draw_passes(figure, history)
     else:
-        rows = stage_rows(history)
-        axes = figure.subplots()
-        axes.barh([title for title, *_ in rows], [float(seconds) for _, seconds, _ in rows])
-        axes.invert_yaxis()
-        axes.set_xlabel("seconds")
+        draw_stages(figure, history)
     if file is not None:
         write(figure, file)
     return figure
+
+
+def draw_stages(figure: Figure, history: Sequence[Entry]) -> None:
+    """A bar for each row of the table of stages; two may have the same title."""
+    groups = [list(group) for _, group in groupby(stages(history), key=lambda entry: printable(entry["title"]))]
+    axes = figure.subplots()
+    axes.barh(range(len(groups)), [sum(each["seconds"] for each in group) for group in groups])
+    axes.set_yticks(range(len(groups)), [title for title, *_ in stage_rows(history)])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
 
 
 def draw_passes(figure: Figure, history: Sequence[Entry]) -> None:

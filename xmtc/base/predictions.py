@@ -60,6 +60,14 @@ class Predictions:
         return trusted(Predictions, labels=labels, scores=scores)
 
 
+def check_k(k: object) -> None:
+    """Refuse a number of labels to be named that is none."""
+    if not isinstance(k, (int, np.integer)) or isinstance(k, bool):
+        raise XmtcError(f"k={k!r} is no number of labels; expected a whole number of at least 1.")
+    if k < 1:
+        raise XmtcError(f"k={k} asks for no labels; expected at least 1.")
+
+
 def checked_labels(labels: np.ndarray) -> np.ndarray:
     if labels.size and labels.dtype.kind not in "iu":
         raise XmtcError(f"The labels are of type {labels.dtype}; expected whole numbers, or {NO_LABEL} for none.")

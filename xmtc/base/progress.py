@@ -81,6 +81,7 @@ def bar(title: str, total: float) -> Iterator[Progress]:
         yield Bar(bars, bars.add_task(title, total=total))
     finally:
         timer.cancel()
+        timer.join()  # it may be about to start them
         bars.stop()
 
 

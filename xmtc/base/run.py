@@ -17,8 +17,10 @@ import numpy as np
 
 from xmtc.base.checkpoint import Checkpoint
 from xmtc.base.events import BEGIN, Event, Stage, Watch, peak_memory
+from xmtc.base.params import is_number
 from xmtc.base.progress import Progress, ShowProgress, is_first_process, shown, silent
 from xmtc.base.threads import available_threads
+from xmtc.errors import XmtcError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,6 +43,9 @@ class Run:
     part: str = ""  # the name of this training, where it is part of another
 
     def __post_init__(self) -> None:
+        if not is_number(self.threads, int) or self.threads < 0:
+            raise XmtcError(f"Run: threads={self.threads!r} does not fit; expected a whole number, or 0 for all.")
+        object.__setattr__(self, "threads", int(self.threads))
         if isinstance(self.checkpoint, (str, os.PathLike)):
             object.__setattr__(self, "checkpoint", Checkpoint(Path(self.checkpoint)))
 
@@ -80,7 +85,7 @@ class Run:
 
     @property
     def watchers(self) -> tuple[Watch, ...]:
-        return (self.watch,) if callable(self.watch) else tuple(self.watch)
+        return (self.watch,) if callable(self.watch) else tuple(self.watch or ())
 
     def tell(self, event: Event) -> bool:
         """Hand an event to all who watch; whether any of them asks to stop. Of several processes, the first tells."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -37,10 +38,20 @@ def check_log(path: Path) -> None:
         path.open("a").close()
         if path.is_file() and not is_log(path):
             raise XmtcError(f"{path} exists and is no log of xmtc; choose another file so that nothing is lost.")
+        end_last_line(path)
     except OSError as error:
         raise XmtcError(
             f"{path} cannot be written ({error.strerror or error}); choose another file for --log-json."
         ) from None
+
+
+def end_last_line(path: Path) -> None:
+    """Of a log that was cut off, so that what follows stays readable."""
+    if path.is_file() and path.stat().st_size:
+        with path.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
 
 
 def is_log(path: Path) -> bool:

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from xmtc.errors import XmtcError
+
 NUMBERS = "biufc"  # numpy's kinds of types that hold numbers
+UNORDERED = (dict, set, frozenset)  # which say not whose each of their members is
 
 
 def is_frame(X: Any) -> bool:
@@ -19,6 +22,8 @@ def as_array(values: Any) -> np.ndarray | None:
     """The array that something is or says it is, such as a tensor or a column of a data frame; None for a list."""
     if hasattr(values, "detach"):  # a tensor, perhaps on a GPU and part of a graph
         values = values.detach().cpu()
+    if np.ma.is_masked(values):  # an array without its mask would hold what it hides
+        raise XmtcError("Found an array with masked values; fill them, as in X.filled(0), or drop those documents.")
     if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
         return np.asarray(values)
     return None

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
-from xmtc.data.foreign import NUMBERS, as_array, is_frame
+from xmtc.data.foreign import NUMBERS, UNORDERED, as_array, is_frame
 from xmtc.data.targets import target_of
 from xmtc.errors import XmtcError
 
@@ -73,8 +73,13 @@ def texts_or_matrix(X: Any) -> Any:
 
 
 def texts_in(frame: Any) -> list[Any]:
-    """The names of a data frame's columns that begin with a text."""
-    return [name for name in frame.columns if len(frame) and isinstance(frame[name].to_numpy()[0], str)]
+    """The names of a data frame's columns that hold a text, though some may be missing."""
+    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    return [
+        name
+        for name, values in columns.items()
+        if values.dtype.kind not in NUMBERS and any(isinstance(value, str) for value in values)
+    ]
 
 
 def column_of_texts(frame: Any) -> list[Any]:
@@ -90,7 +95,7 @@ def column_of_texts(frame: Any) -> list[Any]:
 
 
 def as_iterable(values: Any) -> Iterable[Any]:
-    if not isinstance(values, Iterable) or isinstance(values, dict):
+    if not isinstance(values, Iterable) or isinstance(values, UNORDERED):
         raise XmtcError(f"Found a {type(values).__name__} as X; expected a list of texts or a matrix of features.")
     return values
 

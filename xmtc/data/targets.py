@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.data.foreign import NUMBERS, as_array, is_frame
+from xmtc.base.arrays import MOST
+from xmtc.data.foreign import NUMBERS, UNORDERED, as_array, is_frame
 from xmtc.errors import XmtcError
 
 # The kinds of targets: a list of labels for each document; a column of an array, with one label for each; indicators.
@@ -34,20 +36,21 @@ class Target:
         return {} if self == Target(LISTS, self.labels) else {"kind": self.kind, "numbers": self.are_numbers}
 
 
-def target_of(y: Any, names: Sequence[str] | None = None) -> Target:
+def target_of(y: Any, names: Sequence[str] | None = None, kind: str = "") -> Target:
     """Labels from lists of names or an indicator. `names` are those of the labels of a trained model: an indicator that
-    does not name its columns then has theirs, and must have as many."""
+    does not name its columns then has theirs, and must have as many. `kind` is that of the numbers that it was trained
+    on, where y alone says too little: [[0, 1]] are two labels among lists, [[0], [1]] one each in a column."""
     if is_frame(y):
-        return target_of_frame(y)
+        return target_of_frame(y, kind)
     if issparse(y):
         return indicator(SPARSE, csr_array(y, copy=True), names)
     array = as_array(y)
     if array is None:
-        rows = list(y) if isinstance(y, Iterable) else y
-        if not is_table_of_bits(rows):
+        rows = list(y) if isinstance(y, Iterable) and not isinstance(y, UNORDERED) else y
+        if kind == LISTS or not is_table_of_bits(rows):
             return target_of_lists(rows)
         array = np.array([values_in(row) for row in rows])
-    if is_column_of_names(array):
+    if is_column_of_names(array, kind):
         return target_of_lists(array, COLUMN)
     if array.ndim == 2 and array.dtype.kind in NUMBERS:
         return indicator(ARRAY, csr_array(check_bits(array)), names)
@@ -56,16 +59,16 @@ def target_of(y: Any, names: Sequence[str] | None = None) -> Target:
 
 def target_of_lists(rows: Any, kind: str = LISTS) -> Target:
     if not isinstance(rows, (Sequence, np.ndarray)):
-        raise XmtcError(f"Found {rows!r} as labels; expected a list of labels for each document.")
+        raise XmtcError(f"Found {shortened(rows)} as labels; expected a list of labels for each document.")
     found = [labels_in(number, row) for number, row in enumerate(rows)]
     are_numbers = all(isinstance(label, int) for row in found for label in row) and any(found)
     return Target(kind, [list(dict.fromkeys(map(str, row))) for row in found], are_numbers)
 
 
-def target_of_frame(frame: Any) -> Target:
+def target_of_frame(frame: Any, of_training: str = "") -> Target:
     """A data frame of zeros and ones, whose columns have the labels' names; or of one column that holds lists."""
     array = np.asarray(frame.to_numpy())
-    if is_column_of_names(array):
+    if is_column_of_names(array, of_training):
         return target_of_lists(array, COLUMN)
     if array.dtype.kind not in NUMBERS and array.shape[1] == 1:
         return target_of_lists(array[:, 0])
@@ -84,6 +87,8 @@ def indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> Target:
     check_bits(Y.data)
     if names is not None and len(names) != Y.shape[1]:
         raise XmtcError(f"y has {Y.shape[1]} columns, but there are {len(names)} labels; expected one for each.")
+    if Y.shape[1] > MOST:
+        raise XmtcError(f"y has {Y.shape[1]:,} columns; expected at most {MOST:,}: leave out those without ones.")
     Y.sum_duplicates()
     Y.eliminate_zeros()
     columns = list(map(str, range(Y.shape[1]))) if names is None else list(names)
@@ -111,10 +116,11 @@ def check_numeric(array: np.ndarray) -> np.ndarray:
         ) from None
 
 
-def is_column_of_names(array: np.ndarray) -> bool:
-    """Whether an array has the number of one label for each document in its only column, and not zeros and ones."""
+def is_column_of_names(array: np.ndarray, kind: str = "") -> bool:
+    """Whether an array has the number of one label for each document in its only column, and not zeros and ones; these
+    are such numbers where training had a column of others."""
     is_column = array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iu"
-    return is_column and not np.isin(array, (0, 1)).all()
+    return is_column and (kind == COLUMN or not np.isin(array, (0, 1)).all())
 
 
 def is_table_of_bits(rows: Any) -> bool:
