@@ -1,4 +1,4 @@
-"""What a release promises: one version everywhere, the same bytes from the same tree, everything pinned and licensed."""
+"""What a release promises: one version, the same bytes from the same tree, everything pinned and its licence known."""
 
 from __future__ import annotations
 
@@ -45,10 +45,8 @@ def test_a_version_that_the_changelog_lacks_is_refused(tmp_path, monkeypatch):
 
 
 def test_every_direct_dependency_is_pinned_and_locked():
-    direct = [
-        *PROJECT["dependencies"],
-        *(line for extra in PROJECT["optional-dependencies"].values() for line in extra),
-    ]
+    extras = PROJECT["optional-dependencies"].values()
+    direct = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
     names = {licences.normal(re.split(r"[\[<>=~!; ]", line)[0]) for line in direct} - {"xmtc"}
     chosen, locked = pins("constraints.txt"), pins("requirements.lock")
     assert names <= chosen.keys()

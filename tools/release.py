@@ -4,7 +4,8 @@
     python tools/release.py build    dist/: wheel, source archive, SBOM (CycloneDX) and their checksums
     python tools/release.py audit    known vulnerabilities of what is locked; needs the network's database
 
-`build` refuses a tree with changes, and a version that the CHANGELOG does not begin with; it builds twice and compares."""
+`build` refuses a tree with changes and a version that the CHANGELOG does not begin with. It builds twice and
+compares."""
 
 from __future__ import annotations
 
@@ -42,9 +43,7 @@ def resolved(*extras: str) -> str:
 def build() -> None:
     version = check_version()
     if changed := output_of("git", "status", "--porcelain"):
-        sys.exit(
-            f"The tree has changes, so that a commit would not say what was built; commit or stash them:\n{changed}"
-        )
+        sys.exit(f"The tree has changes, so that no commit says what was built; commit or stash them:\n{changed}")
     shutil.rmtree(DIST, ignore_errors=True)
     first, second = built(DIST), built(Path(tempfile.mkdtemp()))
     if first != second:
@@ -78,7 +77,7 @@ def sbom(path: Path) -> None:
         requirements.write(resolved("neural", "tune"))
         requirements.flush()
         how = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible"]
-        words = [sys.executable, "-m", "cyclonedx_py", "requirements", requirements.name, *how, "--outfile", path]
+        words = [sys.executable, "-m", "cyclonedx_py", "requirements", requirements.name, *how, "--output-file", path]
         subprocess.run(words, check=True)
 
 
