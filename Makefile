@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test matrix wheel-test slow lint format docs bench setup clean
+.PHONY: demo test matrix wheel-test slow lint format docs bench setup lock release audit clean
 
 demo: setup
 	$(BIN)/xmtc demo
@@ -36,11 +36,22 @@ bench: setup
 
 setup: .venv/ready
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
 	$(BIN)/python -m xmtc.cli.warm
 	touch .venv/ready
+
+lock:
+	$(PYTHON) tools/release.py lock
+
+release: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[release]'
+	$(BIN)/python tools/release.py build
+
+audit: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[release]'
+	$(BIN)/python tools/release.py audit
 
 clean:
 	rm -rf .venv build site dist

@@ -1,7 +1,8 @@
 """Pages, and parts of pages, that write themselves, so that they cannot go stale.
 
-The start page is the README; changes and contributing are the files of these names. `{{ commands }}`, `{{ methods }}`
-and `{{ measures }}` in a page become every command with its options, every method with its parameters, every measure.
+The start page is the README; changes and contributing are the files of these names. `{{ commands }}`, `{{ methods }}`,
+`{{ measures }}` and `{{ dependencies }}` in a page become every command with its options, every method with its
+parameters, every measure, every package that comes along.
 Formulas, written as GitHub shows them (a fence named math, or $`…`$), become MathML: a browser needs no script for it.
 """
 
@@ -27,6 +28,9 @@ from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from licences import dependencies  # noqa: E402
+
 MARK = "⟦{}⟧"
 OUTSIDE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
@@ -47,7 +51,12 @@ def as_page(text: str) -> str:
 def on_page_markdown(markdown, page, **_):
     if page.file.src_uri == "index.md":
         page.meta["hide"] = ["navigation"]  # which would hold nothing but itself
-    written = {"measures": measures_table, "methods": methods_part, "commands": commands_part}
+    written = {
+        "measures": measures_table,
+        "methods": methods_part,
+        "commands": commands_part,
+        "dependencies": dependencies_table,
+    }
     for name, write in written.items():
         if f"{{{{ {name} }}}}" in markdown:
             markdown = markdown.replace(f"{{{{ {name} }}}}", write())
@@ -90,6 +99,10 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def measures_table() -> str:
     return table(["name", "what it says"], [[f"`{m.usage}`", m.description] for m in MEASURES.values()])
+
+
+def dependencies_table() -> str:
+    return table(["package", "version here", "licence"], [list(each) for each in dependencies()])
 
 
 def methods_part() -> str:

@@ -1,0 +1,83 @@
+"""What a release promises: one version, the same bytes from the same tree, everything pinned and its licence known."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+if not (ROOT / "tools/release.py").exists():
+    pytest.skip("releases are made from the checkout alone", allow_module_level=True)
+
+sys.path.insert(0, str(ROOT / "tools"))
+import tomllib  # noqa: E402
+
+import licences  # noqa: E402
+import release  # noqa: E402
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def pins(file: str) -> dict[str, str]:
+    lines = (ROOT / file).read_text().splitlines()
+    found = [re.match(r"([\w.-]+)(?:\[\w+\])?==(\S+)", line) for line in lines if line and not line.startswith("#")]
+    assert all(found)
+    return {licences.normal(match[1]): match[2] for match in found if match}
+
+
+def test_code_and_changelog_name_the_same_version():
+    assert release.check_version() == __import__("xmtc").__version__
+
+
+def test_a_version_that_the_changelog_lacks_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "xmtc").mkdir()
+    (tmp_path / "xmtc/__init__.py").write_text('__version__ = "2.0"\n')
+    (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 1.9 (yesterday)\n")
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    with pytest.raises(SystemExit, match=r"xmtc says it is 2\.0, the CHANGELOG begins with 1\.9"):
+        release.check_version()
+
+
+def test_every_direct_dependency_is_pinned_and_locked():
+    extras = PROJECT["optional-dependencies"].values()
+    direct = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
+    names = {licences.normal(re.split(r"[\[<>=~!; ]", line)[0]) for line in direct} - {"xmtc"}
+    chosen, locked = pins("constraints.txt"), pins("requirements.lock")
+    assert names <= chosen.keys()
+    in_lock = names - {"fastapi", "uvicorn", "ray"}  # of extras that nothing here uses yet
+    assert in_lock <= locked.keys()
+    assert {name: locked[name] for name in in_lock} == {name: chosen[name] for name in in_lock}
+
+
+def test_the_lock_names_no_place():
+    text = (ROOT / "requirements.lock").read_text() + (ROOT / "constraints.txt").read_text()
+    assert "://" not in text
+    assert "index-url" not in text
+
+
+def test_licences_of_what_comes_along_are_known():
+    found = {each.name: each for each in licences.dependencies()}
+    assert {"numpy", "scipy", "numba", "scikit-learn", "pyarrow", "typer", "rich", "safetensors"} <= found.keys()
+    assert "llvmlite" in found  # through another
+    assert {each.name for each in found.values() if each.licence == "not said"} == set()
+    forbidding = [each for each in found.values() if re.search(r"\b(A?GPL|Proprietary)", each.licence)]
+    assert forbidding == []
+
+
+def test_the_same_tree_gives_the_same_wheel(tmp_path):
+    pytest.importorskip("hatchling")
+    pytest.importorskip("build")
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    digests = []
+    for number in range(2):
+        words = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path / str(number), ROOT]
+        subprocess.run(words, check=True, env=environment, capture_output=True)
+        (wheel,) = (tmp_path / str(number)).iterdir()
+        digests.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    assert digests[0] == digests[1]

@@ -1,0 +1,66 @@
+"""What an installation brings along: every package that xmtc needs, directly or through another, and its licence.
+
+python tools/licences.py          the table, for the environment that it runs in"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+
+EXTRAS = ("neural", "tune")
+
+
+class Dependency(NamedTuple):
+    name: str
+    version: str
+    licence: str
+
+
+def dependencies(package: str = "xmtc", extras: tuple[str, ...] = EXTRAS) -> list[Dependency]:
+    """By name; those that are not installed here are left out."""
+    found: dict[str, Distribution] = {}
+    waiting = [(package, extras)]
+    while waiting:
+        for requirement in requirements(*waiting.pop()):
+            name = normal(requirement.name)
+            if name not in found and (installed := if_installed(name)):
+                found[name] = installed
+                waiting.append((name, tuple(requirement.extras)))
+    return [Dependency(name, each.version, licence(each)) for name, each in sorted(found.items())]
+
+
+def requirements(package: str, extras: tuple[str, ...]) -> Iterator[Requirement]:
+    for line in distribution(package).requires or []:
+        requirement = Requirement(line)
+        wanted = ("", *extras)
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in wanted):
+            yield requirement
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def if_installed(name: str) -> Distribution | None:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None
+
+
+def licence(package: Distribution) -> str:
+    """As its metadata has it: an expression, a classifier, or the first line of a text."""
+    said = package.metadata
+    if expression := said.get("License-Expression"):
+        return expression
+    names = [line.rpartition(" :: ")[2] for line in said.get_all("Classifier") or [] if line.startswith("License ::")]
+    return ", ".join(names) or (said.get("License") or "not said").partition("\n")[0]
+
+
+if __name__ == "__main__":
+    for each in dependencies():
+        print(f"{each.name:24} {each.version:14} {each.licence}")
