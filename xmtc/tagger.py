@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from unicodedata import normalize
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, nearest
 from xmtc.explain.pieces import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedView, FittedViews, view_class
 from xmtc.text.vocabulary import Vocabulary
@@ -146,7 +146,8 @@ class Tagger:
         number = self.labels.number(label)
         if number == NO_LABEL:
             near = near_names(label, self.labels.words())
-            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it knows {len(self.labels)} others."
+            named = [ascii(name) if looks_like(name, label) else repr(name) for name in near]
+            hint = f"did you mean {' or '.join(named)}?" if near else f"it knows {len(self.labels)} others."
             raise XmtcError(f"The model has no label {label!r}; {hint}")
         return number
 
@@ -217,4 +218,9 @@ def near_names(label: str, names: list[str]) -> list[str]:
     """Up to three labels that a wrong one may stand for; of very many, only those that begin alike."""
     if len(names) > MANY_NAMES:
         names = [name for name in names if name[:1].lower() == label[:1].lower()]
-    return get_close_matches(label, names)
+    return nearest(label, names, n=3)
+
+
+def looks_like(name: str, other: str) -> bool:
+    """Whether two names are the same to the eye, but for how their letters are composed."""
+    return normalize("NFKC", name) == normalize("NFKC", other)
