@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from unicodedata import normalize
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc import evaluation, features, store
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Model
+from xmtc.base.form import check_finite
+from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
@@ -58,7 +59,7 @@ class Tagger:
         """Label numbers and scores of documents; see `tags` for names."""
         if k < 1:
             raise XmtcError(f"k={k} asks for no labels; expected at least 1.")
-        return self.model.predict(self.read(documents, run), k, run)
+        return finite(self.model.predict(self.read(documents, run), k, run))
 
     def named(self, predictions: Predictions) -> list[list[Tag]]:
         """Label names and scores, document by document."""
@@ -75,9 +76,12 @@ class Tagger:
         this stays quick."""
         if self.unchecked is not None:
             try:
+                check_finite(self.views, "views")
+                check_finite(self.model, "model")
                 for part in (*self.views.values(), self.labels, self.model):
                     part.check()
                 check_lengths(self.views, self.model)
+                check_frequencies(self.frequencies)
             except store.MISFITS as error:
                 raise store.damaged(self.unchecked, str(error)) from None
             object.__setattr__(self, "unchecked", None)
@@ -112,7 +116,7 @@ class Tagger:
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""
-        explanation = self.model.explain(self._to_explain(text), self._number(label))
+        explanation = finite_explanation(self.model.explain(self._to_explain(text), self._number(label)))
         return word_weights(text, self.views[explanation.view], explanation)[:n]
 
     def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run()) -> list[Highlight]:
@@ -120,16 +124,16 @@ class Tagger:
         words that weigh most, for the label or against it."""
         document = self._to_explain(text)
         numbers = [self._number(label) for label in labels]
-        best = self.model.predict(document, k, run)
+        best = finite(self.model.predict(document, k, run))
         if not labels:
             numbers = [number for number in best.labels[0].tolist() if number != NO_LABEL]
         elif not set(numbers) <= set(best.labels[0].tolist()):
-            best = self.model.predict(document, LOOK_FURTHER, run)  # only now: it may take longer
+            best = finite(self.model.predict(document, LOOK_FURTHER, run))  # only now: it may take longer
         scores = dict(zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True))
 
         found = []
         for number in numbers:
-            explanation = self.model.explain(document, number)
+            explanation = finite_explanation(self.model.explain(document, number))
             view = self.views[explanation.view]
             found.append(highlight(text, self.labels[number], scores.get(number), view, explanation, n))
         return found
@@ -203,6 +207,33 @@ def check_lengths(views: FittedViews, model: Model) -> None:
         length = views[name].max_length
         if length is not None and length > most:
             raise ValueError(f"it reads {length} {name} of a text, but its encoder has positions for {most}")
+
+
+def check_frequencies(frequencies: np.ndarray) -> None:
+    if frequencies.min(initial=0) < 0:
+        raise ValueError("a label of it occurred less than never")
+
+
+def finite(found: Predictions) -> Predictions:
+    """Answers whose scores are numbers: weights may be numbers, and yet so large that what is computed is none."""
+    if not np.isfinite(found.scores).all():
+        raise no_numbers("scores")
+    return found
+
+
+def finite_explanation(found: Explanation) -> Explanation:
+    if (
+        not np.isfinite(found.weights).all()
+        or not np.isfinite(found.per_token if found.per_token is not None else 0).all()
+    ):
+        raise no_numbers("explanations")
+    return found
+
+
+def no_numbers(what: str) -> XmtcError:
+    return XmtcError(
+        f"The model's {what} are no numbers: its weights are too large or damaged; copy or train it again."
+    )
 
 
 def as_documents(texts: Iterable[str]) -> Iterator[Document]:
