@@ -7,6 +7,7 @@ Allowed are answers that are finite, or one sentence."""
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import math
@@ -24,9 +25,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 if __name__ == "__main__":  # before numba is imported; what it compiles so is kept apart
     os.environ["NUMBA_BOUNDSCHECK"] = "1"
     os.environ["NUMBA_CACHE_DIR"] = str(Path.home() / ".cache" / "xmtc" / "campaigns")
+    os.environ["TQDM_DISABLE"] = "1"
 
 import cases  # noqa: E402
 import numpy as np  # noqa: E402
+from odd_tokenizers import charsmap  # noqa: E402
 from safetensors.numpy import load, save  # noqa: E402
 
 HOME = "XMTC_CAMPAIGN"  # where the whole models lie
@@ -96,6 +99,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "bert": lambda: with_encoder("bert"),
     "xlnet": lambda: with_encoder("xlnet"),
 }
+ENCODERS = ("bert", "xlnet")
 LINEAR = ("parabel", "plt", "columns", "combined", "ensemble")
 
 
@@ -128,6 +132,7 @@ def model(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 Rng = np.random.Generator
+
 NUMBERS = [
     0,
     1,
@@ -186,7 +191,11 @@ def change_about(about: dict[str, Any], rng: Rng) -> None:
     """One value becomes another, goes away, or gets another name."""
     everywhere = [path for path in paths(about) if path and path[0] != "files"]
     in_parts = [path for path in everywhere if path[0] == "parts"] or everywhere
-    *outer, last = chosen(in_parts if rng.random() < 0.8 else everywhere, rng)
+    change_value(about, in_parts if rng.random() < 0.8 else everywhere, rng)
+
+
+def change_value(about: Any, places: list[tuple], rng: Rng) -> None:
+    *outer, last = chosen(places, rng)
     holder: Any = about
     for key in outer:
         holder = holder[key]
@@ -198,7 +207,7 @@ def change_about(about: dict[str, Any], rng: Rng) -> None:
             holder.pop(last)
         )
     elif how < 0.3:
-        *outer, other = chosen(in_parts, rng)
+        *outer, other = chosen(places, rng)
         source: Any = about
         for key in [*outer, other]:
             source = source[key]
@@ -258,10 +267,36 @@ def flip(content: bytes, rng: Rng, end: int | None = None) -> bytes:
     return changed.tobytes()
 
 
+def change_design(about: dict[str, Any], rng: Rng) -> None:
+    """What an encoder's configuration says."""
+    design = about["parts"]["model"]["network"]["design"]
+    said = json.loads(design["encoder"])
+    name = chosen(sorted(said), rng)
+    is_number = isinstance(said[name], (int, float)) and rng.random() < 0.5
+    said[name] = said[name] + chosen([-1, 1, 0.5, -2, 1000], rng) if is_number else chosen(ODD, rng)
+    design["encoder"] = json.dumps(said)
+
+
+def change_tokenizer(arrays: dict[str, np.ndarray], rng: Rng) -> None:
+    name = "views.subwords.json"
+    said = json.loads(arrays[name].tobytes())
+    if rng.random() < 0.3:
+        whole = charsmap()
+        content = chosen([rng.bytes(40), whole, flip(whole, rng), flip(whole, rng, 12), whole[:-1]], rng)
+        said["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(content).decode()}
+    else:
+        change_value(said, [path for path in paths(said) if path], rng)
+    content = json.dumps(said).encode()
+    arrays[name] = np.frombuffer(flip(content, rng) if rng.random() < 0.1 else content, np.uint8)
+
+
 def write_damaged(folder: Path, name: str, rng: Rng) -> None:
     about, arrays = model(name)
     about, arrays, how = copy.deepcopy(about), dict(arrays), rng.random()
-    if how < 0.4:
+    if name in ENCODERS and rng.random() < 0.6:
+        change_design(about, rng) if how < 0.7 else change_tokenizer(arrays, rng)
+        how = 0.81
+    elif how < 0.4:
         for _ in range(int(rng.choice([1, 1, 2]))):
             change_about(about, rng)
     elif how < 0.8:
@@ -274,7 +309,7 @@ def write_damaged(folder: Path, name: str, rng: Rng) -> None:
     if isinstance(about.get("files"), dict):
         about["files"] = {"arrays.safetensors": {"bytes": len(content), "sha256": ""}}
     said = json.dumps(about).encode()
-    if 0.8 <= how <= 0.85:
+    if 0.82 <= how <= 0.85:
         said = flip(said, rng)
     (folder / "arrays.safetensors").write_bytes(content)
     (folder / "about.json").write_bytes(said)
@@ -321,4 +356,4 @@ if __name__ == "__main__":
         cases.main(__file__, case, __doc__)
     else:
         with tempfile.TemporaryDirectory(prefix="campaign-models-") as place:
-            cases.main(__file__, case, __doc__, {HOME: place})
+            cases.main(__file__, case, __doc__, {HOME: place, "XDG_CACHE_HOME": place})

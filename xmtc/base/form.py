@@ -98,9 +98,9 @@ def check_finite(value: Any, name: str) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             check_finite(item, f"{name}.{key}")
-    elif isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):
-        if not np.isfinite(value).all():
-            raise ValueError(f"{name} holds nan or infinity")
+    is_number = isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
+    if is_number and not np.isfinite(value).all():
+        raise ValueError(f"{name} holds nan or infinity")
 
 
 def check_types(kind: type, values: dict[str, Any], name: str) -> None:
