@@ -10,8 +10,8 @@ LEAF = 1 << 8
 
 
 def charsmap(value: int = 0, base: int = 1, leaf: int = 2, texts: bytes = b"b\0") -> bytes:
-    """The smallest one: the letter a becomes b. From the first unit of its double array, a's byte leads from `base` to a
-    unit with its label, and from there to a leaf, whose value says where in the texts its replacement begins."""
+    """The smallest one: the letter a becomes b. From the first unit of its double array, a's byte leads from `base` to
+    a unit with its label, and from there to a leaf, whose value says where in the texts its replacement begins."""
     units = np.zeros(256, "<u4")
     here = 1 ^ ord("a")
     units[0] = base << 10

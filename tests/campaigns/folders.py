@@ -60,8 +60,8 @@ def trained(method: str, **parameters: Any):
     from xmtc.pipeline import train
 
     kind = method_class(method)
-    known = {name: value for name, value in (kind.tiny | SMALL.get(method, {}) | parameters).items()}
-    return train(documents(), method, run=Run(threads=1, device="cpu"), **known)
+    settings = kind.tiny | SMALL.get(method, {}) | parameters
+    return train(documents(), method, run=Run(threads=1, device="cpu"), **settings)
 
 
 def of_columns():
@@ -155,8 +155,9 @@ NUMBERS = [
     1e300,
 ]
 ODD: list[Any] = [
-    *NUMBERS, math.nan, math.inf, -math.inf, True, False, None, "", "x", "tfidf", "words", "\ud800", "\x1b[2J", [], [1], {}, {"a": 1},
-    {"array": "frequencies"}, {"array": "labels.text"}, {"array": "nothing"}, {"array": ["x"]}, {"mapping": {}}, {"mapping": 3},
+    *NUMBERS, math.nan, math.inf, -math.inf, True, False, None, "", "x", "tfidf", "words", "\ud800", "\x1b[2J", [], [1],
+    {}, {"a": 1}, {"array": "frequencies"}, {"array": "labels.text"}, {"array": "nothing"}, {"array": ["x"]},
+    {"mapping": {}}, {"mapping": 3},
     {"form": "os:system"}, {"form": "xmtc.text.vocabulary:Vocabulary"}, {"form": 7}, "[" * 1000,
 ]  # fmt: skip
 TYPES = [

@@ -96,10 +96,11 @@ def annif_folder(plain: list) -> Files:
 
 
 CRUMBS = [
-    b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xf4\x90\x80\x80", b"\xef\xbb\xbf", b"\0", b"\r", b"\r\n", b"\n", b"\t", b",", b'"',
-    b"|", b"\x1b[2J", "\u202e".encode(), "\u2028".encode(), b"\x85", b"nan", b"inf", b"-inf", b"1e400", b"-1", b"1_0",
-    b"9" * 30, b"9" * 4301, b"1" * 5000, b"0x10", "٣".encode(), "²".encode(), b"2147483646", b"2147483647", b"4294967296",
-    b"9223372036854775808", b"[" * 100_000, b'{"a":' * 50_000, b"\\ud800", b"\\u0000", b"null", b"true", b"{}", b"[[]]", b"1.5",
+    b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xf4\x90\x80\x80", b"\xef\xbb\xbf", b"\0", b"\r", b"\r\n", b"\n", b"\t", b",",
+    b'"', b"|", b"\x1b[2J", "\u202e".encode(), "\u2028".encode(), b"\x85", b"nan", b"inf", b"-inf", b"1e400", b"-1",
+    b"1_0", b"9" * 30, b"9" * 4301, b"1" * 5000, b"0x10", "٣".encode(), "²".encode(), b"2147483646", b"2147483647",
+    b"4294967296", b"9223372036854775808", b"[" * 100_000, b'{"a":' * 50_000, b"\\ud800", b"\\u0000", b"null", b"true",
+    b"{}", b"[[]]", b"1.5",
     b'{"text": 1}', b"__label__", b"<>", b"< >", b"<http://e/x", b"PAR1", b"PK\x03\x04", b"\x1f\x8b", b"BZh91AY&SY",
     b"\x28\xb5\x2f\xfd", b":", b"1:", b":1", b"0:0", b"qid:", b"#", b"text", b"labels", b"id",
 ]  # fmt: skip
@@ -229,7 +230,8 @@ SHAPES = [
     "(" * 500,
 ]
 ODD = [
-    b"csr", "csr", "xyz", 3, 2.5, [], [1], ["csr"], [[b"csr"]], 10**18, -1, np.nan, [2**40, 2**40], [2**62, 2**62], [-1, 5],
+    b"csr", "csr", "xyz", 3, 2.5, [], [1], ["csr"], [[b"csr"]], 10**18, -1, np.nan, [2**40, 2**40], [2**62, 2**62],
+    [-1, 5],
     [4, 6, 1], [4.5, 6.0], ["4", "6"], [2**31, 2**31], [0, 0], [0, 10**15], [10**15, 0], np.zeros((2, 2)), True, 1j,
 ]  # fmt: skip
 
@@ -295,7 +297,8 @@ def mutate_columns(rng: np.random.Generator) -> bytes:
     odd = [
         bad, pyarrow.array([1, None, 3]), pyarrow.array([["a"], None, [None]]), pyarrow.array([b"a", b"\xff", None]),
         pyarrow.array([{"a": 1}, None, {"a": 2}]), pyarrow.array([1.5, float("nan"), None]), pyarrow.nulls(3),
-        pyarrow.array([True, False, None]), pyarrow.array(["a", "", None]), pyarrow.array(["a", "b", "a"]).dictionary_encode(),
+        pyarrow.array([True, False, None]), pyarrow.array(["a", "", None]),
+        pyarrow.array(["a", "b", "a"]).dictionary_encode(),
         pyarrow.ListArray.from_arrays(pyarrow.array([0, 1, 2, 3], pyarrow.int32()), bad),
         pyarrow.array([10**18, 1, 2], pyarrow.timestamp("ns")), pyarrow.array([2**40, 1, 2], pyarrow.timestamp("s")),
         pyarrow.array([[1, 2], [3], []]), pyarrow.array([1, 2, 3], pyarrow.duration("s")),

@@ -2,8 +2,8 @@
 
 Names of labels and documents come from a corpus, which may come from anywhere. A terminal gets them with whatever it
 would obey escaped; a file or a pipe gets them as they are, so that they are the same names when they are read again. In
-JSON both are one: its escapes are part of it. Nor is a cell changed that a spreadsheet would take for a formula, such as
-the label -1: who opens a CSV of foreign labels in one should have its columns imported as text."""
+JSON both are one: its escapes are part of it. Nor is a cell changed that a spreadsheet would take for a formula, such
+as the label -1: who opens a CSV of foreign labels in one should have its columns imported as text."""
 
 from __future__ import annotations
 

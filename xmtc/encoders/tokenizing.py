@@ -192,7 +192,13 @@ def try_once(content: bytes) -> None:
     if any(package.files[TOKENIZER] == name for package in NAMED.values()) or kept.exists():
         return
     try:
-        done = subprocess.run([sys.executable, "-c", TRIAL], input=content, capture_output=True, timeout=SECONDS)
+        done = subprocess.run(
+            [sys.executable, "-c", TRIAL],
+            input=content,
+            capture_output=True,
+            timeout=SECONDS,
+            env=os.environ | {"RUST_BACKTRACE": "0"},
+        )
     except subprocess.TimeoutExpired:
         raise ValueError(f"its tokenizer did not read a few texts in {SECONDS} seconds") from None
     except OSError:
