@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
 import pickle
 import tempfile
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -104,6 +106,56 @@ def folder(**files: bytes) -> Callable[[Path], None]:
     return write
 
 
+def no_utf8(*strings: bytes) -> pyarrow.Array:
+    """Strings as a program wrote them that does not look at them."""
+    ends = np.cumsum([0, *map(len, strings)]).astype(np.int32)
+    buffers = [None, pyarrow.py_buffer(ends.tobytes()), pyarrow.py_buffer(b"".join(strings))]
+    return pyarrow.Array.from_buffers(pyarrow.string(), len(strings), buffers)
+
+
+def one_each(strings: pyarrow.Array) -> pyarrow.Array:
+    return pyarrow.ListArray.from_arrays(pyarrow.array(range(len(strings) + 1), pyarrow.int32()), strings)
+
+
+def renamed_column(path: Path) -> None:
+    parquet(text=["a"], labels=[["x"]])(path)
+    path.write_bytes(path.read_bytes().replace(b"text", b"t\xffxt"))
+
+
+def arrays(**changes: Any) -> Callable[[Path], None]:
+    """What a matrix of scipy consists of, with some of it changed."""
+    parts = {"format": b"csr", "shape": [2, 3], "data": [1.0, 1.0], "indices": [0, 2], "indptr": [0, 1, 2]}
+    return lambda path: np.savez(path, **{name: np.array(part) for name, part in (parts | changes).items()})
+
+
+def huge_header(path: Path) -> None:
+    """An array of three numbers that says it has a million million."""
+    arrays()(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["indptr.npy"] = members["indptr.npy"].replace(b"(3,), }" + b" " * 12, b"(999999999999,), }" + b" ")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+ODD_ARRAYS = {
+    "strings": arrays(data=["a", "b"]),
+    "complex numbers": arrays(data=[1j, 2.0]),
+    "dates": arrays(data=np.zeros(2, "M8[s]")),
+    "a number as its format": arrays(format=3),
+    "a format that nobody knows": arrays(format=b"xyz"),
+    "a shape of text": arrays(shape=["2", "3"]),
+    "a shape of three": arrays(shape=[2, 3, 4]),
+    "a negative shape": arrays(shape=[-1, 3]),
+    "a shape beyond 32 bits": arrays(shape=[2, 2**40]),
+    "rows without end": arrays(format=b"coo", shape=[2**31 - 1, 3], row=[0, 1], col=[0, 2]),
+    "columns that are not there": arrays(indices=[0, 3]),
+    "rows that end before they begin": arrays(indptr=[0, 3, 2]),
+    "a header without bounds": huge_header,
+}
+
+
 # fmt: off
 CASES = [
     # any file
@@ -154,6 +206,9 @@ CASES = [
     case("not Parquet", "c.parquet", b"text,labels\n", "{file} cannot be read as Parquet (Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file); check that it is a whole Parquet file, or pass --input-format."),
     case("Parquet without the text", "c.parquet", parquet(body=["a"], labels=[["x"]]), "{file}: there is no field 'text' among 'body', 'labels'; name the right one with --text."),
     case("a null in Parquet", "c.parquet", parquet(text=["a", None, "c"], labels=[["x"], ["é"], []]), "row 2: the field 'text' is null, expected a string", raw='{"text": null, "labels": ["é"]}'.encode()),
+    case("a string in Parquet that is no UTF-8", "c.parquet", parquet(text=no_utf8(b"a", b"b\xff", b"c"), labels=[["x"], ["é"], []]), "row 2: this row cannot be read (byte 0xff is no UTF-8), expected strings in UTF-8", raw='{"text": "b\\\\xff", "labels": ["é"]}'.encode()),
+    case("a label in Parquet that is no UTF-8", "c.parquet", parquet(text=["a", "b", "c"], labels=one_each(no_utf8(b"x", b"\xff", b"y"))), "row 2: this row cannot be read (byte 0xff is no UTF-8), expected strings in UTF-8", raw=b'{"text": "b", "labels": ["\\\\xff"]}'),
+    case("a column of Parquet whose name is no UTF-8", "c.parquet", renamed_column, "{file} cannot be read as Parquet (byte 0xff is no UTF-8); check that it is a whole Parquet file, or pass --input-format."),
     # fastText, Annif, LibMultiLabel
     case("fastText label without a name", "c.ft", b"__label__x a\n__label__ b\n__label__y c\n", "line 2: found __label__ without a name, expected __label__name"),
     case("Annif without a tab", "c.tsv", b"a\t<http://x/1>\nb <http://x/2>\nc\t\n", "line 2: this line has 1 columns between tabs, expected text ⇥ <subject URIs>"),
@@ -161,10 +216,12 @@ CASES = [
     case("Annif folder without labels", "c", folder(a_txt=b"a", b_txt=b"b"), "{file} holds 2 .txt files and no .tsv or .key beside them, expected one for each; add the label files."),
     case("Annif text without labels", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", c_txt=b"c", c_key=b""), "file b.txt: there is no b.tsv or b.key beside it, expected its labels there", raw=b"{file}/b.txt"),
     case("Annif labels in wrong UTF-8", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x\n\xff", c_txt=b"c", c_key=b""), "file b.txt: line 2 of b.key holds byte 0xff, which is no UTF-8, expected UTF-8 text", raw=b"{file}/b.txt"),
-    case("Annif file named in Latin-1", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x", **{"caf\udce9_txt": b"c", "caf\udce9_key": b"x"}), "file caf\\udce9.txt: its name is no UTF-8, expected one that can be written as the document's id", raw=b"{file}/caf\xe9.txt"),
+    case("Annif file named in Latin-1", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x", **{"caf\udce9_txt": b"c", "caf\udce9_key": b"x"}), "file caf\\xe9.txt: its name is no UTF-8, expected one that can be written as the document's id", raw=b"{file}/caf\xe9.txt"),
     case("LibMultiLabel with a tab in the text", "c.tsv", b"x y\tone two\nx\tb\tb\ny\tthree\n", "line 2: this line has 3 columns between tabs, expected 2 as in the first line"),
     # the XMC repository's sparse format
     case("sparse without a header", "c.txt", b"0,1 0:1\n", "{file}, line 1: found '0,1 0:1', expected the header `documents features labels`; add it, or pass --input-format svmlight if there is none.", format="sparse"),
+    case("sparse with a header of 4,301 digits", "c.txt", b"1 5 " + b"9" * 4301 + b"\n0 1:1\n", f"{{file}}, line 1: found '1 5 {'9' * 35}…', expected the header `documents features labels`; add it, or pass --input-format svmlight if there is none."),
+    xmc("a label of 5,000 digits", b"0" * 5000 + b" 2:1", f"line 3: found the label '{'0' * 39}…', expected a number below the header's 4"),
     case("sparse that ends too early", "c.txt", b"3 5 4\n0 1:1\n1 2:1\n", "{file} ends after 2 documents, expected 3 as in the header; fetch it again, or fix the header."),
     case("sparse that goes on too long", "c.txt", b"2 5 4\n0 1:1\n1 2:1\n2 3:1\n", "line 4: this is document 3, expected 2 as in the header"),
     xmc("a feature out of range", b"1 5:1", "line 3: found the feature 5, expected a number from 0 on below the header's 5"),
@@ -192,6 +249,8 @@ CASES = [
     case("npz with a pickle in it", "X.npz", pickled_npz, "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
     case("npz that is cut off", "X.npz", b"PK\x03\x04", "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
     case("npz with nan", "X.npz", npz([[1], [np.nan], [1]], [[1], [1], [0]]), "row 2: found a value that is no finite number, expected finite ones", raw=b"0:nan"),
+    case("npz with a value too large for 32 bits", "X.npz", npz([[1], [1e300], [1]], [[1], [1], [0]]), "row 2: found a value that is no finite number, expected finite ones", raw=b"0:inf"),
+    *(case(f"npz with {what}", "X.npz", arrays, "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz.") for what, arrays in ODD_ARRAYS.items()),
     # paired
     case("pair of unequal lines", "texts.txt", pair(b"a\nb\n", b"x\n"), "{file} has 2 lines and {folder}/labels.txt has 1, expected one line per document in both; check that they belong together, or pass --input-format if {file} holds labels itself."),
     case("pair without labels", "c.txt", b"a\n", "{file} holds texts, and no file beside it has the name of their labels, as train_labels.txt is that of train_texts.txt; give both as {file},LABELS.txt.", format="paired"),
@@ -295,3 +354,31 @@ def test_rejects_that_cannot_be_written(tmp_path: Path) -> None:
         XmtcError, match=r"cannot be written \(No such file or directory\); name another with --rejects"
     ):
         list(corpus)
+
+
+def test_names_that_are_no_utf8(tmp_path: Path) -> None:
+    """Of a corpus, and of a file in one: shown with their bytes escaped, and kept as they are where they are set aside."""
+    path = tmp_path / os.fsdecode(b"c\xff.jsonl")
+    try:
+        path.write_bytes(b"{\n" + JSON_LINE)
+    except OSError:
+        pytest.skip("this system has no such names")
+    corpus = open_corpus(path, on_error="skip")
+    assert len(list(corpus)) == 1
+    assert "c\\xff.jsonl set aside in" in str(corpus.rejects)
+    assert Path(f"{path}.rejects").read_bytes().startswith(b"1\tthis is no valid JSON")
+
+    folder(a_txt=b"a", a_key=b"x", **{"b\udcff\t\n_txt": b"\xff", "b\udcff\t\n_key": b"x"})(tmp_path / "texts")
+    corpus = open_corpus(tmp_path / "texts", on_error="skip")
+    assert len(list(corpus)) == 1
+    location, reason, *raw = (tmp_path / "texts.rejects").read_bytes().split(b"\t")
+    assert location == rb"b\xff\t\n.txt"
+    assert reason.startswith(b"its name is no UTF-8") or b"holds byte 0xff" in reason
+    assert b"\t".join(raw) == os.fsencode(tmp_path) + b"/texts/b\xff\t\\n.txt\n"
+
+
+def test_a_link_to_nothing(tmp_path: Path) -> None:
+    """The link itself lies beside what is looked for, and is no help."""
+    (tmp_path / "c.jsonl").symlink_to(tmp_path / "gone.jsonl")
+    with pytest.raises(XmtcError, match=r"c.jsonl is a link to .*gone.jsonl, which is not there; check the link\."):
+        open_corpus(tmp_path / "c.jsonl")

@@ -12,6 +12,8 @@ from scipy.sparse import csr_array
 
 from xmtc import Tagger, XmtcError
 from xmtc.classifier import Classifier
+from xmtc.combine import combine
+from xmtc.data.in_memory import documents_of
 
 TEXTS, TAGS = planted(60, seed=0)
 
@@ -133,9 +135,12 @@ def full(array):
         ("views.tfidf.vocabulary.ends", replaced(0, -5), "do not lie within their text"),
         ("views.tfidf.vocabulary.ends", replaced(-1, 10**12), "do not lie within their text"),
         ("views.tfidf.vocabulary.text", lambda text: text[:-1], "do not lie within their text"),
-        ("views.tfidf.idf", replaced(0, np.nan), "do not have one positive weight each"),
+        ("views.tfidf.idf", replaced(0, np.nan), "views.tfidf.idf holds nan or infinity"),
         ("views.tfidf.idf", lambda idf: idf[:-1], "do not have one positive weight each"),
         ("labels.table", full, "has no free slot"),
+        ("model.trees.0.bias", replaced(0, np.nan), "model.trees.0.bias holds nan or infinity"),
+        ("model.trees.0.scale", replaced(0, np.inf), "model.trees.0.scale holds nan or infinity"),
+        ("frequencies", replaced(0, -1), "occurred less than never"),
     ],
 )
 def test_numbers_are_looked_at_before_they_are_used(folder, name, change, phrase):
@@ -195,3 +200,48 @@ def test_a_model_is_looked_at_once(folder, monkeypatch):
     first = loaded.tags(TEXTS[:1])
     monkeypatch.setattr("xmtc.text.vocabulary.Vocabulary.check", None)  # a second look would call it and fail
     assert loaded.tags(TEXTS[:1]) == first
+
+
+def test_weights_that_are_too_large_give_no_answer(folder):
+    """They are numbers; what is computed from them is none."""
+    set_array(folder, "model.trees.0.scale", lambda scale: np.full_like(scale, 3e38))
+    set_array(folder, "model.trees.0.bias", lambda bias: np.full_like(bias, -3e38))
+    loaded = Tagger.load(folder)
+    assert all(0 <= tag.score <= 1 for tags in loaded.tags(TEXTS) for tag in tags)
+    with pytest.raises(
+        XmtcError, match=r"^The model's explanations are no numbers: its weights are too large or damaged"
+    ):
+        loaded.explain(TEXTS[0], TAGS[0][0])
+
+
+@pytest.mark.parametrize("part", ["scores", "probabilities"])
+def test_a_calibration_is_looked_at_too(tagger, part, tmp_path):
+    documents = list(documents_of(TEXTS, TAGS))
+    combine([tagger, tagger], valid=documents).save(tmp_path / "model")
+    set_array(tmp_path / "model", f"model.models.0.{part}", replaced(0, np.nan))
+    with pytest.raises(XmtcError, match=f"is damaged: model.models.0.{part} holds nan or infinity; copy"):
+        Tagger.load(tmp_path / "model").tags(TEXTS)
+
+
+def test_a_network_is_looked_at_too(tmp_path):
+    pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
+    Classifier("c2ae", layer=4, epochs=1).fit(TEXTS, TAGS).save(tmp_path / "model")
+    name = next(name for name in load_file(tmp_path / "model" / "arrays.safetensors") if ".weights." in name)
+    set_array(tmp_path / "model", name, replaced(0, np.inf))
+    with pytest.raises(XmtcError, match=r"is damaged: model.network.weights.*holds nan or infinity; copy"):
+        Tagger.load(tmp_path / "model").tags(TEXTS)
+
+
+def test_the_very_name_is_not_suggested(folder):
+    """Where a damaged table does not find a label that is there; and of two that look the same, which is which."""
+    set_array(folder, "labels.table", lambda table: np.full_like(table, -1))
+    loaded = Tagger.load(folder)
+    with pytest.raises(XmtcError, match=r"^The model has no label 'label-07'; did you mean 'label-\d\d'") as error:
+        loaded.explain(TEXTS[0], "label-07")
+    assert str(error.value).count("label-07") == 1
+
+
+def test_names_that_look_the_same_are_told_apart():
+    tagger = Classifier(n_trees=1).fit(TEXTS[:4], [["caf\u00e9"], ["x"]] * 2).tagger_
+    with pytest.raises(XmtcError, match=r"did you mean 'caf\\xe9'\?"):
+        tagger.explain(TEXTS[0], "cafe\u0301")

@@ -16,12 +16,14 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
 
 import transformers  # noqa: E402
-from tiny_encoders import tiny  # noqa: E402
+from odd_tokenizers import charsmap, precompiled  # noqa: E402
+from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 
 from xmtc import Tagger  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
 from xmtc.encoders import export as encoder_export  # noqa: E402
+from xmtc.encoders import tokenizing  # noqa: E402
 from xmtc.encoders.catalogue import NAMED, cached_folder  # noqa: E402
 from xmtc.encoders.loading import pretrained, usual_pooling  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
@@ -306,6 +308,22 @@ def far_special_token(content: str) -> str:
     return json.dumps(said)
 
 
+def with_part(name: str, part):
+    return lambda content: json.dumps(json.loads(content) | {name: part})
+
+
+def with_charsmap(prefix: bytes = b"", **changes):
+    content = charsmap(**changes)
+    return with_part("normalizer", precompiled(prefix + content[len(prefix) :]))
+
+
+def nested(depth: int) -> dict:
+    part: dict = {"type": "Lowercase"}
+    for _ in range(depth):
+        part = {"type": "Sequence", "normalizers": [part]}
+    return part
+
+
 DAMAGED_MODELS = {
     "bytes of the tokenizer": change_tokenizer(lambda content: "[" + content[1:]),
     "bytes that are no text": change_tokenizer(lambda content: b"\xff" + content[1:].encode()),
@@ -328,6 +346,14 @@ DAMAGED_MODELS = {
     "negative subwords": set_in_view(max_subwords=-1),
     "very many subwords": set_in_view(max_subwords=2**70),
     "points without end": set_in_model(gradient_points=10**15),
+    "an epsilon that makes roots of what is negative": configured(layer_norm_eps=-100.0),
+    "a type in place of a number": configured(hidden_dropout_prob="x", dropout="x"),
+    "a map of characters that leads outside": change_tokenizer(with_charsmap(value=100)),
+    "a map of characters without bounds": change_tokenizer(with_charsmap(prefix=b"\xff\xff\xff\xff")),
+    "a normalizer that nobody knows": change_tokenizer(with_part("normalizer", {"type": "Evil"})),
+    "a pre-tokenizer that is a number": change_tokenizer(with_part("pre_tokenizer", 7)),
+    "parts within themselves": change_tokenizer(with_part("normalizer", nested(200))),
+    "a length without bounds": change_tokenizer(with_part("truncation", {"max_length": 10**18})),
     "weights that are no numbers": lambda folder: change_model(folder, arrays=make_nan),
     "a weight without bounds": lambda folder: change_model(folder, arrays=make_one_infinite),
 }
@@ -375,3 +401,108 @@ def test_a_network_that_answers_does_not_learn(models):
     tagger = Tagger.load(models["bert"])
     assert tagger.explain(TEXTS[0], tagger.tags(TEXTS, 1, run=ONE)[0][0].label)
     assert not any(weight.requires_grad for weight in tagger.model.network.on(torch.device("cpu")).parameters())
+
+
+# Tokenizers, before the library sees them.
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "xmtc" / "tokenizers"
+
+
+def tokenizer_with(content: bytes | None = None, **parts) -> bytes:
+    said = json.loads(bert_tokenizer().to_str()) | parts
+    return json.dumps(said if content is None else said | {"normalizer": precompiled(content)}).encode()
+
+
+def test_a_map_of_characters_that_is_whole_is_used(own_cache):
+    tokenizer = tokenizing.opened(tokenizer_with(charsmap()))
+    assert tokenizer.normalizer.normalize_str("banana") == "bbnbnb"
+
+
+DAMAGED_MAPS = {
+    "nothing": b"",
+    "a size without an array": (1024).to_bytes(4, "little"),
+    "a size that is no multiple of 4": (1023).to_bytes(4, "little") + charsmap()[4:],
+    "a size without bounds": b"\xff\xff\xff\xff" + charsmap()[4:],
+    "texts that are none": charsmap(texts=b"\xff"),
+    "a value behind the texts": charsmap(value=5),
+    "a value within a character": charsmap(value=1, texts="é\0".encode()),
+    "a base outside of the array": charsmap(base=2**20),
+    "a leaf outside of the array": charsmap(leaf=300),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED_MAPS.values(), ids=DAMAGED_MAPS)
+def test_a_damaged_map_of_characters_is_refused(content):
+    with pytest.raises(ValueError, match="the map of characters of its tokenizer is damaged"):
+        tokenizing.check(tokenizer_with(content))
+
+
+@pytest.mark.parametrize("content", [7, None, "$$$", "YQ=", ["YQ=="]])
+def test_a_map_of_characters_that_is_no_base64(content):
+    part = {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": content}]}
+    with pytest.raises(ValueError, match="the map of characters of its tokenizer is damaged"):
+        tokenizing.check(tokenizer_with(normalizer=part))
+
+
+def test_maps_of_characters_with_any_byte_changed(own_cache, monkeypatch):
+    """What is not refused does no harm: the library reads with it without a panic."""
+    monkeypatch.setattr(tokenizing, "try_once", lambda content: None)
+    whole, rng, n_used = charsmap(), np.random.default_rng(0), 0
+    for _ in range(300):
+        content = bytearray(whole)
+        content[int(rng.choice([*range(12), 4 + 4 * 96, 4 + 4 * 96 + 1, *range(len(whole))]))] = int(rng.integers(256))
+        try:
+            tokenizer = tokenizing.opened(tokenizer_with(bytes(content)))
+        except ValueError:
+            continue
+        tokenizer.encode("".join(map(chr, range(1, 700))))
+        n_used += 1
+    assert 0 < n_used < 300
+
+
+def test_a_tokenizer_is_tried_once(own_cache, monkeypatch):
+    tokenizing.opened(tokenizer_with())
+    assert len(list(own_cache.iterdir())) == 1
+    monkeypatch.setattr(tokenizing.subprocess, "run", None)  # a second trial would call it and fail
+    tokenizing.opened(tokenizer_with())
+
+
+@pytest.mark.parametrize(
+    ("trial", "why"), [("import os; os.abort()", "the process ended with -6"), ("raise SystemExit('bang')", "bang")]
+)
+def test_a_tokenizer_that_kills_its_process_is_refused(trial, why, own_cache, monkeypatch):
+    monkeypatch.setattr(tokenizing, "TRIAL", trial)
+    with pytest.raises(ValueError, match=rf"its tokenizer fails in a process of its own \({why}\)"):
+        tokenizing.opened(tokenizer_with())
+    assert not own_cache.exists()
+
+
+def test_a_tokenizer_that_never_ends_is_refused(own_cache, monkeypatch):
+    monkeypatch.setattr(tokenizing, "TRIAL", "import time; time.sleep(60)")
+    monkeypatch.setattr(tokenizing, "SECONDS", 0.5)
+    with pytest.raises(ValueError, match=r"did not read a few texts in 0\.5 seconds"):
+        tokenizing.opened(tokenizer_with())
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert tokenizing.opened(tokenizer_with()).encode("noise1").ids
+
+
+def test_a_panic_becomes_a_sentence():
+    from tokenizers import Tokenizer
+
+    with pytest.raises(ValueError, match=r"its tokenizer fails \("), tokenizing.without_panic():
+        Tokenizer.from_str(tokenizer_with(charsmap(value=5)).decode()).encode("a")
+    with (
+        pytest.raises(XmtcError, match=r"^A text cannot be cut into subwords: its tokenizer fails"),
+        tokenizing.reading(),
+    ):
+        Tokenizer.from_str(tokenizer_with(charsmap(value=5)).decode()).encode("a")
+    with pytest.raises(KeyboardInterrupt), tokenizing.without_panic():
+        raise KeyboardInterrupt

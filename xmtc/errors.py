@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
+# What a terminal obeys instead of showing it: control characters, line and paragraph separators, marks that turn the
+# direction of writing; and halves of surrogate pairs, which are what Python makes of bytes that are no UTF-8.
+OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 # Packages that a plain installation leaves out: what people call them, and the extra of pyproject.toml they come with.
 EXTRAS = {
     "torch": ("PyTorch", "neural"),
@@ -13,7 +20,11 @@ EXTRAS = {
 
 
 class XmtcError(ValueError):
-    """A mistake the user can mend. The command line prints it without a traceback and exits with 2."""
+    """A mistake the user can mend. The command line prints it without a traceback and exits with 2. It is one line:
+    what it quotes may come from anywhere, and is shown by `visible`."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class MissingExtra(XmtcError, ImportError):
@@ -27,3 +38,25 @@ def missing_extra(who: str, error: ImportError) -> ImportError:
         return error
     title, extra = EXTRAS[package]
     return MissingExtra(f"{who} needs {title}: pip install 'xmtc[{extra}]'")
+
+
+def visible(text: str) -> str:
+    """Text as a terminal may have it, in one line: what it would obey is escaped, as \\x1b, \\n or \\u202e."""
+    return OBEYED.sub(lambda found: escape(found[0]), text)
+
+
+def escape(letter: str) -> str:
+    byte = ord(letter) - 0xDC00  # a byte of a file's name that is no UTF-8
+    return f"\\x{byte:02x}" if 0x80 <= byte < 0x100 else letter.encode("unicode_escape").decode()
+
+
+def visible_json(text: str) -> str:
+    """JSON, which stays the same JSON: of what a terminal would obey, it has escaped the first half already."""
+    return OBEYED.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def nearest(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Names that a wrong one may stand for, the nearest first; never the very one."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, [other for other in names if other != name], n, cutoff)

@@ -6,7 +6,6 @@ name has a number, `parabel-2.n_trees`."""
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,7 +14,7 @@ from typing import Any
 
 from xmtc.base.method import Method
 from xmtc.base.params import Recipe, is_valid, kind_of, takes_several, value_of
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, nearest
 from xmtc.features import COLUMNS, TEXTS, View, view_class, views_for
 from xmtc.methods import method_class, method_name
 
@@ -110,7 +109,7 @@ def made(kind: type[View], parameters: Parameters) -> View:
 
 def unknown_parameter(who: str, key: str, known: Iterable[str], corpus: str = "", where: str = "") -> XmtcError:
     names = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(key, names, n=1)
+    near = nearest(key, names)
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}{where}."
     return XmtcError(f"{who} has no parameter {key!r}{corpus}; {hint}")
 

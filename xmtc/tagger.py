@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc import evaluation, features, store
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Model
+from xmtc.base.form import check_finite
+from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions, check_k
 from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, nearest
 from xmtc.explain.pieces import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedView, FittedViews, view_class
 from xmtc.text.vocabulary import Vocabulary
@@ -57,7 +58,7 @@ class Tagger:
     def rank(self, documents: Iterable[Document], k: int = 5, run: Run = Run()) -> Predictions:
         """Label numbers and scores of documents; see `tags` for names."""
         check_k(k)
-        return self.model.predict(self.read(documents, run), k, run)
+        return finite(self.model.predict(self.read(documents, run), k, run))
 
     def named(self, predictions: Predictions) -> list[list[Tag]]:
         """Label names and scores, document by document."""
@@ -74,9 +75,12 @@ class Tagger:
         this stays quick."""
         if self.unchecked is not None:
             try:
+                check_finite(self.views, "views")
+                check_finite(self.model, "model")
                 for part in (*self.views.values(), self.labels, self.model):
                     part.check()
                 check_lengths(self.views, self.model)
+                check_frequencies(self.frequencies)
             except store.MISFITS as error:
                 raise store.damaged(self.unchecked, str(error)) from None
             object.__setattr__(self, "unchecked", None)
@@ -111,7 +115,7 @@ class Tagger:
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""
-        explanation = self.model.explain(self._to_explain(text), self._number(label))
+        explanation = finite_explanation(self.model.explain(self._to_explain(text), self._number(label)))
         return word_weights(text, self.views[explanation.view], explanation)[:n]
 
     def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run()) -> list[Highlight]:
@@ -119,16 +123,16 @@ class Tagger:
         words that weigh most, for the label or against it."""
         document = self._to_explain(text)
         numbers = [self._number(label) for label in labels]
-        best = self.model.predict(document, k, run)
+        best = finite(self.model.predict(document, k, run))
         if not labels:
             numbers = [number for number in best.labels[0].tolist() if number != NO_LABEL]
         elif not set(numbers) <= set(best.labels[0].tolist()):
-            best = self.model.predict(document, LOOK_FURTHER, run)  # only now: it may take longer
+            best = finite(self.model.predict(document, LOOK_FURTHER, run))  # only now: it may take longer
         scores = dict(zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True))
 
         found = []
         for number in numbers:
-            explanation = self.model.explain(document, number)
+            explanation = finite_explanation(self.model.explain(document, number))
             view = self.views[explanation.view]
             found.append(highlight(text, self.labels[number], scores.get(number), view, explanation, n))
         return found
@@ -145,7 +149,8 @@ class Tagger:
         number = self.labels.number(label)
         if number == NO_LABEL:
             near = near_names(label, self.labels.words())
-            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it knows {len(self.labels)} others."
+            named = [ascii(name) if looks_like(name, label) else repr(name) for name in near]
+            hint = f"did you mean {' or '.join(named)}?" if near else f"it knows {len(self.labels)} others."
             raise XmtcError(f"The model has no label {label!r}; {hint}")
         return number
 
@@ -203,6 +208,33 @@ def check_lengths(views: FittedViews, model: Model) -> None:
             raise ValueError(f"it reads {length} {name} of a text, but its encoder has positions for {most}")
 
 
+def check_frequencies(frequencies: np.ndarray) -> None:
+    if frequencies.min(initial=0) < 0:
+        raise ValueError("a label of it occurred less than never")
+
+
+def finite(found: Predictions) -> Predictions:
+    """Answers whose scores are numbers: weights may be numbers, and yet so large that what is computed is none."""
+    if not np.isfinite(found.scores).all():
+        raise no_numbers("scores")
+    return found
+
+
+def finite_explanation(found: Explanation) -> Explanation:
+    if (
+        not np.isfinite(found.weights).all()
+        or not np.isfinite(found.per_token if found.per_token is not None else 0).all()
+    ):
+        raise no_numbers("explanations")
+    return found
+
+
+def no_numbers(what: str) -> XmtcError:
+    return XmtcError(
+        f"The model's {what} are no numbers: its weights are too large or damaged; copy or train it again."
+    )
+
+
 def as_documents(texts: Iterable[str]) -> Iterator[Document]:
     if isinstance(texts, str):
         raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
@@ -216,4 +248,9 @@ def near_names(label: str, names: list[str]) -> list[str]:
     """Up to three labels that a wrong one may stand for; of very many, only those that begin alike."""
     if len(names) > MANY_NAMES:
         names = [name for name in names if name[:1].lower() == label[:1].lower()]
-    return get_close_matches(label, names)
+    return nearest(label, names, n=3)
+
+
+def looks_like(name: str, other: str) -> bool:
+    """Whether two names are the same to the eye, but for how their letters are composed."""
+    return normalize("NFKC", name) == normalize("NFKC", other)

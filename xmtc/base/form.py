@@ -88,6 +88,21 @@ def same(one: Any, other: Any) -> bool:
     return one == other
 
 
+def check_finite(value: Any, name: str) -> None:
+    """Refuse, with a phrase, a form that holds nan or infinity anywhere: compiled code may take numbers to be finite,
+    and would answer with whatever comes."""
+    if isinstance(value, Form) and is_dataclass(value):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    elif isinstance(value, tuple):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        for key, item in value.items():
+            check_finite(item, f"{name}.{key}")
+    is_number = isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
+    if is_number and not np.isfinite(value).all():
+        raise ValueError(f"{name} holds nan or infinity")
+
+
 def check_types(kind: type, values: dict[str, Any], name: str) -> None:
     """Refuse values that are not of the types that the fields of a form state."""
     hints = get_type_hints(kind)

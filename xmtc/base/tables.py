@@ -3,7 +3,6 @@ add to a table through an entry point of its group."""
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from typing import Any
 
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.errors import XmtcError, missing_extra, nearest
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Table:
         if ":" in str(name):
             return XmtcError(f"The {self.kind} {name} is not here; import its module first, or install its package.")
         names = self.names()
-        near = difflib.get_close_matches(str(name), names, n=1)
+        near = nearest(str(name), names)
         hint = f" Did you mean {near[0]}?" if near else ""
         return XmtcError(f"There is no {self.kind} {name!r}.{hint} {self.hint} lists them: {', '.join(names)}.")
 

@@ -25,7 +25,7 @@ from xmtc.cli import (
     tune,
     vectors,
 )
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, visible
 
 app = typer.Typer(
     help="Extreme multi-label text classification: the few right labels out of thousands or millions.",
@@ -89,5 +89,5 @@ def leave(number: int, frame: Any) -> NoReturn:
 
 
 def complain(sentence: str) -> int:
-    typer.echo(f"xmtc: {sentence}", err=True)
+    typer.echo(f"xmtc: {visible(sentence)}", err=True)
     return 2

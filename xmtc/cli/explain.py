@@ -29,6 +29,7 @@ def explain(
 
     from xmtc.cli.log import say_when_compiling
     from xmtc.data.files import STANDARD_STREAM
+    from xmtc.errors import visible_json
     from xmtc.tagger import Tagger
 
     check_page(html, json)
@@ -38,7 +39,7 @@ def explain(
     if html is not None:
         write_page(html, found)
     if json:
-        typer.echo(dumps({"labels": [as_json(each) for each in found]}, ensure_ascii=False))
+        typer.echo(visible_json(dumps({"labels": [as_json(each) for each in found]}, ensure_ascii=False)))
     elif html != STANDARD_STREAM:
         show(found)
 
@@ -111,10 +112,13 @@ def show(found: list[Highlight]) -> None:
 
 def block(highlight: Highlight, console: Console) -> str:
     """A label with its score, the text, and its strongest words."""
-    from xmtc.explain.terminal import shown, terminal
+    from xmtc.errors import visible
+    from xmtc.explain.terminal import terminal
+
+    one_line = visible if console.is_terminal else str
 
     score = "not among the labels that the model finds" if highlight.score is None else f"{highlight.score:.4f}"
     text = terminal(highlight, console)
-    words = ", ".join(f"{word} {weight:.3g}" for word, weight in highlight.words)
+    words = ", ".join(f"{one_line(word)} {weight:.3g}" for word, weight in highlight.words)
     words = words or "No word of this text weighs anything for the label."
-    return f"{shown(highlight.label, console)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n"
+    return f"{one_line(highlight.label)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n"

@@ -20,13 +20,14 @@ def info(
     from json import dumps
 
     from xmtc.base.history import plot_history, to_lines
+    from xmtc.errors import visible_json
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model, verify)
     if not history:
-        typer.echo(dumps(tagger.about, indent=2, ensure_ascii=False))
+        typer.echo(visible_json(dumps(tagger.about, indent=2, ensure_ascii=False)))
     elif json:
-        typer.echo(to_lines(tagger.history), nl=False)
+        typer.echo(visible_json(to_lines(tagger.history)), nl=False)
     else:
         show_history(model, tagger.history)
     if plot is not None:

@@ -18,7 +18,7 @@ from xmtc.data.formats.paired import named_files
 from xmtc.data.records import Fields
 from xmtc.data.rejects import Rejects
 from xmtc.data.source import BadLine, Source, pipe_of, stop
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, visible
 
 ON_ERROR = ("stop", "skip")
 
@@ -122,7 +122,7 @@ class Corpus:
         n_bytes = os.path.getsize(file) if os.path.isfile(file) else None
         is_empty = True
 
-        with self.progress(f"reading {self.path}", n_bytes) as progress:
+        with self.progress(f"reading {visible(self.path)}", n_bytes) as progress:
             source.on_read = progress.advance
             for document in self._format.read(source):
                 is_empty = False

@@ -6,7 +6,6 @@ by the extension of the target. "-" is standard input or standard output."""
 from __future__ import annotations
 
 import bz2
-import difflib
 import gzip
 import io
 import os
@@ -16,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, Any, cast
 
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, nearest
 
 STANDARD_STREAM = "-"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
@@ -130,7 +129,9 @@ def unreadable(path: str, error: OSError) -> XmtcError:
     if isinstance(error, FileNotFoundError):
         folder, name = os.path.split(path)
         siblings = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
-        near = difflib.get_close_matches(name, siblings, n=1)
+        if os.path.islink(path):
+            return XmtcError(f"{path} is a link to {os.path.realpath(path)}, which is not there; check the link.")
+        near = nearest(name, siblings)
         hint = f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path."
         return XmtcError(f"{path}: there is no such file; {hint}")
     is_folder = os.name == "nt" and os.path.isdir(path)  # of which Windows only says that permission is denied

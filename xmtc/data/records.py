@@ -6,13 +6,13 @@ cells; names in lists stay as they are. Repeated names count once. Whole numbers
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from xmtc.data.document import Document
+from xmtc.errors import nearest
 
 CELL_SEPARATOR = "|"
 LISTED_NAMES = 12
@@ -72,7 +72,7 @@ def require_field(present: Iterable[str], name: str, option: str) -> None:
         return
 
     lowered = {field.lower(): field for field in names}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1)
+    near = [name.lower()] if name.lower() in lowered else nearest(name.lower(), lowered)
     hint = f" (did you mean {lowered[near[0]]!r}?)" if near else ""
     listed = ", ".join(map(repr, names[:LISTED_NAMES])) + (", …" if len(names) > LISTED_NAMES else "")
     raise BadRecord(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xmtc.data.source import BadLine
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, visible
 
 
 class Rejects:
@@ -39,7 +39,7 @@ class Rejects:
             if self._file is None:
                 self._file = io.FileIO(self.path, "w")  # unbuffered: a bad line is on disk at once
             line = bad.raw.rstrip(b"\r\n").replace(b"\r\n", b"\\n").replace(b"\n", b"\\n")
-            self._file.write(f"{bad.location}\t{bad.reason}\t".encode() + line + b"\n")
+            self._file.write(f"{visible(str(bad.location))}\t{visible(bad.reason)}\t".encode() + line + b"\n")
         except OSError as error:
             raise XmtcError(f"{self.path} cannot be written ({error.strerror}); name another with --rejects.") from None
         self.count += 1
@@ -48,9 +48,9 @@ class Rejects:
     def __str__(self) -> str:
         """One sentence for the user at the end of a pass."""
         if self.first is None:
-            return f"no line of {self.corpus} was set aside."
+            return visible(f"no line of {self.corpus} was set aside.")
         lines = f"1 {self.first.unit}" if self.count == 1 else f"{self.count} {self.first.unit}s"
-        return (
+        return visible(
             f"{lines} of {self.corpus} set aside in {self.path}, "
             f"the first at {self.first.unit} {self.first.location}: {self.first.reason}."
         )

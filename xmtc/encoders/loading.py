@@ -90,9 +90,9 @@ def check_loaded(found: dict[str, Any]) -> None:
 @torch.no_grad()
 def check_answers(model: Any) -> None:
     """A first text shows what neither configuration nor names of weights can."""
-    ids = torch.tensor([[0, 1]])
-    states = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    if states.shape != (1, 2, model.config.hidden_size) or not states.isfinite().all():
+    ids, mask = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[1, 1], [1, 0]])
+    states = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    if states.shape != (2, 2, model.config.hidden_size) or not states.isfinite().all():
         raise ValueError("its states of a text are no numbers")
 
 

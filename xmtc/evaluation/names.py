@@ -77,7 +77,7 @@ def hint(kind: str, text: str) -> str:
         return ""
 
     meant = metric_at(measure, text) or metric_at(measure, measure.at.example)
-    return f" (did you mean {meant.name}?)" if meant else ""
+    return f" (did you mean {meant.name}?)" if meant and meant.name != f"{kind}@{text}" else ""
 
 
 def listing() -> str:

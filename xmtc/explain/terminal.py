@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
 
@@ -23,10 +25,12 @@ SIXTEEN = [
     (0.1, Style.parse("underline red"), Style.parse("underline bright_blue")),
 ]
 PLAIN = Style.null()
-# Control characters as pictures, since a text may come from anywhere and a terminal obeys them.
+# Control characters as pictures, since a text may come from anywhere and a terminal obeys them. So does it marks that
+# turn the direction of writing; and a carriage return without a new line has it write over what it wrote.
 PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"} | dict.fromkeys(
-    range(127, 160), 0xFFFD
+    [*range(127, 160), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)], 0xFFFD
 )
+LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 def terminal(highlight: Highlight, console: Console) -> str:
@@ -48,4 +52,4 @@ def style(strength: float, levels: list[tuple[float, Style, Style]]) -> Style:
 
 def shown(text: str, console: Console) -> str:
     """The text as a terminal may have it; a file or a pipe gets every character."""
-    return text.translate(PICTURES) if console.is_terminal else text
+    return LONE_RETURN.sub("\N{SYMBOL FOR CARRIAGE RETURN}", text.translate(PICTURES)) if console.is_terminal else text

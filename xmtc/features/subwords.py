@@ -3,7 +3,6 @@ keeps the JSON that the library `tokenizers` writes and reads."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from xmtc.base.dataset import Tokens
 from xmtc.base.form import array
 from xmtc.base.params import param
 from xmtc.base.run import Run
+from xmtc.encoders import tokenizing
 from xmtc.encoders.catalogue import find_encoder, readable
 from xmtc.encoders.configuration import check_is_encoder, n_positions, read_config, tokenizer_json
 from xmtc.features.view import FittedView, View, nothing_to_learn_from
@@ -77,7 +77,9 @@ class FittedSubwords(FittedView):
         tokenizer = self._tokenizer
 
         def read(batch: list[str]) -> tuple[np.ndarray, list[int]]:
-            found = [encoding.ids or [0] for encoding in tokenizer.encode_batch([encodable(text) for text in batch])]
+            with tokenizing.reading():
+                encodings = tokenizer.encode_batch([encodable(text) for text in batch])
+            found = [encoding.ids or [0] for encoding in encodings]
             return np.array([number for ids in found for number in ids], np.int32), [len(ids) for ids in found]
 
         parts = list(run.map(read, batches(contents), "reading texts", size=len))
@@ -87,7 +89,8 @@ class FittedSubwords(FittedView):
 
     def spans(self, text: str) -> list[Span]:
         """A word belongs to all of its subwords, as far as the text is read."""
-        encoding = self._tokenizer.encode(encodable(text))
+        with tokenizing.reading():
+            encoding = self._tokenizer.encode(encodable(text))
         spans: list[Span] = []
         for word, group in groupby(range(len(encoding.ids)), key=encoding.word_ids.__getitem__):
             subwords = tuple(group)
@@ -99,7 +102,8 @@ class FittedSubwords(FittedView):
         return spans
 
     def check(self) -> None:
-        special = self._tokenizer.encode("").ids
+        with tokenizing.without_panic():
+            special = self._tokenizer.encode("").ids
         if self.max_subwords <= len(special):  # with fewer than its special tokens, `tokenizers` reads all of a text
             raise ValueError(f"it reads {self.max_subwords} subwords of a text, of which {len(special)} are special")
         if max(special, default=0) >= self.size:
@@ -107,17 +111,11 @@ class FittedSubwords(FittedView):
 
     @cached_property
     def _tokenizer(self) -> Any:
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # texts are shared out among the run's threads
-        from tokenizers import Tokenizer
-
         if not 0 < self.max_subwords < 2**31:
             raise ValueError(f"it reads {self.max_subwords} subwords of a text")
-        try:
-            tokenizer = Tokenizer.from_str(self.json.tobytes().decode())
-            tokenizer.no_padding()
+        tokenizer = tokenizing.opened(self.json.tobytes())
+        with tokenizing.without_panic():
             tokenizer.enable_truncation(self.max_subwords)
-        except Exception as error:  # what `tokenizers` raises has no other name
-            raise ValueError(f"its tokenizer cannot be read ({error})") from None
         return tokenizer
 
 

@@ -69,10 +69,11 @@ class TreeModel(Model):
         x = np.zeros(self.n_features, np.float32)
         x[document.X.indices] = document.X.data
         total = np.zeros(self.n_features, np.float32)
-        for tree in self.trees:
-            for chunk, slot in tree.path(label):
-                features, weights = tree.slot_weights(chunk, slot)
-                total[features] += weights * x[features] / len(self.trees)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked refuses what is no number
+            for tree in self.trees:
+                for chunk, slot in tree.path(label):
+                    features, weights = tree.slot_weights(chunk, slot)
+                    total[features] += weights * x[features] / len(self.trees)
         features = np.flatnonzero(total)
         return Explanation.summed(view, features, total[features])
 

@@ -5,7 +5,6 @@ written, is a context manager whose value is a function to call with each Docume
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from importlib import import_module
 from xmtc.data.document import Document
 from xmtc.data.records import Fields as Fields
 from xmtc.data.source import Source
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, nearest
 
 FORMATS = {
     "jsonl": "xmtc.data.formats.jsonl:JSONL",
@@ -58,7 +57,7 @@ class Format:
 def format_named(name: str) -> Format:
     """A format by its name in FORMATS. Its module is imported here, when it is needed."""
     if name not in FORMATS:
-        near = difflib.get_close_matches(name, FORMATS, n=1)
+        near = nearest(name, FORMATS)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise XmtcError(f"There is no corpus format {name!r}.{hint} The formats are {', '.join(FORMATS)}.")
     module, _, attribute = FORMATS[name].partition(":")

@@ -57,8 +57,7 @@ def _read_folder(source: Source) -> Iterator[Document]:
             labels = _read_labels(text, source.labels_required) if source.reads_labels else []
             document = Document(_identifier(text), _read_text(text), labels)
         except BadRecord as problem:
-            name = text.name.encode(errors="backslashreplace").decode()
-            source.refuse(name, str(problem), raw=os.fsencode(text), unit="file")
+            source.refuse(text.name, str(problem), raw=os.fsencode(text), unit="file")
         else:
             yield document
 

@@ -6,11 +6,13 @@ memory: a compressed matrix cannot be streamed."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
 
 import numpy as np
 from scipy import sparse
@@ -21,7 +23,11 @@ from xmtc.data.source import Source
 from xmtc.errors import XmtcError
 
 NAMES = (("X", "Y"), ("x", "y"), ("features", "labels"))
-UNREADABLE = (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+NUMBERS = "biuf"  # the kinds of types that are numbers
+MOST_COLUMNS = int(np.iinfo(np.int32).max)
+# Rows that a matrix may have without entries: those of a file that holds none would fill the memory all the same.
+MANY_ROWS, ROWS_PER_ENTRY = 1 << 22, 1000
 
 
 def read(source: Source) -> Iterator[Document]:
@@ -43,7 +49,7 @@ def read(source: Source) -> Iterator[Document]:
             continue
 
         labels = [] if Y is None else [str(label) for label in _row(Y, row)[0]]
-        yield Document(str(row + 1), "", labels, (columns.astype(np.int32), values.astype(np.float32)))
+        yield Document(str(row + 1), "", labels, (columns.astype(np.int32), values))
 
 
 def dimensions(source: Source) -> Dimensions:
@@ -88,26 +94,64 @@ def _labels(path: str | None, features_path: str, source: Source) -> sparse.csr_
 
 
 def _matrix(path: str) -> sparse.csr_array:
-    try:
-        with Source(path).seekable() as file:
-            matrix = sparse.csr_array(sparse.load_npz(file))
+    with _archive(path) as file:
+        with np.load(file, allow_pickle=False) as arrays:
+            _check_arrays(arrays)
+        file.seek(0)
+        found = sparse.load_npz(file)
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused with its row
+            matrix = sparse.csr_array(found.astype(np.float32))
         matrix.check_format()
         matrix.sum_duplicates()  # sorts the columns, too
         return matrix
-    except XmtcError:
-        raise
-    except UNREADABLE:
-        raise _not_a_matrix(path) from None
 
 
 def _n_columns(path: str) -> int:
+    with _archive(path) as file, np.load(file, allow_pickle=False) as arrays:
+        return _shape(arrays)[1]
+
+
+@contextmanager
+def _archive(path: str) -> Iterator[IO[bytes]]:
+    """The file, each of whose arrays is as large as it says. Whatever goes wrong with it becomes one sentence: what
+    numpy, scipy and zipfile raise has many names."""
     try:
-        with Source(path).seekable() as file, np.load(file, allow_pickle=False) as arrays:
-            return int(arrays["shape"][1])
+        with Source(path).seekable() as file:
+            _check_sizes(file)
+            file.seek(0)
+            yield file
     except XmtcError:
         raise
-    except (*UNREADABLE, IndexError, AttributeError):
+    except Exception:
         raise _not_a_matrix(path) from None
+
+
+def _check_sizes(file: IO[bytes]) -> None:
+    """Before numpy makes room for what a header declares."""
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as stream:
+                read_header = HEADERS[np.lib.format.read_magic(stream)]
+                shape, _, dtype = read_header(stream)
+                if dtype.hasobject or math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
+                    raise ValueError(f"{member.filename} does not hold the array that it declares")
+
+
+def _shape(arrays: Any) -> tuple[int, int]:
+    shape = arrays["shape"]
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0 or shape.max() > MOST_COLUMNS:
+        raise ValueError("its shape is none")
+    return int(shape[0]), int(shape[1])
+
+
+def _check_arrays(arrays: Any) -> None:
+    """Refuse arrays that are no numbers, and rows by the million that hold nothing."""
+    n_rows, _ = _shape(arrays)
+    parts = [arrays[name] for name in arrays.files if name not in ("shape", "format", "_is_array")]
+    if any(part.dtype.kind not in NUMBERS for part in parts):
+        raise ValueError("its arrays hold no numbers")
+    if n_rows > max(MANY_ROWS, ROWS_PER_ENTRY * arrays["data"].size, *(len(part) for part in parts)):
+        raise ValueError("it has millions of rows without entries")
 
 
 def _not_a_matrix(path: str) -> XmtcError:

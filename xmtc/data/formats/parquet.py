@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from xmtc.data.document import Document
 from xmtc.data.formats import Dimensions, Format
@@ -20,15 +20,24 @@ def read(source: Source) -> Iterator[Document]:
     document_of = record_parser(source.fields, source.labels_required, source.fields.separator or CELL_SEPARATOR)
     for number, row in enumerate(_rows(source), 1):
         try:
+            if isinstance(row, BadRow):
+                raise BadRecord(row.reason)
             document = document_of(row, number)
         except BadRecord as problem:
-            raw = json.dumps(row, ensure_ascii=False, default=str).encode()
+            raw = row.raw if isinstance(row, BadRow) else in_json(row)
             source.refuse(number, str(problem), raw=raw, unit="row")
         else:
             yield document
 
 
-def _rows(source: Source) -> Iterator[dict[str, Any]]:
+class BadRow(NamedTuple):
+    """A row whose values cannot be had in Python: strings that are no UTF-8, dates of other calendars."""
+
+    reason: str
+    raw: bytes
+
+
+def _rows(source: Source) -> Iterator[dict[str, Any] | BadRow]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -37,12 +46,67 @@ def _rows(source: Source) -> Iterator[dict[str, Any]]:
             table = ParquetFile(file)
             columns = _columns(source, table.schema_arrow.names)
             for batch in table.iter_batches(ROWS_PER_BATCH, columns=columns):
-                yield from batch.to_pylist()
-        except (pyarrow.ArrowException, OSError) as error:
+                yield from _rows_of(batch)
+        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+            if isinstance(error, XmtcError):
+                raise
             raise XmtcError(
-                f"{source.name} cannot be read as Parquet ({str(error).splitlines()[0].rstrip('.')}); "
+                f"{source.name} cannot be read as Parquet ({_reason(error)}); "
                 f"check that it is a whole Parquet file, or pass --input-format."
             ) from None
+
+
+def _rows_of(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
+    """The rows of a batch; one by one only where some cannot be had."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except (ValueError, OverflowError, TypeError):
+        pass
+    for number in range(batch.num_rows):
+        row = batch.slice(number, 1)
+        try:
+            (values,) = row.to_pylist()
+            yield values
+        except (ValueError, OverflowError, TypeError) as error:
+            yield BadRow(f"this row cannot be read ({_reason(error)}), expected strings in UTF-8", _in_bytes(row))
+
+
+def _in_bytes(row: Any) -> bytes:
+    """A bad row, for the rejects: its strings as bytes, as far as they can be had."""
+    found = {}
+    for name, column in zip(row.schema.names, row.columns, strict=True):
+        try:
+            (value,) = column.cast(_bytes_for(column.type)).to_pylist()
+        except (ValueError, OverflowError, TypeError, NotImplementedError):
+            value = None
+        found[name] = value
+    return in_json(found)
+
+
+def _bytes_for(kind: Any) -> Any:
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_list(kind):
+        return pyarrow.list_(_bytes_for(kind.value_type))
+    return pyarrow.binary() if types.is_string(kind) or types.is_large_string(kind) else kind
+
+
+def in_json(row: dict[str, Any]) -> bytes:
+    """A row as one line; of bytes, those that are no UTF-8 as \\xff."""
+    return json.dumps(row, ensure_ascii=False, default=_as_text).encode(errors="backslashreplace")
+
+
+def _as_text(value: Any) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte 0x{error.object[error.start]:02x} is no UTF-8"
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")
 
 
 def _columns(source: Source, names: list[str]) -> list[str]:

@@ -18,12 +18,14 @@ from xmtc.data.records import BadRecord, shortened
 from xmtc.data.source import BYTE_ORDER_MARK, Line, Source
 from xmtc.errors import XmtcError
 
+MOST_DIGITS = 18  # of a number in 64 bits
+
 
 def read(source: Source) -> Iterator[Document]:
     n_docs, n_features, n_labels = _header(source)
 
     def label_number(label: str) -> int:
-        if not (label.isdecimal() and label.isascii() and int(label) < n_labels):
+        if not (is_number(label) and int(label) < n_labels):
             raise BadRecord(f"found the label {shortened(label)}, expected a number below the header's {n_labels}")
         return int(label)
 
@@ -51,7 +53,7 @@ def _header(source: Source) -> tuple[int, int, int]:
     with closing(source.peek()) as lines:
         first = next(lines, b"").removeprefix(BYTE_ORDER_MARK).decode(errors="replace")
     numbers = first.split()
-    if len(numbers) != 3 or not all(number.isdecimal() and number.isascii() for number in numbers):
+    if len(numbers) != 3 or not all(is_number(number) for number in numbers):
         raise XmtcError(
             f"{source.name}, line 1: found {shortened(first.strip())}, "
             f"expected the header `documents features labels`; add it, "
@@ -59,6 +61,11 @@ def _header(source: Source) -> tuple[int, int, int]:
         )
     n_docs, n_features, n_labels = map(int, numbers)
     return n_docs, n_features, n_labels
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a whole number of a size that a file can have: Python reads no more than 4,300 digits."""
+    return word.isdecimal() and word.isascii() and len(word) <= MOST_DIGITS
 
 
 def _body(source: Source, n_docs: int) -> Iterator[Line]:
@@ -104,7 +111,7 @@ def _features(document: Document) -> tuple:
 
 
 def _label_number(label: str, document: Document) -> int:
-    if not (label.isdecimal() and label.isascii()):
+    if not is_number(label):
         raise XmtcError(
             f"Document {document.id!r} has the label {label!r}, and the sparse format holds label numbers from 0 on; "
             f"number the labels first."

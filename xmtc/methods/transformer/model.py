@@ -25,6 +25,7 @@ from xmtc.nn.network import Design, NetworkModel, at_most, device_with
 
 VIEW = "subwords"
 MOST_POINTS = 1000  # of explanations
+TRIED = 40  # subwords of the text that a loaded model is tried on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +98,22 @@ class TransformerModel(NetworkModel):
         n_subwords = len(network.encoder.model.get_input_embeddings().weight)
         if list(self.views) != [VIEW] or self.views[VIEW] > n_subwords:
             raise ValueError("its encoder is not for its subwords")
-        if not all(np.isfinite(array).all() for array in self.network.weights.arrays.values()):
-            raise ValueError("some of its weights are no numbers")
+        self._try_a_text(network.encoder.longest)
+
+    def _try_a_text(self, longest: int | None) -> None:
+        """What an encoder's configuration asks for may fail only when it is run: with padding, and by gradients."""
+        network = self.network() if torch.cuda.is_available() else self.network.on(torch.device("cpu"))
+        ids = torch.zeros(2, min(TRIED, longest or TRIED), dtype=torch.long)
+        mask = torch.ones_like(ids, dtype=torch.bool)
+        mask[1, 1:] = False
+        try:
+            with torch.no_grad():
+                found = [network.head.best(network.after(network.encoder(ids, mask)), 1)[1]]
+            found.append(network.parts_of_logit(ids[0], 0, 1))
+        except Exception as error:  # what transformers and PyTorch raise there has many names
+            raise ValueError(f"its encoder fails at a text: {first_sentence(error)}") from None
+        if not all(numbers.isfinite().all() for numbers in found):
+            raise ValueError("its encoder answers a text with what are no numbers")
 
     def _skeleton(self) -> ClusteredTransformer:
         return self.network.design_as(TransformerDesign).skeleton(len(self.network.weights.arrays))

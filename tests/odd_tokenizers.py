@@ -1,0 +1,25 @@
+"""Tokenizers with a map of characters, as SentencePiece compiles it: whole, and in ways to be damaged."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+
+LEAF = 1 << 8
+
+
+def charsmap(value: int = 0, base: int = 1, leaf: int = 2, texts: bytes = b"b\0") -> bytes:
+    """The smallest one: the letter a becomes b. From the first unit of its double array, a's byte leads from `base` to
+    a unit with its label, and from there to a leaf, whose value says where in the texts its replacement begins."""
+    units = np.zeros(256, "<u4")
+    here = 1 ^ ord("a")
+    units[0] = base << 10
+    units[here] = ord("a") | LEAF | (here ^ leaf) << 10
+    units[2] = 1 << 31 | value
+    return units.nbytes.to_bytes(4, "little") + units.tobytes() + texts
+
+
+def precompiled(content: bytes) -> dict[str, str]:
+    """A normalizer, as a tokenizer's JSON has it."""
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(content).decode()}

@@ -1,0 +1,86 @@
+"""A bounded part of the campaigns of damaged corpora and model folders, and the program that runs them. The campaigns
+themselves take minutes: python tests/campaigns/readers.py, and folders.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CAMPAIGNS = Path(__file__).parent / "campaigns"
+sys.path.insert(0, str(CAMPAIGNS))
+
+import cases  # noqa: E402
+import folders  # noqa: E402
+import readers  # noqa: E402
+
+from xmtc.errors import XmtcError  # noqa: E402
+
+
+def test_damaged_corpora():
+    outcome = cases.in_this_process(readers.case, 2026, range(600))
+    assert outcome.findings == []
+    assert 100 < outcome.n_refused < 500, "most cases should be damaged, and not all"
+
+
+@pytest.mark.parametrize("name", sorted(readers.corpora()))
+def test_a_campaign_begins_with_a_whole_corpus(name, tmp_path):
+    rng = readers.np.random.default_rng(1)  # which leaves the names as they are
+    path = readers.write(tmp_path, readers.corpora()[name], name, rng)
+    documents = list(readers.open_corpus(path, name.partition(",")[0]))
+    assert len(documents) in (4, 6)
+    assert any(document.labels for document in documents)
+
+
+def test_damaged_model_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv(folders.HOME, str(tmp_path))
+    monkeypatch.setattr(folders, "names", lambda: list(folders.LINEAR))
+    folders.model.cache_clear()
+    outcome = cases.in_this_process(folders.case, 2026, range(250))
+    assert outcome.findings == []
+    assert 100 < outcome.n_refused < 245, "most cases should be damaged, and not all"
+
+
+def outcomes(seed: int, number: int) -> None:
+    if number == 1:
+        raise XmtcError("A sentence.")
+    if number == 2:
+        raise KeyError("no sentence")
+    if number == 3:
+        raise SystemExit(3)
+
+
+def test_what_is_a_finding():
+    outcome = cases.in_this_process(outcomes, 0, range(5))
+    assert (outcome.n_cases, outcome.n_refused) == (5, 1)
+    assert [number for number, _ in outcome.findings] == [2, 3]
+
+
+SCRIPT = """
+import os, sys
+sys.path.insert(0, {campaigns!r})
+import cases
+
+def case(seed, number):
+    if number == 3:
+        os.abort()
+    if number == 5:
+        raise KeyError(seed)
+
+cases.main(__file__, case, None)
+"""
+
+
+def test_a_process_that_dies_is_a_finding_and_others_go_on(tmp_path):
+    script = tmp_path / "campaign.py"
+    script.write_text(SCRIPT.format(campaigns=str(CAMPAIGNS)))
+    command = [sys.executable, str(script), "--seed", "7", "--cases", "9", "--minutes", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
+    assert done.returncode == 1
+    assert "campaign, seed 7: 9 cases, 7 answered, 0 refused in a sentence, 2 findings." in done.stdout
+    assert "case 3 " in done.stdout
+    assert "KeyError: 7" in done.stdout
+    assert subprocess.run([*command[:-2], "--cases", "3"], capture_output=True, timeout=120).returncode == 0

@@ -1,0 +1,105 @@
+"""What a terminal would obey is shown, never sent: in messages, and in answers on a terminal. Files get all of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from xmtc.cli.explain import block
+from xmtc.cli.writing import answer_writer
+from xmtc.errors import XmtcError, nearest, visible, visible_json
+from xmtc.explain.pieces import Highlight, Piece
+from xmtc.tagger import Tag
+
+EVIL = "\x1b[2J\n\r\x07\x9b\u202e\u2066\u2028\u200fx"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("naïve ünï 数字 👩\u200d💻", "naïve ünï 数字 👩\u200d💻"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("a\nb\tc\rd\0", "a\\nb\\tc\\rd\\x00"),
+        ("\x9b\x7f", "\\x9b\\x7f"),
+        ("abc\u202edef", "abc\\u202edef"),
+        ("\u2066\u2028\u200f\u061c", "\\u2066\\u2028\\u200f\\u061c"),
+        ("caf\udce9.txt", "caf\\xe9.txt"),
+        ("half \ud83d", "half \\ud83d"),
+    ],
+)
+def test_what_is_obeyed_is_escaped(text, shown):
+    assert visible(text) == shown
+    visible(text).encode()
+
+
+def test_a_message_is_one_line():
+    error = XmtcError(f"There is no {EVIL}; check it.")
+    assert str(error) == "There is no \\x1b[2J\\n\\r\\x07\\x9b\\u202e\\u2066\\u2028\\u200fx; check it."
+    assert error.args == (f"There is no {EVIL}; check it.",)  # as it was, for programs
+
+
+def test_json_stays_the_same_json():
+    said = {"label": EVIL, "text": "half \ud83d", "nested": ["ü", 1]}
+    written = visible_json(json.dumps(said, ensure_ascii=False, indent=1))
+    assert json.loads(written) == said
+    assert visible(written.replace("\n", "")) == written.replace("\n", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def written(format: str, stream: io.StringIO) -> str:
+    answer_writer(format, stream)(EVIL, [Tag("=1+1", 0.5), Tag(EVIL, 0.25), Tag("-1", 0.125)])
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_a_table_in_a_file_is_read_as_it_was(format):
+    """Also what a spreadsheet takes for a formula: the label -1 must stay the label -1."""
+    rows = list(
+        csv.reader(
+            io.StringIO(written(format, io.StringIO()), newline=""), dialect=f"excel{'-tab' * (format == 'tsv')}"
+        )
+    )
+    assert rows == [
+        ["id", "rank", "label", "score"],
+        [EVIL, "1", "=1+1", "0.5"],
+        [EVIL, "2", EVIL, "0.25"],
+        [EVIL, "3", "-1", "0.125"],
+    ]
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
+def test_a_table_on_a_terminal_is_harmless(format):
+    answer = written(format, Terminal())
+    assert not set(answer.replace("\n", "").replace("\t", "")) & set(EVIL.replace("x", "").replace("[2J", ""))
+    assert answer.count("\n") == (1 if format == "jsonl" else 4)
+
+
+def test_json_lines_are_read_as_they_were():
+    found = json.loads(written("jsonl", io.StringIO()))
+    assert found["id"] == EVIL
+    assert [each["label"] for each in found["labels"]] == ["=1+1", EVIL, "-1"]
+
+
+def test_an_explanation_on_a_terminal_is_harmless():
+    highlight = Highlight(EVIL, 0.5, [Piece(f"one\r\ntwo{EVIL}", 1.0)], [(EVIL, 1.0)])
+    shown = block(highlight, Console(force_terminal=True, no_color=True, file=io.StringIO()))
+    assert "\x1b[2J" not in shown
+    assert not set(shown) & set("\x07\x9b\u202e\u2066\u2028\u200f")
+    assert "\r" not in shown.replace("\r\n", "")
+    assert shown.startswith("\\x1b[2J\\n\\r")
+    plain = block(highlight, Console(force_terminal=False, no_color=True, file=io.StringIO()))
+    assert f"one\r\ntwo{EVIL}" in plain
+
+
+def test_the_very_name_is_never_near():
+    assert nearest("parabel", ["parabel", "parabels"]) == ["parabels"]
+    assert nearest("parabel", ["parabel"]) == []
+    assert nearest("prabel", ["parabel", "plt"]) == ["parabel"]
