@@ -204,6 +204,10 @@ class TestTexts:
                 lambda: frame([["t", "u", 1]], ("title", "text", "year")),
                 "of 3 columns, of which 'title', 'text' hold texts; expected one column of texts, such as X['title']",
             ),
+            (
+                lambda: frame(np.array([["2020-01-01"]], "datetime64[s]"), ("day",)),
+                "Column 'day' of X holds times; expected numbers",
+            ),
             (lambda: [[1.0, 2.0], [3.0]], "The rows of X have from 1 to 2 numbers; expected as many in each"),
         ],
     )

@@ -9,7 +9,6 @@ import numpy as np
 
 from xmtc.errors import XmtcError
 
-NUMBERS = "biufc"  # numpy's kinds of types that hold numbers
 UNORDERED = (dict, set, frozenset)  # which say not whose each of their members is
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from xmtc.base.arrays import KINDS
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
-from xmtc.data.foreign import NUMBERS, UNORDERED, as_array, is_frame
+from xmtc.data.foreign import UNORDERED, as_array, is_frame
 from xmtc.data.targets import target_of
 from xmtc.errors import XmtcError
 
@@ -62,14 +63,14 @@ def texts_or_matrix(X: Any) -> Any:
     if issparse(X):
         return X
     if is_frame(X):
-        return column_of_texts(X) if texts_in(X) else X
+        return column_of_texts(X) if texts_in(X) else check_no_times(X)
     array = as_array(X)
     if array is None:
         X = list(as_iterable(X))
         return table_of(X) if holds_rows(X) else X
     if array.ndim == 2 and array.shape[1] == 1 and array.size and isinstance(array[0, 0], str):
         array = array[:, 0]
-    return array if array.ndim != 1 or array.dtype.kind in NUMBERS else array.tolist()
+    return array if array.ndim != 1 or array.dtype.kind in KINDS else array.tolist()
 
 
 def texts_in(frame: Any) -> list[Any]:
@@ -78,7 +79,7 @@ def texts_in(frame: Any) -> list[Any]:
     return [
         name
         for name, values in columns.items()
-        if values.dtype.kind not in NUMBERS and any(isinstance(value, str) for value in values)
+        if values.dtype.kind not in KINDS and any(isinstance(value, str) for value in values)
     ]
 
 
@@ -92,6 +93,16 @@ def column_of_texts(frame: Any) -> list[Any]:
             f"expected one column of texts, such as X[{names[0]!r}], or only numbers."
         )
     return frame[names[0]].to_numpy().tolist()
+
+
+def check_no_times(frame: Any) -> Any:
+    """Refuse times among features, which would become large numbers without a meaning."""
+    times = [name for name in frame.columns if frame[name].to_numpy().dtype.kind in "mM"]
+    if times:
+        raise XmtcError(
+            f"Column {times[0]!r} of X holds times; expected numbers, such as the year of each: leave it out."
+        )
+    return frame
 
 
 def as_iterable(values: Any) -> Iterable[Any]:

@@ -1,7 +1,8 @@
 """Labels that are in memory already: a list of names for each document, or an indicator, which is a matrix of zeros and
 ones with a column for each label.
 
-What could be read in two ways is refused: rows of numbers between 0 and 1 are no label names, and no indicator."""
+What is likely to be meant otherwise is refused: rows of numbers between 0 and 1 are no label names, and no indicator.
+Equally long rows of nothing but 0 and 1 are an indicator."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.base.arrays import MOST
-from xmtc.data.foreign import NUMBERS, UNORDERED, as_array, is_frame
+from xmtc.base.arrays import KINDS, MOST
+from xmtc.data.foreign import UNORDERED, as_array, is_frame
 from xmtc.errors import XmtcError
 
 # The kinds of targets: a list of labels for each document; a column of an array, with one label for each; indicators.
@@ -52,7 +53,7 @@ def target_of(y: Any, names: Sequence[str] | None = None, kind: str = "") -> Tar
         array = np.array([values_in(row) for row in rows])
     if is_column_of_names(array, kind):
         return target_of_lists(array, COLUMN)
-    if array.ndim == 2 and array.dtype.kind in NUMBERS:
+    if array.ndim == 2 and array.dtype.kind in KINDS:
         return indicator(ARRAY, csr_array(check_bits(array)), names)
     return target_of_lists(array)
 
@@ -70,9 +71,9 @@ def target_of_frame(frame: Any, of_training: str = "") -> Target:
     array = np.asarray(frame.to_numpy())
     if is_column_of_names(array, of_training):
         return target_of_lists(array, COLUMN)
-    if array.dtype.kind not in NUMBERS and array.shape[1] == 1:
+    if array.dtype.kind not in KINDS and array.shape[1] == 1:
         return target_of_lists(array[:, 0])
-    if array.dtype.kind not in NUMBERS:
+    if array.dtype.kind not in KINDS:
         array = check_numeric(array)
     names = [label_name(0, name) for name in frame.columns]
     if len(set(map(str, names))) < len(names):

@@ -244,7 +244,7 @@ class State:
         self.epoch, self.n_done, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:4])
         self.seconds = float(kept["counts"][4])
         self.scores = kept["scores"].tolist()
-        self.passes = [Pass(**done) for done in json.loads(str(kept["passes"]))]
+        self.passes = [Pass(**done) for done in json.loads(str(kept.get("passes", "[]")))]  # older pieces have none
         device = self.recent.device
 
         def tensors(kind: str) -> list[Tensor]:
@@ -254,7 +254,7 @@ class State:
         torch._foreach_copy_(self.tensors, tensors("now"))
         self.best, self.average = tensors("best"), tensors("average")
         self.recent = torch.from_numpy(kept["recent"]).to(device)
-        self.total_loss = torch.from_numpy(kept["total_loss"]).to(device)
+        self.total_loss = torch.from_numpy(kept.get("total_loss", np.zeros(()))).to(device)
         for number, optimiser in enumerate(self.optimisers):
             memory: dict[int, dict[str, Any]] = {}
             for name, array in kept.items():
