@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from xmtc import evaluation, features, store
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Model
-from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.predictions import NO_LABEL, Predictions, check_k
 from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
@@ -56,8 +56,7 @@ class Tagger:
 
     def rank(self, documents: Iterable[Document], k: int = 5, run: Run = Run()) -> Predictions:
         """Label numbers and scores of documents; see `tags` for names."""
-        if k < 1:
-            raise XmtcError(f"k={k} asks for no labels; expected at least 1.")
+        check_k(k)
         return self.model.predict(self.read(documents, run), k, run)
 
     def named(self, predictions: Predictions) -> list[list[Tag]]:

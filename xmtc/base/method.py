@@ -17,7 +17,7 @@ import numpy as np
 from xmtc.base.dataset import Dataset
 from xmtc.base.form import Form
 from xmtc.base.params import Recipe
-from xmtc.base.predictions import Predictions
+from xmtc.base.predictions import Predictions, check_k
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 
@@ -77,8 +77,7 @@ class Model(Form, ABC):
 
     def _check_data(self, data: Dataset, k: int = 5, *_: Any, **__: Any) -> None:
         """The views that it was trained on, as wide as they were then, and some labels to be named."""
-        if k < 1:
-            raise XmtcError(f"k={k} asks for no labels; expected at least 1.")
+        check_k(k)
         check_is_dataset(data)
         if data.sizes != self.views:
             raise XmtcError(

@@ -39,6 +39,8 @@ class Predictions:
 
     def above(self, threshold: float) -> Predictions:
         """Only the labels that score at least the threshold; the others become NO_LABEL."""
+        if not isinstance(threshold, (int, float, np.integer, np.floating)) or threshold != threshold:
+            raise XmtcError(f"threshold={threshold!r} is no number to compare scores with; expected one such as 0.5.")
         keep = self.scores >= threshold
         labels, scores = np.where(keep, self.labels, NO_LABEL), np.where(keep, self.scores, 0)
         return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
@@ -52,6 +54,14 @@ class Predictions:
     def trusted(labels: np.ndarray, scores: np.ndarray) -> Predictions:
         """Without a look at them: of models whose code keeps to the contract."""
         return trusted(Predictions, labels=labels, scores=scores)
+
+
+def check_k(k: int) -> None:
+    """Refuse to name other than a whole number of labels."""
+    if not isinstance(k, (int, np.integer)) or isinstance(k, bool):
+        raise XmtcError(f"k={k!r} is no number of labels; expected a whole number of at least 1.")
+    if k < 1:
+        raise XmtcError(f"k={k} asks for no labels; expected at least 1.")
 
 
 def checked_labels(labels: np.ndarray) -> np.ndarray:

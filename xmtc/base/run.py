@@ -4,6 +4,7 @@ watches."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,9 +20,13 @@ from xmtc.base.checkpoint import Checkpoint
 from xmtc.base.events import BEGIN, Event, Stage, Watch, peak_memory
 from xmtc.base.progress import Progress, ShowProgress, is_first_process, shown, silent
 from xmtc.base.threads import available_threads
+from xmtc.errors import XmtcError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+MOST_THREADS = 4096
+DEVICES = re.compile(r"auto|(cpu|cuda|mps|xpu|npu|hpu|xla|mtia)(:\d+)?")  # PyTorch's, on which networks can train
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,10 @@ class Run:
     def __post_init__(self) -> None:
         if isinstance(self.checkpoint, (str, os.PathLike)):
             object.__setattr__(self, "checkpoint", Checkpoint(Path(self.checkpoint)))
+        if not isinstance(self.threads, (int, np.integer)) or not 0 <= self.threads <= MOST_THREADS:
+            raise XmtcError(f"threads={self.threads!r} does not fit; expected 0, for all there are, to {MOST_THREADS}.")
+        if not isinstance(self.device, str) or not DEVICES.fullmatch(self.device):
+            raise XmtcError(f"There is no device {self.device!r}; expected auto, cpu, cuda, cuda:1 or the like.")
 
     if TYPE_CHECKING:  # what it takes is wider than what it holds
 

@@ -121,6 +121,7 @@ class RecurrentMethod(Method):
         device: torch.device,
     ) -> RecurrentNetwork:
         """A level's network before training: attention anew, all else as in the level above."""
+        design.check_room(device)
         with working(run, device, level_seed(self.seed, number)):
             alone = distributed.rank_and_size()[1] == 1  # NCCL does not add up sparse gradients
             sparse = above is not None and design.n_labels > SPARSE and alone

@@ -174,6 +174,7 @@ class APLCXLNet(Method):
                 factor=self.factor,
                 biases=self.biases,
             )
+            design.check_room(device)
             network = design.build(model, self.dropout)
         check_length(network, data)
         if self.gradient_checkpointing and self.encoder_rate:
