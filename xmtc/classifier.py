@@ -135,7 +135,7 @@ class Classifier(BaseEstimator):
         if isinstance(found, list):
             return found
         try:
-            with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
+            with np.errstate(over="ignore", invalid="ignore"):  # too large for float32 is refused as infinite
                 checked = validate_data(
                     self, found, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0, reset=reset
                 )

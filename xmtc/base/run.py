@@ -18,6 +18,7 @@ import numpy as np
 
 from xmtc.base.checkpoint import Checkpoint
 from xmtc.base.events import BEGIN, Event, Stage, Watch, peak_memory
+from xmtc.base.params import briefly
 from xmtc.base.progress import Progress, ShowProgress, is_first_process, shown, silent
 from xmtc.base.threads import available_threads
 from xmtc.errors import XmtcError
@@ -48,10 +49,13 @@ class Run:
     def __post_init__(self) -> None:
         if isinstance(self.checkpoint, (str, os.PathLike)):
             object.__setattr__(self, "checkpoint", Checkpoint(Path(self.checkpoint)))
-        if not isinstance(self.threads, (int, np.integer)) or not 0 <= self.threads <= MOST_THREADS:
-            raise XmtcError(f"threads={self.threads!r} does not fit; expected 0, for all there are, to {MOST_THREADS}.")
+        is_number = isinstance(self.threads, (int, np.integer)) and not isinstance(self.threads, bool)
+        if not is_number or not 0 <= self.threads <= MOST_THREADS:
+            raise XmtcError(
+                f"threads={briefly(self.threads)} does not fit; expected 0, for all there are, to {MOST_THREADS}."
+            )
         if not isinstance(self.device, str) or not DEVICES.fullmatch(self.device):
-            raise XmtcError(f"There is no device {self.device!r}; expected auto, cpu, cuda, cuda:1 or the like.")
+            raise XmtcError(f"There is no device {briefly(self.device)}; expected auto, cpu, cuda, cuda:1 or the like.")
 
     if TYPE_CHECKING:  # what it takes is wider than what it holds
 

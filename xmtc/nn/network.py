@@ -18,6 +18,7 @@ from xmtc.base.memory import check_fits
 from xmtc.base.method import Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
+from xmtc.errors import XmtcError
 from xmtc.nn.devices import device_of, device_with, threads_for, working
 from xmtc.nn.weights import Weights
 
@@ -84,13 +85,13 @@ class Design(Form, ABC):
         check_fits(needed, what, "give it smaller layers, or fewer words or features", available)
 
 
-def count_weights(design: Design) -> float:
+def count_weights(design: Design) -> int:
     """More than there are bytes where PyTorch cannot even name the size."""
     try:
         with torch.device("meta"):
             return sum(weight.numel() for weight in design.build().state_dict().values())
     except (RuntimeError, OverflowError, TypeError):  # sizes beyond 64 bits
-        return float(2**63)
+        return 2**63
 
 
 D = TypeVar("D", bound=Design)
@@ -169,6 +170,11 @@ def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
             labels[batch.docs, : found.shape[1]] = found.cpu().numpy()
             scores[batch.docs, : found.shape[1]] = values.cpu().numpy()
             progress.advance(len(docs))
+    if np.isnan(scores).any():
+        raise XmtcError(
+            "The network's scores are no numbers: its training has diverged, or features are very large; scale these, "
+            "or train it anew with a lower learning rate."
+        )
     return Predictions.trusted(labels, scores)
 
 

@@ -20,7 +20,7 @@ from xmtc.nn import distributed
 
 RECENT, ABOVE_RECENT, RECORDED = 5, 5.0, 2.0  # gradients are clipped at 5 times the largest of the last 5 norms
 KEEP_SECONDS = 600.0  # between checkpoints
-LARGEST = 1e15  # weight; what is larger, or no number, has come of a training that diverged
+LARGEST = 1e6  # weight; what is larger, or no number, has come of a training that diverged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +130,9 @@ class State:
     @property
     def has_diverged(self) -> bool:
         """Whether a weight is no number any more, or none of use. Refused where no pass before was better."""
-        sizes = [tensor.abs().max() for tensor in self.tensors if tensor.numel()]
-        if distributed.agreed(bool((torch.stack(sizes) < LARGEST).all())):
+        weights = torch.stack([weight.detach().abs().max() for weight in self.parameters])
+        seen = [buffer.isfinite().all() for buffer in self.network.buffers()]  # by batch normalisation, of any size
+        if distributed.agreed(bool((weights < LARGEST).all()) and all(seen)):
             return False
         if not self.scores:
             raise XmtcError(
