@@ -146,7 +146,7 @@ def document_weights(given: Any, n_docs: int) -> np.ndarray:
     if len(bad):
         raise XmtcError(
             f"The weight of document {bad[0]} is {weights[bad[0]]}; expected 0, or a finite number from {LIGHTEST:g} "
-            f"to {HEAVIEST:g}: only how weights compare matters, so scale them."
+            f"to {HEAVIEST:g}: scale the weights, or drop the document."
         )
     if n_docs and not weights.any():
         raise XmtcError("All documents have the weight zero; expected more for those to learn from.")

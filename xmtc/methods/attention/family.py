@@ -48,7 +48,7 @@ class RecurrentMethod(Method):
     )
     dimension: int = param(100, "length of random word vectors, where none are given", low=1)
     corpus_dimension: int = param(
-        0, "numbers that the corpus itself adds to each word's vector: which words it stands near", low=0
+        0, "numbers that the corpus itself adds to each word's vector: which words it stands near", low=0, high=10_000
     )
     train_vectors: bool = param(True, "let training move the word vectors")
     hidden: int = param(256, "units of the LSTM in each direction", low=1, search=(128, 256, 512))
