@@ -130,7 +130,7 @@ class TestNotGivenIsNotDefault:
 @pytest.mark.parametrize(
     ("action", "sentence"),
     [
-        (lambda: Classifier(n_trees=0), "n_trees=0 does not fit; expected a whole number of at least 1"),
+        (lambda: Classifier(n_trees=0), "n_trees=0 does not fit; expected a whole number from 1 to 1000"),
         (lambda: Classifier(min_df="two"), "min_df='two' does not fit"),
         (lambda: Classifier().set_params(C=-1), "C=-1 does not fit"),
         (lambda: Classifier("consensus", members=("parabel", "plt"), parabel__C=-1), "C=-1 does not fit"),
@@ -351,8 +351,8 @@ class TestSampleWeight:
         ("weights", "sentence"),
         [
             (np.ones(3), "The weights have the shape (3,) and type float64; expected one number for each of the 200"),
-            (np.full(200, -1), "The weight of document 0 is -1.0; expected a finite number of 0 or more"),
-            (np.full(200, np.nan), "The weight of document 0 is nan; expected a finite number"),
+            (np.full(200, -1), "The weight of document 0 is -1.0; expected 0, or a finite number"),
+            (np.full(200, np.nan), "The weight of document 0 is nan; expected 0, or a finite number"),
             (np.zeros(200), "All documents have the weight zero"),
             (["heavy"] * 200, "expected one number for each of the 200 documents"),
         ],

@@ -140,10 +140,13 @@ class Classifier(BaseEstimator):
             return found
         if hasattr(found, "check_format"):  # which scikit-learn trusts
             found = whole(found, "X")
-        with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
-            checked = validate_data(
-                self, found, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0, reset=reset
-            )
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # too large for float32 is refused as infinite
+                checked = validate_data(
+                    self, found, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0, reset=reset
+                )
+        except ValueError as error:
+            raise XmtcError(str(error)) from None
         return csr_array(checked)
 
     def predict(self, X: Any, k: int | None = None, threshold: float | None = None, run: Run = Run()) -> Any:
@@ -253,7 +256,7 @@ class Classifier(BaseEstimator):
         classifier = cls(tagger.about["method"], **given_to(tagger.about))
         classifier.tagger_ = tagger
         if "columns" in tagger.views:
-            classifier.n_features_in_ = tagger.views["columns"].size
+            classifier.n_features_in_ = tagger.views["columns"].n_inputs
         return classifier
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

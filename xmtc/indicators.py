@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.memory import GIB, memory
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.sparse import narrow
 
-GIB = 2**30
 CELLS = 2**24  # of documents × labels that are ranked at a time, each with a number and a score
 SHARE = 0.5  # of the memory that one matrix may take
-CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def sparse(predictions: Predictions, n_labels: int, as_ones: bool = False) -> csr_array:
@@ -54,13 +51,3 @@ def check_room(n_docs: int, n_labels: int, item_size: int) -> None:
             f"The scores of {n_docs:,} documents × {n_labels:,} labels take {needed / GIB:,.1f} GiB, more than half of "
             "the memory; ask for the best alone with predict_proba(X, k=100) or rank(X, k=100)."
         )
-
-
-def memory() -> float:
-    """Bytes that this process may use at most, as far as the system tells."""
-    limits = [float("inf")]
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    if CGROUP.exists() and (limit := CGROUP.read_text().strip()).isdigit():
-        limits.append(int(limit))
-    return min(limits)

@@ -14,8 +14,9 @@ from xmtc.errors import XmtcError
 
 T = TypeVar("T")
 MOST = np.iinfo(np.int32).max  # columns, labels or ids that there can be
-LIGHTEST, HEAVIEST = 1e-12, 1e12  # weights; at 1e-30 and 1e37, sums and quotients leave float32
 KINDS = "biuf"  # of numpy's types: truth values, whole numbers, numbers
+LARGEST = 1e15  # value of a feature: sums of its squares are to be finite in float32
+LIGHTEST, HEAVIEST = 1e-12, 1e12  # weights of documents: what they are multiplied by is to stay a number
 
 
 def trusted(kind: type[T], **values: Any) -> T:
@@ -26,14 +27,15 @@ def trusted(kind: type[T], **values: Any) -> T:
 
 
 def feature_matrix(given: Any) -> csr_array:
-    """(n_docs, n_columns) float32 with finite values, of which entries that stand for the same place are summed."""
+    """(n_docs, n_columns) float32 with values of at most LARGEST, of which entries that stand for the same place are
+    summed."""
     matrix = as_rows(numbers_of(given, "X"))
-    bad = np.flatnonzero(~np.isfinite(matrix.data))
+    bad = np.flatnonzero(~(np.abs(matrix.data) <= LARGEST))
     if len(bad):
         row, column = np.searchsorted(matrix.indptr, bad[0], side="right") - 1, matrix.indices[bad[0]]
         raise XmtcError(
-            f"X has {matrix.data[bad[0]]} in row {row}, column {column}; expected finite numbers of at most "
-            f"{np.finfo(np.float32).max:.2g}: drop such rows, or replace the values."
+            f"X has {matrix.data[bad[0]]:g} in row {row}, column {column}; expected finite numbers of at most "
+            f"{LARGEST:g}: drop such rows, or scale the values."
         )
     return matrix
 
@@ -131,7 +133,7 @@ def token_offsets(given: Any, n_tokens: int) -> np.ndarray:
 
 
 def document_weights(given: Any, n_docs: int) -> np.ndarray:
-    """(n_docs,) float32: 0, or within what float32 can reckon with; and not 0 for one document at least."""
+    """(n_docs,) float32, 0 or from LIGHTEST to HEAVIEST, and more than 0 for one document at least."""
     weights = np.asarray(given)
     if weights.shape != (n_docs,) or weights.dtype.kind not in KINDS:
         raise XmtcError(
@@ -139,15 +141,13 @@ def document_weights(given: Any, n_docs: int) -> np.ndarray:
             f"the {n_docs} documents."
         )
     weights = np.ascontiguousarray(in_float32(weights))
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    counted = (weights >= np.float32(LIGHTEST)) & (weights <= np.float32(HEAVIEST))
+    bad = np.flatnonzero(~(counted | (weights == 0)))
     if len(bad):
-        raise XmtcError(f"The weight of document {bad[0]} is {weights[bad[0]]}; expected a finite number of 0 or more.")
+        raise XmtcError(
+            f"The weight of document {bad[0]} is {weights[bad[0]]}; expected 0, or a finite number from {LIGHTEST:g} "
+            f"to {HEAVIEST:g}: scale the weights, or drop the document."
+        )
     if n_docs and not weights.any():
         raise XmtcError("All documents have the weight zero; expected more for those to learn from.")
-    strange = np.flatnonzero((weights != 0) & ((weights < LIGHTEST) | (weights > HEAVIEST)))
-    if len(strange):
-        raise XmtcError(
-            f"The weight of document {strange[0]} is {weights[strange[0]]:g}; expected 0, or from {LIGHTEST:g} to "
-            f"{HEAVIEST:g}: multiply all weights by the same number, or set this one to 0."
-        )
     return weights

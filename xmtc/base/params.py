@@ -12,6 +12,7 @@ from xmtc.errors import XmtcError
 
 Presets = dict[str, dict[str, Any]]
 LOWEST, HIGHEST = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
+LONG = 200  # characters of a value that errors show
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -66,7 +67,8 @@ class Recipe:
             value = getattr(self, parameter.name)
             if not is_valid(parameter, value):
                 raise XmtcError(
-                    f"{type(self).__name__}: {parameter.name}={value!r} does not fit; expected {expected(parameter)}."
+                    f"{type(self).__name__}: {parameter.name}={briefly(value)} does not fit; "
+                    f"expected {expected(parameter)}."
                 )
             object.__setattr__(self, parameter.name, held(parameter, value))
 
@@ -165,6 +167,15 @@ def expected(parameter: Field) -> str:
     return words + (least and f" of at least {least}") + (most and f" of at most {most}")
 
 
+def briefly(value: Any) -> str:
+    """A value as it is written in Python, of a long one the beginning."""
+    try:
+        written = repr(value)
+    except ValueError:  # Python does not write numbers of more than 4,300 digits
+        return "a number of thousands of digits"
+    return written if len(written) <= LONG else f"{written[:LONG]}…"
+
+
 def shown(value: Any) -> str:
     """A value as it is typed on the command line."""
     if isinstance(value, tuple):
@@ -189,7 +200,8 @@ def parse_value(owner: str, parameter: Field, text: str) -> Any:
             return tuple(parsed(kind, item.strip()) for item in text.split(",") if item.strip())
         return parsed(kind, text)
     except (ValueError, KeyError):
-        raise XmtcError(f"{owner}: {parameter.name}={text!r} does not fit; expected {expected(parameter)}.") from None
+        found = f"{parameter.name}={briefly(str(text))}"
+        raise XmtcError(f"{owner}: {found} does not fit; expected {expected(parameter)}.") from None
 
 
 def parsed(kind: Any, text: str) -> Any:

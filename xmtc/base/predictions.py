@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 
 from xmtc.base.arrays import KINDS, MOST, trusted
+from xmtc.base.params import briefly
 from xmtc.errors import XmtcError
 
 NO_LABEL = -1
@@ -39,7 +41,9 @@ class Predictions:
 
     def above(self, threshold: float) -> Predictions:
         """Only the labels that score at least the threshold; the others become NO_LABEL."""
-        keep = self.scores >= threshold
+        check_threshold(threshold)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is more than any score
+            keep = self.scores >= threshold
         labels, scores = np.where(keep, self.labels, NO_LABEL), np.where(keep, self.scores, 0)
         return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
 
@@ -60,12 +64,23 @@ class Predictions:
         return trusted(Predictions, labels=labels, scores=scores)
 
 
-def check_k(k: object) -> None:
-    """Refuse a number of labels to be named that is none."""
+def check_k(k: int) -> None:
+    """Refuse to name other than a whole number of labels."""
     if not isinstance(k, (int, np.integer)) or isinstance(k, bool):
-        raise XmtcError(f"k={k!r} is no number of labels; expected a whole number of at least 1.")
+        raise XmtcError(f"k={briefly(k)} is no number of labels; expected a whole number of at least 1.")
     if k < 1:
-        raise XmtcError(f"k={k} asks for no labels; expected at least 1.")
+        raise XmtcError(f"k={briefly(k)} asks for no labels; expected at least 1.")
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse what scores cannot be compared with."""
+    try:
+        fits = isinstance(threshold, (int, float, np.integer, np.floating)) and not isnan(threshold)
+    except OverflowError:  # a whole number that no float can hold
+        fits = False
+    if not fits:
+        found = f"threshold={briefly(threshold)}"
+        raise XmtcError(f"{found} is no number to compare scores with; expected one such as 0.5.")
 
 
 def checked_labels(labels: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ watches."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,13 +18,16 @@ import numpy as np
 
 from xmtc.base.checkpoint import Checkpoint
 from xmtc.base.events import BEGIN, Event, Stage, Watch, peak_memory
-from xmtc.base.params import is_number
+from xmtc.base.params import briefly, is_number
 from xmtc.base.progress import Progress, ShowProgress, is_first_process, shown, silent
 from xmtc.base.threads import available_threads
 from xmtc.errors import XmtcError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+MOST_THREADS = 4096
+DEVICES = re.compile(r"auto|(cpu|cuda|mps|xpu|npu|hpu|xla|mtia)(:\d+)?")  # PyTorch's, on which networks can train
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,15 @@ class Run:
     part: str = ""  # the name of this training, where it is part of another
 
     def __post_init__(self) -> None:
-        if not is_number(self.threads, int) or self.threads < 0:
-            raise XmtcError(f"Run: threads={self.threads!r} does not fit; expected a whole number, or 0 for all.")
-        object.__setattr__(self, "threads", int(self.threads))
         if isinstance(self.checkpoint, (str, os.PathLike)):
             object.__setattr__(self, "checkpoint", Checkpoint(Path(self.checkpoint)))
+        if not is_number(self.threads, int) or not 0 <= self.threads <= MOST_THREADS:
+            raise XmtcError(
+                f"threads={briefly(self.threads)} does not fit; expected 0, for all there are, to {MOST_THREADS}."
+            )
+        object.__setattr__(self, "threads", int(self.threads))
+        if not isinstance(self.device, str) or not DEVICES.fullmatch(self.device):
+            raise XmtcError(f"There is no device {briefly(self.device)}; expected auto, cpu, cuda, cuda:1 or the like.")
 
     if TYPE_CHECKING:  # what it takes is wider than what it holds
 

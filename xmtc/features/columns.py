@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.base.dataset import Bag
+from xmtc.base.form import array
 from xmtc.base.params import param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
@@ -18,6 +19,7 @@ from xmtc.sparse import narrow, with_unit_rows
 from xmtc.text.spans import Span
 
 Row = tuple[np.ndarray, np.ndarray]  # column numbers int32, values float32
+WIDE = 2**20  # columns, from which on those that do not occur are left out, where they are the most
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,12 @@ class Columns(View):
 
     def fit(self, contents: Iterable[Row], run: Run = Run()) -> tuple[FittedColumns, Bag]:
         X = matrix_of(contents, self.n_columns)
-        fitted = FittedColumns(n_columns=X.shape[1], unit_length=self.unit_length)
+        size = {"n_columns": X.shape[1], "unit_length": self.unit_length}
+        fitted = FittedColumns(**size)
+        if X.shape[1] > WIDE:
+            columns = np.unique(np.append(X.indices, 0)).astype(np.int32)  # one at least, where there are no values
+            if 2 * len(columns) < X.shape[1]:
+                fitted = OccurringColumns(**size, columns=columns)
         return fitted, fitted.scaled(X)
 
 
@@ -50,8 +57,8 @@ class FittedColumns(FittedView):
 
     def transform(self, contents: Iterable[Row], run: Run = Run()) -> Bag:
         """Columns beyond those of the training documents carry no weight and are dropped."""
-        X = matrix_of(contents, self.size)
-        return self.scaled(X if X.shape[1] == self.size else X[:, : self.size])
+        X = matrix_of(contents, self.n_columns)
+        return self.scaled(X if X.shape[1] == self.n_columns else only(X, X.indices < self.n_columns, self.n_columns))
 
     def scaled(self, X: csr_array) -> Bag:
         return Bag(with_unit_rows(X) if self.unit_length else X)
@@ -63,8 +70,45 @@ class FittedColumns(FittedView):
         raise XmtcError("This model was trained on features without words, so it has none to explain with.")
 
     def check(self) -> None:
-        if not 0 <= self.size < 2**31:
-            raise ValueError(f"it cannot have {self.size} features")
+        if not 0 <= self.n_columns < 2**31:
+            raise ValueError(f"it cannot have {self.n_columns} features")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OccurringColumns(FittedColumns):
+    """Of very many columns, those that occur in the training documents: what is trained is as wide as these. The others
+    carry no weight, and only count in the length of a document, as they do elsewhere."""
+
+    columns: np.ndarray = array(np.int32)  # (size,), ascending
+
+    @property
+    def n_inputs(self) -> int:
+        return self.n_columns
+
+    @property
+    def size(self) -> int:
+        return len(self.columns)
+
+    def scaled(self, X: csr_array) -> Bag:
+        X = super().scaled(X).matrix
+        places = np.searchsorted(self.columns[:-1], X.indices)  # of one beyond the last, the last
+        return Bag(only(X, self.columns[places] == X.indices, self.size, places))
+
+    def term(self, number: int) -> str:
+        return f"column {self.columns[number]}"
+
+    def check(self) -> None:
+        super().check()
+        rise = self.size > 0 and self.columns[0] >= 0 and (np.diff(self.columns) > 0).all()
+        if not rise or self.columns[-1] >= self.n_columns:
+            raise ValueError(f"its columns do not rise from 0 to {self.n_columns}")
+
+
+def only(X: csr_array, kept: np.ndarray, n_columns: int, columns: np.ndarray | None = None) -> csr_array:
+    """Some of the entries of a matrix of so many columns, with other column numbers where these are given."""
+    ends = np.concatenate([[0], np.cumsum(kept)])[X.indptr]
+    columns = X.indices if columns is None else columns
+    return csr_array((X.data[kept], columns[kept].astype(np.int32), narrow(ends)), shape=(X.shape[0], n_columns))
 
 
 def matrix_of(rows: Iterable[Row], n_columns: int = 0) -> csr_array:

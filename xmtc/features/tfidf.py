@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from xmtc.base.arrays import trusted
 from xmtc.base.dataset import Bag
 from xmtc.base.form import array
-from xmtc.base.params import param
+from xmtc.base.params import briefly, param
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
@@ -82,9 +82,10 @@ class Tfidf(View):
             return tuple(sorted(ENGLISH_STOP_WORDS))
         try:
             return tuple(Path(self.stop_words).read_text(encoding="utf-8").split())
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # ValueError: no UTF-8, or what cannot be a path
             raise XmtcError(
-                f"stop_words={self.stop_words!r} is neither 'english' nor a readable UTF-8 file of words: {error}."
+                f"stop_words={briefly(self.stop_words)} is neither 'english' nor a readable UTF-8 file of words: "
+                f"{getattr(error, 'strerror', None) or error}."
             ) from None
 
 

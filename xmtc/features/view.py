@@ -44,6 +44,11 @@ class FittedView(Form, ABC):
         """Columns of its Bags, or ids of its Tokens."""
 
     @property
+    def n_inputs(self) -> int:
+        """Columns of the matrices that it takes, where it is made from such."""
+        return self.size
+
+    @property
     def max_length(self) -> int | None:
         """Tokens of a document at most; None for bags, and where there is no limit."""
         return None

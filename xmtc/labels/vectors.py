@@ -18,7 +18,8 @@ LABELS = 1024  # summed by one thread at a time
 
 @dataclass(frozen=True)
 class LabelVectors:
-    matrix: csr_array  # (n_labels, n) float32, rows of length 1, or empty for labels without documents
+    # (n_labels, n) float32, rows of length 1; empty for labels without documents, and where these add up to nothing
+    matrix: csr_array
 
     @property
     def n_labels(self) -> int:
@@ -88,6 +89,12 @@ def add_rows(indptr, indices, data, starts, documents, total, seen_by, lengths, 
         square = 0.0
         for i in range(begin, n):
             square += total[columns[i]] * total[columns[i]]
+        if not 1e-30 < square < 1e30:  # in float32, squares may have vanished or become infinite
+            square = 0.0
+            for i in range(begin, n):
+                square += np.float64(total[columns[i]]) * np.float64(total[columns[i]])
+        if square == 0:
+            n = begin
         for i in range(begin, n):
             values[i] = total[columns[i]] / np.sqrt(square)
         lengths[label] = n - begin

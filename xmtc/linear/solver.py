@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.compiled import fast_kernel, kernel
+from xmtc.errors import XmtcError
 from xmtc.sparse import Compact, compact
 
 BLOCK = 128  # labels solved side by side at most
@@ -26,6 +27,7 @@ LANES = 8  # a block is padded to a whole number of vector registers: what is le
 ENOUGH = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
 CHEAP = 20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
 RUN = 8  # documents visited in a row: some ten kilobytes, which the processor fetches ahead
+LARGEST = 1e36  # a document's squared length times its C, so that steps can be computed in float32
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,18 @@ class Solver:
             signs = signs_of(positives, begin, padded)
             W[:, begin : begin + width] = self.solve(documents, signs, weights)[:, :width]
         return LinearWeights(documents.columns, W)
+
+    def check(self, X: csr_array, weights: np.ndarray | None = None) -> None:
+        """Refuse features that are too large beside C."""
+        largest = max(float(X.data.max(initial=0)), -float(X.data.min(initial=0)))
+        longest = int(np.diff(X.indptr).max(initial=0))
+        heaviest = 1.0 if weights is None else float(weights.max(initial=0))
+        if self.C * heaviest * longest * largest**2 > LARGEST:
+            beside = f"C={self.C:g}" + ("" if weights is None else f" and weights of up to {heaviest:g}")
+            raise XmtcError(
+                f"X has values of up to {largest:g}, too large beside {beside}; scale them (unit_length=true does), or "
+                "lower C."
+            )
 
     def solve(self, documents: Compact, signs: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Weights (n_features + 1, n_labels) of one block of labels, the last row the biases."""

@@ -14,13 +14,16 @@ from torch import Tensor, nn
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.form import Form
+from xmtc.base.memory import check_fits
 from xmtc.base.method import Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
+from xmtc.errors import XmtcError
 from xmtc.nn.devices import device_of, device_with, threads_for, working
 from xmtc.nn.weights import Weights
 
 MOST_DOCS = 512  # answered at a time, if not fewer
+COPIES = 5  # of its weights that a training holds: gradients, two memories of Adam, and the best so far
 
 
 class Loader(Protocol):
@@ -72,6 +75,23 @@ class Design(Form, ABC):
         """The network without memory for its weights, of which there are so many: names and shapes alone."""
         with torch.device("meta"):
             return self.build()
+
+    def check_room(self, device: torch.device) -> None:
+        """Refuse to train a network that memory cannot hold, before it is built."""
+        n_weights = count_weights(self)
+        needed = COPIES * 4 * n_weights
+        what = f"A network of {n_weights:,} weights"
+        available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+        check_fits(needed, what, "give it smaller layers, or fewer words or features", available)
+
+
+def count_weights(design: Design) -> int:
+    """More than there are bytes where PyTorch cannot even name the size."""
+    try:
+        with torch.device("meta"):
+            return sum(weight.numel() for weight in design.build().state_dict().values())
+    except (RuntimeError, OverflowError, TypeError):  # sizes beyond 64 bits
+        return 2**63
 
 
 D = TypeVar("D", bound=Design)
@@ -150,6 +170,11 @@ def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
             labels[batch.docs, : found.shape[1]] = found.cpu().numpy()
             scores[batch.docs, : found.shape[1]] = values.cpu().numpy()
             progress.advance(len(docs))
+    if np.isnan(scores).any():
+        raise XmtcError(
+            "The network's scores are no numbers: its training has diverged, or features are very large; scale these, "
+            "or train it anew with a lower learning rate."
+        )
     return Predictions.trusted(labels, scores)
 
 

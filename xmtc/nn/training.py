@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from xmtc.base.events import Pass, peak_memory
 from xmtc.base.run import Run
+from xmtc.errors import XmtcError
 from xmtc.nn import distributed
 
 RECENT, ABOVE_RECENT, RECORDED = 5, 5.0, 2.0  # gradients are clipped at 5 times the largest of the last 5 norms
 KEEP_SECONDS = 600.0  # between checkpoints
+LARGEST = 1e6  # weight; what is larger, or no number, has come of a training that diverged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +71,11 @@ def train(
     metric: str = "",
 ) -> None:
     """Train on the loss of batches until the score of the validation documents, looked at after every epoch, has not
-    grown for a while. The network ends with the weights of the best epoch. Of several processes, each takes the loss of
-    its share of a batch. A loss may come in parts, one after the other, of which the next is computed when the last has
-    given its gradients. After every epoch, or pass, those who watch are told of it, the score by the name of its
-    metric, and may ask to stop; a resumed training first tells of the passes that it has behind it."""
+    grown for a while. The network ends with the weights of the best epoch, also where a later one diverges. Of several
+    processes, each takes the loss of its share of a batch. A loss may come in parts, one after the other, of which the
+    next is computed when the last has given its gradients. After every epoch, or pass, those who watch are told of it,
+    the score by the name of its metric, and may ask to stop; a resumed training first tells of the passes that it has
+    behind it."""
     state = State(network, plan)
     state.resume(run, name)
     begin = time.monotonic() - state.seconds
@@ -87,6 +90,8 @@ def train(
                     state.step(loss(docs))
                     state.keep_now_and_then(run, name, time.monotonic() - begin)
                 progress.advance(len(docs))
+            if state.has_diverged:
+                break
             mean_loss, rate = distributed.mean(state.total_loss) / max(1, state.n_done), state.rate
             state.finish_epoch(lambda: distributed.agreed(score()))
             state.seconds = time.monotonic() - begin
@@ -121,6 +126,20 @@ class State:
     def since_best(self) -> int:
         """Epochs since the best score; of equal ones the last counts, which has learnt more."""
         return int(np.argmax(self.scores[::-1])) if self.scores else 0
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether a weight is no number any more, or none of use. Refused where no pass before was better."""
+        weights = torch.stack([weight.detach().abs().max() for weight in self.parameters])
+        seen = [buffer.isfinite().all() for buffer in self.network.buffers()]  # by batch normalisation, of any size
+        if distributed.agreed(bool((weights < LARGEST).all()) and all(seen)):
+            return False
+        if not self.scores:
+            raise XmtcError(
+                "The training diverged in its first pass: weights are no longer numbers; try a lower learning rate or "
+                "smaller weights of the losses, and see whether features are very large."
+            )
+        return True
 
     @property
     def wants_more(self) -> bool:

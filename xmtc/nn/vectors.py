@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.base.dataset import Bag, Tokens
+from xmtc.base.memory import check_fits
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.text.cooccurrence import corpus_vectors
@@ -16,6 +17,8 @@ def vectors_of_tokens(
 ) -> np.ndarray:
     """(size, d) float32: the unknown word's vector first, then the vocabulary's. Random ones have `dimension` numbers;
     `corpus_dimension` more say which words each stands near in these documents."""
+    width = corpus_dimension + (0 if source else dimension)
+    check_fits(8 * tokens.size * width, f"{tokens.size:,} word vectors of {width:,} numbers", "give them fewer")
     vectors = first_vectors(tokens, source, dimension, run)
     if corpus_dimension:
         vectors = np.hstack([vectors, corpus_vectors(tokens, corpus_dimension)])

@@ -48,7 +48,7 @@ class RecurrentMethod(Method):
     )
     dimension: int = param(100, "length of random word vectors, where none are given", low=1)
     corpus_dimension: int = param(
-        0, "numbers that the corpus itself adds to each word's vector: which words it stands near", low=0
+        0, "numbers that the corpus itself adds to each word's vector: which words it stands near", low=0, high=10_000
     )
     train_vectors: bool = param(True, "let training move the word vectors")
     hidden: int = param(256, "units of the LSTM in each direction", low=1, search=(128, 256, 512))
@@ -121,6 +121,7 @@ class RecurrentMethod(Method):
         device: torch.device,
     ) -> RecurrentNetwork:
         """A level's network before training: attention anew, all else as in the level above."""
+        design.check_room(device)
         with working(run, device, level_seed(self.seed, number)):
             alone = distributed.rank_and_size()[1] == 1  # NCCL does not add up sparse gradients
             sparse = above is not None and design.n_labels > SPARSE and alone

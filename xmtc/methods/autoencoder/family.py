@@ -89,6 +89,7 @@ class LabelAutoencoder(Method):
     def network(self, design: AutoencoderDesign, vectors: np.ndarray | None, data: Dataset, run: Run) -> Autoencoder:
         """F, E and D before training."""
         device = device_of(run)
+        design.check_room(device)
         with working(run, device, self.seed):
             alone = distributed.rank_and_size()[1] == 1  # NCCL does not add up sparse gradients
             predictor = self.predictor(design, vectors, sparse=alone and design.n_inputs > SPARSE)

@@ -57,7 +57,10 @@ class RankAE(LabelAutoencoder):
     )
     dimension: int = param(100, "with input=lstm, length of random word vectors, where none are given", low=1)
     corpus_dimension: int = param(
-        0, "with input=lstm, numbers that the corpus adds to each word's vector: which words it stands near", low=0
+        0,
+        "with input=lstm, numbers that the corpus adds to each word's vector: which words it stands near",
+        low=0,
+        high=10_000,
     )
     attention: bool = param(True, "weigh these numbers by channel attention")
     reduction: int = param(4, "how much narrower channel attention is inside (r)", low=1)

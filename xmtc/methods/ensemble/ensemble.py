@@ -34,7 +34,7 @@ class Ensemble(Method):
     tiny: ClassVar[dict[str, Any]] = {"n_members": 2, "parabel.max_leaf": 8, "parabel.n_trees": 1}
 
     member: Any = param("parabel", "method of the members", kind=Recipe)
-    n_members: int = param(3, "how many models, each with a seed of its own", low=1, search=(2, 5))
+    n_members: int = param(3, "how many models, each with a seed of its own", low=1, high=1000, search=(2, 5))
     seed: int = param(0, "seed of the members' seeds", low=0, high=2**32 - 1)
 
     def __post_init__(self) -> None:

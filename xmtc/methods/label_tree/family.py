@@ -23,16 +23,18 @@ class LinearTrees(Method):
     takes_weights: ClassVar[bool] = True
     loss: ClassVar[str] = "squared_hinge"
 
-    n_trees: int = param(3, "trees, each grown from its own random start", low=1)
+    n_trees: int = param(3, "trees, each grown from its own random start", low=1, high=1000)
     max_leaf: int = param(100, "labels of a node that is not divided any further", low=1, search=(20, 500), log=True)
-    C: float = param(Solver.C, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
+    C: float = param(
+        Solver.C, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True
+    )
     eps: float = param(
-        Solver.eps, "stop training a node when a pass moves no document by more than this part of C", low=0.0
+        Solver.eps, "stop training a node when a pass moves no document by more than this part of C", low=0.0, high=1e6
     )
     max_passes: int = param(
-        Solver.max_passes, "passes over a node's documents at most; nodes with much data take 6", low=1
+        Solver.max_passes, "passes over a node's documents at most; nodes with much data take 6", low=1, high=10_000
     )
-    min_weight: float = param(0.1, "drop weights smaller than this", low=0.0, search=(0.01, 0.3), log=True)
+    min_weight: float = param(0.1, "drop weights smaller than this", low=0.0, high=1e9, search=(0.01, 0.3), log=True)
     match_negatives: bool = param(False, "train nodes also on documents that the levels above let through")
     beam: int = param(10, "nodes in question at a time, and leaves looked at, in a search; 0: all it takes", low=0)
     seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
@@ -44,5 +46,6 @@ class LinearTrees(Method):
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
         solver = Solver(loss=self.loss, C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
+        solver.check(data.X, data.weights)
         trainer = TreeTrainer(solver, min_weight=self.min_weight, beam=self.beam, match=self.match_negatives)
         return trainer.train(data, trees, run)

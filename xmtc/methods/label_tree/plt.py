@@ -27,8 +27,8 @@ class PLT(LinearTrees):
     loss: ClassVar[str] = "logistic"
     tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 4}
 
-    n_trees: int = param(1, "trees, each grown from its own random start", low=1)
-    C: float = param(10.0, "weight of the loss against the regulariser", low=1e-6, search=(1, 100), log=True)
+    n_trees: int = param(1, "trees, each grown from its own random start", low=1, high=1000)
+    C: float = param(10.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(1, 100), log=True)
     arity: int = param(16, "children of an inner node at most", choices=(2, 4, 8, 16, 32, 64))
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:

@@ -31,18 +31,23 @@ class DiSMEC(Method):
 
     takes_weights: ClassVar[bool] = True
 
-    C: float = param(Solver.C, "weight of the loss against the regulariser", low=1e-6, search=(0.1, 10), log=True)
-    eps: float = param(
-        Solver.eps, "stop training labels when a pass moves no document by more than this part of C", low=0.0
+    C: float = param(
+        Solver.C, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True
     )
-    max_passes: int = param(Solver.max_passes, "passes over the documents at most; where there are many, 6", low=1)
-    min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, search=(0.001, 0.1), log=True)
+    eps: float = param(
+        Solver.eps, "stop training labels when a pass moves no document by more than this part of C", low=0.0, high=1e6
+    )
+    max_passes: int = param(
+        Solver.max_passes, "passes over the documents at most; where there are many, 6", low=1, high=10_000
+    )
+    min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, high=1e9, search=(0.001, 0.1), log=True)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         data = data.without_weightless()
+        self.solver.check(data.X, data.weights)
         data = data.rows(shuffled(data.n_docs, self.seed))
         by_label = csc_array(data.Y)
         starts = list(range(0, data.n_labels, BLOCK))
@@ -64,9 +69,12 @@ class DiSMEC(Method):
             trees=(flat_tree(parts),),
         )
 
+    @property
+    def solver(self) -> Solver:
+        return Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
+
     def _train(self, data: Dataset, positives: csr_array) -> Rows:
-        solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
-        return pruned(solver.fit(data.X, np.arange(data.n_docs), positives, data.weights), self.min_weight)
+        return pruned(self.solver.fit(data.X, np.arange(data.n_docs), positives, data.weights), self.min_weight)
 
 
 def flat_tree(parts: list[Rows]) -> Tree:

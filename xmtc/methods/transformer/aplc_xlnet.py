@@ -90,7 +90,7 @@ class APLCXLNet(Method):
         choices=(AUTO, *POOLINGS),
     )  # fmt: skip
     hidden: int = param(0, "width of the hidden layer (d); 0: the encoder's", low=0)
-    clusters: int = param(2, "clusters of labels, equally large; 1: a flat linear output layer", low=1)
+    clusters: int = param(2, "clusters of labels, equally large; 1: a flat linear output layer", low=1, high=10_000)
     proportions: tuple[float, ...] = param(
         (), "shares of the labels in head and tails, such as 0.7,0.2,0.1, in place of equal `clusters`", kind=float
     )
@@ -174,6 +174,7 @@ class APLCXLNet(Method):
                 factor=self.factor,
                 biases=self.biases,
             )
+            design.check_room(device)
             network = design.build(model, self.dropout)
         check_length(network, data)
         if self.gradient_checkpointing and self.encoder_rate:

@@ -1,0 +1,39 @@
+"""How much memory there is, to say that something will not fit before it takes what there is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from xmtc.errors import XmtcError
+
+GIB = 2**30
+CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+def memory() -> float:
+    """Bytes that this process may use at most, as far as the system tells."""
+    limits = [float("inf")]
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    if CGROUP.exists() and (limit := CGROUP.read_text().strip()).isdigit():
+        limits.append(int(limit))
+    return min([*limits, *address_space()])
+
+
+def address_space() -> list[float]:
+    """What `ulimit -v` leaves this process, if it sets a limit."""
+    try:
+        import resource
+    except ImportError:  # another system
+        return []
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return [] if limit == resource.RLIM_INFINITY else [float(limit)]
+
+
+def check_fits(needed: float, what: str, remedy: str, available: float | None = None) -> None:
+    """Refuse, in a sentence, what would take more bytes than there are."""
+    most = memory() if available is None else available
+    if needed > most:
+        takes, there_are = (f"{size / GIB:,.1f} GiB" for size in (needed, most))
+        raise XmtcError(f"{what} would take {takes} of memory, of which there are {there_are}; {remedy}.")
