@@ -103,7 +103,7 @@ def test_a_run_in_a_signature_asks_when_it_works(monkeypatch):
 
 @pytest.mark.parametrize("threads", [-1, 1.5, "2", None, True])
 def test_other_threads_are_refused_before_the_work(threads):
-    with pytest.raises(XmtcError, match=r"threads=.* 0 for all"):
+    with pytest.raises(XmtcError, match=r"threads=.* 0, for all"):
         Run(threads=threads)
 
 

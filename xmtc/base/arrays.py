@@ -145,7 +145,7 @@ def document_weights(given: Any, n_docs: int) -> np.ndarray:
     bad = np.flatnonzero(~(counted | (weights == 0)))
     if len(bad):
         raise XmtcError(
-            f"The weight of document {bad[0]} is {weights[bad[0]]}; expected 0, or a finite number from {LIGHTEST:g} "
+            f"The weight of document {bad[0]} is {weights[bad[0]]:g}; expected 0, or a finite number from {LIGHTEST:g} "
             f"to {HEAVIEST:g}: scale the weights, or drop the document."
         )
     if n_docs and not weights.any():
