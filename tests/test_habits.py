@@ -351,7 +351,7 @@ class TestSampleWeight:
         ("weights", "sentence"),
         [
             (np.ones(3), "The weights have the shape (3,) and type float64; expected one number for each of the 200"),
-            (np.full(200, -1), "The weight of document 0 is -1.0; expected 0, or a finite number"),
+            (np.full(200, -1), "The weight of document 0 is -1; expected 0, or a finite number"),
             (np.full(200, np.nan), "The weight of document 0 is nan; expected 0, or a finite number"),
             (np.zeros(200), "All documents have the weight zero"),
             (["heavy"] * 200, "expected one number for each of the 200 documents"),

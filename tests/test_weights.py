@@ -157,7 +157,7 @@ def test_methods_without_weights_refuse_them():
         (np.ones(3), "The weights have the shape (3,) and type float64; expected one number for each of the 90"),
         (np.ones((90, 1)), "have the shape (90, 1)"),
         (["a"] * 90, "type <U1"),
-        (np.where(np.arange(90) == 7, -1.0, 1.0), "The weight of document 7 is -1.0; expected 0, or a finite number"),
+        (np.where(np.arange(90) == 7, -1.0, 1.0), "The weight of document 7 is -1; expected 0, or a finite number"),
         (np.where(np.arange(90) == 7, np.nan, 1.0), "The weight of document 7 is nan"),
         (np.where(np.arange(90) == 7, 1e300, 1.0), "The weight of document 7 is inf"),
         (np.where(np.arange(90) == 7, 1e-39, 1.0), "The weight of document 7 is 1e-39; expected 0, or a finite number from 1e-12 to"),
