@@ -61,7 +61,7 @@ class RecurrentMethod(Method):
     )
     batch: int = param(200, "documents of a step", low=1)
     epochs: int = param(30, "passes over the documents at most", low=1)
-    rate: float = param(0.002, "learning rate of Adam", low=1e-8, search=(5e-4, 1e-2), log=True)
+    rate: float = param(0.002, "learning rate of Adam", low=1e-8, high=10.0, search=(5e-4, 1e-2), log=True)
     decay: float = param(1.0, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
     average_from: int = param(10, "pass from which on weights are averaged", low=0)
     patience: int = param(5, "passes without a better nDCG@5 after which training ends", low=1)

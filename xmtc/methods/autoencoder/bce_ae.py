@@ -15,6 +15,11 @@ class BCEAE(RankAE):
     """Rank-AE with binary cross-entropy (the baseline of Wang et al., NAACL 2019)."""
 
     balance: float = param(
-        0.05, "weight of that loss (λ) beside the distance of F(x) and E(y)", low=0.0, search=(1e-3, 1.0), log=True
+        0.05,
+        "weight of that loss (λ) beside the distance of F(x) and E(y)",
+        low=0.0,
+        high=1e6,
+        search=(1e-3, 1.0),
+        log=True,
     )
     loss: str = param(BCE, "loss of labels decoded from labels, D(E(y)): ranking, or bce", choices=LOSSES)

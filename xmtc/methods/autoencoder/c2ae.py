@@ -33,9 +33,11 @@ class C2AE(LabelAutoencoder):
 
     tiny: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003, "average_from": 8}
 
-    alpha: float = param(2.0, "weight of the loss of decoded labels (α)", low=1e-6, search=(0.1, 10.0), log=True)
-    orthogonality: float = param(0.5, "weight of the constraint (λ)", low=0.0, search=(1e-3, 1.0), log=True)
-    latent: float = param(0.8, "numbers of the latent space for each label", low=1e-6)
+    alpha: float = param(
+        2.0, "weight of the loss of decoded labels (α)", low=1e-6, high=1e6, search=(0.1, 10.0), log=True
+    )
+    orthogonality: float = param(0.5, "weight of the constraint (λ)", low=0.0, high=1e6, search=(1e-3, 1.0), log=True)
+    latent: float = param(0.8, "numbers of the latent space for each label", low=1e-6, high=1e6)
     most_latent: int = param(512, "numbers of the latent space at most", low=1)
     layer: int = param(512, "width of the inner layers", low=1)
 

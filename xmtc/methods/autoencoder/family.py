@@ -45,9 +45,9 @@ class LabelAutoencoder(Method):
     )
     batch: int = param(128, "documents of a step", low=1)
     epochs: int = param(60, "passes over the documents at most", low=1)
-    rate: float = param(0.001, "learning rate of Adam", low=1e-8, search=(1e-4, 1e-2), log=True)
+    rate: float = param(0.001, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-4, 1e-2), log=True)
     decay: float = param(0.97, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
-    weight_decay: float = param(0.01, "share of the weights that a step takes away, times the rate", low=0.0)
+    weight_decay: float = param(0.01, "share of the weights that a step takes away, times the rate", low=0.0, high=1e9)
     average_from: int = param(5, "pass from which on weights are averaged", low=0)
     patience: int = param(10, "passes without a better nDCG@5 after which training ends", low=1)
     held_out: float = param(

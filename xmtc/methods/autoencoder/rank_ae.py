@@ -69,16 +69,25 @@ class RankAE(LabelAutoencoder):
     layer: int = param(200, "width of the inner layers of label encoder and decoder", low=1)
     loss: str = param("ranking", "loss of labels decoded from labels, D(E(y)): ranking, or bce", choices=LOSSES)
     balance: float = param(
-        5.0, "weight of that loss (λ) beside the distance of F(x) and E(y)", low=0.0, search=(1e-2, 10.0), log=True
+        5.0,
+        "weight of that loss (λ) beside the distance of F(x) and E(y)",
+        low=0.0,
+        high=1e6,
+        search=(1e-2, 10.0),
+        log=True,
     )
     margin: float = param(
-        3.0, "by how much labels are to be ahead of others (m); in [0, 1] if bounded", low=0.0, search=(0.3, 10.0)
+        3.0,
+        "by how much labels are to be ahead of others (m); in [0, 1] if bounded",
+        low=0.0,
+        high=1e6,
+        search=(0.3, 10.0),
     )
     bounded: bool = param(False, "rank by outputs between 0 and 1, as in the paper, or by any numbers")
     averaged: bool = param(True, "average the ranking loss over labels and over others, each for itself, not add it up")
-    distance_weight: float = param(1.0, "weight of the distance of F(x) and E(y)", low=0.0)
+    distance_weight: float = param(1.0, "weight of the distance of F(x) and E(y)", low=0.0, high=1e6)
     prediction_weight: float = param(
-        0.0, "weight of a loss of labels decoded from documents, D(F(x)); none in the paper", low=0.0
+        0.0, "weight of a loss of labels decoded from documents, D(F(x)); none in the paper", low=0.0, high=1e6
     )
     prediction_loss: str = param("bce", "that loss: ranking, or bce", choices=LOSSES)
     word_dropout: float = param(
@@ -88,7 +97,7 @@ class RankAE(LabelAutoencoder):
         high=0.99,
         search=(0.0, 0.5),
     )
-    rate: float = param(0.003, "learning rate of Adam", low=1e-8, search=(1e-3, 1e-2), log=True)
+    rate: float = param(0.003, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-3, 1e-2), log=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -115,13 +115,14 @@ class APLCXLNet(Method):
         5e-5,
         "learning rate of the encoder; 0: it stays as it is, and reads each text once",
         low=0.0,
+        high=10.0,
         search=(1e-5, 2e-4),
         log=True,
     )
-    hidden_rate: float = param(2e-3, "learning rate of the hidden layer", low=0.0)
-    head_rate: float = param(2e-2, "learning rate of the clusters", low=0.0, search=(2e-3, 5e-2), log=True)
+    hidden_rate: float = param(2e-3, "learning rate of the hidden layer", low=0.0, high=10.0)
+    head_rate: float = param(2e-2, "learning rate of the clusters", low=0.0, high=10.0, search=(2e-3, 5e-2), log=True)
     warm_up: float = param(0.0, "share of the steps in which the rates rise, before they fall", low=0.0, high=1.0)
-    clip: float = param(1.0, "norm that gradients are scaled down to", low=1e-6)
+    clip: float = param(1.0, "norm that gradients are scaled down to", low=1e-6, high=1e9)
     patience: int = param(3, "passes without a better nDCG@5 after which training ends", low=1)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     precision: str = param("fp32", "numbers of the saved weights: fp32, or fp16, half as large", choices=(*PRECISIONS,))
