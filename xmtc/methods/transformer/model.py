@@ -4,7 +4,7 @@ encoder came from nor a hub."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -102,7 +102,7 @@ class TransformerModel(NetworkModel):
 
     def _try_a_text(self, longest: int | None) -> None:
         """What an encoder's configuration asks for may fail only when it is run: with padding, and by gradients."""
-        network = self.network() if torch.cuda.is_available() else self.network.on(torch.device("cpu"))
+        network: Any = self.network() if torch.cuda.is_available() else self.network.on(torch.device("cpu"))
         ids = torch.zeros(2, min(TRIED, longest or TRIED), dtype=torch.long)
         mask = torch.ones_like(ids, dtype=torch.bool)
         mask[1, 1:] = False
