@@ -163,6 +163,10 @@ def overwrite(name: str, content: bytes):
     return damage
 
 
+def write_tokenizer(folder: Path, content: bytes) -> None:
+    (folder / "tokenizer.json").write_bytes(tokenizer_with(content))
+
+
 def saying(**changes):
     return lambda folder: say(folder, **changes)
 
@@ -174,6 +178,8 @@ def with_nan(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 DAMAGED_ENCODERS = {
     "a tokenizer cut short": overwrite("tokenizer.json", b"{"),
     "a tokenizer that is no text": overwrite("tokenizer.json", b"\xff\xfe\x00"),
+    "a tokenizer whose map of characters leads outside": lambda folder: write_tokenizer(folder, charsmap(value=100)),
+    "a tokenizer whose map has no bounds": lambda folder: write_tokenizer(folder, b"\xff" * 1000),
     "weights that are none": overwrite("model.safetensors", b"garbage" * 100),
     "empty weights": overwrite("model.safetensors", b""),
     "weights that are no numbers": lambda folder: change_weights(folder, with_nan),

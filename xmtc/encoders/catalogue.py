@@ -98,8 +98,16 @@ def readable(source: str) -> Iterator[None]:
         yield
     except XmtcError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not fails(error):
+            raise
         raise not_found(source, error) from None
+
+
+def fails(error: BaseException) -> bool:
+    """Whether it is an error, or a panic of a library written in Rust, which is not even an Exception; and not that
+    somebody stops the program."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def named_encoder(name: str, run: Run = Run()) -> Path:

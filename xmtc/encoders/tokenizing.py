@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from xmtc.encoders.catalogue import NAMED, TOKENIZER, first_sentence
+from xmtc.encoders.catalogue import NAMED, TOKENIZER, fails, first_sentence
 from xmtc.errors import XmtcError
 from xmtc.text.registries import cache_folder
 
@@ -90,14 +90,13 @@ def opened(content: bytes) -> Any:
 
 @contextmanager
 def without_panic() -> Iterator[None]:
-    """What `tokenizers` raises becomes a ValueError: its exceptions have no name of their own, and a panic of Rust is
-    not even an Exception."""
+    """What `tokenizers` raises becomes a ValueError: its exceptions have no name of their own."""
     try:
         yield
     except BaseException as error:
-        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            raise ValueError(f"its tokenizer fails ({first_sentence(error)})") from None
-        raise
+        if not fails(error):
+            raise
+        raise ValueError(f"its tokenizer fails ({first_sentence(error)})") from None
 
 
 @contextmanager

@@ -89,8 +89,9 @@ class FittedSubwords(FittedView):
 
     def spans(self, text: str) -> list[Span]:
         """A word belongs to all of its subwords, as far as the text is read."""
+        tokenizer = self._tokenizer
         with tokenizing.reading():
-            encoding = self._tokenizer.encode(encodable(text))
+            encoding = tokenizer.encode(encodable(text))
         spans: list[Span] = []
         for word, group in groupby(range(len(encoding.ids)), key=encoding.word_ids.__getitem__):
             subwords = tuple(group)
@@ -102,8 +103,9 @@ class FittedSubwords(FittedView):
         return spans
 
     def check(self) -> None:
+        tokenizer = self._tokenizer
         with tokenizing.without_panic():
-            special = self._tokenizer.encode("").ids
+            special = tokenizer.encode("").ids
         if self.max_subwords <= len(special):  # with fewer than its special tokens, `tokenizers` reads all of a text
             raise ValueError(f"it reads {self.max_subwords} subwords of a text, of which {len(special)} are special")
         if max(special, default=0) >= self.size:
