@@ -254,8 +254,7 @@ def check_target(folder: str | Path) -> Path:
         if os.path.lexists(target):
             check_replaceable(target, folder)
         there = next(parent for parent in target.parents if parent.exists())
-        os.rmdir(tempfile.mkdtemp(prefix=f".{target.name[:50]}.", dir=there))
-        with tempfile.TemporaryFile(dir=there) as trial:
+        with tempfile.TemporaryFile(dir=there) as trial:  # which has no name that a kill could leave behind
             trial.write(bytes(SMALLEST))
             trial.flush()
             os.fsync(trial.fileno())  # a disk may find out only now that it is full

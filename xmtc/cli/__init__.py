@@ -86,11 +86,20 @@ def outcome() -> int | str | None:
         return 1  # the reader has gone: stop without noise
     except XmtcError as error:
         return complain(str(error))
-    except MemoryError:
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if not is_short_of_memory(error):
+            raise
         return complain("The machine's memory is not enough for this; give less data or a smaller model.")
     except OSError as error:
         return complain(refused(error))
     return 0
+
+
+def is_short_of_memory(error: Exception) -> bool:
+    """Libraries that cannot be loaded for want of memory, and threads that cannot be started, have no error of their
+    own."""
+    signs = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
 
 
 def refused(error: OSError) -> str:
