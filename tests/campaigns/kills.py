@@ -46,6 +46,7 @@ TRAININGS = {
 NETWORKS = {"bce_ae": {"epochs": 2, "batch": 32}} if find_spec("torch") else {}
 CORPUS = "corpus.jsonl.gz"
 LINEAR = (*TRAININGS, CORPUS)
+SAVING = 20  # steps of the end, in which a model takes its place; half of the kills are among them
 PATIENCE = 120.0  # seconds that no piece of work here takes
 
 
@@ -191,7 +192,8 @@ def attempt(work: Work, folder: Path, rng: np.random.Generator, log: list[str]) 
         put(place, work)
     for _ in range(rng.integers(1, 4)):
         by_step = bool(rng.integers(2))
-        step = int(rng.integers(1, work.steps + 1)) if by_step else 0
+        first = max(1, work.steps - SAVING) if rng.integers(2) else 1
+        step = int(rng.integers(first, work.steps + 1)) if by_step else 0
         wait = PATIENCE if by_step else float(rng.uniform(0, 1.1 * work.seconds))
         log.append(f"killed at step {step} of {work.steps}" if by_step else f"killed after {wait:.3f} s")
 
