@@ -11,6 +11,7 @@ import pytest
 from planted import planted
 
 from xmtc import Tagger, XmtcError, store
+from xmtc.base import disk
 from xmtc.classifier import Classifier
 from xmtc.text.vocabulary import Vocabulary
 
@@ -124,6 +125,7 @@ def test_permissions_are_those_of_the_umask(tagger, tmp_path):
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_model_comes_back_if_its_replacement_is_interrupted(step, tagger, folder, monkeypatch):
+    """Where the system cannot exchange the two in one step."""
     before, steps, replace = (folder / "about.json").read_bytes(), [], os.replace
 
     def interrupted(source, target):
@@ -132,6 +134,7 @@ def test_a_model_comes_back_if_its_replacement_is_interrupted(step, tagger, fold
             raise KeyboardInterrupt
         replace(source, target)
 
+    monkeypatch.setattr(disk, "exchange", lambda one, other: False)
     monkeypatch.setattr(os, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tagger.save(folder)

@@ -160,8 +160,14 @@ def test_methods_without_weights_refuse_them():
         (np.where(np.arange(90) == 7, -1.0, 1.0), "The weight of document 7 is -1; expected 0, or a finite number"),
         (np.where(np.arange(90) == 7, np.nan, 1.0), "The weight of document 7 is nan"),
         (np.where(np.arange(90) == 7, 1e300, 1.0), "The weight of document 7 is inf"),
-        (np.where(np.arange(90) == 7, 1e-39, 1.0), "The weight of document 7 is 1e-39; expected 0, or a finite number from 1e-12 to"),
-        (np.where(np.arange(90) == 7, 1e37, 1.0), "The weight of document 7 is 1e+37; expected 0, or a finite number from 1e-12 to"),
+        (
+            np.where(np.arange(90) == 7, 1e-39, 1.0),
+            "The weight of document 7 is 1e-39; expected 0, or a finite number from 1e-12 to",
+        ),
+        (
+            np.where(np.arange(90) == 7, 1e37, 1.0),
+            "The weight of document 7 is 1e+37; expected 0, or a finite number from 1e-12 to",
+        ),
         (np.zeros(90), "All documents have the weight zero"),
     ],
 )

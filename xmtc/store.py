@@ -1,7 +1,7 @@
 """Model folders: about.json says what it is, arrays.safetensors holds the numbers. No pickle, nothing executable;
 arrays are memory-mapped, so that a folder of any size opens in milliseconds; a folder is written under a temporary
-name and renamed, so that it is either whole or not there. Beside them, history.jsonl says how the training went: it
-has seconds in it, which no two trainings share, so that it is neither compared nor needed.
+name and put in its place in one step, so that it is either whole or not there. Beside them, history.jsonl says how the
+training went: it has seconds in it, which no two trainings share, so that it is neither compared nor needed.
 
 Opening looks at structure, types and sizes. What only a look at every number can tell, a form's own `check` tells: it
 raises ValueError with a phrase. A Tagger runs these checks once, before its first use.
@@ -15,11 +15,10 @@ import hashlib
 import json
 import math
 import os
-import shutil
+import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from xmtc.base import history
+from xmtc.base.disk import new_folder, recover_folder
 from xmtc.base.form import Form, check_types
 from xmtc.base.tables import address
 from xmtc.errors import XmtcError, missing_extra
@@ -35,6 +35,7 @@ from xmtc.errors import XmtcError, missing_extra
 FORMAT = 3
 OURS = "xmtc."
 ABOUT, ARRAYS, HISTORY = "about.json", "arrays.safetensors", "history.jsonl"
+SMALLEST = 2**14  # bytes that a model of a few words takes: three files and their folder
 MOST_HISTORY = 2**26  # bytes; what is larger is no history
 MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
 
@@ -43,26 +44,53 @@ DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind
 
 def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any], told: Sequence[history.Entry] = ()) -> None:
     """Write named parts (forms, and mappings of them), what is said about them, and what their training told."""
-    from safetensors.numpy import save_file
+    from safetensors import SafetensorError
 
     arrays: dict[str, np.ndarray] = {}
     described = {name: take_apart(part, name, arrays) for name, part in parts.items()}
-    with new_folder(Path(folder)) as temporary:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / ARRAYS)
-        files = {ARRAYS: {"bytes": (temporary / ARRAYS).stat().st_size, "sha256": sha256(temporary / ARRAYS)}}
-        content = json.dumps(
-            {"format": FORMAT, **about, "files": files, "parts": described}, indent=1, ensure_ascii=False
-        )
-        # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
-        (temporary / ABOUT).write_text(content + "\n", encoding="utf-8", errors="backslashreplace")
-        (temporary / ARRAYS).chmod((temporary / ABOUT).stat().st_mode)  # safetensors shuts out all but the owner
-        if told:
-            (temporary / HISTORY).write_text(history.to_lines(told), encoding="utf-8")
+    target = check_target(folder)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(target) as temporary:
+            write(temporary, {"format": FORMAT, **about}, described, arrays, told)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise unwritable(folder, os.strerror(int(number[1]))) from None
+    except OSError as error:
+        raise unwritable(folder, error.strerror or str(error)) from None
+
+
+def write(
+    folder: Path,
+    about: dict[str, Any],
+    described: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    told: Sequence[history.Entry],
+) -> None:
+    """The files of a model folder."""
+    from safetensors.numpy import save_file
+
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
+    files = {ARRAYS: {"bytes": (folder / ARRAYS).stat().st_size, "sha256": sha256(folder / ARRAYS)}}
+    content = json.dumps({**about, "files": files, "parts": described}, indent=1, ensure_ascii=False)
+    # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
+    (folder / ABOUT).write_text(content + "\n", encoding="utf-8", errors="backslashreplace")
+    (folder / ARRAYS).chmod((folder / ABOUT).stat().st_mode)  # safetensors shuts out all but the owner
+    if told:
+        (folder / HISTORY).write_text(history.to_lines(told), encoding="utf-8")
+
+
+def unwritable(folder: str | Path, reason: str) -> XmtcError:
+    return XmtcError(f"{folder} cannot be written ({reason}); choose another place.")
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     """(about, parts) of a model folder. `verify` reads every byte and compares checksums."""
     folder = Path(folder)
+    if not folder.exists():
+        recover_folder(Path(os.path.realpath(folder)))
     about = read_about(folder)
     try:
         expected_size, expected_sum = about["files"][ARRAYS]["bytes"], about["files"][ARRAYS]["sha256"]
@@ -215,39 +243,23 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder beside the target that takes its place at the end, or vanishes on any failure. A model that stands there
-    goes last, and comes back if that is interrupted."""
-    target = check_target(folder)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    holder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    new, old = holder / "new", holder / "old"
-    try:
-        new.mkdir()  # in the private holder, and yet with the permissions that the umask gives
-        yield new
-        if target.exists():
-            os.replace(target, old)
-        os.replace(new, target)
-    finally:
-        if old.exists() and not target.exists():
-            os.replace(old, target)
-        shutil.rmtree(holder, ignore_errors=True)
-
-
 def check_target(folder: str | Path) -> Path:
-    """Where a model is to be written, links followed. Refused where that would lose anything, or cannot be written to:
-    a training must not end there."""
+    """Where a model is to be written, links followed. Refused where that would lose anything, where it cannot be
+    written to, and where not even the smallest model has room: a training must not end there."""
     try:
         target = Path(os.path.realpath(folder))
         if target == Path.cwd():
             raise XmtcError(f"{folder} is the folder this runs in; name one to make for the model, such as model.")
+        recover_folder(target)
         if os.path.lexists(target):
             check_replaceable(target, folder)
         there = next(parent for parent in target.parents if parent.exists())
-        os.rmdir(tempfile.mkdtemp(prefix=f".{target.name}.", dir=there))
+        with tempfile.TemporaryFile(dir=there) as trial:  # which has no name that a kill could leave behind
+            trial.write(bytes(SMALLEST))
+            trial.flush()
+            os.fsync(trial.fileno())  # a disk may find out only now that it is full
     except OSError as error:
-        raise XmtcError(f"{folder} cannot be written ({error.strerror or error}); choose another place.") from None
+        raise unwritable(folder, error.strerror or str(error)) from None
     return target
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
+from xmtc.base.disk import HAS_LOCKS, UNFINISHED, is_at, new_file, owned, reason, sync, sync_folder
+from xmtc.base.progress import is_first_process
 from xmtc.errors import XmtcError
 
 CLAIM = "training.txt"
+DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+HELD: dict[Path, IO[bytes]] = {}  # the claims of this process, which are locked as long as they are open
 
 
 @dataclass(frozen=True)
@@ -21,20 +26,27 @@ class Checkpoint:
     folder: Path | None = None
 
     def claim(self, training: str) -> None:
-        """Say which training the pieces belong to; those of another one are not mixed in."""
+        """Say which training the pieces belong to; those of another one are not mixed in. Until they are forgotten, or
+        this process ends, no other can claim them; of those that torchrun has started, the first speaks for all."""
         if self.folder is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        claim = self.folder / CLAIM
-        if not claim.exists():
-            if any(self.folder.iterdir()):
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not (self.folder / CLAIM).exists() and any(self.folder.iterdir()):
                 raise XmtcError(f"{self.folder} is not empty and no checkpoint folder; choose another for it.")
-            claim.write_text(training, encoding="utf-8")
-        elif claim.read_text(encoding="utf-8") != training:
-            raise XmtcError(
-                f"{self.folder} holds pieces of a training with other data or parameters; "
-                "repeat that one, or choose another folder for --checkpoint."
-            )
+            if is_first_process():
+                file = own(self.folder)
+                check_claim(self.folder, file.read(), training)
+                write_claim(self.folder, file, training)
+            elif (self.folder / CLAIM).exists():
+                check_claim(self.folder, (self.folder / CLAIM).read_bytes(), training)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether there may be pieces to go on from."""
+        return self.folder is not None and (self.folder / CLAIM).exists()
 
     def part(self, name: str) -> Checkpoint:
         """A folder within this one, for a training that is part of another."""
@@ -44,28 +56,97 @@ class Checkpoint:
         """The arrays of a finished piece, None if it is not finished."""
         if self.folder is None or not (self.folder / f"{piece}.npz").exists():
             return None
-        with np.load(self.folder / f"{piece}.npz", allow_pickle=False) as arrays:
-            return dict(arrays)
+        try:
+            with np.load(self.folder / f"{piece}.npz", allow_pickle=False) as arrays:
+                return dict(arrays)
+        except DAMAGE as error:
+            raise XmtcError(
+                f"{self.folder / piece}.npz cannot be read ({reason(error)}); remove it and repeat the training, "
+                "which goes on from the other pieces."
+            ) from None
 
     def keep(self, piece: str, arrays: dict[str, np.ndarray]) -> None:
         """Write a finished piece, whole or not at all."""
         if self.folder is None:
             return
-        unfinished = self.folder / f".{piece}.{os.getpid()}.part"
-        with zipfile.ZipFile(unfinished, "w") as archive:  # as np.savez, which can refuse to pickle only of late
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
-        os.replace(unfinished, self.folder / f"{piece}.npz")
+        try:
+            with (
+                new_file(self.folder / f"{piece}.npz") as unfinished,
+                zipfile.ZipFile(unfinished, "w") as archive,  # as np.savez, which can refuse to pickle only of late
+            ):
+                for name, array in arrays.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                        np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
 
     def forget(self) -> None:
-        """Remove the pieces, which the saved model has made superfluous."""
-        if self.folder is None or not (self.folder / CLAIM).exists():
+        """Remove the pieces, which the saved model has made superfluous. The claim goes last: should this be cut off,
+        what is left is still a checkpoint."""
+        if self.folder is None or not self.is_claimed:
             return
+        claim, file = self.folder / CLAIM, own(self.folder)
         for path in self.folder.iterdir():
             if path.is_dir():
                 Checkpoint(path).forget()
-            elif path.suffix in (".npz", ".part") or path.name == CLAIM:
+                remove_empty(path)
+            elif path.suffix in (".npz", UNFINISHED):
                 path.unlink()
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        if not HAS_LOCKS:
+            file.close()  # Windows removes nothing that is open
+        claim.unlink()
+        remove_empty(self.folder)
+        HELD.pop(claim.absolute(), file).close()
+
+
+def own(folder: Path) -> IO[bytes]:
+    """The claim of a folder, to be read from its beginning, with nobody else at it. What killed trainings have left
+    unfinished there is removed."""
+    path = (folder / CLAIM).absolute()
+    file = HELD.get(path)
+    if file is None or file.closed or not is_at(file, path):  # somebody may have removed it, to begin anew
+        file = owned(path)
+        if file is None:
+            raise XmtcError(
+                f"{folder} is in use by a training that is going on; wait until it ends, or choose another folder for "
+                "--checkpoint."
+            )
+        for leftover in folder.glob(f".*{UNFINISHED}"):
+            leftover.unlink()
+        if HAS_LOCKS:
+            HELD[path] = file
+    file.seek(0)
+    return file
+
+
+def check_claim(folder: Path, found: bytes, training: str) -> None:
+    """One that was cut off while it was written belongs to whoever comes next."""
+    if not training.encode().startswith(found):
+        if (file := HELD.pop((folder / CLAIM).absolute(), None)) is not None:
+            file.close()
+        raise XmtcError(
+            f"{folder} holds pieces of a training with other data or parameters; "
+            "repeat that one, or choose another folder for --checkpoint."
+        )
+
+
+def write_claim(folder: Path, file: IO[bytes], training: str) -> None:
+    file.seek(0)
+    file.write(training.encode())
+    file.flush()
+    sync(file.fileno())
+    sync_folder(folder)
+    if not HAS_LOCKS:
+        file.close()
+
+
+def remove_empty(folder: Path) -> None:
+    if folder.exists() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def unwritable(folder: Path, error: OSError) -> XmtcError:
+    return XmtcError(
+        f"{folder} cannot be written ({reason(error)}), so that the training cannot be kept there; mend that and "
+        "repeat it: it goes on from what is finished. Or choose another folder for --checkpoint."
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import signal
 import sys
 from typing import Any, NoReturn
@@ -21,6 +19,7 @@ from xmtc.cli import (
     info,
     methods,
     predict,
+    streams,
     train,
     tune,
     vectors,
@@ -67,20 +66,45 @@ def main() -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup has SIGHUP ignored
             signal.signal(number, leave)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as JSON is, whatever the terminal's
+    streams.prepare()
+    code = outcome()
+    try:
+        sys.stdout.flush()  # now, while a sentence can still be said about it
+    except OSError as error:
+        streams.drop_output()
+        code = code or (1 if isinstance(error, BrokenPipeError) else complain(refused(error)))
+    sys.exit(code)
+
+
+def outcome() -> int | str | None:
+    """What a command ends with: its exit code."""
     try:
         app()
+    except SystemExit as end:
+        return end.code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: stop without noise
-        sys.exit(1)
+        return 1  # the reader has gone: stop without noise
     except XmtcError as error:
-        sys.exit(complain(str(error)))
-    except MemoryError:
-        sys.exit(complain("The machine's memory is not enough for this; give less data or a smaller model."))
+        return complain(str(error))
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if not is_short_of_memory(error):
+            raise
+        return complain("The machine's memory is not enough for this; give less data or a smaller model.")
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        sys.exit(complain(f"The system refused: {error.strerror or error}{where}."))
+        return complain(refused(error))
+    return 0
+
+
+def is_short_of_memory(error: Exception) -> bool:
+    """Libraries that cannot be loaded for want of memory, and threads that cannot be started, have no error of their
+    own."""
+    signs = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
+
+
+def refused(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    return f"The system refused: {error.strerror or error}{where}."
 
 
 def leave(number: int, frame: Any) -> NoReturn:

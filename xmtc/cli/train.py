@@ -26,6 +26,7 @@ from xmtc.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from xmtc.base.checkpoint import Checkpoint
     from xmtc.base.params import Typed
     from xmtc.data.corpus import Corpus
     from xmtc.pipeline import Pipeline
@@ -69,7 +70,7 @@ def train(
     trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
-    trained.save(output)
+    save(trained, output, run.checkpoint)
     run.checkpoint.forget()
     report_rejects(source)
     if checked is not None:
@@ -81,6 +82,30 @@ def train(
             f"Next: xmtc evaluate {output} TEST-CORPUS",
             err=True,
         )
+
+
+def save(trained: Tagger, output: Path, checkpoint: Checkpoint) -> None:
+    """Write the model. Where that fails, the training was not for nothing: its pieces stay, or the model is saved in a
+    temporary folder."""
+    import tempfile
+
+    from xmtc.errors import XmtcError
+
+    try:
+        trained.save(output)
+    except XmtcError as error:
+        if checkpoint.is_claimed:
+            again = (
+                f"Nothing is lost: repeat the command with the same --checkpoint {checkpoint.folder} and another -o."
+            )
+            raise XmtcError(f"{error} {again}") from None
+        place = Path(tempfile.mkdtemp(prefix="xmtc-")) / "model"
+        try:
+            trained.save(place)
+        except XmtcError:
+            place.parent.rmdir()
+            raise error from None
+        raise XmtcError(f"{error} Meanwhile the trained model was saved to {place}; move it from there.") from None
 
 
 def typed_parameters(parameters: list[str]) -> dict[str, Typed]:

@@ -13,8 +13,10 @@ import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import IO, Any, cast
 
+from xmtc.base.disk import clear_leftovers, new_file, reason
 from xmtc.errors import XmtcError, nearest
 
 STANDARD_STREAM = "-"
@@ -72,7 +74,7 @@ def read_lines(path: str, on_read: OnRead | None = None) -> Generator[bytes]:
                 number += 1
         except DAMAGE as error:
             raise XmtcError(
-                f"{display_name(path)}, after line {number}: the data is damaged or ends too early ({_reason(error)}), "
+                f"{display_name(path)}, after line {number}: the data is damaged or ends too early ({reason(error)}), "
                 f"expected a whole file; fetch or compress it again."
             ) from None
 
@@ -81,31 +83,30 @@ def read_lines(path: str, on_read: OnRead | None = None) -> Generator[bytes]:
 def writing(path: str) -> Iterator[IO[bytes]]:
     """A stream that becomes the file once everything is written; after an error an old file is still as it was."""
     if path == STANDARD_STREAM:
+        if sys.stdout is None:
+            raise XmtcError("Standard output is closed; expected a place to write to, so name a file.")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
 
-    target = os.path.realpath(path)  # a symbolic link stays a link
-    is_device = os.path.exists(target) and not os.path.isfile(target)
-    folder, name = os.path.split(target)
-    temporary = target if is_device else os.path.join(folder, f".{name}.{os.getpid()}.part")
-
+    target = Path(os.path.realpath(path))  # a symbolic link stays a link
+    is_device = target.exists() and not target.is_file()
     try:
-        with open(temporary, "wb") as raw, _compressing(raw, path) as stream:
-            yield stream
         if not is_device:
-            os.replace(temporary, target)
-    except BaseException as error:
-        if not is_device and os.path.exists(temporary):
-            os.remove(temporary)
-        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-            raise XmtcError(f"{path} cannot be written ({_reason(error)}); choose another place.") from None
+            clear_leftovers(target)
+        with target.open("wb") if is_device else new_file(target) as raw, _compressing(raw, path) as stream:
+            yield stream
+    except BrokenPipeError:
         raise
+    except OSError as error:
+        raise XmtcError(f"{path} cannot be written ({reason(error)}); choose another place.") from None
 
 
 @contextmanager
 def _open_raw(path: str, on_read: OnRead | None) -> Iterator[io.BufferedReader[Any]]:
     if path == STANDARD_STREAM:
+        if sys.stdin is None:
+            raise XmtcError("Standard input is closed; expected something to read there, so pipe it in or name a file.")
         # Detached at the end: closing this reader would close the process' standard input (as zstd's reader does).
         stdin = io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
         try:
@@ -137,7 +138,7 @@ def unreadable(path: str, error: OSError) -> XmtcError:
     is_folder = os.name == "nt" and os.path.isdir(path)  # of which Windows only says that permission is denied
     if is_folder or isinstance(error, IsADirectoryError):
         return XmtcError(f"{path} is a folder, expected a file; name a file in it.")
-    return XmtcError(f"{path} cannot be read ({_reason(error)}); check the path and its permissions.")
+    return XmtcError(f"{path} cannot be read ({reason(error)}); check the path and its permissions.")
 
 
 def _compression_of(head: bytes) -> str | None:
@@ -168,9 +169,6 @@ def _compressing(raw: IO[bytes], path: str) -> AbstractContextManager[Any]:
     if compression == "zstd":
         import pyarrow
 
-        return pyarrow.CompressedOutputStream(raw, "zstd")
+        # it closes what it writes to, and the file is not finished then
+        return pyarrow.CompressedOutputStream(os.fdopen(os.dup(raw.fileno()), "wb"), "zstd")
     return nullcontext(raw)
-
-
-def _reason(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error)

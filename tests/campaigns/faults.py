@@ -1,0 +1,288 @@
+"""Commands on a machine that fails them: full and read-only disks, too little memory, clocks that jump, closed streams,
+no home.
+
+    python tests/campaigns/faults.py --minutes 2 --seed 0
+
+Every case is one command under one fault. It has to succeed or to end with a sentence, never with a traceback; the
+model that stood at its target is still whole, or replaced by a whole one; and nothing unfinished is left beside it.
+Disks are small tmpfs mounts where this may mount them (as root), else a limit on the size of files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from commands import lines_of
+
+from xmtc.errors import XmtcError
+from xmtc.tagger import Tagger
+
+SMALL = ("-p", "n_trees=2", "-p", "max_leaf=10")
+TRAIN = ("train", "train.jsonl", "-o", "out/model", *SMALL)
+COMMANDS = (
+    TRAIN,
+    (*TRAIN, "--checkpoint", "out/parts", "--log-json", "out/log.jsonl"),
+    ("train", "train.jsonl", "-m", "dismec", "-o", "out/new"),
+    ("predict", "model", "test.jsonl"),
+    ("predict", "model", "-"),
+    ("evaluate", "model", "test.jsonl", "--json"),
+    ("explain", "model", "word1alpha word2beta", "--html", "out/page.html"),
+    ("combine", "model", "model", "-o", "out/both"),
+    ("data", "convert", "train.jsonl", "out/train.csv.gz"),
+    ("data", "convert", "train.jsonl", "out/train.parquet"),
+    ("data", "convert", "train.jsonl", "-", "--to", "jsonl"),
+    ("data", "split", "train.jsonl", "out/a.jsonl", "out/b.jsonl.zst"),
+    ("data", "stats", "train.jsonl"),
+    ("info", "model", "--verify"),
+    ("methods",),
+)
+PLAIN = "from xmtc.cli import main; main()"
+JUMPS = """
+import random, time
+draw, clock = random.Random({seed}), time.time
+time.time = lambda: clock() + draw.choice([-3e8, -60, 0, 60, 3e8])
+"""
+# So much more memory than the libraries take that a command needs.
+TIGHT = """
+import resource
+import numba, numpy, pyarrow, scipy.sparse, safetensors, xmtc.tagger, xmtc.pipeline, xmtc.methods.label_tree.parabel
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + {extra}
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+"""
+LEAVINGS = (".part", ".saving", ".lock")
+
+
+@dataclass
+class Case:
+    """One command and what is done to it."""
+
+    command: tuple[str, ...]
+    said: list[str] = field(default_factory=list)
+    program: str = PLAIN
+    ends: str = ""  # what a shell does to the streams
+    variables: dict[str, str | None] = field(default_factory=dict)
+    limit: int | None = None  # bytes of a file
+    disk: tuple[str, str] | None = None  # options of a mount, and the folder to mount it at
+
+    def __str__(self) -> str:
+        return f"xmtc {' '.join(self.command)} [{', '.join(self.said)}]"
+
+
+def full_disk(case: Case, rng: np.random.Generator) -> None:
+    size = int(rng.choice([4, 8, 16, 32, 64, 128, 256, 1024]))
+    where = str(rng.choice(["out", "out", "out", "tmp", "numba"]))
+    case.said.append(f"{size} KiB for {where}")
+    if can_mount():
+        case.disk = f"size={size}k", where
+    else:
+        case.limit = 1024 * size
+
+
+def limited_files(case: Case, rng: np.random.Generator) -> None:
+    case.limit = int(2 ** rng.uniform(0, 20))
+    case.said.append(f"files of {case.limit} bytes")
+
+
+def read_only(case: Case, rng: np.random.Generator) -> None:
+    where = str(rng.choice(["out", "tmp", "home", "numba"]))
+    case.said.append(f"{where} is read-only")
+    case.disk = "ro", where
+
+
+def little_memory(case: Case, rng: np.random.Generator) -> None:
+    extra = int(2 ** rng.uniform(20, 28))
+    case.said.append(f"{extra >> 20} MiB of memory")
+    case.program = TIGHT.format(extra=extra) + PLAIN
+    case.variables = {"OPENBLAS_NUM_THREADS": "1"}  # it ends a process itself where it cannot start more
+
+
+def jumping_clock(case: Case, rng: np.random.Generator) -> None:
+    seed = int(rng.integers(1000))
+    case.said.append(f"clock jumps {seed}")
+    case.program = JUMPS.format(seed=seed) + PLAIN
+
+
+def odd_streams(case: Case, rng: np.random.Generator) -> None:
+    ends = [("", "<&-", "0>/dev/null"), ("", ">&-", ">/dev/full"), ("", "2>&-", "2>/dev/full")]
+    case.ends = " ".join(str(rng.choice(each)) for each in ends)
+    case.said.append(case.ends or "plain streams")
+
+
+def no_home(case: Case, rng: np.random.Generator) -> None:
+    homes = {"none": None, "nowhere": "/nonexistent", "a file": "/dev/null", "empty": ""}
+    name = str(rng.choice(list(homes)))
+    case.said.append(f"home: {name}")
+    case.variables = {"HOME": homes[name], "XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": None}
+    if rng.integers(2):
+        case.said.append("no place to compile to")
+        case.variables["NUMBA_CACHE_DIR"] = "/nonexistent/numba"
+
+
+FAULTS: tuple[Callable[[Case, np.random.Generator], None], ...] = (
+    full_disk,
+    limited_files,
+    read_only,
+    little_memory,
+    jumping_clock,
+    odd_streams,
+    no_home,
+)
+
+
+def can_mount() -> bool:
+    """Whether this process may mount a tmpfs."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("mount") is None:
+        return False
+    with tempfile.TemporaryDirectory() as folder, mounted("size=16k", Path(folder)) as done:
+        return done
+
+
+@contextmanager
+def mounted(options: str, folder: Path) -> Iterator[bool]:
+    """A file system of its own at a folder, with what was in it as far as it fits; whether that could be done. Without
+    the right to mount, a folder can still be made read-only."""
+    kept = folder.with_name(f"{folder.name}-before")
+    shutil.copytree(folder, kept)
+    words = ["mount", "-t", "tmpfs", "-o", "size=64m" if options == "ro" else options, "xmtc-campaign", str(folder)]
+    done = os.geteuid() == 0 and subprocess.run(words, capture_output=True).returncode == 0
+    try:
+        if done:
+            with_room(lambda: shutil.copytree(kept, folder, dirs_exist_ok=True))
+        if done and options == "ro":
+            subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        elif options == "ro":
+            folder.chmod(0o555)
+        yield done
+    finally:
+        if done:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+        folder.chmod(0o755)
+        shutil.rmtree(kept)
+
+
+def with_room(work: Callable[[], object]) -> None:
+    try:
+        work()
+    except (OSError, shutil.Error):
+        return
+
+
+def make_place(place: Path, model: Path) -> None:
+    """A folder with corpora, a model to use, and an old one in the folder that commands write to."""
+    for name in ("out", "tmp", "home", "numba"):
+        (place / name).mkdir()
+    (place / "train.jsonl").write_text(lines_of(150, seed=0))
+    (place / "test.jsonl").write_text(lines_of(20, seed=1))
+    shutil.copytree(model, place / "model")
+    shutil.copytree(model, place / "out" / "model")
+
+
+def attempt(case: Case, place: Path) -> str | None:
+    """Run a command under its fault: what is wrong, if anything is."""
+    with mounted(case.disk[0], place / case.disk[1]) if case.disk else nullcontext(False):
+        stood = whole(place / "out" / "model")
+        code, said = run(case, place)
+        for mark in ("Traceback", "Exception ignored", "Fatal Python error"):
+            if mark in said:
+                return f"{mark}:\n{said[-1500:]}"
+        if code not in (0, 2):
+            return f"exit code {code}: {said[-500:]}"
+        if code == 2 and "2>" not in case.ends and not said.strip():
+            return "exit code 2 without a word"
+        if stood and not whole(place / "out" / "model"):
+            return "the model that stood at the target is gone"
+        left = [path.name for path in (place / "out").rglob(".*") if path.name.endswith(LEAVINGS)]
+        return f"there is left {', '.join(left)}" if left else None
+
+
+def run(case: Case, place: Path) -> tuple[int, str]:
+    """Exit code and what was said on standard error, which goes to a file where it is open."""
+    given = {"TMPDIR": str(place / "tmp"), "HOME": str(place / "home")}
+    if case.disk and case.disk[1] == "numba":
+        given["NUMBA_CACHE_DIR"] = str(place / "numba")
+    variables = os.environ | given | case.variables
+    environment = {name: value for name, value in variables.items() if value is not None}
+    limit = "" if case.limit is None else f"ulimit -f {max(1, case.limit // 1024)}; "
+    said = Path(tempfile.mkdtemp(prefix="xmtc-said-")) / "said"
+    words = ["bash", "-c", f'{limit}exec "$@" {case.ends}', "bash", sys.executable, "-c", case.program, *case.command]
+    with (place / "test.jsonl").open("rb") as given_in, open(os.devnull, "wb") as nowhere, said.open("wb") as heard:
+        code = subprocess.run(
+            words, cwd=place, env=environment, stdin=given_in, stdout=nowhere, stderr=heard, timeout=300
+        )
+    text = said.read_text(errors="replace")
+    shutil.rmtree(said.parent)
+    return code.returncode, text
+
+
+def whole(folder: Path) -> bool:
+    try:
+        Tagger.load(folder, verify=True)
+    except XmtcError:
+        return False
+    return True
+
+
+def campaign(
+    seed: int = 0, minutes: float = 2.0, cases: int | None = None, only: int | None = None
+) -> tuple[int, list[str]]:
+    """How many cases were tried, and what was found."""
+    findings, number, end = [], 0, time.monotonic() + 60 * minutes
+    with tempfile.TemporaryDirectory(prefix="xmtc-campaign-") as name:
+        first = Path(name) / "first"
+        first.mkdir()
+        (first / "train.jsonl").write_text(lines_of(150, seed=0))
+        code, said = run(Case(("train", "train.jsonl", "-o", "model", *SMALL)), first_place(first))
+        if code != 0:
+            raise SystemExit(f"training does not work even without a fault: {said}")
+        while time.monotonic() < end and (cases is None or number < cases):
+            number = number if only is None else only
+            rng = np.random.default_rng((seed, number))
+            case = Case(COMMANDS[int(rng.integers(len(COMMANDS)))])
+            FAULTS[number % len(FAULTS)](case, rng)
+            place = Path(tempfile.mkdtemp(prefix="case-", dir=name))
+            make_place(place, first / "model")
+            if (problem := attempt(case, place)) is not None:
+                findings.append(f"case {number}: {case}: {problem}")
+            shutil.rmtree(place)
+            number += 1
+            if only is not None:
+                return 1, findings
+    return number, findings
+
+
+def first_place(place: Path) -> Path:
+    for name in ("tmp", "home"):
+        (place / name).mkdir()
+    shutil.copy(place / "train.jsonl", place / "test.jsonl")
+    return place
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, help="number of one case to repeat")
+    options = parser.parse_args()
+    n_cases, findings = campaign(options.seed, options.minutes, only=options.only)
+    for finding in findings:
+        print(finding)
+    print(f"{n_cases} cases, {len(findings)} findings (seed {options.seed})")
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()

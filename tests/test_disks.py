@@ -1,0 +1,242 @@
+"""Disks that are full, processes that are killed, names that are links, two trainings at one checkpoint."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import XMTC, make_place
+from planted import planted
+
+from xmtc import Tagger, XmtcError, store
+from xmtc.base import checkpoint, disk
+from xmtc.base.checkpoint import Checkpoint
+from xmtc.classifier import Classifier
+from xmtc.cli.train import save
+from xmtc.data.files import writing
+
+MARK = "0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    return Classifier(n_trees=1).fit(*planted(100, seed=0)).tagger_
+
+
+@contextmanager
+def files_of_at_most(n_bytes: int) -> Iterator[None]:
+    """As on a disk that is full after so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_full_disk_leaves_the_old_model_and_nothing_else(tagger, tmp_path, monkeypatch, exchanges):
+    if not exchanges:
+        monkeypatch.setattr(disk, "exchange", lambda one, other: False)
+    tagger.save(tmp_path / "model")
+    before = (tmp_path / "model" / "arrays.safetensors").read_bytes()
+    monkeypatch.setattr(store, "SMALLEST", 1)
+    with (
+        files_of_at_most(len(before) // 2),
+        pytest.raises(XmtcError, match=r"model cannot be written \(File too large\); choose another place"),
+    ):
+        tagger.save(tmp_path / "model")
+    assert (tmp_path / "model" / "arrays.safetensors").read_bytes() == before
+    assert os.listdir(tmp_path) == ["model"]
+    tagger.save(tmp_path / "model")
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_full_disk_is_found_before_the_training(tmp_path):
+    with files_of_at_most(1000), pytest.raises(XmtcError, match="model cannot be written"):
+        store.check_target(tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_smallest_model_is_not_smaller_than_the_room_that_is_asked_for(tmp_path):
+    """Nobody may be refused who would have had room: three files and a folder, in blocks of 4 KiB."""
+    Classifier(n_trees=1, min_df=1).fit(["red apple", "green pear"], [["x"], ["y"]]).save(tmp_path / "model")
+    blocks = [-(-path.stat().st_size // 4096) for path in (tmp_path / "model").iterdir()]
+    assert 4096 * (sum(blocks) + 1) >= store.SMALLEST
+
+
+def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
+    with pytest.raises(XmtcError, match=r"not a model folder.* trained model was saved to .*; move it") as raised:
+        save(tagger, tmp_path / "thesis", Checkpoint())
+    place = str(raised.value).partition("saved to ")[2].partition(";")[0]
+    assert Tagger.load(place).about == tagger.about
+
+    pieces = Checkpoint(tmp_path / "parts")
+    pieces.claim("a training")
+    with pytest.raises(XmtcError, match=r"Nothing is lost: repeat the command with the same --checkpoint .*parts"):
+        save(tagger, tmp_path / "thesis", pieces)
+    assert pieces.is_claimed
+    pieces.forget()
+
+
+def moved_aside(model: Path) -> Path:
+    """As a process leaves it that was killed between the two renames."""
+    holder = disk.hidden(model, MARK + disk.SAVING)
+    holder.mkdir()
+    (holder / disk.NEW).mkdir()
+    os.replace(model, holder / disk.OLD)
+    return holder
+
+
+def test_a_model_that_was_moved_aside_comes_back_at_the_next_opening(tagger, tmp_path):
+    tagger.save(tmp_path / "model")
+    moved_aside(tmp_path / "model")
+    assert Tagger.load(tmp_path / "model").about == tagger.about
+    assert os.listdir(tmp_path) == ["model"]
+    moved_aside(tmp_path / "model")
+    tagger.save(tmp_path / "model")
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_what_is_being_saved_is_left_alone(tagger, tmp_path):
+    with disk.new_folder(tmp_path / "model") as new:
+        (new / "half").write_text("")
+        disk.recover_folder(tmp_path / "model")
+        assert (new / "half").exists()
+        assert len(os.listdir(tmp_path)) == 2
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_names_are_exchanged_in_one_step(tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "one" / "file").write_text("")
+    if sys.platform == "linux":
+        assert disk.exchange(tmp_path / "one", tmp_path / "other")
+        assert (tmp_path / "other" / "file").exists()
+        with pytest.raises(FileNotFoundError):
+            disk.exchange(tmp_path / "one", tmp_path / "nobody")
+
+
+def test_no_link_is_followed(tmp_path, monkeypatch):
+    (tmp_path / "precious").write_text("years of work")
+    monkeypatch.setattr(disk.secrets, "token_hex", lambda n: MARK)
+    disk.hidden(tmp_path / "o.csv", MARK + ".part").symlink_to(tmp_path / "precious")
+    with pytest.raises(XmtcError, match="cannot be written"), writing(str(tmp_path / "o.csv")) as stream:
+        stream.write(b"row")
+    assert (tmp_path / "precious").read_text() == "years of work"
+
+
+def test_long_names_have_room(tmp_path):
+    name = "ü" * 120 + ".jsonl"
+    with writing(str(tmp_path / name)) as stream:
+        stream.write(b"{}")
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.csv.bz2", "o.csv.zst"])
+def test_unfinished_files_of_the_dead_are_removed_and_those_of_the_living_are_not(name, tmp_path):
+    target = tmp_path / name
+    leftover = disk.hidden(target, MARK + ".part")
+    leftover.write_text("half")
+    with writing(str(target)) as first:
+        first.write(b"one")
+        with writing(str(target)) as second:
+            second.write(b"two")
+        assert len(os.listdir(tmp_path)) == 2
+    assert os.listdir(tmp_path) == [name]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from xmtc.base.checkpoint import Checkpoint
+Checkpoint(Path(sys.argv[1])).claim("a training")
+print("claimed", flush=True)
+time.sleep(60)
+"""
+
+
+def test_two_trainings_do_not_share_a_checkpoint(tmp_path):
+    mine = Checkpoint(tmp_path / "parts")
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(mine.folder)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"claimed\n"
+    for training in ("a training", "another"):
+        with pytest.raises(XmtcError, match="parts is in use by a training that is going on; wait until it ends, or"):
+            mine.claim(training)
+    with pytest.raises(XmtcError, match="is in use"):
+        mine.forget()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    mine.claim("a training")
+    mine.claim("a training")  # as when a training is stopped and repeated in one notebook
+    with pytest.raises(XmtcError, match="other data or parameters"):
+        mine.claim("another")
+    mine.claim("a training")
+    mine.forget()
+    assert os.listdir(tmp_path) == []
+    assert not checkpoint.HELD
+
+
+def test_a_full_disk_in_a_checkpoint_leaves_what_was_kept(tmp_path):
+    pieces = Checkpoint(tmp_path / "parts")
+    pieces.claim("a training")
+    pieces.keep("one", {"numbers": np.arange(10)})
+    with files_of_at_most(1000), pytest.raises(XmtcError, match="repeat it: it goes on from what is finished"):
+        pieces.keep("two", {"numbers": np.arange(1000)})
+    assert sorted(os.listdir(tmp_path / "parts")) == ["one.npz", "training.txt"]
+    pieces.keep("one", {"numbers": np.arange(5)})
+    assert pieces.recall("one")["numbers"].tolist() == [0, 1, 2, 3, 4]
+    (tmp_path / "parts" / "one.npz").write_bytes(b"PK half of a piece")
+    with pytest.raises(XmtcError, match=r"one.npz cannot be read .*; remove it and repeat"):
+        pieces.recall("one")
+    pieces.forget()
+
+
+def test_a_claim_that_was_cut_off_and_unfinished_pieces(tmp_path):
+    pieces = Checkpoint(tmp_path / "parts")
+    pieces.folder.mkdir()
+    (pieces.folder / "training.txt").write_text("a tra")
+    (pieces.folder / ".tree-0.npz.0123456789abcdef.part").write_text("half")
+    pieces.claim("a training")
+    assert (pieces.folder / "training.txt").read_text() == "a training"
+    assert os.listdir(pieces.folder) == ["training.txt"]
+    pieces.forget()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    return make_place(tmp_path_factory.mktemp("streams"))
+
+
+@pytest.mark.parametrize(
+    ("command", "streams", "code", "said"),
+    [
+        ("train test.jsonl -o other -p n_trees=1", "<&- >&- 2>&-", 0, ""),
+        ("train test.jsonl -o other -p n_trees=1", "2>/dev/full", 0, ""),
+        ("predict model test.jsonl", ">&-", 2, "Bad file descriptor"),
+        ("predict model test.jsonl", ">/dev/full", 2, "No space left on device"),
+        ("predict model -", "<&-", 2, "Standard input is closed"),
+        ("nonsense", "2>&-", 2, ""),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_closed_and_full_streams(place, command, streams, code, said, unbuffered):
+    words = ["bash", "-c", f'exec "$@" {streams}', "bash", *XMTC, *command.split()]
+    variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(words, cwd=place, capture_output=True, env=variables, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr.decode()
+    assert done.stderr.count(b"\n") <= 1

@@ -1,0 +1,50 @@
+"""Standard streams as a command needs them: also where they are closed, full, or nobody listens."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+# A closed stream is opened the wrong way round, so that whoever needs it is refused; but anything may be said.
+INSTEAD = (os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)
+
+
+class Forgiving(io.FileIO):
+    """Standard error: the work does not end because nobody can be told of it."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def prepare() -> None:
+    """Answers are in UTF-8, as JSON is, whatever the terminal's; what is said on the side never fails."""
+    for number, flags in enumerate(INSTEAD):
+        try:
+            os.fstat(number)
+        except OSError:  # closed; the next file to be opened would take its number, and what is meant for the stream
+            os.open(os.devnull, flags)
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.stderr is None or is_plain(sys.stderr):
+        encoding = "utf-8" if sys.stderr is None else sys.stderr.encoding
+        raw = io.BufferedWriter(Forgiving(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=True)
+
+
+def is_plain(stream: object) -> bool:
+    """Whether a stream writes to a file, a pipe or a terminal as to a file; not so a console of Windows."""
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is none between
+    return type(raw) is io.FileIO and raw.fileno() == 2
+
+
+def drop_output() -> None:
+    """Let go of what standard output cannot take, of which Python would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
