@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test matrix wheel-test slow lint format docs bench setup lock release audit clean
+.PHONY: demo test matrix wheel-test slow lint format docs bench setup lock release audit campaign clean
 
 demo: setup
 	$(BIN)/xmtc demo
@@ -18,6 +18,18 @@ wheel-test:
 
 slow: setup
 	$(BIN)/python -m pytest tests/slow -s
+
+# Each of the campaigns for its share of the minutes; all are run, and what one of them finds fails the whole.
+MINUTES ?= 10
+SEED ?= 0
+SHARE = $(shell $(PYTHON) -c "print($(MINUTES) / 6)")
+CAMPAIGNS := readers folders kills faults parameters soak
+
+campaign: setup
+	@failed=; for name in $(CAMPAIGNS); do \
+	  echo "== $$name"; \
+	  $(BIN)/python tests/campaigns/$$name.py --minutes $(SHARE) --seed $(SEED) || failed="$$failed $$name"; \
+	done; test -z "$$failed" || { echo "findings in:$$failed"; exit 1; }
 
 lint: setup
 	$(BIN)/ruff check .

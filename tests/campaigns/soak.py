@@ -1,0 +1,93 @@
+"""Training, saving, loading, tagging and explaining in one process, over and over: memory and open files stay flat.
+
+    python tests/campaigns/soak.py --minutes 60 --seed 0
+
+The first rounds fill caches and are not counted. A finding is memory that has grown by more than ROOM since then, a
+file or a thread more than there was, or a leftover in the folder."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from planted import planted
+
+from xmtc import Classifier, Run, Tagger
+from xmtc.methods import method_class
+
+WARM_UP = 5  # rounds
+ROOM = 64 << 20  # bytes: allocators keep what they may need again
+LINEAR = ("parabel", "bonsai", "plt", "dismec")
+NEURAL = ("xml_rnn", "rank_ae") if find_spec("torch") else ()
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds."""
+
+    memory: int  # bytes
+    files: int
+    threads: int
+
+    @classmethod
+    def now(cls) -> Held:
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return cls(pages * 4096, len(list(Path("/proc/self/fd").iterdir())), threading.active_count())
+
+
+def round_of(number: int, seed: int, folder: Path) -> None:
+    """One model of one method, from its training to an explanation by the loaded model."""
+    rng = np.random.default_rng((seed, number))
+    names = LINEAR + NEURAL
+    name = names[number % len(names)]
+    texts, tags = planted(int(rng.integers(60, 160)), seed=int(rng.integers(1000)))
+    parameters = method_class(name).tiny | ({"epochs": 1} if name in NEURAL else {})
+    Classifier(name, **parameters).fit(texts, tags, run=Run(checkpoint=folder / "parts")).save(folder / "model")
+    tagger = Tagger.load(folder / "model", verify=True)
+    (first, *_) = tagger.tags(texts, k=3)
+    tagger.explain(texts[0], first[0].label)
+
+
+def campaign(seed: int, minutes: float) -> tuple[int, list[str]]:
+    stop_at, number, before, findings = time.monotonic() + 60 * minutes, 0, None, list[str]()
+    with tempfile.TemporaryDirectory() as name:
+        while number <= 2 * WARM_UP or time.monotonic() < stop_at:
+            with tempfile.TemporaryDirectory(dir=name) as parts:
+                round_of(number, seed, Path(parts))
+            number += 1
+            if number == WARM_UP * len(LINEAR + NEURAL):
+                before = Held.now()
+        after, left = Held.now(), sorted(path.name for path in Path(name).iterdir())
+    if before is not None:
+        print(f"{before} after the first rounds, {after} after {number}")
+        if after.memory > before.memory + ROOM:
+            findings.append(f"memory grew from {before.memory >> 20} to {after.memory >> 20} MiB")
+        if after.files > before.files or after.threads > before.threads:
+            findings.append(f"files or threads stay open: {before}, then {after}")
+    return number, findings + [f"{path} is left" for path in left]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    n_rounds, findings = campaign(options.seed, options.minutes)
+    print("\n".join([*findings, f"{n_rounds} rounds, {len(findings)} findings (seed {options.seed})"]))
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()
