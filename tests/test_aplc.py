@@ -423,7 +423,7 @@ def test_a_damaged_model_is_refused(damage, tagger):
 def test_a_damaged_tokenizer_is_refused(tagger):
     view = tagger.views["subwords"]
     view.check()
-    with pytest.raises(ValueError, match="^its tokenizer is no JSON"):
+    with pytest.raises(ValueError, match=r"^its tokenizer is no JSON"):
         replace(view, json=view.json[:-1]).check()
     with pytest.raises(ValueError, match="it reads 0 subwords"):
         replace(view, max_subwords=0).check()
