@@ -24,6 +24,7 @@ from xmtc.errors import XmtcError
 
 NAMES = (("X", "Y"), ("x", "y"), ("features", "labels"))
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+PLACES = ("indptr", "indices", "row", "col", "offsets")
 NUMBERS = "biuf"  # the kinds of types that are numbers
 MOST_COLUMNS = int(np.iinfo(np.int32).max)
 # Rows that a matrix may have without entries: those of a file that holds none would fill the memory all the same.
@@ -99,6 +100,8 @@ def _matrix(path: str) -> sparse.csr_array:
             _check_arrays(arrays)
         file.seek(0)
         found = sparse.load_npz(file)
+        if hasattr(found, "check_format"):  # before compiled code turns it into rows
+            found.check_format()
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused with its row
             matrix = sparse.csr_array(found.astype(np.float32))
         matrix.check_format()
@@ -150,8 +153,20 @@ def _check_arrays(arrays: Any) -> None:
     parts = [arrays[name] for name in arrays.files if name not in ("shape", "format", "_is_array")]
     if any(part.dtype.kind not in NUMBERS for part in parts):
         raise ValueError("its arrays hold no numbers")
+    places = {name: arrays[name] for name in PLACES if name in arrays.files}
+    if any(part.dtype.kind not in "iu" for part in places.values()):
+        raise ValueError("its entries have no places")
+    if "indptr" in places:
+        check_climbs(places["indptr"])
     if n_rows > max(MANY_ROWS, ROWS_PER_ENTRY * arrays["data"].size, *(len(part) for part in parts)):
         raise ValueError("it has millions of rows without entries")
+
+
+def check_climbs(indptr: np.ndarray) -> None:
+    """Where rows begin. scipy does not look at these if the last says that there are no entries, and then writes beyond
+    its arrays."""
+    if indptr.ndim != 1 or not len(indptr) or indptr[0] != 0 or (np.diff(indptr.astype(np.int64)) < 0).any():
+        raise ValueError("its rows end before they begin")
 
 
 def _not_a_matrix(path: str) -> XmtcError:
