@@ -16,7 +16,7 @@ import pytest
 from commands import XMTC, make_place
 from planted import planted
 
-from xmtc import Tagger, XmtcError, store
+from xmtc import Run, Tagger, XmtcError, store
 from xmtc.base import checkpoint, disk
 from xmtc.base.checkpoint import Checkpoint
 from xmtc.classifier import Classifier
@@ -240,3 +240,13 @@ def test_closed_and_full_streams(place, command, streams, code, said, unbuffered
     assert done.returncode == code, done.stderr
     assert said in done.stderr.decode()
     assert done.stderr.count(b"\n") <= 1
+
+
+def test_a_training_that_has_ended_holds_no_file_open(tmp_path):
+    from xmtc.base.checkpoint import HELD
+
+    texts, tags = planted(60, seed=0)
+    for _ in range(2):  # the second goes on from what the first has kept
+        Classifier(max_leaf=10).fit(texts, tags, run=Run(checkpoint=tmp_path / "parts"))
+        assert not HELD
+    assert (tmp_path / "parts/training.txt").exists()

@@ -100,7 +100,10 @@ class Prepared:
 
     def train(self, method: Method, valid: Dataset | None = None, run: Run = Run()) -> Tagger:
         run, history = run.recorded()
-        model = method.fit(self.data, valid, run)
+        try:
+            model = method.fit(self.data, valid, run)
+        finally:
+            run.checkpoint.release()
         assert self.data.Y is not None
         numbers = self.classes.find(self.labels.text, self.labels.ends)
         frequencies = np.zeros(len(self.classes), np.int64)

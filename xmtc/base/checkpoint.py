@@ -26,8 +26,9 @@ class Checkpoint:
     folder: Path | None = None
 
     def claim(self, training: str) -> None:
-        """Say which training the pieces belong to; those of another one are not mixed in. Until they are forgotten, or
-        this process ends, no other can claim them; of those that torchrun has started, the first speaks for all."""
+        """Say which training the pieces belong to; those of another one are not mixed in. Until they are released
+        or forgotten, or this process ends, no other can claim them; of those that torchrun has started, the first
+        speaks for all."""
         if self.folder is None:
             return
         try:
@@ -79,6 +80,12 @@ class Checkpoint:
                         np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
         except OSError as error:
             raise unwritable(self.folder, error) from None
+
+    def release(self) -> None:
+        """Let others claim the pieces: the training has ended, well or not."""
+        if self.folder is not None:
+            for path in [path for path in HELD if path.is_relative_to(self.folder.absolute())]:
+                HELD.pop(path).close()
 
     def forget(self) -> None:
         """Remove the pieces, which the saved model has made superfluous. The claim goes last: should this be cut off,
