@@ -1,8 +1,8 @@
 """Pages, and parts of pages, that write themselves, so that they cannot go stale.
 
-The start page is the README; changes and contributing are the files of these names. `{{ commands }}`, `{{ methods }}`,
-`{{ measures }}` and `{{ dependencies }}` in a page become every command with its options, every method with its
-parameters, every measure, every package that comes along.
+The start page is the README; changes, contributing and security are the files of these names. `{{ commands }}`,
+`{{ methods }}`, `{{ measures }}` and `{{ dependencies }}` in a page become every command with its options, every method
+with its parameters, every measure, every package that comes along.
 Formulas, written as GitHub shows them (a fence named math, or $`…`$), become MathML: a browser needs no script for it.
 """
 
@@ -35,8 +35,11 @@ MARK = "⟦{}⟧"
 OUTSIDE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
 
+SOURCES = {"index": "README", "changelog": "CHANGELOG", "contributing": "CONTRIBUTING", "security": "SECURITY"}
+
+
 def on_files(files, config):
-    for name, source in {"index": "README", "changelog": "CHANGELOG", "contributing": "CONTRIBUTING"}.items():
+    for name, source in SOURCES.items():
         text = (ROOT / f"{source}.md").read_text()
         files.append(File.generated(config, f"{name}.md", content=as_page(text)))
     return files
@@ -45,7 +48,9 @@ def on_files(files, config):
 def as_page(text: str) -> str:
     """A file at the top of the repository, as a page at the top of the site."""
     text = re.sub(r"(\]\(|src=\")docs/", r"\1", text)
-    return text.replace("](CONTRIBUTING.md", "](contributing.md").replace("](CHANGELOG.md", "](changelog.md")
+    for page, source in SOURCES.items():
+        text = text.replace(f"]({source}.md", f"]({page}.md")
+    return text
 
 
 def on_page_markdown(markdown, page, **_):
