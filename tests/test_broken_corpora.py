@@ -152,7 +152,7 @@ ODD_ARRAYS = {
     "rows without end": arrays(format=b"coo", shape=[2**31 - 1, 3], row=[0, 1], col=[0, 2]),
     "columns that are not there": arrays(indices=[0, 3]),
     "rows that end before they begin": arrays(indptr=[0, 3, 2]),
-    "rows that end where nothing begins": arrays(indptr=[0, 2, 0]),  # which scipy does not see, and writes beyond
+    "rows that end where nothing begins": arrays(indptr=[0, 2, 0]),  # scipy would write beyond its arrays
     "columns that are fractions": arrays(indices=[0.0, 1.5]),
     "columns of columns that are not there": arrays(format=b"csc", shape=[3, 2], indices=[0, 3]),
     "a header without bounds": huge_header,

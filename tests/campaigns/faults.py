@@ -93,8 +93,8 @@ def full_disk(case: Case, rng: np.random.Generator) -> None:
 
 
 def limited_files(case: Case, rng: np.random.Generator) -> None:
-    case.limit = int(2 ** rng.uniform(0, 20))
-    case.said.append(f"files of {case.limit} bytes")
+    case.limit = 1024 * int(2 ** rng.uniform(0, 10))  # a shell counts in KiB
+    case.said.append(f"files of {case.limit >> 10} KiB")
 
 
 def read_only(case: Case, rng: np.random.Generator) -> None:
@@ -216,7 +216,7 @@ def run(case: Case, place: Path) -> tuple[int, str]:
         given["NUMBA_CACHE_DIR"] = str(place / "numba")
     variables = os.environ | given | case.variables
     environment = {name: value for name, value in variables.items() if value is not None}
-    limit = "" if case.limit is None else f"ulimit -f {max(1, case.limit // 1024)}; "
+    limit = "" if case.limit is None else f"ulimit -f {case.limit // 1024}; "
     said = Path(tempfile.mkdtemp(prefix="xmtc-said-")) / "said"
     words = ["bash", "-c", f'{limit}exec "$@" {case.ends}', "bash", sys.executable, "-c", case.program, *case.command]
     with (place / "test.jsonl").open("rb") as given_in, open(os.devnull, "wb") as nowhere, said.open("wb") as heard:

@@ -163,8 +163,7 @@ def _check_arrays(arrays: Any) -> None:
 
 
 def check_climbs(indptr: np.ndarray) -> None:
-    """Where rows begin. scipy does not look at these if the last says that there are no entries, and then writes beyond
-    its arrays."""
+    """Where rows begin. scipy looks at these too late, or not at all, and compiled code writes beyond its arrays."""
     if indptr.ndim != 1 or not len(indptr) or indptr[0] != 0 or (np.diff(indptr.astype(np.int64)) < 0).any():
         raise ValueError("its rows end before they begin")
 
