@@ -33,7 +33,7 @@ CANNOT_APPLY = {
 def test_scikit_learns_own_checks():
     results = check_estimator(Classifier(), expected_failed_checks=CANNOT_APPLY, on_fail=None, on_skip=None)
     assert {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"} == {}
-    assert sum(result["status"] == "passed" for result in results) >= 45
+    assert sum(result["status"] == "passed" for result in results) >= 44  # one more in newer versions
 
 
 def test_what_those_checks_meant_holds_for_names():

@@ -54,7 +54,7 @@ def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any], told:
         with new_folder(target) as temporary:
             write(temporary, {"format": FORMAT, **about}, described, arrays, told)
     except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
+        number = re.search(r"(?:os error|code:) (\d+)", str(error))  # as newer and older versions of it say
         if number is None:
             raise
         raise unwritable(folder, os.strerror(int(number[1]))) from None
