@@ -103,6 +103,9 @@ class Pace:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.seen, self.due, self.wait = clock, -inf, inf, FIRST
 
+    def rest(self) -> None:
+        self.seen = -inf
+
     def begin(self) -> None:
         """A piece of work begins; after a rest, the pace does as well."""
         now = self.clock()

@@ -57,7 +57,9 @@ def options(
         False, "--version", callback=version, is_eager=True, help="Print the version and stop."
     ),
 ) -> None:
-    return None
+    from xmtc.base.progress import PACE
+
+    PACE.rest()  # of commands in one process, as tests run them, each has a pace of its own
 
 
 def main() -> None:
