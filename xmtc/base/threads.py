@@ -23,8 +23,6 @@ def available_threads() -> int:
 
 def n_cpus() -> int:
     """Those that this process may run on: taskset, a batch system or a container may have left it fewer."""
-    if hasattr(os, "process_cpu_count"):  # from Python 3.13 on
-        return os.process_cpu_count() or 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
