@@ -55,10 +55,12 @@ import random, time
 draw, clock = random.Random({seed}), time.time
 time.time = lambda: clock() + draw.choice([-3e8, -60, 0, 60, 3e8])
 """
-# So much more memory than the libraries take that a command needs.
+# So much more memory than the libraries take that a command needs. All are loaded before: OpenBLAS, which comes with
+# scipy.linalg, tries for ever where it is given none.
 TIGHT = """
 import resource
-import numba, numpy, pyarrow, scipy.sparse, safetensors, xmtc.tagger, xmtc.pipeline, xmtc.methods.label_tree.parabel
+import numba, numpy, pyarrow, safetensors, scipy.linalg, scipy.sparse
+import xmtc.tagger, xmtc.pipeline, xmtc.methods.label_tree.parabel
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + {extra}
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
