@@ -21,7 +21,8 @@ def test_kills_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The campaign can fail: here nobody puts back what was moved aside."""
     monkeypatch.setattr(kills.disk, "put_back", lambda old, target: None)
     monkeypatch.setattr(kills.disk, "exchange", lambda one, other: False)
-    assert "model is not there" in kills.campaign(seed=0, only=1, networks=False)[1][0]
+    findings = kills.campaign(seed=0, cases=16, networks=False)[1]  # which case it is depends on the Python
+    assert any("model is not there" in finding for finding in findings)
 
 
 def test_faults() -> None:
