@@ -159,3 +159,15 @@ def main(script: str, case: Case, doc: str | None, env: dict[str, str] | None = 
     outcome = watch(script, chosen.seed, chosen.cases, chosen.minutes, env or {})
     report(outcome, script, chosen.seed)
     sys.exit(bool(outcome.findings))
+
+
+def tell(campaign: Callable[..., tuple[int, list[str]]], doc: str | None) -> None:
+    """The command line of a campaign that counts its cases and writes its findings down itself."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=2.0, help="how long, at most (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="another one gives other cases")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="one case again")
+    options = parser.parse_args()
+    n_cases, findings = campaign(options.seed, options.minutes, only=options.only)
+    print("\n".join([*findings, f"{n_cases} cases, {len(findings)} findings (seed {options.seed})"]))
+    sys.exit(1 if findings else 0)

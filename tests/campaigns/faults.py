@@ -9,7 +9,6 @@ Disks are small tmpfs mounts where this may mount them (as root), else a limit o
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -273,18 +272,7 @@ def first_place(place: Path) -> Path:
     return place
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="number of one case to repeat")
-    options = parser.parse_args()
-    n_cases, findings = campaign(options.seed, options.minutes, only=options.only)
-    for finding in findings:
-        print(finding)
-    print(f"{n_cases} cases, {len(findings)} findings (seed {options.seed})")
-    sys.exit(1 if findings else 0)
-
-
 if __name__ == "__main__":
-    main()
+    import cases  # which lies beside this
+
+    cases.tell(campaign, __doc__)

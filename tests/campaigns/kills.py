@@ -10,7 +10,6 @@ one step, as on some network drives."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -249,18 +248,7 @@ def campaign(
     return number, findings
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="number of one case to repeat")
-    options = parser.parse_args()
-    n_cases, findings = campaign(options.seed, options.minutes, only=options.only)
-    for finding in findings:
-        print(finding)
-    print(f"{n_cases} cases, {len(findings)} findings (seed {options.seed})")
-    sys.exit(1 if findings else 0)
-
-
 if __name__ == "__main__":
-    main()
+    import cases  # which lies beside this
+
+    cases.tell(campaign, __doc__)

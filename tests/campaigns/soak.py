@@ -7,7 +7,6 @@ file or a thread more than there was, or a leftover in the folder."""
 
 from __future__ import annotations
 
-import argparse
 import gc
 import sys
 import tempfile
@@ -60,7 +59,11 @@ def round_of(number: int, seed: int, folder: Path) -> None:
     tagger.explain(texts[0], first[0].label)
 
 
-def campaign(seed: int, minutes: float) -> tuple[int, list[str]]:
+def campaign(seed: int, minutes: float, only: int | None = None) -> tuple[int, list[str]]:
+    if only is not None:
+        with tempfile.TemporaryDirectory() as name:
+            round_of(only, seed, Path(name))
+        return 1, []
     stop_at, number, before, findings = time.monotonic() + 60 * minutes, 0, None, list[str]()
     with tempfile.TemporaryDirectory() as name:
         while number <= 2 * WARM_UP or time.monotonic() < stop_at:
@@ -79,15 +82,7 @@ def campaign(seed: int, minutes: float) -> tuple[int, list[str]]:
     return number, findings + [f"{path} is left" for path in left]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    n_rounds, findings = campaign(options.seed, options.minutes)
-    print("\n".join([*findings, f"{n_rounds} rounds, {len(findings)} findings (seed {options.seed})"]))
-    sys.exit(1 if findings else 0)
-
-
 if __name__ == "__main__":
-    main()
+    import cases  # which lies beside this
+
+    cases.tell(campaign, __doc__)
