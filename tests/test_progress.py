@@ -135,6 +135,7 @@ def test_without_standard_error_work_goes_on(stream, monkeypatch):
         clock.now += 30
         told.advance(5)
         told.tell("pass 1")
+    assert sys.stderr is streams[stream]  # and nobody has put another in its place
 
 
 def test_python_shows_progress_if_asked(capsys, monkeypatch):
