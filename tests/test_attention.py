@@ -170,11 +170,51 @@ def test_algorithm_1_makes_a_tree_shallow_and_wide(height, shapes):
         np.testing.assert_array_equal(level.sum(axis=1), np.ones(64))
 
 
-def test_algorithm_3_takes_true_nodes_first_and_then_the_best():
-    Y = csr_array(np.array([[0, 1, 0, 0, 1], [0, 0, 0, 0, 0], [1, 1, 1, 1, 0]], np.float32))
-    found = np.array([[0, 1, 3], [4, 2, NO_LABEL], [4, 3, 2]], np.int32)
-    expected = [[1, 4, 0], [4, 2, NO_LABEL], [0, 1, 2]]
-    assert true_ones_first(Y.indptr, Y.indices, found).tolist() == expected
+def test_algorithm_3_takes_true_nodes_first_each_with_its_own_score():
+    """Of the nodes 0 to 7 the best three are 5, 2 and 7; 3 and 7 are true."""
+    scores = torch.tensor([[0.01, 0.02, 0.5, 0.05, 0.04, 0.9, 0.03, 0.1]])
+    is_true = torch.tensor([[False, False, False, True, False, False, False, True]])
+    chosen = true_ones_first(scores, is_true, 3)
+    assert chosen.tolist() == [[7, 3, 5]]
+    np.testing.assert_allclose(scores.gather(1, chosen), [[0.1, 0.05, 0.9]])
+    assert true_ones_first(scores, is_true, 1).tolist() == [[7]]  # more of them than there is room for: the best
+
+
+def true_ones_first_plainly(scores: np.ndarray, is_true: np.ndarray, k: int) -> np.ndarray:
+    return np.array([np.lexsort((-own, ~true))[:k] for own, true in zip(scores, is_true, strict=True)])
+
+
+@pytest.mark.parametrize("k", [1, 3, 8, 20, 30])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.6, 1.0])
+def test_algorithm_3_is_a_sort_by_truth_and_score(k, share):
+    rng = np.random.default_rng(k)
+    scores, is_true = rng.permuted(np.arange(600.0)).reshape(30, 20) / 600, rng.random((30, 20)) < share
+    found = true_ones_first(torch.tensor(scores), torch.tensor(is_true), k)
+    np.testing.assert_array_equal(found, true_ones_first_plainly(scores, is_true, k))
+
+
+def test_children_are_multiplied_with_their_own_parents_score():
+    """Two levels of a tree in training: ẑ of a node is its own probability times its own parent's, also of a true node
+    that the beam did not find."""
+    torch.manual_seed(3)
+    loader = TokenLoader(planted_tokens(25, 6).tokens("words"), CPU)
+    upper, lower = network_for(6, 30, 12, 4).eval(), network_for(12, 30, 12, 4).eval()
+    all_of_them, pairs = np.arange(6, dtype=np.int32)[None], np.arange(12, dtype=np.int32).reshape(6, 2)
+    Y = csr_array((np.random.default_rng(0).random((25, 12)) < 0.15).astype(np.float32))
+    parents_Y = csr_array((Y.toarray().reshape(25, 6, 2).sum(2) > 0).astype(np.float32))
+
+    above = LevelData(loader, parents_Y).found_by(upper, all_of_them, 3, ONE, positives_first=True)
+    seen = replace(above, Y=Y).found_by(lower, pairs, 5, ONE, positives_first=True).above
+    batch = loader.batch(np.arange(25))
+    with torch.no_grad():
+        of_parents, of_nodes = (network(batch).sigmoid().numpy()[np.argsort(batch.docs)] for network in (upper, lower))
+    product = of_nodes * of_parents.repeat(2, axis=1)
+    for doc in range(25):
+        candidates = pairs[above.above.labels[doc]].ravel()
+        is_true = Y.toarray()[doc, candidates] > 0
+        expected = candidates[true_ones_first_plainly(product[doc, candidates][None], is_true[None], 5)[0]]
+        assert seen.labels[doc].tolist() == expected.tolist()
+        np.testing.assert_allclose(seen.scores[doc], product[doc, expected], rtol=1e-4)
 
 
 def test_algorithm_4_multiplies_down_the_tree():
