@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -134,7 +135,7 @@ def test_max_pooling_looks_at_words_alone():
     assert (weights[3:] == 0).all()
 
 
-def test_the_loss_is_eq_6_summed_over_labels():
+def test_the_loss_is_eq_6_or_summed_over_labels():
     rng = np.random.default_rng(0)
     logits, y = rng.normal(size=(3, 4)), rng.random((3, 4)) < 0.5
     p = sigmoid(logits)
@@ -144,6 +145,10 @@ def test_the_loss_is_eq_6_summed_over_labels():
     known = np.array([[1, 1, 0, 1]] * 3, np.float32)
     found = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known))
     assert float(found) == pytest.approx((expected * known).sum() / 3, rel=1e-5)
+    mean = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), kind="mean")
+    assert float(mean) == pytest.approx(expected.mean(), rel=1e-5)
+    mean = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known), "mean")
+    assert float(mean) == pytest.approx((expected * known).sum() / 9, rel=1e-5)
 
 
 def binary_tree(depth: int) -> LabelTree:
@@ -273,6 +278,27 @@ def test_gradients_are_clipped_relative_to_recent_ones():
     np.testing.assert_allclose(clip([weight], torch.tensor([1.0, 1, 1, 1, 1]))[-1], 1)  # never more than 1
 
 
+def test_weights_are_looked_at_every_so_many_steps():
+    network = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(network.weight)
+    seen, scores = [], iter([0.1, 0.5, 0.2, 0.3])
+    plan = replace(PLAN, epochs=2, average_from=1, average_every=2, look_every=2, patience=3)
+
+    def score():
+        seen.append(round(network.weight.item(), 3))
+        return next(scores)
+
+    def batches(rng):
+        return iter(np.arange(4)[:, None])
+
+    training.train(network, batches, lambda docs: -network.weight.sum(), score, plan, n_docs=4)
+    assert seen == [2, 4, 6, 7]  # in the second pass the average of what 6 and 8 steps have made
+    assert network.weight.item() == pytest.approx(4, rel=1e-4)
+    few = replace(plan, look_every=100)
+    training.train(network, batches, lambda docs: -network.weight.sum(), lambda: 1.0, few, n_docs=4)
+    assert network.weight.item() == pytest.approx(8, rel=1e-4)  # looked at once, after the first pass
+
+
 def test_the_best_average_is_kept():
     network = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(network.weight)
@@ -304,12 +330,12 @@ SMALL = AttentionXML(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("sparse_from", [50_000, 5])
-def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("sparse_from", "look_every"), [(50_000, 0), (5, 0), (50_000, 2)])
+def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, look_every, tmp_path, monkeypatch):
     monkeypatch.setattr(family, "SPARSE", sparse_from)
-    monkeypatch.setattr(family, "AVERAGE_EVERY", 2)
     data = planted_tokens(80, 1)
-    whole = SMALL.fit(data, run=ONE)
+    method = replace(SMALL, average_every=2, look_every=look_every)
+    whole = method.fit(data, run=ONE)
     monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
     step = State.step
 
@@ -321,9 +347,9 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, tmp_p
     monkeypatch.setattr(State, "step", killed_half_way)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
-        SMALL.fit(data, run=run)
+        method.fit(data, run=run)
     monkeypatch.setattr(State, "step", step)
-    resumed = SMALL.fit(data, run=run)
+    resumed = method.fit(data, run=run)
     for one, other in zip(whole.levels, resumed.levels, strict=True):
         weights, same = one.network.weights.arrays, other.network.weights.arrays
         assert list(weights) == list(same)
@@ -472,8 +498,38 @@ def test_a_preset_fills_what_is_not_given():
     assert AttentionXML(preset="Amazon-670K", hidden=256).hidden == 256  # which is the default, but given
     assert replace(recipe, hidden=256).hidden == 256
     assert Classifier("attention_xml", preset="Amazon-670K", arity=4).get_params()["hidden"] == 512
-    for name in PRESETS:
+
+
+def test_presets_are_the_papers_whole():
+    """All that the papers and the authors' code say stands in each, so that no default of ours is left."""
+    ours = {"vectors", "preset", "seed", "average_every", "average_over", "average_below", "arity", "candidates"}
+    for name, values in PRESETS.items():
+        recipe = AttentionXML(preset=name, vectors="glove-50d")
+        assert {parameter.name for parameter in fields(AttentionXML)} - set(values) <= ours, name
+        assert (recipe.loss, recipe.init, recipe.rate, recipe.dimension) == ("mean", "xavier", 0.001, 300)
+        assert recipe.height == 0 or {"arity", "candidates", "average_below"} <= set(values)
+        assert recipe.plan(0).average_from >= recipe.epochs or {"average_every", "average_over"} <= set(values)
+    plan = AttentionXML(preset="EUR-Lex", vectors="glove-50d").plan(0)
+    assert (plan.average_every, plan.average_over, plan.look_every, plan.patience) == (100, inf, 100, 50)
+    first = AttentionXML(preset="RCV1")
+    assert (first.batch, first.epochs, first.plan(0).average_from, first.plan(0).clips) == (40, 50, 50, False)
+
+
+@pytest.mark.parametrize("name", ["EUR-Lex", "Wiki10-31K"])
+def test_vectors_that_are_not_trained_must_be_given(name):
+    with pytest.raises(XmtcError, match="vectors, a file or one of glove-100d, glove-50d"):
         AttentionXML(preset=name)
+    assert not AttentionXML(preset=name, vectors="glove-100d").train_vectors
+    assert AttentionXML(preset=name, train_vectors=True).dimension == 300
+
+
+def test_the_head_can_begin_as_the_authors_code_does():
+    method = AttentionXML(init="xavier", hidden=8, layers=(16,), dimension=4)
+    vectors = np.zeros((30, 4), np.float32)
+    network = method.network(method.design(vectors, 500), None, vectors, 0, ONE, CPU)
+    for module, width in ((network.head.rows, 516), (network.head.layers.first, 32), (network.head.layers.output, 17)):
+        limit = np.sqrt(6 / width)
+        assert 0.8 * limit < module.weight.abs().max().item() <= limit
 
 
 def test_processes_share_a_batch(monkeypatch):

@@ -23,22 +23,43 @@ from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.attention.family import RecurrentMethod
 from xmtc.methods.attention.model import VIEW, AttentionModel
 from xmtc.nn.training import Plan
-from xmtc.sparse import with_unit_rows
 
 MOST_FLAT = 20_000  # labels, or nodes of the first level, that all get an attention of their own
 
-# The authors' settings for the papers' data sets. Vectors are GloVe's, of 300 numbers: -p vectors=FILE.
-SMALL = {"hidden": 256, "layers": (256,), "train_vectors": False, "batch": 40, "rate": 0.001, "epochs": 30, "height": 0}
-LARGE = {"hidden": 512, "layers": (512, 256), "train_vectors": True, "batch": 200, "rate": 0.001}
+# The papers' settings. Word vectors are GloVe's, of 300 numbers (-p vectors=FILE); without any, trained ones begin at
+# random. Up to 500 words of a text are read, which is the default.
+BOTH: dict[str, Any] = {
+    "dimension": 300, "corpus_dimension": 0, "dropout": 0.5, "rate": 0.001, "decay": 1.0, "loss": "mean",
+    "init": "xavier", "minutes": 0.0,
+}  # fmt: skip
+SMALL = {"hidden": 256, "layers": (256,)}
+LARGE = {"hidden": 512, "layers": (512, 256)}
+
+# NeurIPS 2019, and what only its authors' code says: dropout of words, clipping, averages and looks, frozen vectors.
+AVERAGED = {"average_every": 100, "average_over": 0, "look_every": 100, "patience": 50}
+SECOND = BOTH | AVERAGED | {"word_dropout": 0.2, "clips": True}
+MEDIUM = SECOND | SMALL | {"train_vectors": False, "batch": 40, "epochs": 30, "height": 0}
+HUGE = SECOND | LARGE | {"train_vectors": True, "batch": 200}
+DEEP = HUGE | {"height": 3, "arity": 8, "candidates": 160}
+
+# The first version, arXiv 2018: flat, no averages, and all that stands in its "Experimental Settings".
+FIRST = BOTH | {"train_vectors": True, "word_dropout": 0.0, "clips": False, "batch": 40, "height": 0, "look_every": 0}
+FIRST_MEDIUM = FIRST | SMALL | {"epochs": 50, "average_from": 50, "patience": 5}
+FIRST_LARGE = FIRST | LARGE | {"epochs": 10, "average_from": 10, "patience": 5}
+
 PRESETS: Presets = {
-    "EUR-Lex": SMALL | {"average_from": 10},
-    "Wiki10-31K": SMALL | {"average_from": 4},
-    "AmazonCat-13K": LARGE | {"epochs": 10, "average_from": 2, "height": 0},
-    "Amazon-670K": LARGE | {"epochs": 10, "average_from": 6, "height": 3, "arity": 8, "candidates": 160},
-    "Wiki-500K": LARGE
+    "EUR-Lex": MEDIUM | {"average_from": 10},
+    "Wiki10-31K": MEDIUM | {"average_from": 4},
+    "AmazonCat-13K": HUGE | {"epochs": 10, "average_from": 2, "height": 0},
+    "Amazon-670K": DEEP | {"epochs": 10, "average_from": 6, "average_below": 2},
+    "Wiki-500K": HUGE
     | {"epochs": 5, "average_from": 2, "average_below": 1, "height": 1, "arity": 64, "candidates": 15},
-    "Amazon-3M": LARGE
-    | {"epochs": 5, "average_from": 2, "average_below": 1, "height": 3, "arity": 8, "candidates": 160},
+    "Amazon-3M": DEEP | {"epochs": 5, "average_from": 2, "average_below": 1},
+    "RCV1": FIRST_MEDIUM,
+    "EUR-Lex-2018": FIRST_MEDIUM,
+    "Wiki10-31K-2018": FIRST_MEDIUM,
+    "WikiLSHTC-325K": FIRST_LARGE,
+    "AmazonCat-13K-2018": FIRST_LARGE,
 }
 
 
@@ -85,7 +106,6 @@ class AttentionXML(RecurrentMethod):
         height = self.height if self.height >= 0 else self.enough_levels(data.n_labels)
         if height == 0:
             return LabelTree.flat(data.n_labels)
-        words = Dataset.from_matrix(with_unit_rows(data.tokens(VIEW).counts()), data.Y)
-        vectors = LabelVectors.from_documents(words, run)
+        vectors = LabelVectors.from_words(data.tokens(VIEW), data.Y, run)
         tree = balanced_binary_trees(vectors, self.arity, [(self.seed, 0)], run)[0]
         return compressed(tree, int(log2(self.arity)), height)

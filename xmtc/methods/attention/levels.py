@@ -21,6 +21,8 @@ from xmtc.nn.fitting import fit_network
 from xmtc.nn.network import device_with, predict_with
 from xmtc.nn.training import Plan
 
+LOSSES = SUM, MEAN = "sum", "mean"
+
 
 @dataclass(frozen=True)
 class LevelData:
@@ -75,10 +77,13 @@ def true_ones_first(scores: Tensor, is_true: Tensor, k: int) -> Tensor:
     return columns.gather(1, is_there.char().argsort(descending=True, stable=True)[:, :k])
 
 
-def loss_of(logits: Tensor, targets: Tensor, known: Tensor | None = None) -> Tensor:
-    """Binary cross-entropy, eq. 6, but summed over labels instead of averaged, which would make gradients so small that
-    Adam's epsilon holds them back."""
-    return binary_cross_entropy_with_logits(logits.float(), targets, known, reduction="sum") / len(logits)
+def loss_of(logits: Tensor, targets: Tensor, known: Tensor | None = None, kind: str = SUM) -> Tensor:
+    """Binary cross-entropy: eq. 6, the mean over documents and labels; or summed over labels, because the mean makes
+    gradients so small that Adam's epsilon holds them back."""
+    total = binary_cross_entropy_with_logits(logits.float(), targets, known, reduction="sum")
+    if kind == SUM:
+        return total / len(logits)
+    return total / (logits.numel() if known is None else known.sum().clamp(min=1))
 
 
 def train_level(
@@ -89,6 +94,7 @@ def train_level(
     plan: Plan,
     *,
     batch: int,
+    kind: str,
     run: Run,
     name: str,
 ) -> None:
@@ -102,11 +108,11 @@ def train_level(
         batch = data.loader.batch(distributed.share(docs))
         with mixed(device):
             if data.above is None:
-                return loss_of(forward(batch), labels.targets(batch.docs))
+                return loss_of(forward(batch), labels.targets(batch.docs), kind=kind)
             above = torch.from_numpy(data.above.labels[batch.docs].astype(np.int64)).to(device)
             candidates, known = children_of(above, table)
             targets = labels.targets_among(batch.docs, candidates)
-            return loss_of(forward(batch, candidates), targets, known.float())
+            return loss_of(forward(batch, candidates), targets, known.float(), kind)
 
     def answer(run: Run) -> Predictions:
         return predict_level(network, children, valid.loader, valid.above, 5, run)

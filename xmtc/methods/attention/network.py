@@ -22,6 +22,14 @@ MOST_NUMBERS = {"cpu": 2**27, "cuda": 2**31}  # of one tensor in an answer
 SPREAD = 0.35
 
 
+def begin_with_xavier(head: nn.Module) -> None:
+    """The weights of attentions and layers as the authors' code draws them: uniform, in a range that shrinks with what
+    goes in and what comes out (Glorot, Bengio 2010)."""
+    for module in head.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.xavier_uniform_(module.weight)
+
+
 class Layers(nn.Module):
     """The fully connected layers that all labels share, and the output layer: eq. 5. The first is applied to the states
     before they are averaged: W₁ Σ αᵢ hᵢ = Σ αᵢ (W₁ hᵢ), and a document has fewer words than there are labels."""
