@@ -101,14 +101,17 @@ def logits_plainly(head: LabelAttention, states: np.ndarray, labels) -> np.ndarr
         x = np.maximum(0, w["layers.first.weight"] @ m + w["layers.first.bias"])
         for i in range(len(head.layers.further)):
             x = np.maximum(0, w[f"layers.further.{i}.weight"] @ x + w[f"layers.further.{i}.bias"])
-        found.append(float(w["layers.output.weight"][0] @ x + w["layers.output.bias"][0]))
+        own = w.get("own.weight", np.zeros((99, len(x) + 1)))[label]
+        found.append(float((w["layers.output.weight"][0] + own[:-1]) @ x + w["layers.output.bias"][0] + own[-1]))
     return np.array(found)
 
 
-@pytest.mark.parametrize("sizes", [(5,), (6, 3)])
-def test_attention_and_layers_are_eqs_4_and_5(sizes):
+@pytest.mark.parametrize(("sizes", "own_output"), [((5,), False), ((6, 3), False), ((6, 3), True)])
+def test_attention_and_layers_are_eqs_4_and_5(sizes, own_output):
     torch.manual_seed(1)
-    head, lengths = LabelAttention(7, 8, sizes), [3, 1, 4]
+    head, lengths = LabelAttention(7, 8, sizes, own_output=own_output), [3, 1, 4]
+    if own_output:
+        torch.nn.init.normal_(head.own.weight)
     states, mask = torch.randn(3, 8, 8), torch.arange(8) < torch.tensor(lengths)[:, None]
     states[~mask] = 0
     candidates = torch.tensor([[6, 0], [1, 1], [2, 5]])
@@ -385,10 +388,11 @@ def test_rows_of_many_labels_move_only_where_they_are_candidates():
     assert np.flatnonzero(moved).tolist() == [1, 4, 7]
 
 
-def test_many_labels_are_learnt_sparsely(monkeypatch):
+@pytest.mark.parametrize("own_output", [False, True])
+def test_many_labels_are_learnt_sparsely(own_output, monkeypatch):
     monkeypatch.setattr(family, "SPARSE", 5)
     data = planted_tokens(200, 2)
-    model = replace(SMALL, epochs=20, average_from=10).fit(data, run=ONE)
+    model = replace(SMALL, epochs=20, average_from=10, own_output=own_output).fit(data, run=ONE)
     found = model.predict(data, 3, ONE)
     assert data.Y.toarray()[np.arange(200)[:, None], found.labels].mean() > 0.6
 

@@ -73,10 +73,10 @@ def train(
 ) -> None:
     """Train on the loss of batches until the score of the validation documents, looked at after every epoch or every so
     many steps, has not grown for a while. The network ends with the best weights that were looked at, also where later
-    ones diverge. Of several processes, each takes the loss of its share of a batch. A loss may come in parts, one after the other, of which the
-    next is computed when the last has given its gradients. After every epoch, or pass, those who watch are told of it,
-    the score by the name of its metric, and may ask to stop; a resumed training first tells of the passes that it has
-    behind it."""
+    ones diverge. Of several processes, each takes the loss of its share of a batch. A loss may come in parts, one after
+    the other, of which the next is computed when the last has given its gradients. After every epoch, or pass, those
+    who watch are told of it, the score by the name of its metric, and may ask to stop; a resumed training first tells
+    of the passes that it has behind it."""
     state = State(network, plan)
     state.resume(run, name)
     begin = time.monotonic() - state.seconds

@@ -20,7 +20,7 @@ from xmtc.nn.network import Design, TrainedNetwork, device_with, predict_with
 from xmtc.nn.recurrent import RecurrentEncoder
 
 VIEW = "words"
-POOLINGS = ATTENTION, MAX = "attention", "max"
+POOLINGS = ATTENTION, OWN_OUTPUT, MAX = "attention", "attention with own output", "max"
 MISSING = -1.0  # the score of a candidate that is none
 
 
@@ -39,7 +39,10 @@ class RecurrentDesign(Design):
         encoder = RecurrentEncoder(self.n_words, self.dimension, self.hidden, word_dropout, dropout)
         if self.pooling == MAX:
             return RecurrentNetwork(encoder, MaxPooling(self.n_labels, 2 * self.hidden, self.layers))
-        return RecurrentNetwork(encoder, LabelAttention(self.n_labels, 2 * self.hidden, self.layers, sparse))
+        own_output = self.pooling == OWN_OUTPUT
+        return RecurrentNetwork(
+            encoder, LabelAttention(self.n_labels, 2 * self.hidden, self.layers, sparse, own_output)
+        )
 
     def loader(self, data: Dataset, device: torch.device) -> TokenLoader:
         return TokenLoader(data.tokens(VIEW), device)
@@ -141,8 +144,8 @@ class AmongChildren:
         return answered(candidates, top.indices, top.values)
 
     def scored(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        """The candidates, (n_docs, n_candidates), and ẑ of each: its own probability times its parent's ẑ; MISSING where
-        there is none."""
+        """The candidates, (n_docs, n_candidates), and ẑ of each: its own probability times its parent's ẑ; MISSING
+        where there is none."""
         device = self.children.device
         if self.above is None:
             with mixed(device):
