@@ -74,7 +74,7 @@ class AttentionXML(RecurrentMethod):
     presets: ClassVar[Presets] = PRESETS
     tiny: ClassVar[dict[str, Any]] = {
         "hidden": 16, "layers": (16,), "dimension": 24, "dropout": 0.2, "height": 1, "arity": 4, "candidates": 6,
-        "batch": 32, "epochs": 10, "rate": 0.02, "average_from": 5,
+        "batch": 32, "epochs": 14, "rate": 0.02, "average_from": 5,
     }  # fmt: skip
 
     height: int = param(-1, "levels of nodes above the labels; 0: no tree; -1: as many as it takes", low=-1)
