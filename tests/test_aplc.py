@@ -36,6 +36,7 @@ from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.features.subwords import FittedSubwords, Subwords  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
+from xmtc.methods.transformer.label_attention import LabelAttention, States  # noqa: E402
 from xmtc.methods.transformer.model import in_own_numbers  # noqa: E402
 from xmtc.methods.transformer.network import ClusteredTransformer, TextEncoder  # noqa: E402
 from xmtc.nn import training  # noqa: E402
@@ -647,3 +648,70 @@ def test_captured_steps_are_those_that_are_not(kind, is_captured, monkeypatch):
     found = [replace(recipe, cuda_graphs=graphs).fit(data, run=Run(device="cuda")) for graphs in (True, False)]
     assert bool(captured) == is_captured
     assert_same_weights(*found, atol=1e-3)
+
+
+BY_LABEL = replace(SMALL, pooling="attention", clusters=1)
+
+
+def test_each_label_attends_to_subwords_by_itself():
+    """Logits and loss in plain loops, of documents with padding; one label's logit; and the best labels."""
+    torch.manual_seed(0)
+    head = LabelAttention(Clusters((5,), 6, 2), biases=True)
+    torch.nn.init.normal_(head.bias)
+    states, mask = torch.randn(3, 4, 6), torch.arange(4) < torch.tensor([[4], [2], [1]])
+    u, w, b = (x.detach().numpy() for x in (head.attention.weight, head.labels.weight, head.bias))
+    expected = np.zeros((3, 5))
+    for doc, length in enumerate([4, 2, 1]):
+        H = states[doc, :length].numpy()
+        for label in range(5):
+            alpha = np.exp(H @ u[label])
+            expected[doc, label] = alpha @ (H @ w[label]) / alpha.sum() + b[label]
+    features = States(states, mask)
+    np.testing.assert_allclose(head.logits(features).detach(), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(head.logit(features, 3).detach(), expected[:, 3], rtol=1e-4, atol=1e-5)
+    rows, labels = torch.tensor([0, 0, 2]), torch.tensor([1, 4, 0])
+    loss = np.log1p(np.exp(expected)).sum() - expected[rows, labels].sum()
+    assert head(features, rows, labels).item() == pytest.approx(loss, rel=1e-5)
+    found = head.best(features, 2)
+    np.testing.assert_array_equal(found[0], np.argsort(-expected)[:, :2])
+    with torch.autocast("cpu", torch.bfloat16):
+        in_bf16 = head.logits(features)
+    assert in_bf16.dtype == torch.float32
+    np.testing.assert_allclose(in_bf16.detach(), expected, atol=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
+    texts, tags = planted(300, 1)
+    settings = {"encoder": tiny(kind), "epochs": 8, "batch": 16, "encoder_rate": 2e-3, "hidden_rate": 1e-2, "seed": 3}
+    learnt = Classifier("aplc_xlnet", pooling="attention", clusters=1, head_rate=2e-2, **settings).fit(
+        texts, tags, run=ONE
+    )
+    new, truth = planted(50, 2)
+    answers = learnt.predict(new, k=1)
+    assert np.mean([answer[0] in own for answer, own in zip(answers, truth, strict=True)]) > 0.9
+    learnt.save(tmp_path / "model")
+    again = Tagger.load(tmp_path / "model", verify=True)
+    assert again.tags(new[:9], 3, run=ONE) == learnt.tagger_.tags(new[:9], 3, run=ONE)
+    network, mask = again.model.network.on(CPU).double(), torch.ones(1, 5, dtype=torch.bool)
+    ids = torch.from_numpy(again.read([Document("", "noise1 word3alpha noise2", [])]).tokens("subwords").ids).long()
+    padding = torch.where(network.encoder.is_special(5), ids, network.encoder.padding)
+    with torch.no_grad():
+        read = (network.as_read(network.encoder(each[None], mask), mask) for each in (ids, padding))
+        text, nothing = (network.head.logit(network.after(each), 3) for each in read)
+    assert network.parts_of_logit(ids, 3, 400).sum().item() == pytest.approx((text - nothing).item(), rel=0.01)
+
+
+@pytest.mark.parametrize("wrong", [{"clusters": 2}, {"encoder_rate": 0.0}, {"proportions": (0.5, 0.5)}])
+def test_label_attention_is_flat_and_learns(wrong):
+    with pytest.raises(XmtcError, match=r"pooling=attention does not fit .* expected clusters=1 and an encoder"):
+        replace(BY_LABEL, **wrong)
+
+
+def test_a_step_of_label_attention_has_the_hidden_layers_rate():
+    network, design = BY_LABEL.network(labelled("bert", 32), ONE)
+    assert BY_LABEL.plan(32).rate_of("head.attention.weight") == BY_LABEL.hidden_rate
+    assert BY_LABEL.plan(32).rate_of("head.labels.weight") == BY_LABEL.head_rate
+    assert {name.partition(".")[0] for name, _ in network.named_parameters()} == {"encoder", "hidden", "head"}
+    with pytest.raises(ValueError, match="attend by themselves, but are in clusters"):
+        replace(design, sizes=(20, 20)).check()

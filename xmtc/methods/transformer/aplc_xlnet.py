@@ -36,6 +36,7 @@ from xmtc.data.splits import VALID_SHARE
 from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
 from xmtc.methods.transformer.model import (
+    ATTENTION,
     MOST_POINTS,
     VIEW,
     TransformerDesign,
@@ -88,8 +89,10 @@ class APLCXLNet(Method):
     }  # fmt: skip
 
     pooling: str = param(
-        "auto", "state of a text: of its first subword, its last, or their mean (auto: the encoder's usual one)",
-        choices=(AUTO, *POOLINGS),
+        "auto",
+        "state of a text: of its first subword, its last, or their mean (auto: the encoder's usual one); attention: "
+        "each label looks at the subwords by itself, which is ours and wants clusters=1",
+        choices=(AUTO, *POOLINGS, ATTENTION),
     )  # fmt: skip
     hidden: int = param(0, "width of the hidden layer (d); 0: the encoder's", low=0)
     clusters: int = param(2, "clusters of labels, equally large; 1: a flat linear output layer", low=1, high=10_000)
@@ -145,6 +148,11 @@ class APLCXLNet(Method):
         if not all(0 < share < inf for share in self.proportions):
             raise XmtcError(
                 f"APLCXLNet: proportions={self.proportions} does not fit; expected shares such as 0.7,0.2,0.1."
+            )
+        if self.pooling == ATTENTION and (len(self.shares) > 1 or not self.encoder_rate):
+            raise XmtcError(
+                f"APLCXLNet: pooling=attention does not fit {len(self.shares)} clusters and "
+                f"encoder_rate={self.encoder_rate}; expected clusters=1 and an encoder that learns."
             )
 
     @property
@@ -256,7 +264,10 @@ class APLCXLNet(Method):
             patience=self.patience,
             seed=self.seed,
             seconds=60 * self.minutes or inf,
-            rates=(("encoder.", self.encoder_rate), ("hidden.", self.hidden_rate)),
+            rates=(
+                ("encoder.", self.encoder_rate),
+                *((name, self.hidden_rate) for name in ("hidden.", "head.attention.")),
+            ),
             clip_at=self.clip,
             n_steps=n_steps,
             warm_up=int(self.warm_up * n_steps),
