@@ -96,6 +96,19 @@ def test_one_cluster_is_a_flat_linear_layer():
     np.testing.assert_allclose(found[1], logits.sigmoid().topk(4).values, rtol=1e-5)
 
 
+def test_a_flat_layer_in_bf16_has_a_loss_and_gradients_in_float32():
+    head, X, Y, rows, labels = problem(Clusters((15,), 8, 2), spread=0.7)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = head(X, rows, labels)
+        ranked = head.of_head(X)[0]
+    loss.backward()
+    assert (loss.dtype, ranked.dtype, head.head.weight.grad.dtype) == (torch.float32,) * 3
+    logits = X @ head.head.weight[:15].detach().T
+    expected = (logits.sigmoid() - torch.from_numpy(Y).float()).T @ X
+    np.testing.assert_allclose(head.head.weight.grad[:15], expected, atol=0.3)
+    assert not head.head.weight.grad[15:].any()
+
+
 def test_gradients_are_those_of_finite_differences():
     head, X, _, rows, labels = problem(THREE, n_docs=5, spread=0.7)
     head, X = head.double(), X.double().requires_grad_()
