@@ -151,7 +151,7 @@ def test_damaged_models_are_refused():
         RegionModel(n_labels=6, views={"words": 20}, network=replace(trained, design=replace(FILTERS, maps=4))),
         RegionModel(n_labels=6, views={"words": 20}, network=replace(trained, design=BAGS)),
     ):
-        with pytest.raises(ValueError, match="its (network|weights)"):
+        with pytest.raises(ValueError, match=r"its (network|weights)"):
             wrong.check()
 
 

@@ -93,6 +93,7 @@ class BowCNN(ConvolutionalMethod):
         "dropout": 0.2, "word_dropout": 0.0, "patience": 8,
     }  # fmt: skip
 
+    rate: float = param(0.005, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-3, 2e-2), log=True)
     vocabulary: int = param(30_000, "words that count, the most frequent by documents", low=1)
     maps: int = param(1000, "numbers of a region", low=1, search=(250, 2000), log=True)
     region: int = param(20, "words of a region", low=1, high=100_000)

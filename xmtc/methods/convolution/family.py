@@ -168,6 +168,8 @@ class RegionModel(NetworkModel):
 class ConvolutionalMethod(WordNetworkMethod):
     """A network over regions of words. A subclass says which."""
 
+    batch: int = param(100, "documents of a step", low=1)
+    average_from: int = param(5, "pass from which on weights are averaged", low=0)
     word_dropout: float = param(0.2, "share of the words' numbers that a step leaves out", low=0.0, high=0.99)
     dropout: float = param(
         0.5, "share of the numbers before the last layer that a step leaves out", low=0.0, high=0.99, search=(0.2, 0.7)

@@ -68,7 +68,7 @@ class FilterDesign(RegionDesign):
 
 
 # The paper's: more feature maps where there are few labels. Vectors are GloVe's, of 300 numbers: -p vectors=FILE.
-SMALL = {"maps": 128, "chunks": 8, "batch": 256, "rate": 0.001, "average_from": 30, "word_dropout": 0.0}
+SMALL = {"maps": 128, "chunks": 8, "bottleneck": 512, "average_from": 30, "word_dropout": 0.0}
 PRESETS: Presets = {"small": SMALL, "large": SMALL | {"maps": 32}}
 
 
@@ -89,6 +89,7 @@ class XMLCNN(ConvolutionalMethod):
     corpus_dimension: int = param(
         0, "numbers that the corpus itself adds to each word's vector: which words it stands near", low=0, high=10_000
     )
+    rate: float = param(0.001, "learning rate of Adam", low=1e-8, high=10.0, search=(3e-4, 3e-3), log=True)
     filters: tuple[int, ...] = param((2, 4, 8), "widths of the filters, in words", low=1, high=1000)
     maps: int = param(128, "filters of each width", low=1, search=(64, 512), log=True)
     chunks: int = param(8, "parts of a text in each of which every filter's largest answer is kept", low=1, high=10_000)
