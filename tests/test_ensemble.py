@@ -12,6 +12,7 @@ import pytest
 from commands import lines_of
 from planted import own_words, planted
 from scipy.sparse import csr_array
+from scipy.special import logit
 from sklearn.base import clone
 from test_damaged_models import set_said
 from test_features import run as xmtc
@@ -27,11 +28,13 @@ from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
 from xmtc.evaluation.overlap import overlap, renumbered
+from xmtc.linear.search import rank
 from xmtc.linear.solver import Solver
 from xmtc.methods.ensemble.calibrated import Calibrated, calibrated, curve, on_curve
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
-from xmtc.methods.ensemble.model import DEPTH, MEAN, NOISY_OR, Combination, merged
+from xmtc.methods.ensemble.merging import ALMOST, MEAN, NOISY_OR, merged
+from xmtc.methods.ensemble.model import DEPTH, Combination
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
@@ -87,7 +90,7 @@ ONE, OTHER = fixed([4, 7, 9], [0.8, 0.5, 0.2]), fixed([7, 1, NO_LABEL], [0.6, 0.
     ("rule", "labels", "scores"),
     [
         (MEAN, [7, 4, 1, 9], [(0.5 + 0.6) / 2, 0.8 / 2, 0.3 / 2, 0.2 / 2]),
-        (NOISY_OR, [4, 7, 1, 9], [0.8, 1 - 0.5 * 0.4, 0.3, 0.2]),
+        (NOISY_OR, [7, 4, 1, 9], [1 - 0.5 * 0.4, 0.8, 0.3, 0.2]),  # a tie: both name 7
     ],
 )
 def test_two_models_become_one(rule, labels, scores):
@@ -101,7 +104,7 @@ def test_two_models_become_one(rule, labels, scores):
 @pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
 def test_certain_and_impossible_labels_are_ranked_too(rule):
     found = combined(rule, fixed([3, 5, 6], [1, 1, 0]), fixed([5, 3, 6], [1, 0.5, 0])).predict(NOTHING_READ, k=3)
-    assert found.labels.tolist() == [[5, 3, 6] if rule == MEAN else [3, 5, 6]]
+    assert found.labels.tolist() == [[5, 3, 6]]
     np.testing.assert_allclose(found.scores, [[1, 0.75, 0] if rule == MEAN else [1, 1, 0]], atol=1e-6)
 
 
@@ -117,6 +120,47 @@ def test_merging_is_what_the_plain_formula_says(rule):
     found = merged([answer(*part) for part in parts], rule, 30, 6)
     np.testing.assert_array_equal(found.labels, expected)
     np.testing.assert_allclose(found.scores, np.take_along_axis(P, expected, axis=1), rtol=1e-5)
+
+
+def test_labels_of_which_a_model_is_certain_rank_by_log_odds():
+    """By hand: eq. 9 gives 2, 3, 4 and 8 exactly 1; the other model's log-odds are log 3/7, log 9, log 1 and none."""
+    certain, other = fixed([2, 3, 4, 8, 9], [1, 1, 1, 1, 0.9]), fixed([3, 4, 2, 9], [0.9, 0.5, 0.3, 0.2])
+    found = combined(NOISY_OR, certain, other).predict(NOTHING_READ, k=5)
+    assert found.labels.tolist() == [[3, 4, 2, 8, 9]]
+    np.testing.assert_allclose(found.scores, [[1, 1, 1, 1, 1 - 0.1 * 0.8]], rtol=1e-6)
+    assert combined(NOISY_OR, certain, other).predict(NOTHING_READ, k=1).labels.tolist() == [[3]]
+    many = combined(NOISY_OR, fixed(list(range(90)), [1] * 90), fixed([85, 60], [0.9, 0.2]))
+    assert many.predict(NOTHING_READ, k=4).labels.tolist() == [[85, 60, 0, 1]]  # however far behind
+    both = combined(NOISY_OR, certain, fixed([8, 3], [1, 0.9999]))
+    assert both.predict(NOTHING_READ, k=4).labels.tolist() == [[8, 3, 2, 4]]  # of both; then label numbers
+    three = combined(NOISY_OR, fixed([1, 2], [1, 1]), fixed([1, 2], [0.5, 0.9]), fixed([1, 2], [0.8, 0.4]))
+    assert three.predict(NOTHING_READ, k=2).labels.tolist() == [[2, 1]]  # 1 · 4 < 9 · 2/3
+
+
+def test_only_ties_are_broken():
+    """Beside the plain formula, in documents with and without ties; without them, bytes are what they were."""
+    rng = np.random.default_rng(5)
+    parts = [answer(np.argsort(rng.random((200, 12)))[:, :8], rng.random((200, 8)).round(1)) for _ in range(3)]
+    dense = np.full((3, 200, 12), 0.0)
+    for P, part in zip(dense, parts, strict=True):
+        np.put_along_axis(P, part.labels, part.scores.astype(np.float64), axis=1)
+    together = (1 - (1 - dense).prod(axis=0)).astype(np.float32)
+    odds = logit(np.clip(dense, ALMOST, 1 - ALMOST)).mean(axis=0)
+    found = merged(parts, NOISY_OR, 12, 5)
+    certain = np.flatnonzero((together == 1).sum(axis=1) > 1)
+    assert 20 < len(certain) < 180
+    for doc in certain:
+        ones = sorted(np.flatnonzero(together[doc] == 1), key=lambda label: (-odds[doc, label].round(9), label))
+        assert found.labels[doc, : len(ones)].tolist() == ones[:5]
+    np.testing.assert_allclose(found.scores, -np.sort(-together)[:, :5], rtol=1e-5)
+
+    labels, scores = np.hstack([part.labels for part in parts]), np.hstack([part.scores for part in parts])
+    with np.errstate(divide="ignore"):
+        best, total = rank(labels, np.log(-np.log1p(-scores)), 12, 6, 1)
+    untied = (total[:, 1:] != total[:, :-1]).all(axis=1)
+    assert 20 < untied.sum() < 180
+    np.testing.assert_array_equal(found.labels[untied], best[untied, :5])
+    np.testing.assert_array_equal(found.scores[untied], -np.expm1(-total[untied, :5]))
 
 
 def test_each_model_names_a_hundred_labels_or_as_many_as_are_asked_for():

@@ -83,6 +83,9 @@ Y = truth([[0, 2], [1], [], [2, 4]], 5)
         ("nDCG@10", ((1 + 1 / 2) / (1 + L) + L + 0 + 1 / (1 + L)) / 4),
         ("PSP@1", (1 + 0 + 0 + 3) / (3 + 2 + 0 + 5)),
         ("PSP@2", (1 + 2 + 0 + 3) / (4 + 2 + 0 + 8)),
+        ("rawPSP@1", (1 + 0 + 0 + 3) / 4),
+        ("rawPSP@2", ((1 + 0) / 2 + (0 + 2) / 2 + 0 + 3 / 2) / 4),
+        ("rawPSP@3", ((1 + 3) / 3 + 2 / 3 + 0 + 3 / 3) / 4),
         ("PSnDCG@2", ((1 + 3) / (1 + L) + 2 * L) / ((3 + L) / (1 + L) + 2 + (5 + 3 * L) / (1 + L))),
         ("coverage@1", 2 / 4),
         ("coverage@3", 3 / 4),
@@ -166,7 +169,7 @@ def looped(true: list[list[int]], guessed: list[list[int]], inverse: np.ndarray,
             sums["best"] += weight
         sums["nDCG"] += dcg / ideal if labels else 0
     means = {f"{kind}@{k}": sums[kind] / len(true) for kind in ("P", "R", "nDCG")}
-    return {**means, f"PSP@{k}": sums["gain"] / sums["best"]}
+    return {**means, f"PSP@{k}": sums["gain"] / sums["best"], f"rawPSP@{k}": sums["gain"] / k / len(true)}
 
 
 @pytest.mark.parametrize("seed", range(3, 6))
@@ -250,15 +253,25 @@ def test_propensity_against_napkinxc(name: str, napkin: Any) -> None:
 
 def test_per_document_values_average_to_the_metric() -> None:
     ranked, Y, frequencies = random_case(9)
-    names = ["P@5", "R@5", "nDCG@5", "PSP@5", "PSnDCG@5"]
+    names = ["P@5", "R@5", "nDCG@5", "PSP@5", "PSnDCG@5", "rawPSP@5"]
     values = per_document(ranked, Y, names, frequencies, n_train=300)
     assert all(value.shape == (150,) and value.std() > 0 for value in values.values())
     means = {name: value.mean() for name, value in values.items()}
     assert means == pytest.approx(evaluate(ranked, Y, names, frequencies, n_train=300))
 
 
+def test_raw_psp_is_never_under_precision() -> None:
+    """1/p is at least 1. The PSP of AttentionXML's Table 1 (P@1 87.12, PSP@1 44.97) is: so it is the divided one."""
+    ranked, Y, frequencies = random_case(10)
+    found = evaluate(ranked, Y, ["P@3", "rawPSP@3", "PSP@3"], frequencies, n_train=1000)
+    assert found["rawPSP@3"] > found["P@3"] > 0
+    perfect = Predictions(np.array([[2, 0]], np.int32), np.array([[1, 1]], np.float32))
+    best = evaluate(perfect, truth([[0, 2]], 3), ["PSP@2", "rawPSP@2"], np.ones(3), Steps(), n_train=9)
+    assert best == {"PSP@2": 1.0, "rawPSP@2": (3 + 1) / 2}
+
+
 def test_nothing_to_find_counts_zero() -> None:
-    names = ["P@1", "R@1", "nDCG@1", "PSP@1", "PSnDCG@1", "coverage@1", "micro-F1@2", "macro-F1@2"]
+    names = ["rawPSP@1", "P@1", "R@1", "nDCG@1", "PSP@1", "PSnDCG@1", "coverage@1", "micro-F1@2", "macro-F1@2"]
     found = evaluate(predictions([[0], [1]]), truth([[], []], 2), names, np.ones(2), n_train=2)
     assert found == dict.fromkeys(names, 0.0)
 
@@ -337,7 +350,7 @@ def test_mistakes_are_told() -> None:
         evaluate(PREDICTED, truth([[0], [1]], 5), ["P@1"])
     with pytest.raises(XmtcError, match="got 0 for 0"):
         evaluate(Predictions(np.zeros((0, 3), np.int32), np.zeros((0, 3))), csr_array((0, 5)), ["P@1"])
-    with pytest.raises(XmtcError, match="PSP and PSnDCG need train_frequencies and n_train"):
+    with pytest.raises(XmtcError, match="PSP, PSnDCG and rawPSP need train_frequencies and n_train"):
         evaluate(PREDICTED, Y, ["PSP@1"], train_frequencies=np.ones(5))
     with pytest.raises(XmtcError, match="coverage@5 has no value for a single document"):
         per_document(PREDICTED, Y, ["P@1", "coverage@5"])
@@ -369,7 +382,7 @@ def test_a_measure_of_ones_own_is_one_declaration() -> None:
 
     with pytest.raises(XmtcError, match=r"did you mean RR@5\?.* coverage@k, RR@k with k from 1;"):
         parse_metric("RR")
-    with pytest.raises(XmtcError, match="only P, R, nDCG, PSP, PSnDCG, RR have one"):
+    with pytest.raises(XmtcError, match="only P, R, nDCG, PSP, PSnDCG, rawPSP, RR have one"):
         per_document(PREDICTED, Y, ["coverage@1"])
 
 

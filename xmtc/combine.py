@@ -20,7 +20,8 @@ from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import FittedViews
 from xmtc.methods.ensemble.calibrated import calibrated
-from xmtc.methods.ensemble.model import DEPTH, NOISY_OR, Adapted, Combination
+from xmtc.methods.ensemble.merging import NOISY_OR
+from xmtc.methods.ensemble.model import DEPTH, Adapted, Combination
 from xmtc.pipeline import labelled
 from xmtc.tagger import Tagger
 from xmtc.text.vocabulary import Vocabulary

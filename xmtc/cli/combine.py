@@ -46,7 +46,7 @@ def combine(
     from xmtc import store
     from xmtc.combine import combine as made_one
     from xmtc.errors import XmtcError
-    from xmtc.methods.ensemble.model import RULES
+    from xmtc.methods.ensemble.merging import RULES
     from xmtc.tagger import Tagger
 
     if rule not in RULES:

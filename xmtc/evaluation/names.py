@@ -35,7 +35,7 @@ class Metric:
         return self.measure.at.n_predictions(self.at)
 
     def value(self, judged: Judged) -> float:
-        """A fraction from 0 to 1; nan for a frequency group without labels."""
+        """A fraction from 0 to 1, but for rawPSP; nan for a frequency group without labels."""
         return float(np.mean(self.measure.compute(judged, self.at)))
 
     def per_document(self, judged: Judged) -> np.ndarray:

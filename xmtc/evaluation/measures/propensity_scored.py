@@ -1,7 +1,7 @@
-"""Ranked measures in which a rare label counts more: PSP, PSnDCG.
+"""Ranked measures in which a rare label counts more: PSP, PSnDCG, rawPSP.
 
-A hit counts the inverse of the label's propensity (xmtc/labels/propensity.py). The sums run over all documents before
-they are divided, so that a perfect ranking reaches 1."""
+A hit counts the inverse of the label's propensity (xmtc/labels/propensity.py). The sums of PSP and PSnDCG run over all
+documents before they are divided, so that a perfect ranking reaches 1; rawPSP is not divided by what is reachable."""
 
 from __future__ import annotations
 
@@ -25,13 +25,23 @@ def psndcg(judged: Judged, k: int) -> np.ndarray:
     return propensity_scored(judged, rank_weights=discounts(k), ideal=ideal_dcg(judged, k))
 
 
+@measure("rawPSP", at=K, per_document=True)
+def raw_psp(judged: Judged, k: int) -> np.ndarray:
+    """PSP@k before it is divided by the best reachable value, so that it may be above 1."""
+    return gain(judged, inverse_propensities(judged), np.ones(k)) / k
+
+
+def inverse_propensities(judged: Judged) -> np.ndarray:
+    if judged.inverse_propensities is None:
+        measures = "PSP, PSnDCG and rawPSP"
+        raise XmtcError(f"{measures} need train_frequencies and n_train, the label counts of the training set.")
+    return judged.inverse_propensities
+
+
 def propensity_scored(judged: Judged, rank_weights: np.ndarray, ideal: np.ndarray) -> np.ndarray:
     """(n_docs,) each document's gain over the mean of the best possible gains. The mean of these values is
     sum(gain) / sum(best gain)."""
-    inverse = judged.inverse_propensities
-    if inverse is None:
-        raise XmtcError("PSP and PSnDCG need train_frequencies and n_train, the label counts of the training set.")
-
+    inverse = inverse_propensities(judged)
     best = best_gain(judged, inverse, rank_weights) / ideal
     if not best.any():
         return np.zeros(judged.n_docs)

@@ -90,7 +90,7 @@ def train_level(
     network: RecurrentNetwork,
     children: np.ndarray,
     data: LevelData,
-    valid: LevelData,
+    valid: LevelData | None,
     plan: Plan,
     *,
     batch: int,
@@ -115,6 +115,7 @@ def train_level(
             return loss_of(forward(batch, candidates), targets, known.float(), kind)
 
     def answer(run: Run) -> Predictions:
+        assert valid is not None
         return predict_level(network, children, valid.loader, valid.above, 5, run)
 
     fit_network(
@@ -122,7 +123,7 @@ def train_level(
         loader=data.loader,
         loss=loss,
         answer=answer,
-        Y=valid.Y,
+        Y=None if valid is None else valid.Y,
         plan=plan,
         batch=batch,
         run=run,

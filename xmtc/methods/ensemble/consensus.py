@@ -2,7 +2,8 @@
 Mamitsuka, Zhu: AttentionXML, first version (arXiv:1811.01727), eq. 9, for AttentionXML and Parabel.
 
 Differs from the paper in: any methods, any number of them; their mean, if wished (`rule=mean`); P_i is 0 for labels
-beyond the 100 best of a member (beyond as many as are asked for, if more). Differs from `ensemble` in: many methods
+beyond the 100 best of a member (beyond as many as are asked for, if more); labels for which eq. 9 is equal, as it is
+where a member gives 1, rank by the mean of the members' log-odds. Differs from `ensemble` in: many methods
 once instead of one method many times. It explains with the mean of its members' explanations; where some read tf-idf
 and others words, of those that read tf-idf.
 `calibrated` is ours: eq. 9 takes scores for probabilities, and a member that is too sure of itself drowns the others.
@@ -26,7 +27,8 @@ from xmtc.errors import XmtcError
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.calibrated import calibrated
 from xmtc.methods.ensemble.members import fit_together, read_together
-from xmtc.methods.ensemble.model import DEPTH, NOISY_OR, RULES, Combination
+from xmtc.methods.ensemble.merging import NOISY_OR, RULES
+from xmtc.methods.ensemble.model import DEPTH, Combination
 
 SEED = 0  # of which documents are held out, where none are given
 

@@ -24,7 +24,8 @@ from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.members import fit_together, read_together
-from xmtc.methods.ensemble.model import MEAN, Combination
+from xmtc.methods.ensemble.merging import MEAN
+from xmtc.methods.ensemble.model import Combination
 
 
 @dataclass(frozen=True)

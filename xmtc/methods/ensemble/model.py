@@ -1,4 +1,4 @@
-"""The trained form of ensembles and consensuses: a Model that holds Models, and how their answers become one."""
+"""The trained form of ensembles and consensuses: a Model that holds Models."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.features import in_order
-from xmtc.linear.search import rank
+from xmtc.methods.ensemble.merging import RULES, merged
 
-MEAN, NOISY_OR = RULES = ("mean", "noisy-or")
 DEPTH = 100  # labels that each model is asked for, if not for more; AttentionXML's authors keep as many
 
 
@@ -103,15 +102,3 @@ def mean_explanation(parts: list[Explanation]) -> Explanation:
     of_tokens = [part.per_token for part in parts if part.per_token is not None]
     per_token = np.array(of_tokens).mean(axis=0) if len(of_tokens) == len(parts) else None
     return Explanation(parts[0].view, ids[order].astype(np.int32), weights[order].astype(np.float32), per_token)
-
-
-def merged(found: list[Predictions], rule: str, n_labels: int, k: int) -> Predictions:
-    """The k best labels of each document by all models together; equal ones rank by label number."""
-    labels, scores = np.hstack([part.labels for part in found]), np.hstack([part.scores for part in found])
-    with np.errstate(divide="ignore"):  # log 0 and log ∞ are what they should be
-        if rule == MEAN:
-            return Predictions.trusted(*rank(labels, np.log(scores), n_labels, k, len(found)))
-        # adds up where 1 − P is multiplied, and tells labels apart whose P is nearly 1
-        evidence = -np.log1p(-np.minimum(scores, 1))
-        best, total = rank(labels, np.log(evidence), n_labels, k, 1)
-    return Predictions.trusted(best, -np.expm1(-total))

@@ -1,0 +1,1 @@
+"""Documents and labels in one space of vectors."""
