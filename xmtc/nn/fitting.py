@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -81,6 +82,8 @@ def fit_network(
             return 0.0  # of equal scores the last stays
         return evaluate(answer(run.quiet()), Y, [MEASURE])[MEASURE]
 
+    if Y is None:
+        plan = replace(plan, look_every=0)  # the weights after the last step stay, not those of the last look
     threads = threads_for(run, network, batch)
     with working(run, device_with(network), plan.seed, threads):
         train(network, batches, loss, score, plan, loader.n_docs, run, name, "" if Y is None else MEASURE)

@@ -10,10 +10,10 @@ Follows the authors' code where the paper is silent: tanh and dropout 0.1 after 
 the clusters, AdamW without weight decay, gradients clipped at norm 1; and in a term of the loss for each tail that a
 document has no label in, which eq. 5 does not have (`untouched_tails`). Differs from both in: labels have biases, which
 begin with their frequencies; the loss is a sum; the rates of hidden layer and clusters are 20 and 10 times as large;
-documents are held out, of which nDCG@5 is looked at after every pass, and the best pass is kept (a `preset` has what the
-paper has of all four); texts of about the same length are padded together, not all to the longest; tails that cannot
-reach the best k labels are not computed in a prediction, which changes no answer; `encoder_rate=0` leaves the encoder as
-it is; `pooling=attention` has each label attend to the subwords by itself.
+documents are held out, of which nDCG@5 is looked at after every pass, and the best pass is kept (a `preset` has what
+the paper has of all four); texts of about the same length are padded together, not all to the longest; tails that
+cannot reach the best k labels are not computed in a prediction, which changes no answer; `encoder_rate=0` leaves the
+encoder as it is; `pooling=attention` has each label attend to the subwords by itself.
 """
 
 from __future__ import annotations
