@@ -515,6 +515,9 @@ def test_presets_are_the_papers_whole():
         assert recipe.plan(0).average_from >= recipe.epochs or {"average_every", "average_over"} <= set(values)
     plan = AttentionXML(preset="EUR-Lex", vectors="glove-50d").plan(0)
     assert (plan.average_every, plan.average_over, plan.look_every, plan.patience) == (100, inf, 100, 50)
+    assert [int(n * PRESETS[name]["held_out"]) for name, n in (("EUR-Lex", 15_449), ("Wiki10-31K", 14_146))] == [
+        200
+    ] * 2
     first = AttentionXML(preset="RCV1")
     assert (first.batch, first.epochs, first.plan(0).average_from, first.plan(0).clips) == (40, 50, 50, False)
 
