@@ -60,8 +60,9 @@ def to_softmax(scores):
     for label in range(len(scores)):
         scores[label] = np.exp(scores[label] - largest)
         total += scores[label]
+    share = np.float32(1) / max(total, np.float32(SURE))  # which is at least 1, where scores are numbers
     for label in range(len(scores)):
-        scores[label] /= total
+        scores[label] *= share
 
 
 @fast_kernel
@@ -129,7 +130,7 @@ def train_all(indptr, indices, values, docs, rates, starts, labels, one, vectors
 @fast_kernel
 def train_some(indptr, indices, values, docs, rates, starts, rows, codes, vectors, outputs, work):
     """Some rows take part in a step: the nodes above a label, or a label and a few others. Those of docs[i] are
-    rows[starts[i]:starts[i + 1]], and codes say which way is right. Outputs are (n, d). Returns the sum of the losses."""
+    rows[starts[i]:starts[i + 1]], and codes say which way is right. Outputs are (n, d). Returns the summed losses."""
     h, gradient, _ = work
     loss = 0.0
     for i in range(len(docs)):

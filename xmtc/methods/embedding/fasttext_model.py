@@ -72,7 +72,9 @@ class FastTextModel(Model):
     buckets: np.ndarray = array(np.int64)  # of n-grams that training has seen, ascending: others have no vector
     vectors: np.ndarray = array(np.float32, ndim=2)  # (end of text, words and seen n-grams, d)
     outputs: np.ndarray = array(np.float32, ndim=2)  # (d, labels or nodes)
-    children: np.ndarray = array(np.int32, ndim=2)  # (nodes, 2) of a tree; of node i, labels or n_labels + nodes below i
+    children: np.ndarray = array(
+        np.int32, ndim=2
+    )  # (nodes, 2) of a tree; of node i, labels or n_labels + nodes below i
 
     def features(self, tokens: Tokens) -> csr_array:
         """(n_docs, rows of vectors) shares."""
@@ -146,7 +148,11 @@ class FastTextModel(Model):
     @cached_property
     def parents(self) -> dict[int, tuple[int, int]]:
         """Of each label or node but the root: the node above, and whether it is its second child (1) or first (−1)."""
-        return {int(child): (node, 2 * side - 1) for node, pair in enumerate(self.children) for side, child in enumerate(pair)}
+        return {
+            int(child): (node, 2 * side - 1)
+            for node, pair in enumerate(self.children)
+            for side, child in enumerate(pair)
+        }
 
     def check(self) -> None:
         n_outputs = self.n_labels - 1 if self.loss == HIERARCHICAL else self.n_labels
