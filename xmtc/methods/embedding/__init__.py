@@ -1,1 +1,0 @@
-"""Documents and labels in one space of vectors."""
