@@ -87,8 +87,8 @@ class RecurrentMethod(Method):
             preset = getattr(self, "preset", "")
             frozen = "train_vectors=false" + (f" (of preset={preset})" if preset else "")
             raise XmtcError(
-                f"{type(self).__name__}: {frozen} would leave random word vectors as they are; expected vectors, a file "
-                f"or one of {', '.join(NAMED)} (`xmtc vectors` lists them), or train_vectors=true."
+                f"{type(self).__name__}: {frozen} would leave random word vectors as they are; expected vectors, a "
+                f"file or one of {', '.join(NAMED)} (`xmtc vectors` lists them), or train_vectors=true."
             )
 
     def train(
