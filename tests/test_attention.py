@@ -524,8 +524,12 @@ def test_presets_are_the_papers_whole():
 
 @pytest.mark.parametrize("name", ["EUR-Lex", "Wiki10-31K"])
 def test_vectors_that_are_not_trained_must_be_given(name):
-    with pytest.raises(XmtcError, match="vectors, a file or one of glove-100d, glove-50d"):
+    with pytest.raises(
+        XmtcError, match=rf"\(of preset={name}\).* expected vectors, a file or one of glove-100d, glove-50d"
+    ):
         AttentionXML(preset=name)
+    with pytest.raises(XmtcError, match="train_vectors=false would leave random word vectors"):
+        XMLRNN(train_vectors=False)
     assert not AttentionXML(preset=name, vectors="glove-100d").train_vectors
     assert AttentionXML(preset=name, train_vectors=True).dimension == 300
 

@@ -84,9 +84,11 @@ class RecurrentMethod(Method):
         if not self.layers:
             raise XmtcError(f"{type(self).__name__}: layers=() does not fit; expected sizes such as 512,256.")
         if not (self.train_vectors or self.vectors or self.corpus_dimension):
+            preset = getattr(self, "preset", "")
+            frozen = "train_vectors=false" + (f" (of preset={preset})" if preset else "")
             raise XmtcError(
-                f"{type(self).__name__}: train_vectors=false would leave random word vectors as they are; expected "
-                f"vectors, a file or one of {', '.join(NAMED)} (`xmtc vectors` lists them), or train_vectors=true."
+                f"{type(self).__name__}: {frozen} would leave random word vectors as they are; expected vectors, a "
+                f"file or one of {', '.join(NAMED)} (`xmtc vectors` lists them), or train_vectors=true."
             )
 
     def train(
