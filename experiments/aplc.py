@@ -1,12 +1,9 @@
-"""APLC-XLNet on real corpora, as run on a machine with a GPU and without the corpora or a network. Subwords go there as
-numbers, encoders in parts (`xmtc encoders export` and `join`).
+"""Costs of APLC-XLNet that no command of xmtc measures. What is trained and evaluated stands in aplc-*.toml.
 
-python experiments/aplc.py prepare eurlex57k --out carry/aplc.npz.xz
+python experiments/aplc.py equations --out experiments/results/aplc-equations.json    what eqs. 9 and 14 say; no GPU
 python experiments/aplc.py cost --out cost.json
 python experiments/aplc.py speed FOLDER --out speed.json
 python experiments/aplc.py explain MODEL test.jsonl.gz --out explained.json
-python experiments/aplc.py train experiments/aplc-eurlex57k.json carry/aplc.npz.xz --out results.json --keep kept
-python experiments/combine.py eurlex57k kept --of aplc=mpnet --of attention=flat-0,flat-1 --out combined.json
 """
 
 from __future__ import annotations
@@ -14,105 +11,72 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import (
-    CORPORA,
-    PARTS,
-    Log,
-    first_words,
-    from_numbers,
-    learn,
-    numbers_of,
-    pack,
-    read_texts,
-    unpack,
-)
+from common import CORPORA, Log, read_texts
 from scipy.sparse import csr_array
 
 from xmtc.base.dataset import Dataset, Tokens
-from xmtc.encoders.catalogue import find_encoder
 from xmtc.methods import method_class
-
-# MiniLM and MPNet cut texts alike; MPNet's ids are four larger, and its <s> and </s> are not [CLS] and [SEP].
-AFTER_BERT, SPECIAL = 4, {0: 101, 2: 102}
 
 # Labels in clusters as in Table 3: number of labels, clusters, width.
 COSTS = ((4_000, 2, 768), (25_000, 2, 768), (100_000, 3, 768), (670_000, 4, 512))
+LABELS, FACTOR = 5, 2  # of a document, by Zipf's law; q
+REAL = ("cve-libraries", "eurlex57k", "tibkat-gnd-en")
 
 
-def prepare(args: argparse.Namespace) -> None:
-    """MPNet's subwords of all parts as numbers, and labels."""
-    from xmtc.features.subwords import Subwords
+def equations(args: argparse.Namespace) -> None:
+    """What eqs. 9 and 14 say of equal clusters: of labels by Zipf's law, and of corpora in two clusters."""
+    from xmtc.nn.clusters import Clusters, by_frequency, clusters_of, cut
 
-    found: dict[str, Any] = {}
-    for part, texts, Y in read_texts(args.corpora / args.data):
-        if part == "train":
-            fitted, tokens = Subwords("mpnet-base", args.subwords).fit(texts)
-        else:
-            tokens = fitted.transform(texts)
-        found |= numbers_of(part, tokens, Y)
-    pack(args.out, found)
-
-
-def read(path: Path, encoder: str, subwords: int) -> dict[str, Dataset]:
-    """For an encoder in a folder; of a corpus without dev, a fifth of the training documents."""
-    found, parts = unpack(path), {}
-    is_mpnet = json.loads((Path(encoder) / "config.json").read_text())["model_type"] == "mpnet"
-    for part in PARTS:
-        if f"{part}_ids" in found:
-            tokens, Y = from_numbers(part, found)
-            tokens = shortened(replace(tokens, encoder=encoder), subwords)
-            tokens = tokens if is_mpnet else as_bert(tokens)
-            parts[part] = Dataset({"subwords": tokens}, Y)
-    if "dev" not in parts:
-        order = np.random.default_rng(0).permutation(parts["train"].n_docs)
-        n, whole = len(order) // 5, parts["train"]
-        parts |= {"train": whole.rows(np.sort(order[n:])), "dev": whole.rows(np.sort(order[:n]))}
-    return parts
+    found = []
+    for n_labels, n_clusters, width in COSTS:
+        sizes = cut(n_labels, (1.0,) * n_clusters)
+        of_clusters = np.add.reduceat(zipf(n_labels), np.cumsum((0, *sizes))[:-1])
+        row = {"data": "Zipf", "labels": n_labels, "clusters": n_clusters, "width": width}
+        found += [row | predicted(sizes, 1 - (1 - of_clusters) ** LABELS, batch) for batch in args.batches]
+    for name in REAL:
+        _, _, Y = next(read_texts(args.corpora / name))
+        sizes = cut(Y.shape[1], (1.0, 1.0))
+        by_rank = csr_array(Y[:, by_frequency(np.bincount(Y.indices, minlength=Y.shape[1]))])
+        looks = clusters_of(Clusters(sizes, 1, FACTOR), by_rank).mean(0)
+        row = {"data": name, "labels": Y.shape[1], "clusters": 2}
+        found += [row | predicted(sizes, looks, batch) for batch in args.batches]
+    args.out.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
 
 
-def shortened(tokens: Tokens, most: int) -> Tokens:
-    """The first subwords and the special token at the end."""
-    found = first_words(tokens, most)
-    found.ids[found.offsets[1:] - 1] = tokens.ids[tokens.offsets[1:] - 1]
-    return found
+def zipf(n_labels: int) -> np.ndarray:
+    """How likely each label is to be drawn."""
+    shares = 1 / np.arange(1, n_labels + 1)
+    return shares / shares.sum()
 
 
-def as_bert(tokens: Tokens) -> Tokens:
-    ids = tokens.ids - AFTER_BERT
-    for mpnet, bert in SPECIAL.items():
-        ids[tokens.ids == mpnet] = bert
-    return replace(tokens, ids=ids, size=tokens.size - AFTER_BERT - 1)
+def predicted(sizes: Sequence[int], documents: np.ndarray, batch: int) -> dict[str, Any]:
+    """Eqs. 9 and 14 for clusters that these shares of the documents have a label in. In eq. 14, p_i is how likely
+    a batch has one there, and all of the batch is then counted. What is computed, by the authors as here, are the
+    documents that have one themselves: the same fraction with their share in place of p_i."""
+    narrow = np.array(sizes) / FACTOR ** np.arange(len(sizes))
+    batches = 1 - (1 - documents) ** batch
 
+    def less(shares: np.ndarray) -> float:
+        return round(float(sum(sizes) / (sizes[0] + (shares * narrow)[1:].sum())), 2)
 
-def work(given: tuple[dict[str, Any], Path, Path | None, bool]) -> dict[str, Any]:
-    job, file, keep, on_test = given
-    parts = read(file, find_encoder(job["encoder"]), job.get("subwords", 512))
-    method = method_class("aplc_xlnet")(**job["settings"])
-    return {"job": job, **learn(method, job["name"], parts, keep, PARTS[1:] if on_test else ("dev",))}
-
-
-def train(args: argparse.Namespace) -> None:
-    """Train the jobs of a JSON file, several at a time. Settings are chosen by the figures of dev."""
-    jobs, results = json.loads(args.jobs.read_text()), []
-    if args.keep:
-        args.keep.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
-        for result in pool.map(work, [(job, args.file, args.keep, args.test) for job in jobs]):
-            results.append(result)
-            args.out.write_text(json.dumps(results, indent=1) + "\n")
+    return {
+        "batch": batch,
+        "documents": [round(float(share), 3) for share in documents[1:]],
+        "p_i": [round(float(share), 3) for share in batches[1:]],
+        "eq. 9": less(np.ones(len(sizes))),
+        "eq. 14": less(batches),
+        "by documents": less(documents),
+    }
 
 
 def cost(args: argparse.Namespace) -> None:
-    """Label clusters against a flat linear layer: parameters, time and memory of a step, beside what eqs. 9 and 14
-    predict of them. Labels follow Zipf's law, five to a document."""
+    """Label clusters against a flat linear layer: parameters, time and memory of a step. Labels follow Zipf's law, five
+    to a document; `equations` says what eqs. 9 and 14 predict of them."""
     import torch
 
     from xmtc.nn.clusters import Clusters, LabelClusters, cut
@@ -120,28 +84,22 @@ def cost(args: argparse.Namespace) -> None:
     results = []
     for n_labels, n_clusters, width in COSTS:
         rng = np.random.default_rng(0)
-        shares = 1 / np.arange(1, n_labels + 1)
-        labels = torch.from_numpy(rng.choice(n_labels, args.batch * 5, p=shares / shares.sum()))
-        rows = torch.arange(args.batch).repeat_interleave(5)
+        labels = torch.from_numpy(rng.choice(n_labels, args.batch * LABELS, p=zipf(n_labels)))
+        rows = torch.arange(args.batch).repeat_interleave(LABELS)
         sizes = cut(n_labels, (1.0,) * n_clusters)
         measured = {}
-        for name, clusters in {"flat": Clusters((n_labels,), width, 2), "aplc": Clusters(sizes, width, 2)}.items():
+        for name, clusters in {
+            "flat": Clusters((n_labels,), width, FACTOR),
+            "aplc": Clusters(sizes, width, FACTOR),
+        }.items():
             torch.manual_seed(0)
             head = LabelClusters(clusters).to(args.device)
             measured[name] = step_of(head, width, rows, labels, args) | {
                 "parameters": sum(p.numel() for p in head.parameters())
             }
             del head
-        edges = np.cumsum(sizes)
-        which = np.searchsorted(edges, labels.numpy(), side="right").reshape(args.batch, 5)
-        accessed = [float((which == i).any(1).mean()) for i in range(1, n_clusters)]
-        narrow = [size / 2**i for i, size in enumerate(sizes)]
-        results.append({
-            "labels": n_labels, "clusters": n_clusters, "width": width, "documents": args.batch, **measured,
-            "documents with a label in each tail": [round(share, 3) for share in accessed],
-            "eq. 9": round(n_labels / sum(narrow), 2),
-            "eq. 14": round(n_labels / (sizes[0] + sum(p * n for p, n in zip(accessed, narrow[1:], strict=True))), 2),
-        })  # fmt: skip
+        row = {"labels": n_labels, "clusters": n_clusters, "width": width, "documents": args.batch}
+        results.append(row | measured)
         print(json.dumps(results[-1]), flush=True)
         args.out.write_text(json.dumps(results, indent=1) + "\n")
 
@@ -260,18 +218,10 @@ def explain(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    make = commands.add_parser("prepare")
-    make.add_argument("data")
-    make.add_argument("--subwords", type=int, default=512)
-    make.add_argument("--corpora", type=Path, default=CORPORA)
-    make.set_defaults(run=prepare)
-    fit = commands.add_parser("train")
-    fit.add_argument("jobs", type=Path, help='JSON: [{"name", "encoder", "subwords", "settings"}, ...]')
-    fit.add_argument("file", type=Path)
-    fit.add_argument("--keep", type=Path, help="folder for the best labels of every document")
-    fit.add_argument("--test", action="store_true", help="final figures; else of dev alone")
-    fit.add_argument("--workers", type=int, default=1)
-    fit.set_defaults(run=train)
+    said = commands.add_parser("equations")
+    said.add_argument("--batches", type=int, nargs="+", default=[12, 32, 256])
+    said.add_argument("--corpora", type=Path, default=CORPORA)
+    said.set_defaults(run=equations)
     head = commands.add_parser("cost")
     head.add_argument("--batch", type=int, default=32)
     head.add_argument("--device", default="cuda")
@@ -290,7 +240,7 @@ def main() -> None:
     told.add_argument("corpus", type=Path)
     told.add_argument("--documents", type=int, default=4)
     told.set_defaults(run=explain)
-    for command in (make, fit, head, fast, told):
+    for command in (said, head, fast, told):
         command.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     args.run(args)

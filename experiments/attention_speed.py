@@ -1,18 +1,26 @@
-"""Where the time of a training step of AttentionXML goes, part by part, on a GPU."""
+"""Where the time of a training step of AttentionXML goes, part by part, on a GPU.
+
+python experiments/attention_speed.py ../shared/data/eurlex57k/train.jsonl.gz
+"""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from xmtc.base.dataset import Dataset, Tokens
+from xmtc.data.corpus import open_corpus
+from xmtc.errors import XmtcError
 from xmtc.methods.attention.levels import loss_of
 from xmtc.methods.attention.model import RecurrentDesign
 from xmtc.nn.batches import LabelRows, TokenLoader
 from xmtc.nn.devices import mixed
 from xmtc.nn.training import Plan, State
+from xmtc.pipeline import Pipeline
 
 PLAN = Plan(epochs=1, rate=1e-3, average_from=99, average_every=99, patience=9, seed=0)
 
@@ -112,3 +120,23 @@ def million(n_labels: int = 1_000_000, n_candidates: int = 1280, n_docs: int = 2
     took, memory = milliseconds(step), torch.cuda.max_memory_allocated() / 1e9
     sizes = f"{n_labels} labels, {n_candidates} candidates, batch {n_docs} x {n_words} words"
     print(f"{sizes}: {took:.1f} ms, {memory:.1f} GB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", help="training documents")
+    parser.add_argument("--dimension", type=int, default=100, help="numbers of a word's vector")
+    parser.add_argument("--batches", type=int, nargs="+", default=[40, 200, 400, 800])
+    args = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("There is no GPU here, and this measures one.")
+    try:
+        data = Pipeline.of("attention_xml").prepare(open_corpus(args.corpus)).data
+    except XmtcError as error:
+        sys.exit(str(error))
+    table(data, args.dimension, args.batches)
+    million()
+
+
+if __name__ == "__main__":
+    main()

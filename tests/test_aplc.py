@@ -36,6 +36,7 @@ from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.features.subwords import FittedSubwords, Subwords  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
+from xmtc.methods.transformer.label_attention import LabelAttention, States  # noqa: E402
 from xmtc.methods.transformer.model import in_own_numbers  # noqa: E402
 from xmtc.methods.transformer.network import ClusteredTransformer, TextEncoder  # noqa: E402
 from xmtc.nn import training  # noqa: E402
@@ -47,7 +48,7 @@ from xmtc.nn.network import predict_with  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402
-from xmtc.pipeline import train  # noqa: E402
+from xmtc.pipeline import Pipeline, train  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 PLAN = Plan(epochs=1, rate=1.0, average_from=1, average_every=1, patience=1, seed=0)
@@ -222,9 +223,8 @@ def test_rates_are_of_each_module_and_slanted():
     for _ in range(20):
         state.step(sum(p.sum() for p in network.parameters()))
         seen.append([group["lr"] for group in state.optimisers[0].param_groups])
-    triangle = [0.25, 0.5, 0.75, *(np.arange(16, 0, -1) / 16)]
-    triangle.insert(3, 1.0)
-    np.testing.assert_allclose(np.array(seen), np.outer(triangle[:20], [2e-3, 1e-2, 3e-3]), rtol=1e-6)
+    triangle = [0, 0.25, 0.5, 0.75, *(np.arange(16, 0, -1) / 16)]
+    np.testing.assert_allclose(np.array(seen), np.outer(triangle, [2e-3, 1e-2, 3e-3]), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -232,12 +232,14 @@ def test_rates_are_of_each_module_and_slanted():
     [
         (PLAN, [1, 1, 1]),
         (replace(PLAN, n_steps=4), [1, 0.75, 0.5, 0.25, 0, 0]),
-        (replace(PLAN, n_steps=4, warm_up=2), [0.5, 1, 1, 0.5, 0]),
-        (replace(PLAN, n_steps=4, warm_up=4), [0.25, 0.5, 0.75, 1]),
+        (replace(PLAN, n_steps=4, warm_up=2), [0, 0.5, 1, 0.5, 0]),
+        (replace(PLAN, n_steps=4, warm_up=4), [0, 0.25, 0.5, 0.75]),
+        (replace(PLAN, n_steps=10, warm_up=4), [0, 1 / 4, 2 / 4, 3 / 4, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0]),
     ],
 )
 def test_rates_rise_and_fall(plan, expected):
-    assert [plan.slant(step) for step in range(len(expected))] == expected
+    """Eq. 15 by hand, with the same t where rates rise, t / t_w, and where they fall, (t_a − t) / (t_a − t_w)."""
+    assert [plan.slant(step) for step in range(len(expected))] == pytest.approx(expected, abs=1e-12)
 
 
 def test_gradients_are_clipped_at_a_norm():
@@ -452,14 +454,48 @@ def test_predictions_are_those_of_the_network(tagger):
                 assert network.head.logit(features, rank)[row].sigmoid().item() == pytest.approx(score, rel=1e-3)
 
 
-def test_presets_are_tables_2_and_3():
-    recipe = APLCXLNet(preset="Amazon-670k", epochs=3)
-    assert (recipe.hidden, recipe.shares, recipe.batch, recipe.epochs) == (512, (1, 1, 1, 1), 32, 3)
-    wiki = APLCXLNet(preset="Wiki10-31k")
-    assert (wiki.encoder_rate, wiki.hidden_rate, wiki.head_rate, wiki.epochs) == (1e-5, 1e-4, 1e-3, 6)
+# Tables 2 and 3: d, number of clusters; length, rates, batch, epochs.
+TABLES = {
+    "EURLex-4k": (768, 2, 512, 5e-5, 1e-4, 2e-3, 12, 8),
+    "AmazonCat-13k": (768, 2, 192, 5e-5, 1e-4, 2e-3, 48, 8),
+    "Wiki10-31k": (768, 2, 512, 1e-5, 1e-4, 1e-3, 12, 6),
+    "Wiki-500k": (768, 3, 256, 5e-5, 1e-4, 2e-3, 64, 12),
+    "Amazon-670k": (512, 4, 128, 5e-5, 1e-4, 2e-3, 32, 25),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_tables_2_and_3(name):
+    pipeline = Pipeline.of("aplc_xlnet", parameters={"preset": name})
+    found = {key: value for key, (_, value) in pipeline.parameters.items()}
+    keys = "hidden", "clusters", "max_subwords", "encoder_rate", "hidden_rate", "head_rate", "batch", "epochs"
+    assert tuple(found[key] for key in keys) == TABLES[name]
+    assert [found[key] for key in ("factor", "biases", "loss", "held_out", "warm_up")] == [2, False, "mean", 0, 0]
+    assert len(pipeline.method.shares) == found["clusters"]
     assert APLCXLNet(preset="Wiki-500k").shares == (0.33, 0.33, 0.34)
-    for name in PRESETS:
-        APLCXLNet(preset=name)
+
+
+def test_a_preset_fills_what_a_view_was_not_given():
+    amazon = {"preset": "Amazon-670k"}
+    assert Pipeline.of("aplc_xlnet", parameters=amazon).views["subwords"].max_subwords == 128
+    assert Pipeline.of("aplc_xlnet", parameters=amazon | {"max_subwords": 60}).views["subwords"].max_subwords == 60
+    within = {"members": ("parabel", "aplc_xlnet"), "aplc_xlnet.preset": "Amazon-670k"}
+    assert Pipeline.of("consensus", parameters=within).views["subwords"].max_subwords == 128
+    other = Pipeline.of("aplc_xlnet", parameters=amazon).with_values({"preset": "Wiki-500k"})
+    assert other.views["subwords"].max_subwords == 256
+    given = Pipeline.of("aplc_xlnet", parameters={"max_subwords": 60}).with_values(amazon)
+    assert given.views["subwords"].max_subwords == 60
+    classifier = Classifier("aplc_xlnet", **amazon)
+    assert classifier.get_params()["max_subwords"] == 128
+    assert "max_subwords" not in classifier.get_params(deep=False)
+
+
+def test_a_preset_of_a_saved_model_is_not_what_was_given(tmp_path):
+    tiny_one = {"encoder": tiny("bert"), "hidden": 8, "epochs": 1, "preset": "Amazon-670k", "max_subwords": 128}
+    texts, tags = planted(30, 1)
+    Classifier("aplc_xlnet", **tiny_one).fit(texts, tags, run=ONE).save(tmp_path / "model")
+    again = Classifier.load(tmp_path / "model").get_params(deep=False)
+    assert again == {"method": "aplc_xlnet", "encoder": tiny("bert"), "hidden": 8, "epochs": 1, "preset": "Amazon-670k"}
 
 
 SHARES = r"shares such as 0\.7,0\.2,0\.1"
@@ -612,3 +648,70 @@ def test_captured_steps_are_those_that_are_not(kind, is_captured, monkeypatch):
     found = [replace(recipe, cuda_graphs=graphs).fit(data, run=Run(device="cuda")) for graphs in (True, False)]
     assert bool(captured) == is_captured
     assert_same_weights(*found, atol=1e-3)
+
+
+BY_LABEL = replace(SMALL, pooling="attention", clusters=1)
+
+
+def test_each_label_attends_to_subwords_by_itself():
+    """Logits and loss in plain loops, of documents with padding; one label's logit; and the best labels."""
+    torch.manual_seed(0)
+    head = LabelAttention(Clusters((5,), 6, 2), biases=True)
+    torch.nn.init.normal_(head.bias)
+    states, mask = torch.randn(3, 4, 6), torch.arange(4) < torch.tensor([[4], [2], [1]])
+    u, w, b = (x.detach().numpy() for x in (head.attention.weight, head.labels.weight, head.bias))
+    expected = np.zeros((3, 5))
+    for doc, length in enumerate([4, 2, 1]):
+        H = states[doc, :length].numpy()
+        for label in range(5):
+            alpha = np.exp(H @ u[label])
+            expected[doc, label] = alpha @ (H @ w[label]) / alpha.sum() + b[label]
+    features = States(states, mask)
+    np.testing.assert_allclose(head.logits(features).detach(), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(head.logit(features, 3).detach(), expected[:, 3], rtol=1e-4, atol=1e-5)
+    rows, labels = torch.tensor([0, 0, 2]), torch.tensor([1, 4, 0])
+    loss = np.log1p(np.exp(expected)).sum() - expected[rows, labels].sum()
+    assert head(features, rows, labels).item() == pytest.approx(loss, rel=1e-5)
+    found = head.best(features, 2)
+    np.testing.assert_array_equal(found[0], np.argsort(-expected)[:, :2])
+    with torch.autocast("cpu", torch.bfloat16):
+        in_bf16 = head.logits(features)
+    assert in_bf16.dtype == torch.float32
+    np.testing.assert_allclose(in_bf16.detach(), expected, atol=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
+    texts, tags = planted(300, 1)
+    settings = {"encoder": tiny(kind), "epochs": 8, "batch": 16, "encoder_rate": 2e-3, "hidden_rate": 1e-2, "seed": 3}
+    learnt = Classifier("aplc_xlnet", pooling="attention", clusters=1, head_rate=2e-2, **settings).fit(
+        texts, tags, run=ONE
+    )
+    new, truth = planted(50, 2)
+    answers = learnt.predict(new, k=1)
+    assert np.mean([answer[0] in own for answer, own in zip(answers, truth, strict=True)]) > 0.9
+    learnt.save(tmp_path / "model")
+    again = Tagger.load(tmp_path / "model", verify=True)
+    assert again.tags(new[:9], 3, run=ONE) == learnt.tagger_.tags(new[:9], 3, run=ONE)
+    network, mask = again.model.network.on(CPU).double(), torch.ones(1, 5, dtype=torch.bool)
+    ids = torch.from_numpy(again.read([Document("", "noise1 word3alpha noise2", [])]).tokens("subwords").ids).long()
+    padding = torch.where(network.encoder.is_special(5), ids, network.encoder.padding)
+    with torch.no_grad():
+        read = (network.as_read(network.encoder(each[None], mask), mask) for each in (ids, padding))
+        text, nothing = (network.head.logit(network.after(each), 3) for each in read)
+    assert network.parts_of_logit(ids, 3, 400).sum().item() == pytest.approx((text - nothing).item(), rel=0.01)
+
+
+@pytest.mark.parametrize("wrong", [{"clusters": 2}, {"encoder_rate": 0.0}, {"proportions": (0.5, 0.5)}])
+def test_label_attention_is_flat_and_learns(wrong):
+    with pytest.raises(XmtcError, match=r"pooling=attention does not fit .* expected clusters=1 and an encoder"):
+        replace(BY_LABEL, **wrong)
+
+
+def test_a_step_of_label_attention_has_the_hidden_layers_rate():
+    network, design = BY_LABEL.network(labelled("bert", 32), ONE)
+    assert BY_LABEL.plan(32).rate_of("head.attention.weight") == BY_LABEL.hidden_rate
+    assert BY_LABEL.plan(32).rate_of("head.labels.weight") == BY_LABEL.head_rate
+    assert {name.partition(".")[0] for name, _ in network.named_parameters()} == {"encoder", "hidden", "head"}
+    with pytest.raises(ValueError, match="attend by themselves, but are in clusters"):
+        replace(design, sizes=(20, 20)).check()

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -100,14 +101,17 @@ def logits_plainly(head: LabelAttention, states: np.ndarray, labels) -> np.ndarr
         x = np.maximum(0, w["layers.first.weight"] @ m + w["layers.first.bias"])
         for i in range(len(head.layers.further)):
             x = np.maximum(0, w[f"layers.further.{i}.weight"] @ x + w[f"layers.further.{i}.bias"])
-        found.append(float(w["layers.output.weight"][0] @ x + w["layers.output.bias"][0]))
+        own = w.get("own.weight", np.zeros((99, len(x) + 1)))[label]
+        found.append(float((w["layers.output.weight"][0] + own[:-1]) @ x + w["layers.output.bias"][0] + own[-1]))
     return np.array(found)
 
 
-@pytest.mark.parametrize("sizes", [(5,), (6, 3)])
-def test_attention_and_layers_are_eqs_4_and_5(sizes):
+@pytest.mark.parametrize(("sizes", "own_output"), [((5,), False), ((6, 3), False), ((6, 3), True)])
+def test_attention_and_layers_are_eqs_4_and_5(sizes, own_output):
     torch.manual_seed(1)
-    head, lengths = LabelAttention(7, 8, sizes), [3, 1, 4]
+    head, lengths = LabelAttention(7, 8, sizes, own_output=own_output), [3, 1, 4]
+    if own_output:
+        torch.nn.init.normal_(head.own.weight)
     states, mask = torch.randn(3, 8, 8), torch.arange(8) < torch.tensor(lengths)[:, None]
     states[~mask] = 0
     candidates = torch.tensor([[6, 0], [1, 1], [2, 5]])
@@ -134,7 +138,7 @@ def test_max_pooling_looks_at_words_alone():
     assert (weights[3:] == 0).all()
 
 
-def test_the_loss_is_eq_6_summed_over_labels():
+def test_the_loss_is_eq_6_or_summed_over_labels():
     rng = np.random.default_rng(0)
     logits, y = rng.normal(size=(3, 4)), rng.random((3, 4)) < 0.5
     p = sigmoid(logits)
@@ -144,6 +148,10 @@ def test_the_loss_is_eq_6_summed_over_labels():
     known = np.array([[1, 1, 0, 1]] * 3, np.float32)
     found = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known))
     assert float(found) == pytest.approx((expected * known).sum() / 3, rel=1e-5)
+    mean = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), kind="mean")
+    assert float(mean) == pytest.approx(expected.mean(), rel=1e-5)
+    mean = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known), "mean")
+    assert float(mean) == pytest.approx((expected * known).sum() / 9, rel=1e-5)
 
 
 def binary_tree(depth: int) -> LabelTree:
@@ -170,11 +178,51 @@ def test_algorithm_1_makes_a_tree_shallow_and_wide(height, shapes):
         np.testing.assert_array_equal(level.sum(axis=1), np.ones(64))
 
 
-def test_algorithm_3_takes_true_nodes_first_and_then_the_best():
-    Y = csr_array(np.array([[0, 1, 0, 0, 1], [0, 0, 0, 0, 0], [1, 1, 1, 1, 0]], np.float32))
-    found = np.array([[0, 1, 3], [4, 2, NO_LABEL], [4, 3, 2]], np.int32)
-    expected = [[1, 4, 0], [4, 2, NO_LABEL], [0, 1, 2]]
-    assert true_ones_first(Y.indptr, Y.indices, found).tolist() == expected
+def test_algorithm_3_takes_true_nodes_first_each_with_its_own_score():
+    """Of the nodes 0 to 7 the best three are 5, 2 and 7; 3 and 7 are true."""
+    scores = torch.tensor([[0.01, 0.02, 0.5, 0.05, 0.04, 0.9, 0.03, 0.1]])
+    is_true = torch.tensor([[False, False, False, True, False, False, False, True]])
+    chosen = true_ones_first(scores, is_true, 3)
+    assert chosen.tolist() == [[7, 3, 5]]
+    np.testing.assert_allclose(scores.gather(1, chosen), [[0.1, 0.05, 0.9]])
+    assert true_ones_first(scores, is_true, 1).tolist() == [[7]]  # more of them than there is room for: the best
+
+
+def true_ones_first_plainly(scores: np.ndarray, is_true: np.ndarray, k: int) -> np.ndarray:
+    return np.array([np.lexsort((-own, ~true))[:k] for own, true in zip(scores, is_true, strict=True)])
+
+
+@pytest.mark.parametrize("k", [1, 3, 8, 20, 30])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.6, 1.0])
+def test_algorithm_3_is_a_sort_by_truth_and_score(k, share):
+    rng = np.random.default_rng(k)
+    scores, is_true = rng.permuted(np.arange(600.0)).reshape(30, 20) / 600, rng.random((30, 20)) < share
+    found = true_ones_first(torch.tensor(scores), torch.tensor(is_true), k)
+    np.testing.assert_array_equal(found, true_ones_first_plainly(scores, is_true, k))
+
+
+def test_children_are_multiplied_with_their_own_parents_score():
+    """Two levels of a tree in training: ẑ of a node is its own probability times its own parent's, also of a true node
+    that the beam did not find."""
+    torch.manual_seed(3)
+    loader = TokenLoader(planted_tokens(25, 6).tokens("words"), CPU)
+    upper, lower = network_for(6, 30, 12, 4).eval(), network_for(12, 30, 12, 4).eval()
+    all_of_them, pairs = np.arange(6, dtype=np.int32)[None], np.arange(12, dtype=np.int32).reshape(6, 2)
+    Y = csr_array((np.random.default_rng(0).random((25, 12)) < 0.15).astype(np.float32))
+    parents_Y = csr_array((Y.toarray().reshape(25, 6, 2).sum(2) > 0).astype(np.float32))
+
+    above = LevelData(loader, parents_Y).found_by(upper, all_of_them, 3, ONE, positives_first=True)
+    seen = replace(above, Y=Y).found_by(lower, pairs, 5, ONE, positives_first=True).above
+    batch = loader.batch(np.arange(25))
+    with torch.no_grad():
+        of_parents, of_nodes = (network(batch).sigmoid().numpy()[np.argsort(batch.docs)] for network in (upper, lower))
+    product = of_nodes * of_parents.repeat(2, axis=1)
+    for doc in range(25):
+        candidates = pairs[above.above.labels[doc]].ravel()
+        is_true = Y.toarray()[doc, candidates] > 0
+        expected = candidates[true_ones_first_plainly(product[doc, candidates][None], is_true[None], 5)[0]]
+        assert seen.labels[doc].tolist() == expected.tolist()
+        np.testing.assert_allclose(seen.scores[doc], product[doc, expected], rtol=1e-4)
 
 
 def test_algorithm_4_multiplies_down_the_tree():
@@ -233,6 +281,27 @@ def test_gradients_are_clipped_relative_to_recent_ones():
     np.testing.assert_allclose(clip([weight], torch.tensor([1.0, 1, 1, 1, 1]))[-1], 1)  # never more than 1
 
 
+def test_weights_are_looked_at_every_so_many_steps():
+    network = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(network.weight)
+    seen, scores = [], iter([0.1, 0.5, 0.2, 0.3])
+    plan = replace(PLAN, epochs=2, average_from=1, average_every=2, look_every=2, patience=3)
+
+    def score():
+        seen.append(round(network.weight.item(), 3))
+        return next(scores)
+
+    def batches(rng):
+        return iter(np.arange(4)[:, None])
+
+    training.train(network, batches, lambda docs: -network.weight.sum(), score, plan, n_docs=4)
+    assert seen == [2, 4, 6, 7]  # in the second pass the average of what 6 and 8 steps have made
+    assert network.weight.item() == pytest.approx(4, rel=1e-4)
+    few = replace(plan, look_every=100)
+    training.train(network, batches, lambda docs: -network.weight.sum(), lambda: 1.0, few, n_docs=4)
+    assert network.weight.item() == pytest.approx(8, rel=1e-4)  # looked at once, after the first pass
+
+
 def test_the_best_average_is_kept():
     network = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(network.weight)
@@ -264,12 +333,12 @@ SMALL = AttentionXML(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("sparse_from", [50_000, 5])
-def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("sparse_from", "look_every"), [(50_000, 0), (5, 0), (50_000, 2)])
+def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, look_every, tmp_path, monkeypatch):
     monkeypatch.setattr(family, "SPARSE", sparse_from)
-    monkeypatch.setattr(family, "AVERAGE_EVERY", 2)
     data = planted_tokens(80, 1)
-    whole = SMALL.fit(data, run=ONE)
+    method = replace(SMALL, average_every=2, look_every=look_every)
+    whole = method.fit(data, run=ONE)
     monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
     step = State.step
 
@@ -281,9 +350,9 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, tmp_p
     monkeypatch.setattr(State, "step", killed_half_way)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
-        SMALL.fit(data, run=run)
+        method.fit(data, run=run)
     monkeypatch.setattr(State, "step", step)
-    resumed = SMALL.fit(data, run=run)
+    resumed = method.fit(data, run=run)
     for one, other in zip(whole.levels, resumed.levels, strict=True):
         weights, same = one.network.weights.arrays, other.network.weights.arrays
         assert list(weights) == list(same)
@@ -319,10 +388,11 @@ def test_rows_of_many_labels_move_only_where_they_are_candidates():
     assert np.flatnonzero(moved).tolist() == [1, 4, 7]
 
 
-def test_many_labels_are_learnt_sparsely(monkeypatch):
+@pytest.mark.parametrize("own_output", [False, True])
+def test_many_labels_are_learnt_sparsely(own_output, monkeypatch):
     monkeypatch.setattr(family, "SPARSE", 5)
     data = planted_tokens(200, 2)
-    model = replace(SMALL, epochs=20, average_from=10).fit(data, run=ONE)
+    model = replace(SMALL, epochs=20, average_from=10, own_output=own_output).fit(data, run=ONE)
     found = model.predict(data, 3, ONE)
     assert data.Y.toarray()[np.arange(200)[:, None], found.labels].mean() > 0.6
 
@@ -432,8 +502,41 @@ def test_a_preset_fills_what_is_not_given():
     assert AttentionXML(preset="Amazon-670K", hidden=256).hidden == 256  # which is the default, but given
     assert replace(recipe, hidden=256).hidden == 256
     assert Classifier("attention_xml", preset="Amazon-670K", arity=4).get_params()["hidden"] == 512
-    for name in PRESETS:
+
+
+def test_presets_are_the_papers_whole():
+    """All that the papers and the authors' code say stands in each, so that no default of ours is left."""
+    ours = {"vectors", "preset", "seed", "average_every", "average_over", "average_below", "arity", "candidates"}
+    for name, values in PRESETS.items():
+        recipe = AttentionXML(preset=name, vectors="glove-50d")
+        assert {parameter.name for parameter in fields(AttentionXML)} - set(values) <= ours, name
+        assert (recipe.loss, recipe.init, recipe.rate, recipe.dimension) == ("mean", "xavier", 0.001, 300)
+        assert recipe.height == 0 or {"arity", "candidates", "average_below"} <= set(values)
+        assert recipe.plan(0).average_from >= recipe.epochs or {"average_every", "average_over"} <= set(values)
+    plan = AttentionXML(preset="EUR-Lex", vectors="glove-50d").plan(0)
+    assert (plan.average_every, plan.average_over, plan.look_every, plan.patience) == (100, inf, 100, 50)
+    assert [int(n * PRESETS[name]["held_out"]) for name, n in (("EUR-Lex", 15_449), ("Wiki10-31K", 14_146))] == [
+        200
+    ] * 2
+    first = AttentionXML(preset="RCV1")
+    assert (first.batch, first.epochs, first.plan(0).average_from, first.plan(0).clips) == (40, 50, 50, False)
+
+
+@pytest.mark.parametrize("name", ["EUR-Lex", "Wiki10-31K"])
+def test_vectors_that_are_not_trained_must_be_given(name):
+    with pytest.raises(XmtcError, match="vectors, a file or one of glove-100d, glove-50d"):
         AttentionXML(preset=name)
+    assert not AttentionXML(preset=name, vectors="glove-100d").train_vectors
+    assert AttentionXML(preset=name, train_vectors=True).dimension == 300
+
+
+def test_the_head_can_begin_as_the_authors_code_does():
+    method = AttentionXML(init="xavier", hidden=8, layers=(16,), dimension=4)
+    vectors = np.zeros((30, 4), np.float32)
+    network = method.network(method.design(vectors, 500), None, vectors, 0, ONE, CPU)
+    for module, width in ((network.head.rows, 516), (network.head.layers.first, 32), (network.head.layers.output, 17)):
+        limit = np.sqrt(6 / width)
+        assert 0.8 * limit < module.weight.abs().max().item() <= limit
 
 
 def test_processes_share_a_batch(monkeypatch):

@@ -4,7 +4,9 @@ that no memory holds. Answers are finite, or there is a sentence."""
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from planted import planted
 from scipy.sparse import csc_array, csr_array, save_npz
 
 from xmtc import Classifier, Run, XmtcError, open_corpus
+from xmtc.base import memory
 from xmtc.base.dataset import Bag, Dataset
 from xmtc.base.memory import check_fits
 from xmtc.base.predictions import Predictions
@@ -179,6 +182,18 @@ def test_memory_is_spoken_of_before_it_is_taken():
     check_fits(10, "It", "take less", available=10)
     with pytest.raises(XmtcError, match=r"It would take 2.0 GiB of memory, of which there are 1.0 GiB; take less\."):
         check_fits(2**31, "It", "take less", available=2**30)
+
+
+@pytest.mark.parametrize(("left", "is_refused"), [(100 * memory.MIB, True), (1000 * memory.MIB, False)])
+def test_too_little_room_to_begin_is_said(monkeypatch, tmp_path, left, is_refused):
+    """Libraries would end the process without a word, or try for ever."""
+    statm = tmp_path / "statm"
+    statm.write_text("1000 500 300 1 0 400 0\n")
+    monkeypatch.setattr(memory, "STATM", statm)
+    monkeypatch.setattr(memory, "address_space", lambda: [left + 1000 * os.sysconf("SC_PAGE_SIZE")])
+    refused = pytest.raises(XmtcError, match=r"leaves 100 MiB, but at least 192 MiB are needed") if is_refused else None
+    with refused or nullcontext():
+        memory.check_room()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ FLOORS = [
     {"__main__"},
 ]
 # The rooms and files that may import PyTorch and transformers outside of functions.
-NEURAL = ("nn/", "methods/attention/", "methods/autoencoder/", "methods/transformer/")
+NEURAL = ("nn/", "methods/attention/", "methods/autoencoder/", "methods/convolution/", "methods/transformer/")
 NEURAL += ("encoders/loading.py", "encoders/mpnet.py", "encoders/export.py")
 HEAVY = ("torch", "transformers", "ray", "fastapi", "optuna")
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.dataset import Dataset
+from xmtc.base.dataset import Dataset, Tokens
 from xmtc.base.predictions import NO_LABEL
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
@@ -37,6 +37,15 @@ def test_a_label_is_the_normalised_sum_of_its_documents():
     vectors = LabelVectors.from_documents(data).matrix.toarray()
     root2, root34 = np.sqrt(2), np.sqrt(34)
     np.testing.assert_allclose(vectors, [[1 / root2, 1 / root2], [3 / root34, 5 / root34], [0, 0]], rtol=1e-6)
+
+
+def test_a_label_of_sequences_of_words_is_the_normalised_sum_of_their_tf_idf():
+    """Three documents: word 1 twice and word 2; word 2; an unknown word and word 1."""
+    tokens = Tokens(np.array([1, 2, 1, 2, 0, 1], np.int32), np.array([0, 3, 4, 6]), 4)
+    vectors = LabelVectors.from_words(tokens, matrix([[1, 0], [1, 0], [0, 1]])).matrix.toarray()
+    tf, idf = np.array([[0, 1 + np.log(2), 1, 0], [0, 0, 1, 0]]), 1 + np.log(4 / 3)
+    first = tf[0] * idf / np.linalg.norm(tf[0] * idf) + tf[1]
+    np.testing.assert_allclose(vectors, [first / np.linalg.norm(first), [0, 1, 0, 0]], rtol=1e-6)
 
 
 def test_halves_are_equal_and_keep_neighbours_together():

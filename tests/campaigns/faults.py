@@ -54,8 +54,7 @@ import random, time
 draw, clock = random.Random({seed}), time.time
 time.time = lambda: clock() + draw.choice([-3e8, -60, 0, 60, 3e8])
 """
-# So much more memory than the libraries take that a command needs. All are loaded before: OpenBLAS, which comes with
-# scipy.linalg, tries for ever where it is given none.
+# So much memory beside what the libraries take, which are all loaded before.
 TIGHT = """
 import resource
 import numba, numpy, pyarrow, safetensors, scipy.linalg, scipy.sparse
@@ -77,6 +76,7 @@ class Case:
     ends: str = ""  # what a shell does to the streams
     variables: dict[str, str | None] = field(default_factory=dict)
     limit: int | None = None  # bytes of a file
+    space: int | None = None  # bytes of memory, the libraries' own included
     disk: tuple[str, str] | None = None  # options of a mount, and the folder to mount it at
 
     def __str__(self) -> str:
@@ -111,6 +111,12 @@ def little_memory(case: Case, rng: np.random.Generator) -> None:
     case.variables = {"OPENBLAS_NUM_THREADS": "1"}  # it ends a process itself where it cannot start more
 
 
+def limited_memory(case: Case, rng: np.random.Generator) -> None:
+    """From less than Python itself needs to enough for all."""
+    case.space = int(2 ** rng.uniform(26, 31))
+    case.said.append(f"{case.space >> 20} MiB of memory in all")
+
+
 def jumping_clock(case: Case, rng: np.random.Generator) -> None:
     seed = int(rng.integers(1000))
     case.said.append(f"clock jumps {seed}")
@@ -138,6 +144,7 @@ FAULTS: tuple[Callable[[Case, np.random.Generator], None], ...] = (
     limited_files,
     read_only,
     little_memory,
+    limited_memory,
     jumping_clock,
     odd_streams,
     no_home,
@@ -218,6 +225,7 @@ def run(case: Case, place: Path) -> tuple[int, str]:
     variables = os.environ | given | case.variables
     environment = {name: value for name, value in variables.items() if value is not None}
     limit = "" if case.limit is None else f"ulimit -f {case.limit // 1024}; "
+    limit += "" if case.space is None else f"ulimit -v {case.space // 1024}; "
     said = Path(tempfile.mkdtemp(prefix="xmtc-said-")) / "said"
     words = ["bash", "-c", f'{limit}exec "$@" {case.ends}', "bash", sys.executable, "-c", case.program, *case.command]
     with (place / "test.jsonl").open("rb") as given_in, open(os.devnull, "wb") as nowhere, said.open("wb") as heard:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from xmtc.errors import XmtcError
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
+TO_LOAD = 512 * MIB  # of address space that the libraries of the smallest command take: on two cores 450 to 600
+TO_WORK = 192 * MIB  # with less, a thread's first step, or the compiler's, ends the process without a word
+STATM = Path("/proc/self/statm")
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -29,6 +33,21 @@ def address_space() -> list[float]:
         return []
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return [] if limit == resource.RLIM_INFINITY else [float(limit)]
+
+
+def check_room() -> None:
+    """Refuse to begin where a limit leaves so little that libraries would not say so, but end the process or, as
+    OpenBLAS does, try for ever."""
+    limits = address_space()
+    if not limits or not STATM.exists():
+        return
+    left = limits[0] - int(STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    needed = TO_WORK if "numba" in sys.modules else TO_LOAD
+    if left < needed:
+        raise XmtcError(
+            f"The limit of memory that is set (ulimit -v) leaves {max(left, 0) / MIB:,.0f} MiB, but at least "
+            f"{needed / MIB:,.0f} MiB are needed to begin; raise the limit."
+        )
 
 
 def check_fits(needed: float, what: str, remedy: str, available: float | None = None) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.form import Form
+from xmtc.base.memory import check_room
 from xmtc.base.params import Recipe
 from xmtc.base.predictions import Predictions, check_k
 from xmtc.base.run import Run
@@ -122,6 +123,7 @@ class Method(Recipe, ABC):
 
     def _check_data(self, data: Dataset, valid: Dataset | None = None, *_: Any, **__: Any) -> None:
         """Documents with labels, and weights only where it takes them; validation documents in the same views."""
+        check_room()
         check_is_dataset(data)
         if data.Y is None or not (data.n_docs and data.n_labels):
             raise XmtcError(

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from xmtc.base.memory import check_room
 from xmtc.cli import (
     combine,
     compare,
@@ -81,6 +82,7 @@ def main() -> None:
 def outcome() -> int | str | None:
     """What a command ends with: its exit code."""
     try:
+        check_room()
         app()
     except SystemExit as end:
         return end.code

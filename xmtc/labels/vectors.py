@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
 
-from xmtc.base.dataset import Dataset
+from xmtc.base.dataset import Dataset, Tokens
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.sparse import narrow, with_unit_rows, with_weighted_rows
@@ -29,6 +29,15 @@ class LabelVectors:
     def from_documents(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Input space: the normalised sum of a label's documents."""
         return cls(sums_of_rows(with_weighted_rows(data.X, data.weights), csc_array(data.Y), run))
+
+    @classmethod
+    def from_words(cls, tokens: Tokens, Y: csr_array, run: Run = Run()) -> LabelVectors:
+        """Input space where documents are sequences of words: the normalised sum of their tf-idf."""
+        counts = tokens.counts()
+        df = np.bincount(counts.indices, minlength=tokens.size)
+        idf = 1 + np.log((1 + tokens.n_docs) / (1 + df))
+        counts.data = ((1 + np.log(counts.data)) * idf[counts.indices]).astype(np.float32)
+        return cls(sums_of_rows(with_unit_rows(counts), csc_array(Y), run))
 
     @classmethod
     def from_labels(cls, data: Dataset, run: Run = Run()) -> LabelVectors:

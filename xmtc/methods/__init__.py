@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # the same methods as in the table, which type checkers canno
     from xmtc.methods.autoencoder.bce_ae import BCEAE as BCEAE
     from xmtc.methods.autoencoder.c2ae import C2AE as C2AE
     from xmtc.methods.autoencoder.rank_ae import RankAE as RankAE
+    from xmtc.methods.convolution.bow_cnn import BowCNN as BowCNN
+    from xmtc.methods.convolution.xml_cnn import XMLCNN as XMLCNN
+    from xmtc.methods.embedding.fasttext import FastText as FastText
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
     from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
     from xmtc.methods.label_tree.bonsai import Bonsai as Bonsai
@@ -31,9 +34,12 @@ METHODS = {
     "dismec": "xmtc.methods.one_vs_all.dismec:DiSMEC",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
     "xml_rnn": "xmtc.methods.attention.xml_rnn:XMLRNN",
+    "xml_cnn": "xmtc.methods.convolution.xml_cnn:XMLCNN",
+    "bow_cnn": "xmtc.methods.convolution.bow_cnn:BowCNN",
     "rank_ae": "xmtc.methods.autoencoder.rank_ae:RankAE",
     "bce_ae": "xmtc.methods.autoencoder.bce_ae:BCEAE",
     "c2ae": "xmtc.methods.autoencoder.c2ae:C2AE",
+    "fasttext": "xmtc.methods.embedding.fasttext:FastText",
     "aplc_xlnet": "xmtc.methods.transformer.aplc_xlnet:APLCXLNet",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",

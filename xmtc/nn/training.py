@@ -31,12 +31,13 @@ class Plan:
     rate: float
     average_from: int  # the epoch from which on weights are averaged
     average_every: int  # steps
-    patience: int  # epochs without a better score before training ends
+    patience: int  # looks without a better score before training ends, at the end of an epoch
     seed: int
     seconds: float = inf  # after which no further epoch begins
     decay: float = 1.0  # what the rate is multiplied by after every epoch
     weight_decay: float = 0.0
     clips: bool = True  # gradients, relative to recent ones
+    look_every: int = 0  # steps between looks at the score; 0: one look after every epoch
     average_over: float = inf  # weights in the average, after which older ones fade from it; inf: all, as in SWA
     rates: tuple[tuple[str, float], ...] = ()  # of parameters whose names begin so, in place of `rate`
     clip_at: float = inf  # the norm that gradients are scaled down to
@@ -44,12 +45,12 @@ class Plan:
     warm_up: int = 0  # of these, steps in which they rise
 
     def slant(self, step: int) -> float:
-        """The share of the rate that a step has, counted from 0: slanted triangular learning rates, eq. 15 of
-        APLC-XLNet."""
+        """The share of the rate that a step has: slanted triangular learning rates, eq. 15 of APLC-XLNet. The first
+        step is t = 0, as the authors' is: it has no rate where rates rise, and the whole where they only fall."""
         if not self.n_steps:
             return 1.0
         if step < self.warm_up:
-            return (step + 1) / self.warm_up
+            return step / self.warm_up
         return max(0.0, (self.n_steps - step) / (self.n_steps - self.warm_up))
 
     def rate_of(self, parameter: str) -> float:
@@ -70,12 +71,12 @@ def train(
     name: str = "network",
     metric: str = "",
 ) -> None:
-    """Train on the loss of batches until the score of the validation documents, looked at after every epoch, has not
-    grown for a while. The network ends with the weights of the best epoch, also where a later one diverges. Of several
-    processes, each takes the loss of its share of a batch. A loss may come in parts, one after the other, of which the
-    next is computed when the last has given its gradients. After every epoch, or pass, those who watch are told of it,
-    the score by the name of its metric, and may ask to stop; a resumed training first tells of the passes that it has
-    behind it."""
+    """Train on the loss of batches until the score of the validation documents, looked at after every epoch or every so
+    many steps, has not grown for a while. The network ends with the best weights that were looked at, also where later
+    ones diverge. Of several processes, each takes the loss of its share of a batch. A loss may come in parts, one after
+    the other, of which the next is computed when the last has given its gradients. After every epoch, or pass, those
+    who watch are told of it, the score by the name of its metric, and may ask to stop; a resumed training first tells
+    of the passes that it has behind it."""
     state = State(network, plan)
     state.resume(run, name)
     begin = time.monotonic() - state.seconds
@@ -88,6 +89,8 @@ def train(
                 if number >= state.n_done:  # a resumed training may have done some
                     state.set_seed()
                     state.step(loss(docs))
+                    if state.is_time_to_look and not state.has_diverged:
+                        state.look(lambda: distributed.agreed(score()))
                     state.keep_now_and_then(run, name, time.monotonic() - begin)
                 progress.advance(len(docs))
             if state.has_diverged:
@@ -124,7 +127,7 @@ class State:
 
     @property
     def since_best(self) -> int:
-        """Epochs since the best score; of equal ones the last counts, which has learnt more."""
+        """Looks since the best score; of equal ones the last counts, which has learnt more."""
         return int(np.argmax(self.scores[::-1])) if self.scores else 0
 
     @property
@@ -211,9 +214,13 @@ class State:
         else:
             torch._foreach_lerp_(self.average, [p.detach() for p in self.tensors], share)
 
+    @property
+    def is_time_to_look(self) -> bool:
+        return self.plan.look_every > 0 and self.n_steps % self.plan.look_every == 0
+
     @torch.no_grad()
-    def finish_epoch(self, score: Callable[[], float]) -> None:
-        """Score the averaged weights, or the present ones before there are any."""
+    def look(self, score: Callable[[], float]) -> None:
+        """Score the averaged weights, or the present ones before there are any, and keep the best."""
         present = [p.detach().clone() for p in self.tensors] if self.average else []
         if self.average:
             torch._foreach_copy_(self.tensors, self.average)
@@ -223,6 +230,11 @@ class State:
             torch._foreach_copy_(self.best, [p.detach() for p in self.tensors])
         if present:
             torch._foreach_copy_(self.tensors, present)
+        self.network.train()
+
+    def finish_epoch(self, score: Callable[[], float]) -> None:
+        if not self.plan.look_every or not self.scores:  # there may be fewer steps than between two looks
+            self.look(score)
         self.epoch, self.n_done = self.epoch + 1, 0
         self.total_loss.zero_()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import inf
 from typing import ClassVar
 
@@ -14,22 +15,23 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
+from xmtc.data.splits import VALID_SHARE
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
-from xmtc.methods.attention.levels import LevelData, table_of_children, train_level
+from xmtc.methods.attention.levels import LOSSES, SUM, LevelData, table_of_children, train_level
 from xmtc.methods.attention.model import VIEW, AttentionModel, Level, RecurrentDesign
-from xmtc.methods.attention.network import LabelAttention, RecurrentNetwork
+from xmtc.methods.attention.network import LabelAttention, RecurrentNetwork, begin_with_xavier
 from xmtc.nn import distributed
 from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import working
-from xmtc.nn.fitting import begin
+from xmtc.nn.fitting import HELD_OUT, begin
 from xmtc.nn.network import TrainedNetwork
 from xmtc.nn.training import Plan
 from xmtc.nn.vectors import vectors_of_tokens
 from xmtc.nn.weights import Weights
+from xmtc.text.vector_packages import NAMED
 
-AVERAGE_EVERY = 20  # steps between weights that are averaged
-AVERAGE_OVER = 75  # weights in the average, of which older ones fade
+INITS = APART, XAVIER = "apart", "xavier"
 SPARSE = 50_000  # nodes of which a step moves only the candidates, where there are more
 
 TreeOf = Callable[[Dataset, Run], LabelTree]  # grown from the documents that are left to learn from
@@ -59,12 +61,21 @@ class RecurrentMethod(Method):
     dropout: float = param(
         0.5, "share of the LSTM's outputs that a step leaves out", low=0.0, high=0.99, search=(0.2, 0.7)
     )
+    init: str = param(
+        APART, "how the head's weights begin: attentions apart, or by Xavier as in the authors' code", choices=INITS
+    )
+    loss: str = param(SUM, "of a document: cross-entropy of its labels summed, or their mean (eq. 6)", choices=LOSSES)
+    clips: bool = param(True, "scale gradients down that are far longer than recent ones")
     batch: int = param(200, "documents of a step", low=1)
     epochs: int = param(30, "passes over the documents at most", low=1)
     rate: float = param(0.002, "learning rate of Adam", low=1e-8, high=10.0, search=(5e-4, 1e-2), log=True)
     decay: float = param(1.0, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
     average_from: int = param(10, "pass from which on weights are averaged", low=0)
-    patience: int = param(5, "passes without a better nDCG@5 after which training ends", low=1)
+    average_every: int = param(20, "steps between weights that are averaged", low=1)
+    average_over: int = param(75, "weights in the average, of which older ones fade; 0: all alike, as in SWA", low=0)
+    look_every: int = param(0, "steps between looks at nDCG@5 of held-out documents; 0: one after every pass", low=0)
+    patience: int = param(5, "looks without a better nDCG@5 after which training ends", low=1)
+    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit), a level's own", low=0.0)
     seed: int = param(0, "seed of the first weights, the order of documents and the tree", low=0, high=2**32 - 1)
 
@@ -72,29 +83,37 @@ class RecurrentMethod(Method):
         super().__post_init__()
         if not self.layers:
             raise XmtcError(f"{type(self).__name__}: layers=() does not fit; expected sizes such as 512,256.")
+        if not (self.train_vectors or self.vectors or self.corpus_dimension):
+            raise XmtcError(
+                f"{type(self).__name__}: train_vectors=false would leave random word vectors as they are; expected "
+                f"vectors, a file or one of {', '.join(NAMED)} (`xmtc vectors` lists them), or train_vectors=true."
+            )
 
     def train(
         self, data: Dataset, valid: Dataset | None, tree_of: TreeOf, n_candidates: int, run: Run
     ) -> AttentionModel:
         """A network for every level of the tree, each starting from the one above (Algorithm 3)."""
         vectors = self.first_vectors(data, run)
-        data, valid, device = begin(self, data, valid, run, seed=self.seed, vectors=vectors)
-        assert valid is not None
+        data, valid, device = begin(self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors)
         tree = tree_of(data, run)
-        members = zip(tree.memberships(data.Y), tree.memberships(valid.Y), strict=True)
 
         network, levels = None, []
-        seen, held_out = (LevelData(TokenLoader(part.tokens(VIEW), device)) for part in (data, valid))
-        for number, (edges, (Y, valid_Y)) in enumerate(zip(tree.levels, members, strict=True)):
-            seen, held_out = replace(seen, Y=Y), replace(held_out, Y=valid_Y)
+        seen = LevelData(TokenLoader(data.tokens(VIEW), device))
+        held_out = None if valid is None else LevelData(TokenLoader(valid.tokens(VIEW), device))
+        valid_nodes = repeat(None) if valid is None else tree.memberships(valid.Y)
+        for number, (edges, Y, valid_Y) in enumerate(
+            zip(tree.levels, tree.memberships(data.Y), valid_nodes, strict=False)
+        ):
+            seen, held_out = replace(seen, Y=Y), held_out and replace(held_out, Y=valid_Y)
             children, design = table_of_children(edges), self.design(vectors, n_labels=edges.shape[1])
             network = self.network(design, network, vectors, number, run, device)
             name = f"level-{number}"
-            train_level(network, children, seen, held_out, self.plan(number), batch=self.batch, run=run, name=name)
+            plan, batch, kind = self.plan(number), self.batch, self.loss
+            train_level(network, children, seen, held_out, plan, batch=batch, kind=kind, run=run, name=name)
             levels.append(Level(network=TrainedNetwork(design=design, weights=Weights.of(network)), children=children))
             if number + 1 < len(tree.levels):
                 seen = seen.found_by(network, children, n_candidates, run, positives_first=True)
-                held_out = held_out.found_by(network, children, n_candidates, run, positives_first=False)
+                held_out = held_out and held_out.found_by(network, children, n_candidates, run, positives_first=False)
         return AttentionModel(n_labels=data.n_labels, views=data.sizes, n_candidates=n_candidates, levels=tuple(levels))
 
     def first_vectors(self, data: Dataset, run: Run) -> np.ndarray:
@@ -126,6 +145,8 @@ class RecurrentMethod(Method):
             alone = distributed.rank_and_size()[1] == 1  # NCCL does not add up sparse gradients
             sparse = above is not None and design.n_labels > SPARSE and alone
             network = design.build(self.word_dropout, self.dropout, sparse)
+            if self.init == XAVIER:
+                begin_with_xavier(network.head)
         network.encoder.set_vectors(vectors, self.train_vectors)
         network.to(device)
         if above is not None:
@@ -143,8 +164,10 @@ class RecurrentMethod(Method):
             patience=self.patience,
             seconds=60 * self.minutes or inf,
             average_from=self.average_from,
-            average_every=AVERAGE_EVERY,
-            average_over=AVERAGE_OVER,
+            average_every=self.average_every,
+            average_over=self.average_over or inf,
+            look_every=self.look_every,
+            clips=self.clips,
             seed=level_seed(self.seed, number),
         )
 

@@ -20,7 +20,8 @@ from xmtc.nn.network import Design, TrainedNetwork, device_with, predict_with
 from xmtc.nn.recurrent import RecurrentEncoder
 
 VIEW = "words"
-POOLINGS = ATTENTION, MAX = "attention", "max"
+POOLINGS = ATTENTION, OWN_OUTPUT, MAX = "attention", "attention with own output", "max"
+MISSING = -1.0  # the score of a candidate that is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,10 @@ class RecurrentDesign(Design):
         encoder = RecurrentEncoder(self.n_words, self.dimension, self.hidden, word_dropout, dropout)
         if self.pooling == MAX:
             return RecurrentNetwork(encoder, MaxPooling(self.n_labels, 2 * self.hidden, self.layers))
-        return RecurrentNetwork(encoder, LabelAttention(self.n_labels, 2 * self.hidden, self.layers, sparse))
+        own_output = self.pooling == OWN_OUTPUT
+        return RecurrentNetwork(
+            encoder, LabelAttention(self.n_labels, 2 * self.hidden, self.layers, sparse, own_output)
+        )
 
     def loader(self, data: Dataset, device: torch.device) -> TokenLoader:
         return TokenLoader(data.tokens(VIEW), device)
@@ -119,9 +123,9 @@ def predict_level(
 
 
 class AmongChildren:
-    """A network that answers with children of the nodes found above."""
+    """A network that answers with children of the nodes found above; in the first level, with any node."""
 
-    def __init__(self, network: RecurrentNetwork, children: np.ndarray, above: Predictions):
+    def __init__(self, network: RecurrentNetwork, children: np.ndarray, above: Predictions | None):
         self.network, self.above, self.n_labels = network, above, network.n_labels
         self.children = torch.from_numpy(children.astype(np.int64)).to(device_with(network))
 
@@ -132,19 +136,34 @@ class AmongChildren:
         return self.network.modules()
 
     def batch_size(self, loader: TokenLoader) -> int:
-        return self.network.batch_size(loader, self.above.k * self.children.shape[1])
+        return self.network.batch_size(loader, None if self.above is None else self.above.k * self.children.shape[1])
 
     def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
+        candidates, scores = self.scored(batch)
+        top = scores.topk(min(k, scores.shape[1]))
+        return answered(candidates, top.indices, top.values)
+
+    def scored(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        """The candidates, (n_docs, n_candidates), and ẑ of each: its own probability times its parent's ẑ; MISSING
+        where there is none."""
         device = self.children.device
+        if self.above is None:
+            with mixed(device):
+                scores = self.network(batch).float().sigmoid()
+            return torch.arange(self.n_labels, device=device).expand_as(scores), scores
+
         nodes = torch.from_numpy(self.above.labels[batch.docs].astype(np.int64)).to(device)
         parents = torch.from_numpy(self.above.scores[batch.docs]).to(device)
         candidates, known = children_of(nodes, self.children)
         with mixed(device):
             conditional = self.network(batch, candidates).float().sigmoid()
-        scores = (conditional * parents.repeat_interleave(self.children.shape[1], 1)).masked_fill(~known, -1.0)
-        top = scores.topk(min(k, scores.shape[1]))
-        found = candidates.gather(1, top.indices).masked_fill(top.values < 0, NO_LABEL)
-        return found, top.values.clamp(min=0)
+        scores = conditional * parents.repeat_interleave(self.children.shape[1], 1)
+        return candidates, scores.masked_fill(~known, MISSING)
+
+
+def answered(candidates: Tensor, chosen: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The candidates at these places, whose scores these are; NO_LABEL where there is none."""
+    return candidates.gather(1, chosen).masked_fill(scores < 0, NO_LABEL), scores.clamp(min=0)
 
 
 def children_of(nodes: Tensor, children: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,14 @@ MOST_NUMBERS = {"cpu": 2**27, "cuda": 2**31}  # of one tensor in an answer
 SPREAD = 0.35
 
 
+def begin_with_xavier(head: nn.Module) -> None:
+    """The weights of attentions and layers as the authors' code draws them: uniform, in a range that shrinks with what
+    goes in and what comes out (Glorot, Bengio 2010)."""
+    for module in head.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.xavier_uniform_(module.weight)
+
+
 class Layers(nn.Module):
     """The fully connected layers that all labels share, and the output layer: eq. 5. The first is applied to the states
     before they are averaged: W₁ Σ αᵢ hᵢ = Σ αᵢ (W₁ hᵢ), and a document has fewer words than there are labels."""
@@ -35,8 +43,9 @@ class Layers(nn.Module):
     def project(self, states: Tensor) -> Tensor:
         return linear(states, self.first.weight.to(states.dtype))
 
-    def forward(self, projected: Tensor) -> Tensor:
-        """Logits (n_docs, n_labels) of averages of projected states, (n_docs, n_labels, sizes[0])."""
+    def forward(self, projected: Tensor, own: Tensor | None = None) -> Tensor:
+        """Logits (n_docs, n_labels) of averages of projected states, (n_docs, n_labels, sizes[0]), by the shared output
+        layer, and by labels' own."""
         kind = projected.dtype
         x = relu(projected + self.first.bias.to(kind))
         for layer in self.further:
@@ -44,18 +53,27 @@ class Layers(nn.Module):
             x = relu(linear(x, layer.weight.to(kind), layer.bias.to(kind)))
         # bf16 has too few digits to rank labels by; in training, gradients have the same noise anyway
         x = x if self.training else x.float()
-        return (x @ self.output.weight[0].to(x.dtype)).float() + self.output.bias
+        logits = (x @ self.output.weight[0].to(x.dtype)).float() + self.output.bias
+        if own is None:
+            return logits
+        return logits + (x * own[..., :-1].to(x.dtype)).sum(-1).float() + own[..., -1]
 
 
 class LabelAttention(nn.Module):
     """One attention per label over the states of a document: eq. 4, then the shared layers."""
 
-    def __init__(self, n_labels: int, width: int, sizes: tuple[int, ...], sparse: bool = False):
+    def __init__(
+        self, n_labels: int, width: int, sizes: tuple[int, ...], sparse: bool = False, own_output: bool = False
+    ):
         super().__init__()
         self.n_labels, self.width = n_labels, max(width, *sizes)
         self.rows = nn.Embedding(n_labels, width, sparse=sparse)
         nn.init.uniform_(self.rows.weight, -SPREAD, SPREAD)
         self.layers = Layers(width, sizes)
+        # beside the output layer that all share, a row and a bias (the last number) of each label's own
+        self.own = nn.Embedding(n_labels, sizes[-1] + 1, sparse=sparse) if own_output else None
+        if self.own is not None:
+            nn.init.zeros_(self.own.weight)
 
     def forward(self, states: Tensor, mask: Tensor, candidates: Tensor | None = None) -> Tensor:
         """Logits of all labels, or of each document's candidates (n_docs, n_candidates)."""
@@ -64,7 +82,13 @@ class LabelAttention(nn.Module):
             states = states.to(torch.get_autocast_dtype(kind))
         with torch.autocast(kind, enabled=False):
             average = self.attention(states, mask, candidates) @ self.layers.project(states)
-            return self.layers(average)
+            return self.layers(average, self.own_rows(candidates))
+
+    def own_rows(self, candidates: Tensor | None) -> Tensor | None:
+        """(n_labels, size + 1), or (n_docs, n_candidates, size + 1)."""
+        if self.own is None:
+            return None
+        return self.own.weight if candidates is None else self.own(candidates)
 
     def attention(self, states: Tensor, mask: Tensor, candidates: Tensor | None = None) -> Tensor:
         """α, (n_docs, n_labels, width)."""

@@ -16,6 +16,7 @@ from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.encoders.catalogue import first_sentence
 from xmtc.encoders.loading import POOLINGS, built
+from xmtc.methods.transformer.label_attention import LabelAttention
 from xmtc.methods.transformer.network import MOST_DOCS, ClusteredTransformer, TextEncoder
 from xmtc.methods.transformer.states import StateLoader
 from xmtc.nn.batches import TokenLoader
@@ -24,6 +25,7 @@ from xmtc.nn.devices import moved, working
 from xmtc.nn.network import Design, NetworkModel, at_most, device_with
 
 VIEW = "subwords"
+ATTENTION = "attention"  # in place of pooling: each label looks at the subwords by itself
 MOST_POINTS = 1000  # of explanations
 TRIED = 40  # subwords of the text that a loaded model is tried on
 
@@ -33,17 +35,19 @@ class TransformerDesign(Design):
     has_buffers: ClassVar[bool] = True
 
     encoder: str  # its configuration, as transformers writes it: JSON
-    pooling: str  # one of POOLINGS
+    pooling: str  # one of POOLINGS, or ATTENTION
     hidden: int  # d
     sizes: tuple[int, ...]  # labels of each cluster
     factor: int  # q
     biases: bool  # of the clusters' labels
 
-    def build(self, encoder: object = None, dropout: float = 0.0) -> ClusteredTransformer:
+    def build(self, encoder: object = None, dropout: float = 0.0, untouched_tails: bool = True) -> ClusteredTransformer:
         """With this encoder, or one that has yet to learn everything."""
         text = TextEncoder(encoder or built(self.encoder), self.pooling)
         clusters = Clusters(self.sizes, self.hidden, self.factor)
-        return ClusteredTransformer(text, LabelClusters(clusters, self.biases), dropout)
+        if self.pooling == ATTENTION:
+            return ClusteredTransformer(text, LabelAttention(clusters, self.biases), dropout)
+        return ClusteredTransformer(text, LabelClusters(clusters, self.biases, untouched_tails), dropout)
 
     def skeleton(self, n_weights: int) -> ClusteredTransformer:
         """No deeper than there are names of weights, whatever its configuration says."""
@@ -59,7 +63,9 @@ class TransformerDesign(Design):
     def check(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
             raise ValueError("its clusters are not those of its labels")
-        if self.pooling not in POOLINGS or self.hidden < 1 or self.factor < 1:
+        if self.pooling == ATTENTION and len(self.sizes) > 1:
+            raise ValueError("its labels attend by themselves, but are in clusters")
+        if self.pooling not in (*POOLINGS, ATTENTION) or self.hidden < 1 or self.factor < 1:
             raise ValueError("its network is none")
 
 
@@ -108,7 +114,8 @@ class TransformerModel(NetworkModel):
         mask[1, 1:] = False
         try:
             with torch.no_grad():
-                found = [network.head.best(network.after(network.encoder(ids, mask)), 1)[1]]
+                read = network.as_read(network.encoder(ids, mask), mask)
+                found = [network.head.best(network.after(read), 1)[1]]
             found.append(network.parts_of_logit(ids[0], 0, 1))
         except Exception as error:  # what transformers and PyTorch raise there has many names
             raise ValueError(f"its encoder fails at a text: {first_sentence(error)}") from None

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.encoders.loading import FIRST, LAST, XLNET
+from xmtc.encoders.loading import FIRST, LAST, MEAN, XLNET
+from xmtc.methods.transformer.label_attention import LabelAttention, States
 from xmtc.methods.transformer.states import AnyBatch, StateBatch
 from xmtc.nn.clusters import LabelClusters
 from xmtc.nn.cuda_graphs import CudaGraphs
@@ -23,8 +24,8 @@ MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # scores of a cluster in an answer
 
 class TextEncoder(nn.Module):
     """The states of an encoder, pooled: those of the first subword, of the last, where XLNet has its [CLS], or their
-    mean. Documents are padded at their end; for XLNet, which knows only how far subwords stand apart, that is the same
-    as at their beginning."""
+    mean; or all of them, where each label attends to them by itself. Documents are padded at their end; for XLNet,
+    which knows only how far subwords stand apart, that is the same as at their beginning."""
 
     def __init__(self, model: Any, pooling: str):
         super().__init__()
@@ -45,7 +46,7 @@ class TextEncoder(nn.Module):
         return tables[0].num_embeddings - (0 if unused is None else unused + 1)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """(n_docs, width) of subwords (n_docs, length) and their mask."""
+        """(n_docs, width), or all states, of subwords (n_docs, length) and their mask."""
         return self.pooled(mask, input_ids=ids)
 
     def is_special(self, n: int) -> Tensor:
@@ -70,6 +71,8 @@ class TextEncoder(nn.Module):
             return states[:, 0]
         if self.pooling == LAST:
             return states[rows, last]
+        if self.pooling != MEAN:
+            return states
         weights = mask[..., None].to(states.dtype)
         return (states * weights).sum(1) / weights.sum(1)
 
@@ -77,7 +80,7 @@ class TextEncoder(nn.Module):
 class ClusteredTransformer(LabelNetwork):
     """A forward pass gives the loss; `best` gives answers. Labels are numbered by their frequency."""
 
-    def __init__(self, encoder: TextEncoder, head: LabelClusters, dropout: float = 0.0):
+    def __init__(self, encoder: TextEncoder, head: LabelClusters | LabelAttention, dropout: float = 0.0):
         super().__init__()
         self.encoder, self.head, self.dropout = encoder, head, dropout
         self.hidden = nn.Linear(encoder.width, head.clusters.width)
@@ -85,30 +88,40 @@ class ClusteredTransformer(LabelNetwork):
         self.n_labels = head.clusters.n_labels
         self.graphs: CudaGraphs | None = None  # of the encoder's steps in training
 
-    def pooled(self, batch: AnyBatch) -> Tensor:
-        """Section 3.1: one state for each document."""
+    def pooled(self, batch: AnyBatch) -> Tensor | States:
+        """Section 3.1: one state for each document; or all of its states."""
         if isinstance(batch, StateBatch):
             return batch.states
         compute = self.graphs if self.graphs and self.training else self.encoder
         padded = batch.padded_ids(self.padding), batch.mask()
-        return compute(*(whole[:, : self.longest].contiguous() for whole in padded))
+        ids, mask = (whole[:, : self.longest].contiguous() for whole in padded)
+        return self.as_read(compute(ids, mask), mask)
 
-    def after(self, pooled: Tensor) -> Tensor:
+    def as_read(self, states: Tensor, mask: Tensor) -> Tensor | States:
+        """What the encoder says of documents, as the output layer reads it."""
+        return States(states, mask) if isinstance(self.head, LabelAttention) else states
+
+    def after(self, pooled: Tensor | States) -> Any:
         """Section 3.2, as the authors have it: tanh and dropout."""
+        if isinstance(pooled, States):
+            return States(self.after(pooled.states), pooled.mask)
         return dropout(self.hidden(pooled).tanh(), self.dropout, self.training)
 
     def forward(self, batch: AnyBatch, rows: Tensor, labels: Tensor) -> Tensor:
         """The loss, as the sum of its terms."""
         return self.head(self.after(self.pooled(batch)), rows, labels)
 
-    def state(self, batch: AnyBatch) -> Tensor:
-        """One state for each document, in float32; the encoder computes in bf16 where there is a GPU for it."""
+    def state(self, batch: AnyBatch) -> Any:
+        """What is read of documents, in float32; the encoder computes in bf16 where there is a GPU for it."""
         with mixed(device_with(self)):
-            return self.pooled(batch).float()
+            pooled = self.pooled(batch)
+        return States(pooled.states.float(), pooled.mask) if isinstance(pooled, States) else pooled.float()
 
     def batch_size(self, loader: Any) -> int:
-        device = device_with(self)
-        return max(1, min(at_most(MOST_NUMBERS, device) // max(self.head.clusters.sizes), at_most(MOST_DOCS, device)))
+        device, n_numbers = device_with(self), max(self.head.clusters.sizes)
+        if isinstance(self.head, LabelAttention):
+            n_numbers *= loader.longest
+        return max(1, min(at_most(MOST_NUMBERS, device) // n_numbers, at_most(MOST_DOCS, device)))
 
     def best(self, batch: AnyBatch, k: int) -> tuple[Tensor, Tensor]:
         """The output layer computes in float32, or TF32."""
@@ -127,7 +140,8 @@ class ClusteredTransformer(LabelNetwork):
         for shares in points.to(ids.device).split(AT_ONCE):
             with torch.enable_grad():
                 vectors = (padding + shares[:, None, None] * beyond).requires_grad_()
-                pooled = self.encoder.pooled(torch.ones_like(vectors[..., 0], dtype=torch.bool), inputs_embeds=vectors)
+                mask = torch.ones_like(vectors[..., 0], dtype=torch.bool)
+                pooled = self.as_read(self.encoder.pooled(mask, inputs_embeds=vectors), mask)
                 (gradients,) = torch.autograd.grad(self.head.logit(self.after(pooled), label).sum(), vectors)
             total += gradients.sum(0)
         return (beyond * total).sum(-1) / steps

@@ -1,0 +1,193 @@
+"""XML-CNN's and Bow-CNN's networks against plain loops written from the papers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import planted
+from scipy.sparse import csr_array
+
+torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
+
+from xmtc import Classifier  # noqa: E402
+from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.base.run import Run  # noqa: E402
+from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.methods.convolution.bow_cnn import BagDesign, BowCNN  # noqa: E402
+from xmtc.methods.convolution.family import Judged, RegionModel, chunk_begins, lengths_of  # noqa: E402
+from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, FilterDesign  # noqa: E402
+from xmtc.nn import training  # noqa: E402
+from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.network import TrainedNetwork  # noqa: E402
+from xmtc.nn.weights import Weights  # noqa: E402
+
+CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
+DOCUMENTS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [8, 9], [7, 9, 3, 2, 3, 8, 4], [6]
+FILTERS = FilterDesign(n_words=20, n_labels=6, dimension=5, filters=(1, 2, 4), maps=3, chunks=3, bottleneck=7)
+BAGS = BagDesign(n_words=20, n_labels=6, vocabulary=7, maps=4, region=3, stride=2, chunks=3, pooling="mean")
+DESIGNS = FILTERS, BAGS, replace(BAGS, pooling="max")
+
+
+def tokens(*documents: list[int], n_words: int = 20) -> Tokens:
+    offsets = np.cumsum([0, *map(len, documents)])
+    return Tokens(np.array([word for words in documents for word in words], np.int32), offsets, n_words)
+
+
+def logits(network, *documents: list[int]) -> np.ndarray:
+    """In the order of the documents."""
+    batch = TokenLoader(tokens(*documents), CPU).batch(np.arange(len(documents)))
+    with torch.no_grad():
+        return network.eval()(batch).numpy()[np.argsort(batch.docs)]
+
+
+def built(design):
+    torch.manual_seed(0)
+    network = design.build()
+    torch.nn.init.normal_(network.embedding.weight)
+    return network, {name: value.detach().numpy() for name, value in network.named_parameters()}
+
+
+def chunks_plainly(regions: np.ndarray, n_chunks: int, pool) -> np.ndarray:
+    """(n_chunks, n_maps): region i belongs to chunk i · p // T."""
+    of = np.arange(len(regions)) * n_chunks // len(regions)
+    return np.array([pool(regions[of == c], 0) if (of == c).any() else 0 * regions[0] for c in range(n_chunks)])
+
+
+def test_xml_cnn_is_filters_the_largest_of_each_chunk_and_two_layers():
+    network, w = built(FILTERS)
+    found = logits(network, *DOCUMENTS)
+    for row, words in enumerate(DOCUMENTS):
+        x = np.vstack([w["embedding.weight"][words], np.zeros((4, 5))])
+        maps = []
+        for number, width in enumerate(FILTERS.filters):
+            kernel, bias = w[f"filters.{number}.weight"], w[f"filters.{number}.bias"]
+            maps.append(
+                [[(kernel[m] * x[i : i + width].T).sum() + bias[m] for m in range(3)] for i in range(len(words))]
+            )
+        pooled = chunks_plainly(np.maximum(0, np.concatenate(maps, 1)), 3, np.max).T.ravel()
+        hidden = np.maximum(0, w["bottleneck.weight"] @ pooled + w["bottleneck.bias"])
+        np.testing.assert_allclose(found[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_bow_cnn_is_bags_of_regions_pooled_and_normalised(pooling):
+    network, w = built(replace(BAGS, pooling=pooling))
+    found = logits(network, *DOCUMENTS)
+    for row, words in enumerate(DOCUMENTS):
+        regions = []
+        for begin in range(0, len(words), BAGS.stride):
+            words_here = np.array(words[begin : begin + BAGS.region])
+            bag = np.bincount(np.where(words_here > BAGS.vocabulary, 0, words_here), minlength=8)
+            regions.append(np.maximum(0, bag @ w["embedding.weight"] + w["bias"]))
+        pooled = chunks_plainly(np.array(regions), 3, np.mean if pooling == "mean" else np.max)
+        pooled /= np.sqrt(1 + (pooled**2).sum(1, keepdims=True))
+        np.testing.assert_allclose(found[row], w["output.weight"] @ pooled.ravel() + w["output.bias"], atol=1e-5)
+
+
+def test_chunks_are_shares_of_each_text():
+    batch = TokenLoader(tokens(*DOCUMENTS), CPU).batch(np.arange(4))
+    assert lengths_of(batch).tolist() == [11, 7, 2, 1]
+    assert chunk_begins(lengths_of(batch), 3).tolist() == [[0, 4, 8, 11], [0, 3, 5, 7], [0, 1, 2, 2], [0, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: type(design).__name__)
+def test_an_answer_does_not_depend_on_the_other_documents(design):
+    network, _ = built(design)
+    together = logits(network, *DOCUMENTS)
+    for row, words in enumerate(DOCUMENTS):
+        np.testing.assert_allclose(logits(network, words)[0], together[row], atol=1e-5)
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: type(design).__name__)
+def test_the_loss_is_summed_over_labels_and_its_gradient_true(design):
+    network, _ = built(design)
+    Y = np.array([[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 1]])
+    loader, labels = TokenLoader(tokens(*DOCUMENTS), CPU), LabelRows(csr_array(Y), CPU)
+    batch = loader.batch(np.arange(4))
+    loss = Judged(network)(batch, *labels.pairs(batch.docs))
+    loss.backward()
+    gradients = [p.grad.clone() for p in network.parameters()]
+    network.zero_grad()
+    wanted = torch.nn.functional.binary_cross_entropy_with_logits(
+        network(batch), torch.tensor(Y[batch.docs], dtype=torch.float32), reduction="sum"
+    )
+    (wanted / 4).backward()
+    assert loss.item() == pytest.approx(wanted.item() / 4, rel=1e-5)
+    for found, p in zip(gradients, network.parameters(), strict=True):
+        np.testing.assert_allclose(found, p.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: type(design).__name__)
+def test_labels_begin_with_their_frequencies(design):
+    network, _ = built(design)
+    torch.nn.init.zeros_(network.output.weight)
+    network.begin_with_frequencies(csr_array(np.array([[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0]])))
+    p = 1 / (1 + np.exp(-logits(network, [1, 2])[0]))
+    np.testing.assert_allclose(p, (np.array([3, 1, 1, 0, 0, 0]) + 0.5) / 4, rtol=1e-5)
+
+
+def test_an_explanation_adds_up_to_the_logit_where_nothing_is_normalised():
+    network, _ = built(FILTERS)
+    for layer in (*network.filters, network.bottleneck, network.output):
+        torch.nn.init.zeros_(layer.bias)
+    trained = TrainedNetwork(design=FILTERS, weights=Weights.of(network))
+    model = RegionModel(n_labels=6, views={"words": 20}, network=trained)
+    model.check()
+    for words in DOCUMENTS:
+        explained = model.explain(Dataset({"words": tokens(words)}), 4)
+        assert explained.per_token.sum() == pytest.approx(logits(network, words)[0, 4], abs=1e-5)
+        assert len(explained.per_token) == len(words)
+
+
+def test_damaged_models_are_refused():
+    network, _ = built(FILTERS)
+    trained = TrainedNetwork(design=FILTERS, weights=Weights.of(network))
+    for wrong in (
+        RegionModel(n_labels=5, views={"words": 20}, network=trained),
+        RegionModel(n_labels=6, views={"words": 21}, network=trained),
+        RegionModel(n_labels=6, views={"words": 20}, network=replace(trained, design=replace(FILTERS, chunks=0))),
+        RegionModel(n_labels=6, views={"words": 20}, network=replace(trained, design=replace(FILTERS, maps=4))),
+        RegionModel(n_labels=6, views={"words": 20}, network=replace(trained, design=BAGS)),
+    ):
+        with pytest.raises(ValueError, match=r"its (network|weights)"):
+            wrong.check()
+
+
+def test_presets_fill_what_was_left_out():
+    assert XMLCNN(preset="large").maps == 32
+    assert XMLCNN(preset="small", maps=7).maps == 7
+    assert set(PRESETS) == {"small", "large"}
+    with pytest.raises(XmtcError, match=r"filters=\(\) does not fit"):
+        XMLCNN(filters=())
+
+
+@pytest.mark.parametrize("method", [XMLCNN, BowCNN])
+def test_a_training_that_was_stopped_ends_with_the_same_bytes(method, tmp_path):
+    train = planted(60, seed=1)
+    small = method.tiny | {"epochs": 3, "average_from": 1}
+    name = {"XMLCNN": "xml_cnn", "BowCNN": "bow_cnn"}[method.__name__]
+    whole = Classifier(name, **small).fit(*train, run=ONE)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(event):
+        if event.as_json()["event"] == "pass" and event.number == 2:
+            raise Stopped
+
+    def fit(**more):
+        return Classifier(name, **small).fit(*train, run=replace(ONE, checkpoint=tmp_path / "kept", **more))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "KEEP_SECONDS", 0.0)
+        with pytest.raises(Stopped):
+            fit(watch=stop)
+        resumed = fit()
+    for one, two in zip(
+        whole.tagger_.model.network.weights.arrays.values(),
+        resumed.tagger_.model.network.weights.arrays.values(),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, two)

@@ -1,0 +1,275 @@
+"""fastText's kernels beside plain NumPy, its n-grams, trees and explanations worked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import planted
+from scipy.sparse import csr_array
+
+from xmtc import Classifier
+from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.run import Run
+from xmtc.errors import XmtcError
+from xmtc.methods.embedding import fasttext_training
+from xmtc.methods.embedding.fasttext import FastText
+from xmtc.methods.embedding.fasttext_kernels import LANES, best_labels, train_all, train_some
+from xmtc.methods.embedding.fasttext_model import LOSSES, FastTextModel, all_ngrams, shares
+from xmtc.methods.embedding.fasttext_training import Training, huffman, paths_in
+
+ONE = Run(threads=1)
+
+
+def tokens(*documents: list[int], n_words: int = 9) -> Tokens:
+    offsets = np.cumsum([0, *map(len, documents)])
+    return Tokens(np.array([word for words in documents for word in words], np.int32), offsets, n_words)
+
+
+DOCUMENTS = tokens([3, 1, 3, 5], [2], [0], [7, 8, 3, 1, 1])
+Y = csr_array(np.array([[1, 0, 0, 1, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1], [1, 1, 1, 0, 0]], np.float32))
+DATA = Dataset({"words": DOCUMENTS}, Y)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x):
+    return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+
+
+def random_state(n_outputs: int, d: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(9, d)).astype(np.float32), rng.normal(size=(n_outputs, d)).astype(np.float32)
+
+
+def work(d: int = 6):
+    return tuple(np.empty(n, np.float32) for n in (d, d, LANES))
+
+
+X = shares(DOCUMENTS, np.zeros(0, np.int64), np.zeros(0, np.int64), 9)
+PARTS = X.indptr, X.indices, X.data
+
+
+def test_a_document_is_the_share_of_each_of_its_words_and_of_its_end():
+    expected = np.zeros((4, 9))
+    expected[0, [0, 1, 3, 5]] = np.array([1, 1, 2, 1]) / 5
+    expected[1, [0, 2]] = 1 / 2
+    expected[2, 0] = 1  # unknown words are left out
+    expected[3, [0, 1, 3, 7, 8]] = np.array([1, 2, 1, 1, 1]) / 6
+    np.testing.assert_allclose(X.toarray(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("one", [False, True])
+def test_steps_that_look_at_all_labels_are_the_plain_ones(one):
+    vectors, W = random_state(5)
+    docs, rates = np.array([3, 0, 1, 2]), np.array([0.5, 0.4, 0.3, 0.2], np.float32)
+    labels = [[1], [3], [1], [4]] if one else [[0, 1, 2], [0, 3], [1], [4]]
+    outputs = np.zeros((6, LANES), np.float32)
+    outputs[:, :5] = W.T
+    V, W, loss = vectors.astype(float), W.astype(float), 0.0
+    for doc, rate, positives in zip(docs, rates, labels, strict=True):
+        x = X.toarray()[doc]
+        h = x @ V
+        p = (softmax if one else sigmoid)(W @ h)
+        y = np.isin(np.arange(5), positives)
+        loss -= np.log(p[y]).sum() + (0 if one else np.log(1 - p[~y]).sum())
+        error = rate * (y - p)
+        gradient = error @ W
+        W += np.outer(error, h)
+        V += np.outer(x, gradient)
+    starts = np.cumsum([0, *map(len, labels)])
+    flat, scores = np.concatenate(labels).astype(np.int32), np.empty(LANES, np.float32)
+    found = train_all(*PARTS, docs, rates, starts, flat, one, vectors, outputs, 5, scores, work())
+    assert found == pytest.approx(loss, rel=1e-4)
+    np.testing.assert_allclose(vectors, V, atol=1e-5)
+    np.testing.assert_allclose(outputs[:, :5], W.T, atol=1e-5)
+    np.testing.assert_array_equal(outputs[:, 5:], 0)
+
+
+def test_steps_that_look_at_some_rows_are_the_plain_ones():
+    vectors, W = random_state(5)
+    docs, rates = np.array([3, 0, 1]), np.array([0.5, 0.4, 0.3], np.float32)
+    rows, codes = [[4, 0], [1, 2, 4], [3]], [[1, 0], [0, 1, 1], [1]]
+    V, plain, loss = vectors.astype(float), W.astype(float), 0.0
+    for doc, rate, some, right in zip(docs, rates, rows, codes, strict=True):
+        x = X.toarray()[doc]
+        h, gradient = x @ V, np.zeros(6)
+        for row, code in zip(some, right, strict=True):
+            p = sigmoid(plain[row] @ h)
+            loss -= np.log(p if code else 1 - p)
+            gradient += rate * (code - p) * plain[row]
+            plain[row] += rate * (code - p) * h
+        V += np.outer(x, gradient)
+    starts = np.cumsum([0, *map(len, rows)])
+    flat = np.concatenate(rows).astype(np.int32), np.concatenate(codes).astype(np.float32)
+    found = train_some(*PARTS, docs, rates, starts, *flat, vectors, W, work())
+    assert found == pytest.approx(loss, rel=1e-4)
+    np.testing.assert_allclose(vectors, V, atol=1e-5)
+    np.testing.assert_allclose(W, plain, atol=1e-5)
+
+
+def test_the_best_labels_are_those_of_a_stable_sort():
+    scores = np.random.default_rng(1).integers(0, 9, (50, 30)).astype(np.float32)
+    labels, best = np.zeros((50, 7), np.int32), np.zeros((50, 7), np.float32)
+    best_labels(scores, labels, best)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :7]
+    np.testing.assert_array_equal(labels, expected)
+    np.testing.assert_array_equal(best, np.take_along_axis(scores, expected, 1))
+
+
+def model_of(loss: str, ngrams: int = 1, n_buckets: int = 50) -> FastTextModel:
+    rng, n_outputs = np.random.default_rng(2), 4 if loss == "hs" else 5
+    seen = np.unique(all_ngrams(DOCUMENTS, ngrams, n_buckets)[2])
+    return FastTextModel(
+        n_labels=5,
+        views={"words": 9},
+        loss=loss,
+        ngrams=ngrams,
+        n_buckets=n_buckets,
+        buckets=seen,
+        vectors=rng.normal(size=(9 + len(seen), 6)).astype(np.float32),
+        outputs=rng.normal(size=(6, n_outputs)).astype(np.float32),
+        children=huffman(np.array([5, 1, 1, 2, 4])) if loss == "hs" else np.zeros((0, 2), np.int32),
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_answers_are_the_plain_ones(loss):
+    model = model_of(loss)
+    model.check()
+    logits = X.toarray() @ model.vectors.astype(float) @ model.outputs
+    if loss == "hs":
+        offsets, nodes, codes = paths_in(model.children, 5)
+        way = np.where(codes == 1, sigmoid(logits[:, nodes]), sigmoid(-logits[:, nodes]))
+        expected = np.stack([way[:, offsets[i] : offsets[i + 1]].prod(1) for i in range(5)], 1)
+        np.testing.assert_allclose(expected.sum(1), 1)
+    else:
+        expected = np.array([softmax(row) for row in logits]) if loss == "softmax" else sigmoid(logits)
+    found = model.predict(DATA, 5, ONE)
+    np.testing.assert_array_equal(found.labels, np.argsort(-expected, axis=1))
+    np.testing.assert_allclose(found.scores, -np.sort(-expected, axis=1), rtol=1e-5, atol=1e-7)
+
+
+def test_rare_labels_are_deep_in_the_tree():
+    children = huffman(np.array([5, 1, 1, 2, 4]))
+    assert children.tolist() == [[1, 2], [3, 5], [4, 6], [0, 7]]
+    offsets, nodes, codes = paths_in(children, 5)
+    assert np.diff(offsets).tolist() == [1, 4, 4, 3, 2]
+    assert nodes[offsets[3] : offsets[4]].tolist() == [3, 2, 1]
+    assert codes[offsets[3] : offsets[4]].tolist() == [1, 1, 0]
+
+
+def test_ngrams_stay_within_a_document_and_have_only_known_words():
+    found = tokens([3, 1, 3, 1], [3, 1], [3, 0, 1], [1])
+    begins, sizes, buckets = all_ngrams(found, 3, 10**6)
+    assert begins.tolist() == [0, 1, 2, 4, 0, 1]
+    assert sizes.tolist() == [2, 2, 2, 2, 3, 3]
+    assert buckets[0] == buckets[2] == buckets[3]
+    assert len(set(buckets.tolist())) == 4
+    assert len(all_ngrams(found, 1, 10**6)[0]) == 0
+
+
+def test_ngrams_that_training_has_not_seen_have_no_vector():
+    model = model_of("ova", ngrams=2, n_buckets=10**6)
+    new = model.features(tokens([3, 1, 5])).toarray()[0]  # (3, 1) is known, (1, 5) is not
+    assert np.count_nonzero(new) == 5
+    np.testing.assert_allclose(new[new > 0], 1 / 5)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_explanation_adds_up_to_the_logits(loss):
+    model = model_of(loss, ngrams=3)
+    for doc in range(4):
+        one = DATA.rows(np.array([doc]))
+        h = model.features(one.tokens("words")).toarray()[0]
+        without_end = np.where(np.arange(len(h)) == 0, 0, h) @ model.vectors
+        for label in range(5):
+            if loss == "hs":
+                offsets, nodes, codes = paths_in(model.children, 5)
+                some = slice(offsets[label], offsets[label + 1])
+                expected = ((2 * codes[some] - 1) * (without_end @ model.outputs[:, nodes[some]])).sum()
+            else:
+                expected = without_end @ model.outputs[:, label]
+            explained = model.explain(one, label)
+            assert explained.per_token.sum() == pytest.approx(expected, abs=1e-5)
+
+
+def test_rates_fall_to_nothing_with_the_words_that_were_read():
+    training = Training(FastText(rate=0.8, epochs=2), X, Y)
+    lengths = np.array([1, 3, 4])
+    np.testing.assert_allclose(training.rates(lengths, 0), 0.8 * (1 - np.array([0, 1, 4]) / 16), rtol=1e-6)
+    np.testing.assert_allclose(training.rates(lengths, 1), 0.8 * (1 - np.array([8, 9, 12]) / 16), rtol=1e-6)
+
+
+def test_others_are_drawn_by_the_root_of_their_frequency_and_are_never_the_label():
+    Y = csr_array(np.array([[1, 0, 0]] * 16 + [[0, 1, 0]] * 4 + [[0, 0, 1]], np.float32))
+    training = Training(FastText(loss="ns", negatives=3), csr_array((21, 2), dtype=np.float32), Y)
+    starts, rows, codes = training.rows_of(np.full(4000, 1), np.random.default_rng(0))
+    assert (rows[starts[:-1]] == 1).all()
+    assert (codes[starts[:-1]] == 1).all()
+    others = rows[codes == 0]
+    assert 1 not in others
+    counts = np.bincount(others, minlength=3)
+    assert counts[0] / counts[2] == pytest.approx(4, rel=0.1)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, monkeypatch):
+    monkeypatch.setattr(fasttext_training, "KEEP_SECONDS", -1.0)
+    train, small = planted(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "ngrams": 2}
+    whole = Classifier("fasttext", **small).fit(*train, run=ONE).tagger_.model
+
+    class Stopped(Exception):
+        pass
+
+    def stop(event):
+        if event.as_json().get("pass") == 3:
+            raise Stopped
+
+    run = replace(ONE, checkpoint=tmp_path / "kept")
+    with pytest.raises(Stopped):
+        Classifier("fasttext", **small).fit(*train, run=replace(run, watch=stop))
+    assert int(run.checkpoint.recall("vectors")["n_passes"]) == 2
+    resumed = Classifier("fasttext", **small).fit(*train, run=run).tagger_.model
+    np.testing.assert_array_equal(resumed.vectors, whole.vectors)
+    np.testing.assert_array_equal(resumed.outputs, whole.outputs)
+
+
+def test_a_training_that_diverges_says_so():
+    with pytest.raises(XmtcError, match="diverged: vectors are no longer numbers; try a lower rate than 1000"):
+        FastText(rate=1000.0, epochs=50, loss="softmax").fit(DATA, run=ONE)
+
+
+def test_a_training_that_memory_cannot_hold_is_refused():
+    with pytest.raises(XmtcError, match="9 vectors of words and n-grams, and 5 of labels would take"):
+        FastText(dimension=10**12).fit(DATA, run=ONE)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_single_label_is_answered(loss):
+    model = FastText(loss=loss, dimension=4).fit(Dataset({"words": DOCUMENTS}, csr_array(np.ones((4, 1)))), run=ONE)
+    model.check()
+    assert (model.predict(DATA, 3, ONE).labels == 0).all()
+
+
+def test_damaged_models_are_refused():
+    good, tree = model_of("ova", ngrams=2), model_of("hs")
+    turned = tree.children[::-1].copy()
+    for wrong in (
+        replace(good, loss="other"),
+        replace(good, views={"tfidf": 9}),
+        replace(good, ngrams=0),
+        replace(good, vectors=good.vectors[1:]),
+        replace(good, buckets=good.buckets[::-1].copy()),
+        replace(good, outputs=good.outputs[:, 1:]),
+        replace(good, n_labels=4),
+        replace(tree, children=turned),
+        replace(tree, children=tree.children[1:]),
+        replace(tree, children=np.array([[1, 2], [3, 5], [4, 6], [0, 4]], np.int32)),
+        replace(tree, children=tree.children - 1),
+    ):
+        with pytest.raises(ValueError, match="it"):
+            wrong.check()

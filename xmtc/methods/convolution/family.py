@@ -1,0 +1,225 @@
+"""What XML-CNN and Bow-CNN share: regions of words become numbers, which are pooled over chunks of the text, and a flat
+output layer reads labels off them. Here are pooling, training, the trained form and its explanation."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor, nn
+
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Explanation
+from xmtc.base.params import param
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
+from xmtc.nn import distributed
+from xmtc.nn.batches import LabelRows, TokenBatch, TokenLoader
+from xmtc.nn.clusters import log_odds
+from xmtc.nn.devices import device_with, mixed, moved, working
+from xmtc.nn.fitting import begin, fit_network
+from xmtc.nn.method import WordNetworkMethod
+from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, at_most, predict_with
+from xmtc.nn.output_losses import CrossEntropy, Positives, output_loss
+from xmtc.nn.weights import Weights
+
+VIEW = "words"
+MOST_NUMBERS = {"cpu": 2**25, "cuda": 2**30}  # of one tensor in an answer
+POOLINGS = MAX, MEAN = "max", "mean"
+
+
+class RegionNetwork(LabelNetwork):
+    """Words → regions → pooled → hidden → labels. A subclass has an `embedding`, `regions` and `hidden`."""
+
+    embedding: nn.Embedding
+    n_maps: int  # numbers of a region
+
+    def __init__(self, width: int, n_labels: int):
+        super().__init__()
+        self.n_labels, self.output = n_labels, nn.Linear(width, n_labels)
+
+    @abstractmethod
+    def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
+        """(n_docs, width) what labels are read off, from the vectors of the batch's words, (n_tokens, d)."""
+
+    def words(self, batch: TokenBatch) -> Tensor:
+        """(n_tokens, d) the vectors of the batch's words."""
+        return self.embedding(batch.ids)
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        return self.output(self.hidden(self.words(batch), batch))
+
+    def batch_size(self, loader: TokenLoader) -> int:
+        numbers = max(self.n_labels, loader.longest * self.n_maps)
+        return max(1, min(at_most(MOST_NUMBERS, device_with(self)) // numbers, super().batch_size(loader)))
+
+    def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
+        with mixed(batch.ids.device):
+            hidden = self.hidden(self.words(batch), batch)
+        top = self.output(hidden.float()).topk(min(k, self.n_labels))  # bf16 has too few digits to rank by
+        return top.indices, top.values.sigmoid()
+
+    @torch.no_grad()
+    def begin_with_frequencies(self, Y: csr_array) -> None:
+        """Before it has learnt anything, every label has the probability that it has among these documents."""
+        self.output.bias.copy_(log_odds(np.bincount(Y.indices, minlength=Y.shape[1]), Y.shape[0]))
+
+
+class Judged(nn.Module):
+    """A network while it is trained. A forward pass gives the loss: binary cross-entropy, summed over labels."""
+
+    def __init__(self, network: RegionNetwork):
+        super().__init__()
+        self.network = network
+
+    def forward(self, batch: TokenBatch, rows: Tensor, labels: Tensor) -> Tensor:
+        """rows and labels: those of the batch's documents, in the order of the documents."""
+        hidden, output = self.network.hidden(self.network.words(batch), batch), self.network.output
+        return output_loss(CrossEntropy(), hidden, output.weight, output.bias, Positives.of(rows, labels, batch.n_docs))
+
+
+def chunk_begins(lengths: Tensor, n_chunks: int) -> Tensor:
+    """(n_docs, n_chunks + 1) where the chunks of texts of so many regions begin, and where the last ends: all about
+    equally long, and each text's own, so that an answer does not depend on the others of its batch."""
+    steps = torch.arange(n_chunks + 1, device=lengths.device)
+    return -(-steps * lengths[:, None] // n_chunks)
+
+
+def pooled_max(regions: Tensor, lengths: Tensor, n_chunks: int) -> Tensor:
+    """(n_docs, n_maps, n_chunks) the largest of each map in each chunk, of (n_docs, n_maps, width); 0 where a text is
+    so short that a chunk is empty."""
+    begins = chunk_begins(lengths, n_chunks)
+    first, end = begins[:, :-1], begins[:, 1:]
+    with torch.no_grad():
+        most = -(-regions.shape[2] // n_chunks) + 1
+        places = first[..., None] + torch.arange(most, device=lengths.device)
+        places = places.minimum(end[..., None] - 1).clamp(min=0)  # what stands twice changes no maximum
+        n_docs, n_maps, _ = regions.shape
+        spread = regions.gather(2, places.view(n_docs, 1, -1).expand(-1, n_maps, -1)).view(n_docs, n_maps, n_chunks, -1)
+        winners = places[:, None].expand(-1, n_maps, -1, -1).gather(3, spread.argmax(3, keepdim=True))[..., 0]
+    return regions.gather(2, winners).masked_fill((first == end)[:, None], 0.0)
+
+
+def pooled_mean(regions: Tensor, lengths: Tensor, n_chunks: int) -> Tensor:
+    """(n_docs, n_chunks, n_maps) the mean of each map in each chunk, of (n_docs, width, n_maps)."""
+    begins = chunk_begins(lengths, n_chunks)
+    first, end = begins[:, :-1, None], begins[:, 1:, None]
+    place = torch.arange(regions.shape[1], device=lengths.device)
+    within = ((place >= first) & (place < end)).to(regions.dtype)
+    return (within / (end - first).clamp(min=1)).to(regions.dtype) @ regions
+
+
+def lengths_of(batch: TokenBatch) -> Tensor:
+    """(n_docs,) how many words each document has; sizes are how many have a first, a second word and so on."""
+    counts = np.searchsorted(-batch.sizes.numpy(), -np.arange(1, batch.n_docs + 1), side="right")
+    return moved(counts, batch.ids.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionDesign(Design):
+    """The sizes that both networks have."""
+
+    n_words: int
+    n_labels: int
+    maps: int  # numbers of a region, or of each filter width
+    chunks: int
+
+    @abstractmethod
+    def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> RegionNetwork: ...
+
+    def loader(self, data: Dataset, device: torch.device) -> TokenLoader:
+        return TokenLoader(data.tokens(VIEW), device)
+
+    def check(self) -> None:
+        if min(self.n_words, self.n_labels, self.maps, self.chunks) < 1:
+            raise ValueError("its network is none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionModel(NetworkModel):
+    """σ(logit) of every label."""
+
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        """What each word adds to the label's logit: its vector times the gradient there, which is all of it as long as
+        no other region becomes the largest, or positive."""
+        device, tokens = torch.device("cpu"), document.tokens(VIEW)
+        network = self.network.on(device)
+        batch = self.network.design.loader(document, device).batch(np.array([0]))
+        with working(Run(device="cpu"), device), torch.enable_grad():
+            words = network.words(batch).detach().requires_grad_(True)
+            (gradient,) = torch.autograd.grad(network.output(network.hidden(words, batch))[0, label], words)
+        weights = (gradient * words.detach()).sum(1).numpy()
+        return Explanation.summed(VIEW, tokens.ids, weights, per_token=True)
+
+    def check(self) -> None:
+        design = self.network.design
+        if not isinstance(design, RegionDesign):
+            raise ValueError("its network is of another kind")
+        if self.views != {VIEW: design.n_words} or self.n_labels != design.n_labels:
+            raise ValueError("its network is not for its words and labels")
+        super().check()
+
+
+@dataclass(frozen=True)
+class ConvolutionalMethod(WordNetworkMethod):
+    """A network over regions of words. A subclass says which."""
+
+    batch: int = param(100, "documents of a step", low=1)
+    output_rate: float = param(
+        0.01,
+        "learning rate of the last layer, which has the labels",
+        low=1e-8,
+        high=10.0,
+        search=(1e-3, 3e-2),
+        log=True,
+    )
+    average_from: int = param(5, "pass from which on weights are averaged", low=0)
+    word_dropout: float = param(0.2, "share of the words' numbers that a step leaves out", low=0.0, high=0.99)
+    dropout: float = param(
+        0.5, "share of the numbers before the last layer that a step leaves out", low=0.0, high=0.99, search=(0.2, 0.7)
+    )
+
+    def first_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:
+        """Of words, to start from; None where the network has its own."""
+        return None
+
+    @abstractmethod
+    def design(self, data: Dataset, vectors: np.ndarray | None) -> RegionDesign:
+        """The sizes of the network for this data, and for the word vectors that it starts from, if any."""
+
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> RegionModel:
+        vectors = self.first_vectors(data, run)
+        data, valid, device = begin(self, data, valid, run, seed=self.seed, vectors=vectors)
+        assert data.Y is not None
+        design = self.design(data, vectors)
+        design.check_room(device)
+        with working(run, device, self.seed):
+            network = design.build(self.word_dropout, self.dropout)
+        if vectors is not None:
+            network.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
+        network.begin_with_frequencies(data.Y)
+        self.train(network.to(device), design, data, valid, run)
+        trained = TrainedNetwork(design=design, weights=Weights.of(network))
+        return RegionModel(n_labels=data.n_labels, views=data.sizes, network=trained)
+
+    def train(self, network: RegionNetwork, design: RegionDesign, data: Dataset, valid: Any, run: Run) -> None:
+        """The best nDCG@5 of held-out documents stays."""
+        device = device_with(network)
+        loader, held_out, labels = design.loader(data, device), design.loader(valid, device), LabelRows(data.Y, device)
+        judged = Judged(network)
+        forward = distributed.shared(judged)
+
+        def loss(docs: np.ndarray) -> Tensor:
+            batch = loader.batch(distributed.share(docs))
+            with mixed(device):
+                return forward(batch, *labels.pairs(batch.docs))
+
+        def answer(run: Run) -> Predictions:
+            return predict_with(network, held_out, 5, run)
+
+        plan = self.schedule(rates=(("network.output", self.output_rate),))
+        fit_network(judged, loader=loader, loss=loss, answer=answer, Y=valid.Y, plan=plan, batch=self.batch, run=run)

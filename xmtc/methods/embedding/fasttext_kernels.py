@@ -1,0 +1,197 @@
+"""fastText's steps of stochastic gradient descent, one document after the other: the order is part of the answer.
+
+A document is a row of a sparse matrix X: its words and n-grams, each with its share of all. So the mean of their
+vectors is h = Σ x V, and a word that occurs five times is looked up once. Numbers of a vector, or labels, lie side by
+side in every inner loop, so that they are computed several at a time without any sum being reordered."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmtc.compiled import fast_kernel
+
+LANES = 16  # partial sums of the gradient, side by side
+SURE = 1e-7  # what a probability that a loss takes the logarithm of is at least
+
+
+@fast_kernel
+def mean_vector(indptr, indices, values, doc, vectors, h):
+    """h = Σ x V of a document."""
+    for j in range(len(h)):
+        h[j] = 0
+    for i in range(indptr[doc], indptr[doc + 1]):
+        row, x = indices[i], values[i]
+        for j in range(len(h)):
+            h[j] += x * vectors[row, j]
+
+
+@fast_kernel
+def move_vectors(indptr, indices, values, doc, gradient, vectors):
+    """V += x · gradient of every word and n-gram of a document."""
+    for i in range(indptr[doc], indptr[doc + 1]):
+        row, x = indices[i], values[i]
+        for j in range(len(gradient)):
+            vectors[row, j] += x * gradient[j]
+
+
+@fast_kernel
+def all_scores(h, outputs, scores):
+    """h · W of all labels, or nodes."""
+    for label in range(len(scores)):
+        scores[label] = 0
+    for j in range(len(h)):
+        x = h[j]
+        for label in range(len(scores)):
+            scores[label] += x * outputs[j, label]
+
+
+@fast_kernel
+def to_sigmoid(scores):
+    for label in range(len(scores)):
+        scores[label] = np.float32(1) / (np.float32(1) + np.exp(-scores[label]))
+
+
+@fast_kernel
+def to_softmax(scores):
+    largest = scores[0]
+    for label in range(len(scores)):
+        largest = max(largest, scores[label])
+    total = np.float32(0)
+    for label in range(len(scores)):
+        scores[label] = np.exp(scores[label] - largest)
+        total += scores[label]
+    share = np.float32(1) / max(total, np.float32(SURE))  # which is at least 1, where scores are numbers
+    for label in range(len(scores)):
+        scores[label] *= share
+
+
+@fast_kernel
+def loss_of_all(scores, positives):
+    """Of probabilities: −Σ log p of labels − Σ log (1 − p) of the others, with few logarithms."""
+    loss, product = 0.0, 1.0
+    for label in range(len(scores)):
+        product *= max(1.0 - scores[label], SURE)
+        if product < 1e-200:
+            loss -= np.log(product)
+            product = 1.0
+    loss -= np.log(product)
+    for label in positives:
+        p = scores[label]
+        loss += np.log(max(1.0 - p, SURE)) - np.log(max(p, SURE))
+    return loss
+
+
+@fast_kernel
+def move_outputs(h, errors, outputs, lanes, gradient):
+    """gradient = W · errors, W += h · errors. Outputs are (d, n) with n a multiple of LANES."""
+    for j in range(len(h)):
+        x = h[j]
+        for lane in range(LANES):
+            lanes[lane] = 0
+        for first in range(0, len(errors), LANES):
+            for lane in range(LANES):
+                error, w = errors[first + lane], outputs[j, first + lane]
+                lanes[lane] += error * w
+                outputs[j, first + lane] = w + error * x
+        total = np.float32(0)
+        for lane in range(LANES):
+            total += lanes[lane]
+        gradient[j] = total
+
+
+@fast_kernel
+def train_all(indptr, indices, values, docs, rates, starts, labels, one, vectors, outputs, n_labels, scores, work):
+    """Every label takes part in every step. The labels of docs[i] are labels[starts[i]:starts[i + 1]]; with `one`, a
+    single one that is ahead of all others (softmax), else several, each for itself. Returns the sum of the losses."""
+    h, gradient, lanes = work
+    loss = 0.0
+    for i in range(len(docs)):
+        positives = labels[starts[i] : starts[i + 1]]
+        mean_vector(indptr, indices, values, docs[i], vectors, h)
+        all_scores(h, outputs, scores)
+        if one:
+            to_softmax(scores[:n_labels])
+            loss -= np.log(max(scores[positives[0]], SURE))
+        else:
+            to_sigmoid(scores[:n_labels])
+            loss += loss_of_all(scores[:n_labels], positives)
+        rate = rates[i]
+        for label in range(n_labels):
+            scores[label] *= -rate
+        for label in range(n_labels, len(scores)):  # which fill up the lanes
+            scores[label] = 0
+        for label in positives:
+            scores[label] += rate
+        move_outputs(h, scores, outputs, lanes, gradient)
+        move_vectors(indptr, indices, values, docs[i], gradient, vectors)
+    return loss
+
+
+@fast_kernel
+def train_some(indptr, indices, values, docs, rates, starts, rows, codes, vectors, outputs, work):
+    """Some rows take part in a step: the nodes above a label, or a label and a few others. Those of docs[i] are
+    rows[starts[i]:starts[i + 1]], and codes say which way is right. Outputs are (n, d). Returns the summed losses."""
+    h, gradient, _ = work
+    loss = 0.0
+    for i in range(len(docs)):
+        mean_vector(indptr, indices, values, docs[i], vectors, h)
+        for j in range(len(h)):
+            gradient[j] = 0
+        for at in range(starts[i], starts[i + 1]):
+            row = rows[at]
+            score = np.float32(0)
+            for j in range(len(h)):
+                score += h[j] * outputs[row, j]
+            p = np.float32(1) / (np.float32(1) + np.exp(-score))
+            loss -= np.log(max(p if codes[at] else np.float32(1) - p, SURE))
+            error = rates[i] * (codes[at] - p)
+            for j in range(len(h)):
+                w = outputs[row, j]
+                gradient[j] += error * w
+                outputs[row, j] = w + error * h[j]
+        move_vectors(indptr, indices, values, docs[i], gradient, vectors)
+    return loss
+
+
+@fast_kernel
+def predict_all(indptr, indices, values, begin, vectors, outputs, is_softmax, h, scores):
+    """Probabilities of all labels, or of the right way at all nodes, of the documents from `begin` on."""
+    for row in range(len(scores)):
+        mean_vector(indptr, indices, values, begin + row, vectors, h)
+        all_scores(h, outputs, scores[row])
+        if is_softmax:
+            to_softmax(scores[row])
+        else:
+            to_sigmoid(scores[row])
+
+
+@fast_kernel
+def down_the_tree(nodes, children, found, probabilities):
+    """P(label) = Π P(child | node) from the root, which is the last node. Node n has the number n_labels + n."""
+    n_labels = len(children) + 1
+    for row in range(len(nodes)):
+        probabilities[2 * n_labels - 2] = 1.0
+        for node in range(n_labels - 2, -1, -1):
+            p = nodes[row, node]
+            probabilities[children[node, 0]] = probabilities[n_labels + node] * (1.0 - p)
+            probabilities[children[node, 1]] = probabilities[n_labels + node] * p
+        for label in range(n_labels):
+            found[row, label] = probabilities[label]
+
+
+@fast_kernel
+def best_labels(scores, labels, best):
+    """The best labels of every row and their scores, of equal ones the lower number first."""
+    k = labels.shape[1]
+    for row in range(len(scores)):
+        n = 0
+        for label in range(scores.shape[1]):
+            score = scores[row, label]
+            if n == k and score <= best[row, k - 1]:
+                continue
+            at = n if n < k else k - 1
+            while at > 0 and best[row, at - 1] < score:
+                best[row, at], labels[row, at] = best[row, at - 1], labels[row, at - 1]
+                at -= 1
+            best[row, at], labels[row, at] = score, label
+            n = min(n + 1, k)

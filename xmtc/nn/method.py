@@ -1,0 +1,45 @@
+"""What methods that train a network on words share: how long, how fast, and by which documents they stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar
+
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.nn.training import Plan
+
+AVERAGE_EVERY = 20  # steps between weights that are averaged
+AVERAGE_OVER = 75  # weights in the average, of which older ones fade
+
+
+@dataclass(frozen=True)
+class WordNetworkMethod(Method):
+    """A network that reads words in their order. A subclass says what it is."""
+
+    reads: ClassVar[tuple[str, ...]] = ("words",)
+    is_exact: ClassVar[bool] = False
+
+    batch: int = param(200, "documents of a step", low=1)
+    epochs: int = param(30, "passes over the documents at most", low=1)
+    rate: float = param(0.002, "learning rate of Adam", low=1e-8, high=10.0, search=(5e-4, 1e-2), log=True)
+    decay: float = param(1.0, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
+    average_from: int = param(10, "pass from which on weights are averaged", low=0)
+    patience: int = param(5, "passes without a better nDCG@5 after which training ends", low=1)
+    minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
+    seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
+
+    def schedule(self, **more: Any) -> Plan:
+        """The plan of these parameters, and whatever else a method wants of it."""
+        return Plan(
+            epochs=self.epochs,
+            rate=self.rate,
+            decay=self.decay,
+            patience=self.patience,
+            seconds=60 * self.minutes or inf,
+            average_from=self.average_from,
+            average_every=AVERAGE_EVERY,
+            average_over=AVERAGE_OVER,
+            **({"seed": self.seed} | more),
+        )
