@@ -339,25 +339,36 @@ def run_all(path: Path, only: Sequence[str], n_jobs: int, place: Place) -> bool:
 
 
 def markdown(path: Path, place: Place) -> str:
-    """Measured figures in percent; in brackets what was published, and the difference. Seeds: mean ± deviation."""
+    """Measured figures in percent; in brackets what was published, and the difference. Seeds: mean ± deviation.
+    Comparisons, which have other figures, are a table of their own."""
     title, jobs = read(path)
-    results, rows = kept_results(path.stem, place), {job.row["name"]: job.row for job in jobs}
-    of_rows = {name: [results.get(job.name) for job in jobs if job.row["name"] == name] for name in rows}
-    measured = [name for name in rows for result in of_rows[name] if result for name in result.get("figures", {})]
-    columns = list(dict.fromkeys(measured))
+    kinds = [[job for job in jobs if ("compare" in job.row) == is_one] for is_one in (False, True)]
+    return "\n\n".join([title, *(table_of(kind, kept_results(path.stem, place)) for kind in kinds if kind)])
+
+
+def table_of(jobs: Sequence[Job], results: dict[str, Any]) -> str:
+    found: dict[str, list[dict[str, Any]]] = {job.row["name"]: [] for job in jobs}
+    for job in jobs:
+        found[job.row["name"]] += [results[job.name]] if job.name in results else []
+    columns = list(
+        dict.fromkeys(key for kept in found.values() for result in kept for key in result.get("figures", {}))
+    )
+    rows = {job.row["name"]: job.row for job in jobs}
     lines = [["", *columns, "training s", "MB", "source"], ["---"] * (len(columns) + 4)]
-    for name, row in rows.items():
-        found = [result for result in of_rows[name] if result]
-        failed = [result["failed"] for result in found if "failed" in result]
-        good = [result for result in found if "failed" not in result]
-        if not good:
-            lines.append([name, f"failed: {failed[0]}" if failed else "not run", *[""] * (len(columns) + 2)])
-            continue
-        published = row.get("published", {})
-        cells = [cell([r["figures"].get(column) for r in good], published.get(column)) for column in columns]
-        took = [spread([r[key] for r in good if key in r], digits) for key, digits in (("train_s", 1), ("peak_mb", 0))]
-        lines.append([name, *cells, *took, row.get("source", "")])
-    return "\n".join([title, "", *(f"| {' | '.join(line)} |" for line in lines)])
+    lines += [cells(rows[name], kept, columns) for name, kept in found.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cells(row: dict[str, Any], kept: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[str]:
+    """A row of the table."""
+    good, published = [result for result in kept if "failed" not in result], row.get("published", {})
+    if not good:
+        why = f"failed: {kept[0]['failed']}" if kept else "not run"
+        return [row["name"], why, *[""] * (len(columns) + 2)]
+    figures = [cell([result["figures"].get(column) for result in good], published.get(column)) for column in columns]
+    seconds = spread([result["train_s"] for result in good if "train_s" in result], 1)
+    megabytes = spread([result["peak_mb"] for result in good if "peak_mb" in result], 0)
+    return [row["name"], *figures, seconds, megabytes, row.get("source", "")]
 
 
 def cell(values: Sequence[float | None], published: float | None) -> str:

@@ -77,7 +77,11 @@ def test_views_of_several_kinds_stand_side_by_side(monkeypatch, tmp_path):
 def test_with_other_documents_scores_become_probabilities():
     parts = [Classifier("parabel", **QUICK).fit(*TRAIN).tagger_, Classifier("dismec").fit(*TRAIN).tagger_]
     combined = combine(parts, valid=list(documents_of(*TEST)))
-    assert all(isinstance(model, Calibrated) for model in combined.model.models)
+    assert isinstance(combined.model, Calibrated)
+    assert len(combined.model.model.models) == 2
+    other = list(documents_of(*planted(80, seed=3)))
+    before, after = (tagger.evaluate(other, ["ECE@5"])["ECE@5"] for tagger in (combine(parts), combined))
+    assert after < before / 2
     assert combined.about["parameters"]["calibrated"] is True
     assert combined.rank(documents_of(TEST[0])).scores.max() < 1
 

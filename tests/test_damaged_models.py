@@ -218,8 +218,8 @@ def test_weights_that_are_too_large_give_no_answer(folder):
 def test_a_calibration_is_looked_at_too(tagger, part, tmp_path):
     documents = list(documents_of(TEXTS, TAGS))
     combine([tagger, tagger], valid=documents).save(tmp_path / "model")
-    set_array(tmp_path / "model", f"model.models.0.{part}", replaced(0, np.nan))
-    with pytest.raises(XmtcError, match=f"is damaged: model.models.0.{part} holds nan or infinity; copy"):
+    set_array(tmp_path / "model", f"model.{part}", replaced(0, np.nan))
+    with pytest.raises(XmtcError, match=f"is damaged: model.{part} holds nan or infinity; copy"):
         Tagger.load(tmp_path / "model").tags(TEXTS)
 
 

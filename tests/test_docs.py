@@ -41,6 +41,7 @@ NOT_RUN = {
     "docs/explanation/aplc-xlnet.md": (1, "a GPU, and encoders to download"),
     "docs/explanation/autoencoders.md": (1, "word vectors to download"),
     "docs/how-to/bring-your-own-method.md": (1, "a method that is not in the table; tests/test_outside.py runs it"),
+    "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/use-a-gpu.md": (2, "a GPU, and vectors and encoders to download; several processes"),
     "docs/how-to/vectors-and-encoders.md": (3, "vectors and encoders to download"),
     "docs/how-to/watch-a-training.md": (2, "TensorBoard and MLflow; tests/test_history.py runs them with stand-ins"),

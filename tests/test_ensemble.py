@@ -27,10 +27,11 @@ from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
+from xmtc.evaluation import evaluate
 from xmtc.evaluation.overlap import overlap, renumbered
 from xmtc.linear.search import rank
 from xmtc.linear.solver import Solver
-from xmtc.methods.ensemble.calibrated import Calibrated, calibrated, curve, on_curve
+from xmtc.methods.ensemble.calibrated import Calibrated, calibrated, calibrated_together, curve, on_curve
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
 from xmtc.methods.ensemble.merging import ALMOST, MEAN, NOISY_OR, merged
@@ -249,6 +250,68 @@ def test_calibrated_scores_are_how_often_they_are_right():
     assert answers.scores.max() < 1
 
 
+def pair_of(one: Scored, other: Scored, rule: str = NOISY_OR) -> Combination:
+    return Combination(n_labels=40, views={"columns": 0}, rule=rule, models=(one, other))
+
+
+@pytest.mark.parametrize("rule", [NOISY_OR, MEAN])
+def test_the_score_of_all_together_is_how_often_it_is_right(rule):
+    """Two models that err in the same documents: by eq. 9 they are far too sure, calibrated or not."""
+    model, data = too_sure()
+    truly = replace(model, scores=model.scores**2)
+    for members in ((model, model), (truly, truly)):
+        together = pair_of(*members, rule)
+        found = calibrated_together(together, data)
+        found.check()
+        new, its_data = too_sure(seed=1)
+        new = replace(new, scores=new.scores**2) if members[0] is truly else new
+        plain, level = (answers_of(model, new, its_data) for model in (together, found))
+        np.testing.assert_array_equal(plain.labels, level.labels)  # the order stays
+        errors = [evaluate(answers, its_data.Y, "ECE@5")["ECE@5"] for answers in (plain, level)]
+        assert errors[1] < 0.02
+        assert errors[0] > 0.15 or (rule == MEAN and members[0] is truly)
+
+
+def answers_of(model: Model, answers: Scored, data: Dataset) -> Predictions:
+    """What a combination, calibrated or not, makes of other answers of its members."""
+    if isinstance(model, Combination):
+        model = replace(model, models=tuple(answers_within(part, answers) for part in model.models))
+    elif isinstance(model, Calibrated):
+        inner = model.model
+        model = replace(model, model=replace(inner, models=tuple(answers_within(p, answers) for p in inner.models)))
+    return model.predict(data, 5)
+
+
+def answers_within(part: Model, answers: Scored) -> Model:
+    return replace(part, model=answers) if isinstance(part, Calibrated) else answers
+
+
+def test_members_are_calibrated_only_if_that_ranks_better():
+    """One model says √p, and another p⁴ of labels that the first does not name: together they rank best by what they
+    mean. Two that say the same gain nothing."""
+    (model, data), rng = too_sure(), np.random.default_rng(7)
+    named = rng.random(model.labels.shape) < 0.5  # each label by one of the two
+    one = replace(model, labels=np.where(named, model.labels, NO_LABEL), scores=np.where(named, model.scores, 0))
+    meek = (model.scores**8).astype(np.float32)
+    other = replace(model, labels=np.where(named, NO_LABEL, model.labels), scores=np.where(named, 0, meek))
+    found = calibrated_together(pair_of(one, other), data)
+    assert all(isinstance(part, Calibrated) for part in found.model.models)
+    plain, level = pair_of(one, other).predict(data, 3), found.predict(data, 3)
+    assert evaluate(level, data.Y, "P@1")["P@1"] > evaluate(plain, data.Y, "P@1")["P@1"] + 0.02
+    same = calibrated_together(pair_of(model, model), data)
+    assert same.model.models == (model, model)
+
+
+def test_an_ensemble_can_be_calibrated_too():
+    settings = {"member": "parabel", "n_members": 2, "parabel.n_trees": 1, "parabel.max_leaf": 8}
+    plain, level = (Classifier("ensemble", **settings, calibrated=on).fit(*TRAIN, valid=TEST) for on in (False, True))
+    assert isinstance(level.tagger_.model, Calibrated)
+    other = planted(80, seed=5)
+    before, after = (classifier.evaluate(*other, ["ECE@5"])["ECE@5"] for classifier in (plain, level))
+    assert after < before / 2
+    assert not Ensemble(calibrated=True).takes_weights
+
+
 def test_the_shortest_limit_of_all_models_is_the_limit():
     line = np.array([0.0, 1.0])
     limited = fixed([1], [0.5], limits={"subwords": 64})
@@ -280,8 +343,8 @@ def test_a_curve_that_falls_is_refused():
 
 def test_a_calibrated_consensus_is_saved_and_held_out_documents_decide(tmp_path):
     classifier = Classifier("consensus", **LINEAR, calibrated=True).fit(*TRAIN, valid=TEST)
-    members = classifier.tagger_.model.models
-    assert all(isinstance(member, Calibrated) for member in members)
+    assert isinstance(classifier.tagger_.model, Calibrated)
+    members = classifier.tagger_.model.model.models
     alone = Classifier("consensus", **LINEAR).fit(*TRAIN)
     tests = classifier.tagger_.read([Document("", text, []) for text in TEST[0]])
     for member, other in zip(members, alone.tagger_.model.models, strict=True):  # with --valid, trained on everything

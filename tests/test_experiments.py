@@ -151,7 +151,8 @@ def test_table(whole, corpora):
     done, _ = run(folder, corpora, "--table", table=TABLE + '[[row]]\nname = "new"\nmethod = "plt"\n')
     lines = done.stdout.splitlines()
     assert lines[0] == "A table"
-    assert lines[2].startswith("|  | P@1 | P@3 | top1 ")
+    assert lines[2] == "|  | P@1 | P@3 | training s | MB | source |"
+    assert "|  | top1 | top2 | top3 | top4 | top5 | training s | MB | source |" in lines
     assert f"| Parabel | {figure:.2f} (50.00, {figure - 50:+.2f}) |" in done.stdout
     assert "A paper, Table 1" in done.stdout
     assert "| Parabel, two seeds | " in done.stdout

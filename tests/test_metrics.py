@@ -99,6 +99,17 @@ def test_by_hand(name: str, expected: float) -> None:
     assert found == {name: pytest.approx(expected, abs=1e-12)}
 
 
+def test_calibration_error_by_hand() -> None:
+    """Scores 0.9, 0.8, 0.7 and 0.6, of which the first and the last are right; then a wrong 0.6 beside the right one, a
+    right 0.5 and a wrong 0.3."""
+    found = evaluate(PREDICTED, Y, ["ECE@1", "ECE@2"])
+    assert found["ECE@1"] == pytest.approx((abs(0.9 - 1) + 0.8 + 0.7 + abs(0.6 - 1)) / 4, abs=1e-6)
+    assert found["ECE@2"] == pytest.approx((0.1 + 0.8 + 0.7 + abs(1.2 - 1) + abs(0.5 - 1) + 0.3) / 7, abs=1e-6)
+    sure = predictions([[0], [0]], [[1.0], [1.0]])
+    assert evaluate(sure, truth([[0], [0]], 1), ["ECE@1"]) == {"ECE@1": 0}
+    assert evaluate(predictions([[-1]]), truth([[0]], 1), ["ECE@1"]) == {"ECE@1": 0}
+
+
 def test_curves_by_hand() -> None:
     """Five right documents and three wrong ones; the label was given to three, two of them with the same score."""
     given = predictions([[0], [0], [-1], [-1], [-1], [0], [-1], [-1]], [[0.9], [0.5], [0], [0], [0], [0.5], [0], [0]])
@@ -380,7 +391,7 @@ def test_a_measure_of_ones_own_is_one_declaration() -> None:
     assert evaluate(PREDICTED, Y, ["RR@1", "RR@10"]) == {"RR@1": 2 / 4, "RR@10": (1 + 1 / 2 + 0 + 1) / 4}
     assert per_document(PREDICTED, Y, ["RR@10"])["RR@10"].tolist() == [1, 1 / 2, 0, 1]
 
-    with pytest.raises(XmtcError, match=r"did you mean RR@5\?.* coverage@k, RR@k with k from 1;"):
+    with pytest.raises(XmtcError, match=r"did you mean RR@5\?.* coverage@k, ECE@k, RR@k with k from 1;"):
         parse_metric("RR")
     with pytest.raises(XmtcError, match="only P, R, nDCG, PSP, PSnDCG, rawPSP, RR have one"):
         per_document(PREDICTED, Y, ["coverage@1"])

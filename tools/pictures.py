@@ -1,6 +1,7 @@
-"""The pictures of the tutorial and the README, made anew: `python tools/pictures.py`.
+"""The pictures of the tutorial and the README, made anew: `python tools/pictures.py`. Runs the tutorial's commands in a
+temporary folder; a terminal becomes an SVG by rich, a page a PNG by Chromium.
 
-Runs the tutorial's commands in a temporary folder; a terminal becomes an SVG by rich, a page a PNG by Chromium."""
+A picture of another page that `xmtc explain --html` wrote: `python tools/pictures.py why.html HEIGHT picture.png`."""
 
 from __future__ import annotations
 
@@ -26,6 +27,9 @@ COLUMNS = 92
 
 
 def main() -> None:
+    if len(sys.argv) == 4:
+        html, height, target = sys.argv[1:]
+        return page(Path(html).resolve(), int(height), Path(target))
     with tempfile.TemporaryDirectory() as folder:
         xmtc(folder, "demo")
         shown = xmtc(folder, "explain", "xmtc-demo/model", TEXT, "-k", "2", "-n", "8", "--html", "why.html")

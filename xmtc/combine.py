@@ -6,7 +6,6 @@ Labels are matched by their names: one that a model does not have, it never name
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import FittedViews
-from xmtc.methods.ensemble.calibrated import calibrated
+from xmtc.methods.ensemble.calibrated import calibrated_together
 from xmtc.methods.ensemble.merging import NOISY_OR
-from xmtc.methods.ensemble.model import DEPTH, Adapted, Combination
+from xmtc.methods.ensemble.model import Adapted, Combination
 from xmtc.pipeline import labelled
 from xmtc.tagger import Tagger
 from xmtc.text.vocabulary import Vocabulary
@@ -30,13 +29,10 @@ from xmtc.text.vocabulary import Vocabulary
 def combine(
     taggers: Sequence[Tagger], rule: str = NOISY_OR, valid: Sequence[Document] | None = None, run: Run = Run()
 ) -> Tagger:
-    """One Tagger of several. With documents that none of them has learnt from, scores first become probabilities."""
+    """One Tagger of several. With documents that none of them has learnt from, its scores become probabilities."""
     if len(taggers) < 2:
         raise XmtcError(f"Found {len(taggers)} models to combine, expected at least two.")
     run, told = run.recorded()
-    if valid is not None:
-        taggers = [calibrate(tagger, valid, run) for tagger in taggers]
-
     labels = Vocabulary.of(sorted({name for tagger in taggers for name in tagger.labels.words()}))
     views: FittedViews = {}
     models = []
@@ -46,17 +42,13 @@ def combine(
         models.append(adapted(tagger, names, labels))
 
     sizes = {name: view.size for name, view in views.items()}
-    model = Combination(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
+    together = Combination(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
+    held_out = None if valid is None else labelled(views, labels, valid, run)
+    model = together if held_out is None else calibrated_together(together, held_out, run)
     about = describe(taggers, rule, valid is not None, sizes, len(labels))
     before = [entry for i, tagger in enumerate(taggers) for entry in of_part(tagger.history, f"member-{i}")]
     history = (*before, *told)
     return Tagger(views, labels, frequencies_of(taggers, labels), model, about, history=history)
-
-
-def calibrate(tagger: Tagger, valid: Sequence[Document], run: Run) -> Tagger:
-    """The same tagger, whose scores are how often they turned out to be right."""
-    held_out = labelled(tagger.views, tagger.labels, valid, run)
-    return replace(tagger, model=calibrated(tagger.model, held_out, DEPTH, run))
 
 
 def shared_name(views: FittedViews, name: str, view: Any) -> str:

@@ -29,7 +29,7 @@ def combine(
     output: Annotated[Path, typer.Option("-o", "--output", help="model folder to write; a model there is replaced")],
     rule: Annotated[str, typer.Option(help="noisy-or: one that is sure is enough; mean: of all scores")] = "noisy-or",
     valid: Annotated[
-        str | None, typer.Option(help="corpus that none was trained on, to make probabilities of their scores first")
+        str | None, typer.Option(help="corpus that none was trained on, to make a probability of the score")
     ] = None,
     threads: Threads = 0,
     device: Device = "auto",

@@ -2,11 +2,12 @@
 Classifier Scores into Accurate Multiclass Probability Estimates (KDD 2002).
 
 Learnt from documents that it was not trained on, by isotonic regression: the curve that fits best among those that
-never fall, so that the order of labels stays."""
+never fall, so that the order of labels stays. Of several models it is the score of all together that is calibrated:
+each may be right about itself, and eq. 9 still says 0.9 where 0.6 are right, because they do not err alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,9 +17,12 @@ from xmtc.base.form import array
 from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
-from xmtc.evaluation import Judged
+from xmtc.evaluation import Judged, parse_metric
+from xmtc.methods.ensemble.merging import merged
+from xmtc.methods.ensemble.model import DEPTH, Combination
 
 CERTAIN = 0.9999  # never quite, so that others can still add to it
+JUDGED_BY = parse_metric("nDCG@5")
 OWN = 1e-3  # the share of the score itself: where the curve is level, it tells labels apart, unless very close
 
 
@@ -51,8 +55,46 @@ class Calibrated(Model):
 def calibrated(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> Calibrated:
     """By what the model says of documents that it has not learnt from."""
     assert held_out.Y is not None
-    found = model.predict(held_out.only(model.views), min(depth, model.n_labels), run)
-    scores, probabilities = curve(found, held_out.Y)
+    return by_answers(model, model.predict(held_out.only(model.views), min(depth, model.n_labels), run), held_out.Y)
+
+
+def calibrated_together(together: Combination, held_out: Dataset, run: Run = Run()) -> Calibrated:
+    """A combination whose score is calibrated; of calibrated models, if these rank better together."""
+    Y, depth = held_out.Y, min(DEPTH, together.n_labels)
+    assert Y is not None
+    found = [model.predict(held_out.only(model.views), depth, run) for model in together.models]
+    if calibration_ranks_better(found, Y, together.rule):
+        pairs = zip(together.models, found, strict=True)
+        together = replace(together, models=tuple(by_answers(model, answers, Y) for model, answers in pairs))
+        found = [on_curve(answers, *curve(answers, Y)) for answers in found]
+    return by_answers(together, merged(found, together.rule, together.n_labels, depth), Y)
+
+
+def calibration_ranks_better(found: list[Predictions], Y: csr_array, rule: str) -> bool:
+    """Whether models rank better together by what their scores mean, by more than two standard errors. Each half of
+    the documents is judged with curves that the other half has drawn."""
+    half = np.arange(Y.shape[0]) % 2 == 0
+    gains = [judged_gains(found, Y, rule, learnt) for learnt in (half, ~half)] if len(half) > 1 else []
+    gain = np.concatenate([*gains, np.zeros(1)])
+    return bool(gain.mean() > 2 * gain.std() / np.sqrt(len(gain)))
+
+
+def judged_gains(found: list[Predictions], Y: csr_array, rule: str, learnt: np.ndarray) -> np.ndarray:
+    """(documents not learnt from,) how much better calibrated models rank each of them together."""
+    curves = [curve(of_documents(answers, learnt), Y[learnt]) for answers in found]
+    plain = [of_documents(answers, ~learnt) for answers in found]
+    level = [on_curve(answers, *its_curve) for answers, its_curve in zip(plain, curves, strict=True)]
+    before, after = (merged(answers, rule, Y.shape[1], JUDGED_BY.n_predictions) for answers in (plain, level))
+    return np.subtract(*(JUDGED_BY.per_document(Judged(answers, Y[~learnt])) for answers in (after, before)))
+
+
+def of_documents(found: Predictions, which: np.ndarray) -> Predictions:
+    return Predictions.trusted(found.labels[which], found.scores[which])
+
+
+def by_answers(model: Model, found: Predictions, Y: csr_array) -> Calibrated:
+    """A model with the curve of its answers to held-out documents."""
+    scores, probabilities = curve(found, Y)
     return Calibrated(
         n_labels=model.n_labels,
         views=model.views,

@@ -6,7 +6,7 @@ beyond the 100 best of a member (beyond as many as are asked for, if more); labe
 where a member gives 1, rank by the mean of the members' log-odds. Differs from `ensemble` in: many methods
 once instead of one method many times. It explains with the mean of its members' explanations; where some read tf-idf
 and others words, of those that read tf-idf.
-`calibrated` is ours: eq. 9 takes scores for probabilities, and a member that is too sure of itself drowns the others.
+`calibrated` is ours: eq. 9 takes scores for probabilities of members that err alone, and says 0.9 where 0.6 are right.
 
 On the command line, `-p members=parabel,plt -p parabel.n_trees=1` names the members and sets their parameters; the
 second of a name is `parabel-2`. A member may be an ensemble: `-p members=ensemble,parabel -p
@@ -15,22 +15,17 @@ ensemble.member=attention_xml -p ensemble.attention_xml.hidden=128`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
+from xmtc.base.method import Method, Model
 from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
-from xmtc.data.splits import train_valid_split
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
-from xmtc.methods.ensemble.calibrated import calibrated
 from xmtc.methods.ensemble.members import fit_together, read_together
 from xmtc.methods.ensemble.merging import NOISY_OR, RULES
-from xmtc.methods.ensemble.model import DEPTH, Combination
-
-SEED = 0  # of which documents are held out, where none are given
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,8 @@ class Consensus(Method):
         NOISY_OR, "how answers become one: one that is sure is enough (noisy-or), or their mean", choices=RULES
     )
     calibrated: bool = param(
-        False, "first make probabilities of the members' scores, by documents held out of training"
+        False,
+        "make a probability of the score, by documents held out of training; of the members' too, if that ranks better",
     )
 
     def __post_init__(self) -> None:
@@ -68,9 +64,5 @@ class Consensus(Method):
         """Where all members do; a calibration has no use for them."""
         return all(member.takes_weights for member in self.members) and not self.calibrated
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Combination:
-        if not self.calibrated:
-            return fit_together(self, self.members, self.rule, data, valid, run)
-        data, valid = train_valid_split(data, valid, SEED)
-        found = fit_together(self, self.members, self.rule, data, valid, run)
-        return replace(found, models=tuple(calibrated(model, valid, DEPTH, run) for model in found.models))
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
+        return fit_together(self, self.members, self.rule, data, valid, run, self.calibrated)

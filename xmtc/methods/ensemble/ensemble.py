@@ -4,7 +4,7 @@ Zhu, NeurIPS 2019).
 
 Differs from the authors' code in: the mean instead of the sum, which ranks alike and stays a probability. Differs from
 `consensus` in: one method many times instead of many methods once. A member that does not name a label gives it 0;
-asked for more than 100 labels, each member names as many as are asked for.
+asked for more than 100 labels, each member names as many as are asked for. `calibrated` is ours.
 
 Member i has the seed that numpy's `SeedSequence((seed, i))` yields first, so that ensembles of different seeds have no
 member in common. On the command line, `-p member=plt -p plt.arity=8` sets the members' parameters.
@@ -18,14 +18,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
+from xmtc.base.method import Method, Model
 from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.members import fit_together, read_together
 from xmtc.methods.ensemble.merging import MEAN
-from xmtc.methods.ensemble.model import Combination
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class Ensemble(Method):
     member: Any = param("parabel", "method of the members", kind=Recipe)
     n_members: int = param(3, "how many models, each with a seed of its own", low=1, high=1000, search=(2, 5))
     seed: int = param(0, "seed of the members' seeds", low=0, high=2**32 - 1)
+    calibrated: bool = param(False, "make a probability of the mean score, by documents held out of training")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,7 +57,8 @@ class Ensemble(Method):
 
     @property
     def takes_weights(self) -> bool:  # type: ignore[override]
-        return self.member.takes_weights
+        """Where the member does; a calibration has no use for them."""
+        return self.member.takes_weights and not self.calibrated
 
     @property
     def members(self) -> list[Method]:
@@ -69,5 +70,5 @@ class Ensemble(Method):
         """One for each member, none of which another seed is likely to share."""
         return [int(np.random.SeedSequence((self.seed, i)).generate_state(1)[0]) for i in range(self.n_members)]
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Combination:
-        return fit_together(self, self.members, MEAN, data, valid, run)
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
+        return fit_together(self, self.members, MEAN, data, valid, run, self.calibrated)

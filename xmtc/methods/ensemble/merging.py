@@ -95,7 +95,7 @@ def insert_all(labels, sums, odds, items, keys):
                 items[at + 1], keys[0, at + 1], keys[1, at + 1] = items[at], keys[0, at], keys[1, at]
         if at < len(items):
             items[at], keys[0, at], keys[1, at] = label, sums[label], odds[label]
-            n = min(n + 1, len(items))
+            n += np.int64(n < len(items))
     return n
 
 
