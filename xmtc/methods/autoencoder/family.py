@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 
 AVERAGE_EVERY = 20  # steps
+SCHEDULES = DECAY, COSINE = "decay", "cosine"
 SPARSE = 100_000  # words or labels of which a step moves only those it has seen, where there are more
 
 
@@ -43,12 +44,26 @@ class LabelAutoencoder(Method):
         high=0.99,
         search=(0.0, 0.6),
     )
+    inner_dropout: float = param(
+        0.0,
+        "share of the decoder's inner layer that a step leaves out, on the way of documents",
+        low=0.0,
+        high=0.99,
+        search=(0.0, 0.7),
+    )
     batch: int = param(128, "documents of a step", low=1)
     epochs: int = param(60, "passes over the documents at most", low=1)
     rate: float = param(0.001, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-4, 1e-2), log=True)
-    decay: float = param(0.97, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
+    schedule: str = param(
+        "decay",
+        "the learning rate falls after every pass (decay), or to 0 by the last of `epochs`, along a cosine (cosine)",
+        choices=SCHEDULES,
+    )
+    decay: float = param(
+        0.97, "with schedule=decay, what the learning rate is multiplied by after every pass", low=0.01, high=1.0
+    )
     weight_decay: float = param(0.01, "share of the weights that a step takes away, times the rate", low=0.0, high=1e9)
-    average_from: int = param(5, "pass from which on weights are averaged", low=0)
+    average_from: int = param(5, "with schedule=decay, pass from which on weights are averaged", low=0)
     patience: int = param(10, "passes without a better nDCG@5 after which training ends", low=1)
     held_out: float = param(
         0.05,
@@ -97,10 +112,10 @@ class LabelAutoencoder(Method):
                 design.n_labels,
                 design.layer,
                 design.hidden,
-                design.normalised,
+                design.inner(),
                 sparse=alone and design.n_labels > SPARSE,
             )
-        return Autoencoder(predictor, encoder, self.objective(data)).to(device)
+        return Autoencoder(predictor, encoder, self.objective(data), self.inner_dropout).to(device)
 
     def train(
         self, network: Autoencoder, design: AutoencoderDesign, data: Dataset, valid: Dataset | None, run: Run
@@ -126,21 +141,23 @@ class LabelAutoencoder(Method):
             loss=loss,
             answer=answer,
             Y=None if valid is None else valid.Y,
-            plan=self.plan,
+            plan=self.plan(data.n_docs),
             batch=self.batch,
             run=run,
         )
 
-    @property
-    def plan(self) -> Plan:
+    def plan(self, n_docs: int) -> Plan:
+        falls = self.schedule == COSINE
         return Plan(
             epochs=self.epochs,
             rate=self.rate,
-            decay=self.decay,
+            decay=1.0 if falls else self.decay,
+            n_steps=self.epochs * ceil(n_docs / self.batch) if falls else 0,
+            cosine=falls,
             weight_decay=self.weight_decay,
             patience=self.patience,
             seconds=60 * self.minutes or inf,
-            average_from=self.average_from,
+            average_from=self.epochs if falls else self.average_from,  # the end of a cosine is an average of its own
             average_every=AVERAGE_EVERY,
             # Clipping is of all gradients together, and would leave F, whose gradients are by far the smallest, with so
             # little that Adam's epsilon holds it back.

@@ -64,7 +64,7 @@ class BagFeatures(nn.Module):
     ):
         super().__init__()
         self.embedding = nn.Embedding(n_features, channels, sparse=sparse)
-        nn.init.uniform_(self.embedding.weight, -1, 1)  # about as long as word vectors from a file
+        nn.init.uniform_(self.embedding.weight, -1, 1)
         self.attention = attention_of(channels, reduction)
         self.output = nn.Linear(channels, hidden)
         self.averages, self.word_dropout, self.dropout = averages, word_dropout, dropout
@@ -171,25 +171,26 @@ class BatchNorm(nn.Module):
 
 
 class Inner(nn.Module):
-    """What follows the first layer of encoder and decoder: in Rank-AE batch normalisation and ReLU, in C2AE a leaky
-    ReLU."""
+    """What follows the first layer of encoder and decoder: in Rank-AE batch normalisation, if it is wanted, and ReLU,
+    in C2AE a leaky ReLU."""
 
-    def __init__(self, width: int, normalised: bool):
+    def __init__(self, width: int, normalised: bool, leak: float = 0.0):
         super().__init__()
-        self.norm = BatchNorm(width) if normalised else None
+        self.norm = BatchNorm(width) if normalised else nn.Identity()
+        self.leak = leak
 
     def forward(self, x: Tensor) -> Tensor:
-        return leaky_relu(x, LEAK) if self.norm is None else relu(self.norm(x))
+        return leaky_relu(self.norm(x), self.leak)
 
 
 class LabelEncoder(nn.Module):
     """E, two fully connected layers: labels → layer → hidden. The first is a sum of the rows of a document's labels."""
 
-    def __init__(self, n_labels: int, layer: int, hidden: int, normalised: bool, sparse: bool = False):
+    def __init__(self, n_labels: int, layer: int, hidden: int, inner: Inner, sparse: bool = False):
         super().__init__()
         self.rows = summed_rows(n_labels, layer, sparse)
         self.bias = nn.Parameter(torch.zeros(layer))
-        self.inner = Inner(layer, normalised)
+        self.inner = inner
         self.output = nn.Linear(layer, hidden)
 
     def forward(self, rows: Tensor, labels: Tensor, n_docs: int) -> Tensor:
@@ -202,10 +203,10 @@ class LabelEncoder(nn.Module):
 class Decoder(nn.Module):
     """D, two fully connected layers: hidden → layer → labels."""
 
-    def __init__(self, n_labels: int, layer: int, hidden: int, normalised: bool):
+    def __init__(self, n_labels: int, layer: int, hidden: int, inner: Inner):
         super().__init__()
         self.first = nn.Linear(hidden, layer)
-        self.inner = Inner(layer, normalised)
+        self.inner = inner
         self.output = nn.Linear(layer, n_labels)
 
     def before_output(self, hidden: Tensor) -> Tensor:
@@ -249,11 +250,12 @@ class Objective:
 
 
 class Autoencoder(nn.Module):
-    """F, E and D while they are trained together. A forward pass gives the loss."""
+    """F, E and D while they are trained together. A forward pass gives the loss. `dropout` is of D's inner layer, on
+    the way of documents alone: on the way of labels it kept the ranking loss from learning."""
 
-    def __init__(self, predictor: Predictor, encoder: LabelEncoder, objective: Objective):
+    def __init__(self, predictor: Predictor, encoder: LabelEncoder, objective: Objective, dropout: float = 0.0):
         super().__init__()
-        self.predictor, self.encoder, self.objective = predictor, encoder, objective
+        self.predictor, self.encoder, self.objective, self.dropout = predictor, encoder, objective, dropout
         encoder.requires_grad_(objective.uses_encoder)
 
     def forward(self, batch: Any, rows: Tensor, labels: Tensor) -> Tensor:
@@ -265,11 +267,12 @@ class Autoencoder(nn.Module):
             y_h = self.encoder(rows, labels, n_docs)
             with torch.autocast(labels.device.type, enabled=False):  # which would multiply in half precision here, too
                 loss = loss + aim.distance_weight * aim.distance(x_h.float(), y_h.float())
-            ways += [(y_h, aim.balance, aim.reconstruction)] if aim.balance else []
-        ways += [(x_h, aim.prediction_weight, aim.prediction)] if aim.prediction_weight else []
+            ways += [(y_h, aim.balance, aim.reconstruction, 0.0)] if aim.balance else []
+        ways += [(x_h, aim.prediction_weight, aim.prediction, self.dropout)] if aim.prediction_weight else []
         if ways:
-            inner = decoder.before_output(torch.cat([hidden for hidden, _, _ in ways]))
+            inner = decoder.before_output(torch.cat([hidden for hidden, *_ in ways]))
             positives = Positives.of(rows, labels, n_docs)
-            for part, (_, weight, kind) in zip(inner.split(n_docs), ways, strict=True):
-                loss = loss + weight * output_loss(kind, part, decoder.output.weight, decoder.output.bias, positives)
+            for part, (_, weight, kind, share) in zip(inner.split(n_docs), ways, strict=True):
+                kept = dropout(part, share, self.training)
+                loss = loss + weight * output_loss(kind, kept, decoder.output.weight, decoder.output.bias, positives)
         return loss

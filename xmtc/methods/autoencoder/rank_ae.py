@@ -27,12 +27,15 @@ import torch
 from torch import Tensor
 
 from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
+from xmtc.base.params import Presets, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.autoencoder.family import LabelAutoencoder
 from xmtc.methods.autoencoder.model import BAG, LSTM, WORDS, AutoencoderDesign
-from xmtc.methods.autoencoder.network import BagFeatures, Objective, Predictor, SequenceFeatures
+from xmtc.methods.autoencoder.network import Autoencoder, BagFeatures, Objective, Predictor, SequenceFeatures
+from xmtc.methods.autoencoder.presets import PRESETS
+from xmtc.nn.clusters import log_odds
+from xmtc.nn.devices import device_of
 from xmtc.nn.output_losses import CrossEntropy, Loss, Ranking
 from xmtc.nn.vectors import vectors_of_terms, vectors_of_tokens
 
@@ -44,6 +47,7 @@ POOLINGS = MEAN, SUM = "mean", "sum"
 class RankAE(LabelAutoencoder):
     """An autoencoder of labels with a ranking loss and channel attention (Wang et al., NAACL 2019)."""
 
+    presets: ClassVar[Presets] = PRESETS
     tiny: ClassVar[dict[str, Any]] = {
         "layer": 64, "hidden": 32, "channels": 32, "batch": 32, "epochs": 25, "rate": 0.01, "average_from": 8
     }  # fmt: skip
@@ -62,11 +66,13 @@ class RankAE(LabelAutoencoder):
         low=0,
         high=10_000,
     )
+    spread: float = param(0.1, "random word vectors begin between minus this and this", low=0.0, high=10.0)
     attention: bool = param(True, "weigh these numbers by channel attention")
     reduction: int = param(4, "how much narrower channel attention is inside (r)", low=1)
     pooling: str = param("sum", "a document is the sum of its words, or their mean, as in the paper", choices=POOLINGS)
     hidden: int = param(200, "numbers of the space that documents and labels share (h)", low=1)
     layer: int = param(200, "width of the inner layers of label encoder and decoder", low=1)
+    batch_norm: bool = param(True, "normalise the inner layers of encoder and decoder over a batch")
     loss: str = param("ranking", "loss of labels decoded from labels, D(E(y)): ranking, or bce", choices=LOSSES)
     balance: float = param(
         5.0,
@@ -98,6 +104,13 @@ class RankAE(LabelAutoencoder):
         search=(0.0, 0.5),
     )
     rate: float = param(0.003, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-3, 1e-2), log=True)
+
+    preset: str = param(
+        "",
+        "a data set of the paper, whose settings stand where none are given; -authors: as its authors are said to "
+        "have run it",
+        choices=("", *PRESETS),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,6 +149,7 @@ class RankAE(LabelAutoencoder):
             channels=self.channels if self.input == LSTM else width or self.channels,
             reduction=self.reduction if self.attention else 0,
             averages=self.pooling == MEAN,
+            batch_norm=self.batch_norm,
         )
 
     def predictor(self, design: AutoencoderDesign, vectors: np.ndarray | None, sparse: bool) -> Predictor:
@@ -144,10 +158,19 @@ class RankAE(LabelAutoencoder):
         if isinstance(features, SequenceFeatures):
             assert vectors is not None
             features.encoder.set_vectors(vectors)
-        elif vectors is not None:
+        else:
             assert isinstance(features, BagFeatures)
-            features.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
+            known = None if vectors is None else torch.from_numpy(np.array(vectors, np.float32))
+            features.embedding.weight.data = features.embedding.weight.data * self.spread if known is None else known
         return predictor
+
+    def network(self, design: AutoencoderDesign, vectors: np.ndarray | None, data: Dataset, run: Run) -> Autoencoder:
+        network = super().network(design, vectors, data, run)
+        if self.prediction_weight and self.prediction_loss == BCE:  # begins with what is known: how rare labels are
+            assert data.Y is not None
+            counts = np.bincount(data.Y.indices, minlength=data.n_labels)
+            network.predictor.decoder.output.bias.data = log_odds(counts, data.n_docs).to(device_of(run))
+        return network
 
     def objective(self, data: Dataset) -> Objective:
         if self.bounded and self.margin > 1:  # not refused at once, so that a search can begin with the default
