@@ -1,0 +1,229 @@
+"""experiments/run.py: the rows of a table, run with the commands that a user has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from commands import lines_of
+
+ROOT = Path(__file__).parents[1]
+RUN = ROOT / "experiments" / "run.py"
+
+pytestmark = pytest.mark.skipif(not RUN.exists(), reason="experiments are part of the checkout")
+
+TABLE = """
+title = "A table"
+data = "tiny"
+measures = ["P@1", "P@3"]
+params = {max_leaf = 10}
+
+[[row]]
+name = "Parabel"
+method = "parabel"
+params = {n_trees = 1, C = 2}
+published = {"P@1" = 50.0}
+source = "A paper, Table 1"
+
+[[row]]
+name = "Parabel, two seeds"
+method = "parabel"
+seeds = [0, 1]
+
+[[row]]
+name = "broken"
+method = "parabel"
+params = {n_tres = 1}
+
+[[row]]
+name = "both"
+combine = ["Parabel", "Parabel, two seeds, seed 1"]
+rule = "mean"
+
+[[row]]
+name = "overlap"
+compare = ["Parabel", "Parabel, two seeds, seed 1"]
+
+[[row]]
+name = "of a broken one"
+combine = ["Parabel", "broken"]
+"""
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpora")
+    (folder / "tiny").mkdir()
+    (folder / "tiny" / "train.jsonl").write_text(lines_of(200, seed=0))
+    (folder / "tiny" / "test.jsonl").write_text(lines_of(40, seed=1))
+    return folder
+
+
+def run(folder: Path, corpora: Path, *words: str, table: str = TABLE) -> tuple[subprocess.CompletedProcess, dict]:
+    """A run in a folder of its own, and the results that are then kept there."""
+    (folder / "table.toml").write_text(table)
+    places = ["--data", corpora, "--work", folder / "work", "--results", folder, "--threads", "1"]
+    command = [sys.executable, RUN, folder / "table.toml", *places, *words]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+    kept = folder / "table.json"
+    return done, json.loads(kept.read_text()) if kept.exists() else {}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, corpora):
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, *run(folder, corpora, "--jobs", "2", "--machine", "a test")
+
+
+def test_every_row_leaves_a_result(whole, corpora):
+    _, done, kept = whole
+    assert done.returncode == 1  # one is broken
+    assert set(kept) == {
+        *("Parabel", "Parabel, two seeds, seed 0", "Parabel, two seeds, seed 1", "broken", "both", "overlap"),
+        "of a broken one",
+    }
+    parabel = kept["Parabel"]
+    assert parabel["command"] == [
+        "xmtc train ../shared/data/tiny/train.jsonl -m parabel -p max_leaf=10 -p n_trees=1 -p C=2 "
+        "-o models/table/parabel",
+        "xmtc evaluate models/table/parabel ../shared/data/tiny/test.jsonl P@1 P@3 --json",
+    ]
+    assert set(parabel["figures"]) == {"P@1", "P@3"}
+    assert 50 < parabel["figures"]["P@1"] <= 100
+    assert parabel["train_s"] > 0
+    assert 20 < parabel["peak_mb"] < 20_000
+    assert parabel["machine"] == "a test"
+    assert parabel["versions"]["python"].count(".") == 2
+    assert parabel["commit"]
+    assert "seed=1" in kept["Parabel, two seeds, seed 1"]["command"][0]
+    assert str(corpora) not in json.dumps(kept)
+
+
+def test_combinations_and_comparisons_are_of_the_models_of_other_rows(whole):
+    _, _, kept = whole
+    models = "models/table/parabel models/table/parabel-two-seeds-seed-1"
+    assert kept["both"]["command"][0] == f"xmtc combine {models} -o models/table/both --rule mean"
+    assert kept["both"]["figures"]["P@1"] > 50
+    assert kept["overlap"]["command"] == [f"xmtc compare {models} ../shared/data/tiny/test.jsonl --json"]
+    assert list(kept["overlap"]["figures"]) == ["top1", "top2", "top3", "top4", "top5"]
+
+
+def test_a_row_that_fails_says_so(whole):
+    _, done, kept = whole
+    assert "n_tres" in kept["broken"]["failed"]
+    assert "n_trees" in kept["broken"]["failed"]  # the command's own sentence
+    assert kept["of a broken one"]["failed"] == "its member 'broken' has no model"
+    assert "broken: failed: xmtc train ended with status" in done.stderr
+
+
+def test_finished_rows_are_not_run_again(whole, corpora, tmp_path):
+    folder, _, before = whole
+    rows = ["--only", "Parabel", "both"]
+    done, after = run(folder, corpora, *rows)
+    assert (done.returncode, done.stdout, after) == (0, "", before)
+    done, after = run(folder, corpora, *rows, table=TABLE.replace('["P@1", "P@3"]', '["P@1", "R@5"]'))
+    assert done.returncode == 0
+    assert set(after["Parabel"]["figures"]) == {"P@1", "R@5"}
+    assert after["Parabel"]["train_s"] == before["Parabel"]["train_s"]  # the model was still there
+    done, after = run(folder, corpora, "--only", "Parabel", table=TABLE.replace("C = 2", "C = 3"))
+    assert "-p C=3" in after["Parabel"]["command"][0]
+    assert after["both"]["figures"]
+
+
+def test_members_are_trained_where_only_their_combination_is_wanted(corpora, tmp_path):
+    done, kept = run(tmp_path, corpora, "--only", "both", "--param", "n_trees=2", "--param", "vectors=none")
+    assert done.returncode == 0, done.stderr
+    assert set(kept) == {"Parabel", "Parabel, two seeds, seed 1", "both"}
+    assert "-p n_trees=1" in kept["Parabel"]["command"][0]
+    assert kept["Parabel"]["overrides"]["n_trees"] == "2"
+    about = json.loads((tmp_path / "work" / "table" / "parabel" / "about.json").read_text())
+    assert about["parameters"]["n_trees"] == 2
+
+
+def test_table(whole, corpora):
+    folder, _, kept = whole
+    figure = kept["Parabel"]["figures"]["P@1"]
+    (folder / "table.json").write_text(json.dumps(kept))
+    done, _ = run(folder, corpora, "--table", table=TABLE + '[[row]]\nname = "new"\nmethod = "plt"\n')
+    lines = done.stdout.splitlines()
+    assert lines[0] == "A table"
+    assert lines[2].startswith("|  | P@1 | P@3 | top1 ")
+    assert f"| Parabel | {figure:.2f} (50.00, {figure - 50:+.2f}) |" in done.stdout
+    assert "A paper, Table 1" in done.stdout
+    assert "| Parabel, two seeds | " in done.stdout
+    assert " ± " in next(line for line in lines if line.startswith("| Parabel, two seeds"))
+    assert "| broken | failed: " in done.stdout
+    assert "| new | not run |" in done.stdout
+
+
+NOISY = """
+data = "tiny"
+measures = ["P@1"]
+method = "dismec"
+[[row]]
+name = "missing"
+noise = {missing = 0.5}
+held_out = 0.25
+[[row]]
+name = "flip"
+noise = {flip = 0.01, seed = 3}
+"""
+
+
+def test_noise_and_held_out_documents(corpora, tmp_path):
+    done, kept = run(tmp_path, corpora, "--jobs", "2", table=NOISY)
+    assert done.returncode == 0, done.stderr
+    assert kept["flip"]["command"][0].endswith("--kind flip --rate 0.01 --seed 3")
+    split, noise, train, judge = kept["missing"]["command"]
+    assert split.startswith("xmtc data split ../shared/data/tiny/train.jsonl ")
+    assert noise.endswith("--kind missing --rate 0.5 --seed 0")
+    made = tmp_path / "work" / "corpora"
+    parts = {path.name: path.read_text().splitlines() for path in made.glob("*.jsonl")}
+    clean, noisy = parts["tiny-0.25-train.jsonl"], parts["tiny-0.25-missing-0.5-seed-0.jsonl"]
+    assert len(clean) == len(noisy) == 150
+    n_labels = [sum(len(json.loads(line)["labels"]) for line in part) for part in (clean, noisy)]
+    assert 0.3 < n_labels[1] / n_labels[0] < 0.7
+    assert "missing-0.5-seed-0.jsonl" in train
+    assert "tiny-0.25-test.jsonl" in judge
+    assert len(parts["tiny-0.25-test.jsonl"]) == 50
+
+
+def test_what_is_missing_is_said(corpora, tmp_path):
+    done, kept = run(tmp_path, corpora, table=TABLE.replace('data = "tiny"', 'data = "nowhere"'))
+    assert done.returncode == 1
+    assert "expected the corpus 'nowhere' as a folder of" in done.stderr
+    assert "--data FOLDER" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert kept == {}
+    done, _ = run(tmp_path, corpora, "--only", "Parabell")
+    assert "'Parabell': no row is called so" in done.stderr
+    done, _ = run(tmp_path, corpora, table=TABLE.replace('combine = ["Parabel",', 'combine = ["Paris",'))
+    assert "'both' is made of 'Paris', which no row is called" in done.stderr
+    done, _ = run(tmp_path, corpora, table='data = "tiny"\nmeasures = ["P@1"]\n[[row]]\nname = "empty"')
+    assert "row 'empty' must have name, data, measures and one of method, combine, compare." in done.stderr
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_experiments_can_be_read(path):
+    """Rows are complete, members are there, and methods and parameters exist."""
+    from xmtc.base.params import Typed
+    from xmtc.features import COLUMNS, TEXTS
+    from xmtc.pipeline import Pipeline
+
+    sys.path.insert(0, str(RUN.parent))
+    import run as runner
+
+    _, jobs = runner.read(path)
+    assert jobs
+    assert tomllib.loads(path.read_text())["title"]
+    for job in jobs:
+        runner.members(job, jobs)
+        if "method" in job.row:
+            params = {name: Typed(value) for name, value in runner.flat(job.row["params"]).items()}
+            seed = {} if job.seed is None else {"seed": Typed(str(job.seed))}
+            content = COLUMNS if job.row.get("ending", "").startswith("txt") else TEXTS
+            Pipeline.of(job.row["method"], content, params | seed)
