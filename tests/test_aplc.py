@@ -47,7 +47,7 @@ from xmtc.nn.network import predict_with  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402
-from xmtc.pipeline import train  # noqa: E402
+from xmtc.pipeline import Pipeline, train  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 PLAN = Plan(epochs=1, rate=1.0, average_from=1, average_every=1, patience=1, seed=0)
@@ -222,9 +222,8 @@ def test_rates_are_of_each_module_and_slanted():
     for _ in range(20):
         state.step(sum(p.sum() for p in network.parameters()))
         seen.append([group["lr"] for group in state.optimisers[0].param_groups])
-    triangle = [0.25, 0.5, 0.75, *(np.arange(16, 0, -1) / 16)]
-    triangle.insert(3, 1.0)
-    np.testing.assert_allclose(np.array(seen), np.outer(triangle[:20], [2e-3, 1e-2, 3e-3]), rtol=1e-6)
+    triangle = [0, 0.25, 0.5, 0.75, *(np.arange(16, 0, -1) / 16)]
+    np.testing.assert_allclose(np.array(seen), np.outer(triangle, [2e-3, 1e-2, 3e-3]), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -232,12 +231,14 @@ def test_rates_are_of_each_module_and_slanted():
     [
         (PLAN, [1, 1, 1]),
         (replace(PLAN, n_steps=4), [1, 0.75, 0.5, 0.25, 0, 0]),
-        (replace(PLAN, n_steps=4, warm_up=2), [0.5, 1, 1, 0.5, 0]),
-        (replace(PLAN, n_steps=4, warm_up=4), [0.25, 0.5, 0.75, 1]),
+        (replace(PLAN, n_steps=4, warm_up=2), [0, 0.5, 1, 0.5, 0]),
+        (replace(PLAN, n_steps=4, warm_up=4), [0, 0.25, 0.5, 0.75]),
+        (replace(PLAN, n_steps=10, warm_up=4), [0, 1 / 4, 2 / 4, 3 / 4, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0]),
     ],
 )
 def test_rates_rise_and_fall(plan, expected):
-    assert [plan.slant(step) for step in range(len(expected))] == expected
+    """Eq. 15 by hand, with the same t where rates rise, t / t_w, and where they fall, (t_a − t) / (t_a − t_w)."""
+    assert [plan.slant(step) for step in range(len(expected))] == pytest.approx(expected, abs=1e-12)
 
 
 def test_gradients_are_clipped_at_a_norm():
@@ -452,14 +453,48 @@ def test_predictions_are_those_of_the_network(tagger):
                 assert network.head.logit(features, rank)[row].sigmoid().item() == pytest.approx(score, rel=1e-3)
 
 
-def test_presets_are_tables_2_and_3():
-    recipe = APLCXLNet(preset="Amazon-670k", epochs=3)
-    assert (recipe.hidden, recipe.shares, recipe.batch, recipe.epochs) == (512, (1, 1, 1, 1), 32, 3)
-    wiki = APLCXLNet(preset="Wiki10-31k")
-    assert (wiki.encoder_rate, wiki.hidden_rate, wiki.head_rate, wiki.epochs) == (1e-5, 1e-4, 1e-3, 6)
+# Tables 2 and 3: d, number of clusters; length, rates, batch, epochs.
+TABLES = {
+    "EURLex-4k": (768, 2, 512, 5e-5, 1e-4, 2e-3, 12, 8),
+    "AmazonCat-13k": (768, 2, 192, 5e-5, 1e-4, 2e-3, 48, 8),
+    "Wiki10-31k": (768, 2, 512, 1e-5, 1e-4, 1e-3, 12, 6),
+    "Wiki-500k": (768, 3, 256, 5e-5, 1e-4, 2e-3, 64, 12),
+    "Amazon-670k": (512, 4, 128, 5e-5, 1e-4, 2e-3, 32, 25),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_tables_2_and_3(name):
+    pipeline = Pipeline.of("aplc_xlnet", parameters={"preset": name})
+    found = {key: value for key, (_, value) in pipeline.parameters.items()}
+    keys = "hidden", "clusters", "max_subwords", "encoder_rate", "hidden_rate", "head_rate", "batch", "epochs"
+    assert tuple(found[key] for key in keys) == TABLES[name]
+    assert [found[key] for key in ("factor", "biases", "loss", "held_out", "warm_up")] == [2, False, "mean", 0, 0]
+    assert len(pipeline.method.shares) == found["clusters"]
     assert APLCXLNet(preset="Wiki-500k").shares == (0.33, 0.33, 0.34)
-    for name in PRESETS:
-        APLCXLNet(preset=name)
+
+
+def test_a_preset_fills_what_a_view_was_not_given():
+    amazon = {"preset": "Amazon-670k"}
+    assert Pipeline.of("aplc_xlnet", parameters=amazon).views["subwords"].max_subwords == 128
+    assert Pipeline.of("aplc_xlnet", parameters=amazon | {"max_subwords": 60}).views["subwords"].max_subwords == 60
+    within = {"members": ("parabel", "aplc_xlnet"), "aplc_xlnet.preset": "Amazon-670k"}
+    assert Pipeline.of("consensus", parameters=within).views["subwords"].max_subwords == 128
+    other = Pipeline.of("aplc_xlnet", parameters=amazon).with_values({"preset": "Wiki-500k"})
+    assert other.views["subwords"].max_subwords == 256
+    given = Pipeline.of("aplc_xlnet", parameters={"max_subwords": 60}).with_values(amazon)
+    assert given.views["subwords"].max_subwords == 60
+    classifier = Classifier("aplc_xlnet", **amazon)
+    assert classifier.get_params()["max_subwords"] == 128
+    assert "max_subwords" not in classifier.get_params(deep=False)
+
+
+def test_a_preset_of_a_saved_model_is_not_what_was_given(tmp_path):
+    tiny_one = {"encoder": tiny("bert"), "hidden": 8, "epochs": 1, "preset": "Amazon-670k", "max_subwords": 128}
+    texts, tags = planted(30, 1)
+    Classifier("aplc_xlnet", **tiny_one).fit(texts, tags, run=ONE).save(tmp_path / "model")
+    again = Classifier.load(tmp_path / "model").get_params(deep=False)
+    assert again == {"method": "aplc_xlnet", "encoder": tiny("bert"), "hidden": 8, "epochs": 1, "preset": "Amazon-670k"}
 
 
 SHARES = r"shares such as 0\.7,0\.2,0\.1"

@@ -464,7 +464,7 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
     assert list(model.network.weights.arrays) == list(kept)
     for name, array in model.network.weights.arrays.items():
         np.testing.assert_array_equal(array, kept[name])
-    parts = train_valid_split(data, None, seed=0, share=0.5, max_valid=40)
+    parts = train_valid_split(data, None, seed=0, share=0.5)
     assert sum(len(part.X.data) for part in parts) == len(data.X.data)
     with pytest.raises(XmtcError, match="No validation document has a label"):
         method.fit(data, replace(data, Y=csr_array(data.Y.shape, dtype=np.float32)), ONE)

@@ -118,7 +118,7 @@ def test_parts_of_a_loss_are_added_up():
 
 def test_the_rate_is_that_of_the_last_step():
     found = told_by(lambda docs, made: made(0), [0.1, 0.2, 0.3], n_steps=9, warm_up=3)
-    assert [done.rate for done in found] == pytest.approx([0.1, 0.1 * 4 / 6, 0.1 * 1 / 6])
+    assert [done.rate for done in found] == pytest.approx([0.1 * 2 / 3, 0.1 * 4 / 6, 0.1 * 1 / 6])
 
 
 def test_without_validation_there_is_no_metric_and_no_number_that_is_none():

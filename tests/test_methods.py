@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from planted import planted
 
 from xmtc import METHODS, testing
+from xmtc.base.events import Pass
+from xmtc.data.document import Document
 from xmtc.errors import MissingExtra, XmtcError
+from xmtc.features import views_for
 from xmtc.methods import method_class
 from xmtc.methods.one_vs_all.dismec import DiSMEC
+from xmtc.pipeline import train
 from xmtc.testing import CHECKS, Case, check_method
 
 ONE = testing.ONE_THREAD
@@ -43,6 +50,45 @@ def case(name: str) -> Case:
 @pytest.mark.parametrize("name", METHODS)
 def test_methods(name, check):
     check(case(name))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_without_held_out_documents_all_are_learnt_from_to_the_last_pass(name):
+    parameters = quick(name)
+    if not hasattr(method_class(name), "held_out"):
+        pytest.skip("holds no documents out")
+    texts, tags = planted(60, 1)
+    documents = [Document("", *both) for both in zip(texts, tags, strict=True)]
+    stages, passes = [], []
+
+    @contextmanager
+    def progress(title, total=None):
+        stages.append((title, total))
+        yield SimpleNamespace(advance=lambda steps=1: None, tell=lambda news: None)
+
+    watch = lambda event: passes.append(event) if isinstance(event, Pass) else None  # noqa: E731
+    few = parameters | {"held_out": 0.0, "epochs": 3, "patience": 1}
+    tagger = train(documents, name, run=replace(ONE, progress=progress, watch=watch), **few)
+    trainings = [total for title, total in stages if title == "training"]
+    assert trainings
+    assert set(trainings) == {3 * 60}
+    assert [done.number for done in passes] == [1, 2, 3] * len(trainings)
+    assert not any(done.metrics for done in passes)
+    again = train(documents, name, run=ONE, **few | {"patience": 9})
+    same = tagger.rank(documents[:5], 5).scores == again.rank(documents[:5], 5).scores
+    assert same.all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_preset_names_parameters_of_the_method_and_of_its_views(name):
+    quick(name)
+    method = method_class(name)
+    if not method.presets:
+        pytest.skip("has none")
+    kinds = [method, *views_for(method.reads).values()]
+    known = {field.name for kind in kinds for field in fields(kind)}
+    for values in method.presets.values():
+        assert set(values) <= known
 
 
 def test_a_method_as_it_is_passes():

@@ -99,7 +99,20 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
             name = method_name(method)
             who = name if isinstance(type(method).reads, tuple) else f"{name} as it is set here"
             raise unknown_parameter(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
-    return {name: made(kind, parameters) for name, kind in kinds.items()}
+    return {name: made(kind, parameters).filled(preset_of_views(method)) for name, kind in kinds.items()}
+
+
+def preset_of_views(method: Method) -> dict[str, Any]:
+    """What the presets of a method, and of the methods that it holds, say of views: how much of a text is read belongs
+    to a paper's settings, too. Where several say something else, the first counts."""
+    own = {field.name for field in fields(method)}
+    found = {name: value for name, value in method.preset_values.items() if name not in own}
+    for field in fields(method):
+        if kind_of(field) is Recipe:
+            value = getattr(method, field.name)
+            for member in value if takes_several(field) else (value,):
+                found = preset_of_views(member) | found
+    return found
 
 
 def made(kind: type[View], parameters: Parameters) -> View:
@@ -122,7 +135,8 @@ def parameters_of(method: Method | str, held: Parameters) -> dict[str, tuple[Fie
     kinds = views_for(built.reads, TEXTS)
     with suppress(XmtcError):  # it may read what only texts have
         kinds |= views_for(built.reads, COLUMNS)
-    for view in (made(kind, held) for kind in kinds.values()):
+    preset = preset_of_views(built)
+    for view in (made(kind, held).filled(preset) for kind in kinds.values()):
         found |= {field.name: (field, getattr(view, field.name)) for field in fields(view)}
     return found
 
@@ -182,13 +196,16 @@ def given_to(about: Mapping[str, Any]) -> dict[str, Any]:
     had anyway: so that a copy with another method or preset has its own defaults. How many columns there were was
     a matter of the corpus."""
     found = set_apart(method_class(about["method"]), about["parameters"])
+    preset = preset_of_views(from_json(about))
     for name, values in about["views"].items():
-        found |= set_apart(view_class(name.partition("-")[0]), values)
+        found |= set_apart(view_class(name.partition("-")[0]), values, preset)
     return {key: value for key, value in found.items() if key != "n_columns"}
 
 
-def set_apart(kind: type[Recipe], described: Parameters) -> dict[str, Any]:
-    """The parameters whose values are neither the defaults nor those of the preset."""
+def set_apart(kind: type[Recipe], described: Parameters, preset: Parameters | None = None) -> dict[str, Any]:
+    """The parameters whose values are neither the defaults nor those of the preset, its own or, of a view, its
+    method's."""
     values = {key: from_json(value) for key, value in described.items()}
-    usual = {field.name: field.default for field in fields(kind)} | kind.presets.get(str(values.get("preset")), {})
+    usual = {field.name: field.default for field in fields(kind)} | dict(preset or {})
+    usual |= kind.presets.get(str(values.get("preset")), {})
     return {key: value for key, value in values.items() if key not in usual or usual[key] != value}

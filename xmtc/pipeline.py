@@ -21,7 +21,7 @@ from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS, TEXTS, FittedViews, View, Views
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.model import Adapted
-from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value, named_fields
+from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value, named_fields, preset_of_views
 from xmtc.tagger import Tagger
 from xmtc.text.vocabulary import Vocabulary
 
@@ -43,7 +43,8 @@ class Pipeline:
     def with_values(self, values: Parameters) -> Pipeline:
         """The same with other values of some parameters."""
         method, rest = build_method(self.method, values)
-        return Pipeline(method, {name: view.but(**own(view, rest)) for name, view in self.views.items()})
+        preset = preset_of_views(method)
+        return Pipeline(method, {name: view.but(**own(view, rest)).filled(preset) for name, view in self.views.items()})
 
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:

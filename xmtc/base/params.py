@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from math import isfinite
 from typing import Any, ClassVar, Self
@@ -44,7 +45,8 @@ class Recipe:
     things: the values of a preset stand where none was given, and a copy with another preset begins from what was
     given."""
 
-    presets: ClassVar[Presets] = {}  # of recipes with a parameter `preset`: the values of several under one name
+    # Of recipes with a parameter `preset`: the values of several under one name, those of views that it reads included.
+    presets: ClassVar[Presets] = {}
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
         """As the dataclass itself takes them; here, before there are defaults, it can be told what was given."""
@@ -60,8 +62,9 @@ class Recipe:
         describe_parameters(cls)
 
     def __post_init__(self) -> None:
-        for name, value in self.presets.get(str(getattr(self, "preset", "")), {}).items():
-            if name not in self._names_given():
+        own = {parameter.name for parameter in fields(self)}
+        for name, value in self.preset_values.items():
+            if name in own and name not in self._names_given():
                 object.__setattr__(self, name, value)
         for parameter in fields(self):
             value = getattr(self, parameter.name)
@@ -80,10 +83,22 @@ class Recipe:
         """The parameters that were given, in their own types; not those that a preset or a default has set."""
         return {name: getattr(self, name) for name in self._names_given()}
 
+    @property
+    def preset_values(self) -> dict[str, Any]:
+        """What its preset says, if it has one."""
+        return self.presets.get(str(getattr(self, "preset", "")), {})
+
     def but(self, **values: Any) -> Self:
         """The same with other values of some parameters. Unlike dataclasses.replace, it gives no more than was given:
         `recipe.but(preset="EUR-Lex")` has the preset's values."""
         return type(self)(**(self.given | values))
+
+    def filled(self, values: Mapping[str, Any]) -> Self:
+        """The same with these values where none was given, as those of a preset are."""
+        own = {parameter.name: values[parameter.name] for parameter in fields(self) if parameter.name in values}
+        made = type(self)(**(own | self.given))
+        object.__setattr__(made, "_given", self._names_given())
+        return made
 
 
 def kind_of(parameter: Field) -> Any:

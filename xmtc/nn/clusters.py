@@ -65,11 +65,12 @@ def clusters_of(clusters: Clusters, Y: csr_array) -> np.ndarray:
     return found
 
 
-def n_terms(clusters: Clusters, Y: csr_array) -> np.ndarray:
-    """(n_docs,) terms of each document in the loss: all labels of the head, and of tails that it has a label in."""
+def n_terms(clusters: Clusters, Y: csr_array, untouched: bool = True) -> np.ndarray:
+    """(n_docs,) terms of each document in the loss: all labels of the head, and of tails that it has a label in; of
+    other tails one, or none."""
     looks = clusters_of(clusters, Y)
     looks[:, 0] = True
-    return np.where(looks, clusters.sizes, 1).sum(1)
+    return np.where(looks, clusters.sizes, int(untouched)).sum(1)
 
 
 def log_odds(counts: np.ndarray, n: int) -> Tensor:
@@ -104,9 +105,9 @@ class LabelClusters(nn.Module):
     what is known of the labels' frequencies. Layers of labels have a few more than there are, which nobody looks at, up
     to a multiple of 8: a GPU needs several times as long for products of other sizes."""
 
-    def __init__(self, clusters: Clusters, biases: bool = False):
+    def __init__(self, clusters: Clusters, biases: bool = False, untouched: bool = True):
         super().__init__()
-        self.clusters = clusters
+        self.clusters, self.untouched = clusters, untouched
         n_head, *n_tails = clusters.sizes
         self.head = nn.Linear(clusters.width, rounded_up(n_head + len(n_tails)), biases)
         self.tails = nn.ModuleList(
@@ -139,12 +140,14 @@ class LabelClusters(nn.Module):
 
     def forward(self, features: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
         """The loss, eqs. 3–5, as the sum of its terms. (rows, labels) are the pairs of a document and a label of it, no
-        pair twice; on the CPU, they do not have a GPU wait. As the authors have it, a tail without a label of the
-        document is one term, its own logit; one with a label has a term for each label in it, and none for itself."""
+        pair twice; on the CPU, they do not have a GPU wait. A tail with a label of the document has a term for each
+        label in it, and none for itself. One without, which is untouched, has no term in eq. 5; as the authors have it,
+        it has one, of its own logit."""
         of_labels, of_tails = self.of_head(features)
         in_head = labels < self.clusters.sizes[0]
         total = cross_entropy(of_labels, true_pairs(rows[in_head], labels[in_head], features.device))
-        total = total + softplus(of_tails).sum()
+        if self.untouched:
+            total = total + softplus(of_tails).sum()
         for i, (tail, begin, end) in enumerate(self.spans()):
             within = (labels >= begin) & (labels < end)
             docs, which = rows[within].unique(return_inverse=True)
@@ -152,7 +155,9 @@ class LabelClusters(nn.Module):
                 docs, true = moved(docs, features.device), true_pairs(which, labels[within] - begin, features.device)
                 in_tail = of_tails[docs, i, None]
                 within_tail = CrossEntropyOfProduct.apply(in_tail, tail(features[docs]), true)
-                total = total + within_tail - softplus(in_tail).sum()
+                total = total + within_tail
+                if self.untouched:
+                    total = total - softplus(in_tail).sum()
         return total
 
     @torch.no_grad()

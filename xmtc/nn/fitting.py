@@ -14,13 +14,17 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.data.splits import MAX_VALID, VALID_SHARE, train_valid_split
+from xmtc.data.splits import VALID_SHARE, train_valid_split
 from xmtc.evaluation import evaluate
 from xmtc.nn import distributed
 from xmtc.nn.devices import device_of, device_with, threads_for, working
 from xmtc.nn.network import Loader
 from xmtc.nn.training import Plan, train
 
+HELD_OUT = (
+    "share of the documents, at most 4,000, that decide when to stop, where no others are given; 0: learn from all, to "
+    "the last pass"
+)
 MEASURE = "nDCG@5"  # of held-out documents, by which the best pass is known
 
 
@@ -32,13 +36,12 @@ def begin(
     *,
     seed: int,
     share: float = VALID_SHARE,
-    max_valid: int = MAX_VALID,
     vectors: np.ndarray | None = None,
 ) -> tuple[Dataset, Dataset | None, torch.device]:
     """Hold documents out, unless there are others to stop by or none are wanted (share=0); meet the other processes;
     claim the checkpoint for this training, whose word vectors may have come from a file that has changed since."""
     if valid is not None or share:
-        data, valid = train_valid_split(data, valid, seed, share, max_valid)
+        data, valid = train_valid_split(data, valid, seed, share)
     device = device_of(run)
     distributed.join(device)
     if run.checkpoint.folder:

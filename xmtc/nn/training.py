@@ -45,12 +45,12 @@ class Plan:
     cosine: bool = False  # they fall along half a cosine, slowly at first and at last, in place of a line
 
     def slant(self, step: int) -> float:
-        """The share of the rate that a step has, counted from 0: slanted triangular learning rates, eq. 15 of
-        APLC-XLNet."""
+        """The share of the rate that a step has: slanted triangular learning rates, eq. 15 of APLC-XLNet. The first
+        step is t = 0, as the authors' is: it has no rate where rates rise, and the whole where they only fall."""
         if not self.n_steps:
             return 1.0
         if step < self.warm_up:
-            return (step + 1) / self.warm_up
+            return step / self.warm_up
         left = max(0.0, (self.n_steps - step) / (self.n_steps - self.warm_up))
         return (1 - cos(pi * left)) / 2 if self.cosine else left
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import inf
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
+from xmtc.data.splits import VALID_SHARE
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
 from xmtc.methods.attention.levels import LevelData, table_of_children, train_level
@@ -22,7 +24,7 @@ from xmtc.methods.attention.network import LabelAttention, RecurrentNetwork
 from xmtc.nn import distributed
 from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import working
-from xmtc.nn.fitting import begin
+from xmtc.nn.fitting import HELD_OUT, begin
 from xmtc.nn.network import TrainedNetwork
 from xmtc.nn.training import Plan
 from xmtc.nn.vectors import vectors_of_tokens
@@ -65,6 +67,7 @@ class RecurrentMethod(Method):
     decay: float = param(1.0, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
     average_from: int = param(10, "pass from which on weights are averaged", low=0)
     patience: int = param(5, "passes without a better nDCG@5 after which training ends", low=1)
+    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit), a level's own", low=0.0)
     seed: int = param(0, "seed of the first weights, the order of documents and the tree", low=0, high=2**32 - 1)
 
@@ -78,15 +81,17 @@ class RecurrentMethod(Method):
     ) -> AttentionModel:
         """A network for every level of the tree, each starting from the one above (Algorithm 3)."""
         vectors = self.first_vectors(data, run)
-        data, valid, device = begin(self, data, valid, run, seed=self.seed, vectors=vectors)
-        assert valid is not None
+        data, valid, device = begin(self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors)
         tree = tree_of(data, run)
-        members = zip(tree.memberships(data.Y), tree.memberships(valid.Y), strict=True)
 
         network, levels = None, []
-        seen, held_out = (LevelData(TokenLoader(part.tokens(VIEW), device)) for part in (data, valid))
-        for number, (edges, (Y, valid_Y)) in enumerate(zip(tree.levels, members, strict=True)):
-            seen, held_out = replace(seen, Y=Y), replace(held_out, Y=valid_Y)
+        seen = LevelData(TokenLoader(data.tokens(VIEW), device))
+        held_out = None if valid is None else LevelData(TokenLoader(valid.tokens(VIEW), device))
+        valid_nodes = repeat(None) if valid is None else tree.memberships(valid.Y)
+        for number, (edges, Y, valid_Y) in enumerate(
+            zip(tree.levels, tree.memberships(data.Y), valid_nodes, strict=False)
+        ):
+            seen, held_out = replace(seen, Y=Y), held_out and replace(held_out, Y=valid_Y)
             children, design = table_of_children(edges), self.design(vectors, n_labels=edges.shape[1])
             network = self.network(design, network, vectors, number, run, device)
             name = f"level-{number}"
@@ -94,7 +99,7 @@ class RecurrentMethod(Method):
             levels.append(Level(network=TrainedNetwork(design=design, weights=Weights.of(network)), children=children))
             if number + 1 < len(tree.levels):
                 seen = seen.found_by(network, children, n_candidates, run, positives_first=True)
-                held_out = held_out.found_by(network, children, n_candidates, run, positives_first=False)
+                held_out = held_out and held_out.found_by(network, children, n_candidates, run, positives_first=False)
         return AttentionModel(n_labels=data.n_labels, views=data.sizes, n_candidates=n_candidates, levels=tuple(levels))
 
     def first_vectors(self, data: Dataset, run: Run) -> np.ndarray:

@@ -79,7 +79,7 @@ def train_level(
     network: RecurrentNetwork,
     children: np.ndarray,
     data: LevelData,
-    valid: LevelData,
+    valid: LevelData | None,
     plan: Plan,
     *,
     batch: int,
@@ -103,6 +103,7 @@ def train_level(
             return loss_of(forward(batch, candidates), targets, known.float())
 
     def answer(run: Run) -> Predictions:
+        assert valid is not None
         return predict_level(network, children, valid.loader, valid.above, 5, run)
 
     fit_network(
@@ -110,7 +111,7 @@ def train_level(
         loader=data.loader,
         loss=loss,
         answer=answer,
-        Y=valid.Y,
+        Y=None if valid is None else valid.Y,
         plan=plan,
         batch=batch,
         run=run,

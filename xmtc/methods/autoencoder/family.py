@@ -15,12 +15,13 @@ from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
+from xmtc.data.splits import VALID_SHARE
 from xmtc.methods.autoencoder.model import AutoencoderDesign, AutoencoderModel
 from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelRows
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.fitting import begin, fit_network
+from xmtc.nn.fitting import HELD_OUT, begin, fit_network
 from xmtc.nn.network import TrainedNetwork, predict_with
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
@@ -65,12 +66,7 @@ class LabelAutoencoder(Method):
     weight_decay: float = param(0.01, "share of the weights that a step takes away, times the rate", low=0.0, high=1e9)
     average_from: int = param(5, "with schedule=decay, pass from which on weights are averaged", low=0)
     patience: int = param(10, "passes without a better nDCG@5 after which training ends", low=1)
-    held_out: float = param(
-        0.05,
-        "share of documents that decide when to stop, where no others are given; 0: learn from all, to the last pass",
-        low=0.0,
-        high=0.9,
-    )
+    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
 
@@ -92,9 +88,7 @@ class LabelAutoencoder(Method):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:
         vectors = self.first_vectors(data, run)
-        data, valid, _ = begin(
-            self, data, valid, run, seed=self.seed, share=self.held_out, max_valid=data.n_docs, vectors=vectors
-        )
+        data, valid, _ = begin(self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors)
         design = self.design(data, vectors)
         network = self.network(design, vectors, data, run)
         self.train(network, design, data, valid, run)

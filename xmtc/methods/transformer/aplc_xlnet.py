@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import ceil, inf
 from typing import Any, ClassVar
 
@@ -33,6 +32,7 @@ from xmtc.base.method import Method
 from xmtc.base.params import Presets, param
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
+from xmtc.data.splits import VALID_SHARE
 from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
 from xmtc.methods.transformer.model import (
@@ -44,13 +44,14 @@ from xmtc.methods.transformer.model import (
     load_states,
 )
 from xmtc.methods.transformer.network import ClusteredTransformer
+from xmtc.methods.transformer.states import AnyLoader
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelRows, TokenLoader
 from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.nn.cuda_graphs import KINDS as GRAPHED
 from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.fitting import begin, fit_network
+from xmtc.nn.fitting import HELD_OUT, begin, fit_network
 from xmtc.nn.network import TrainedNetwork, predict_with
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
@@ -59,17 +60,18 @@ AUTO = "auto"
 LOSSES = SUM, MEAN = "sum", "mean"
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16}
 
-# Tables 2 and 3. How much of a text is read is for the features to say: -p max_subwords=512, 192, 512, 256 and 128.
+# Tables 2 and 3, section 5, and, where these are silent, the authors' code: dropout, clip and untouched_tails.
 PAPER = {
-    "hidden": 768, "clusters": 2, "factor": 2, "biases": False, "loss": "mean",
-    "encoder_rate": 5e-5, "hidden_rate": 1e-4, "head_rate": 2e-3,
+    "hidden": 768, "clusters": 2, "factor": 2, "biases": False, "dropout": 0.1, "loss": "mean", "untouched_tails": True,
+    "encoder_rate": 5e-5, "hidden_rate": 1e-4, "head_rate": 2e-3, "warm_up": 0.0, "clip": 1.0, "held_out": 0.0,
 }  # fmt: skip
+THIRDS = (0.33, 0.33, 0.34)
 PRESETS: Presets = {
-    "EURLex-4k": PAPER | {"batch": 12, "epochs": 8},
-    "AmazonCat-13k": PAPER | {"batch": 48, "epochs": 8},
-    "Wiki10-31k": PAPER | {"batch": 12, "epochs": 6, "encoder_rate": 1e-5, "head_rate": 1e-3},
-    "Wiki-500k": PAPER | {"batch": 64, "epochs": 12, "clusters": 3, "proportions": (0.33, 0.33, 0.34)},
-    "Amazon-670k": PAPER | {"batch": 32, "epochs": 25, "clusters": 4, "hidden": 512},
+    "EURLex-4k": PAPER | {"max_subwords": 512, "batch": 12, "epochs": 8},
+    "AmazonCat-13k": PAPER | {"max_subwords": 192, "batch": 48, "epochs": 8},
+    "Wiki10-31k": PAPER | {"max_subwords": 512, "batch": 12, "epochs": 6, "encoder_rate": 1e-5, "head_rate": 1e-3},
+    "Wiki-500k": PAPER | {"max_subwords": 256, "batch": 64, "epochs": 12, "clusters": 3, "proportions": THIRDS},
+    "Amazon-670k": PAPER | {"max_subwords": 128, "batch": 32, "epochs": 25, "clusters": 4, "hidden": 512},
 }
 
 
@@ -98,6 +100,9 @@ class APLCXLNet(Method):
     biases: bool = param(True, "labels have biases, which begin with their frequencies; not in the paper")
     dropout: float = param(0.1, "share of the hidden layer's numbers that a step leaves out", low=0.0, high=0.99)
     loss: str = param("sum", "of the loss's terms: their sum, per document, or mean, as in the paper", choices=LOSSES)
+    untouched_tails: bool = param(
+        True, "the loss has a term for each tail that a document has no label in: the authors' code, not eq. 5"
+    )
     batch: int = param(12, "documents of a step", low=1)
     accumulation_steps: int = param(
         1, "parts that a step's documents are cut into, one after the other, to save memory", low=1
@@ -124,6 +129,7 @@ class APLCXLNet(Method):
     warm_up: float = param(0.0, "share of the steps in which the rates rise, before they fall", low=0.0, high=1.0)
     clip: float = param(1.0, "norm that gradients are scaled down to", low=1e-6, high=1e9)
     patience: int = param(3, "passes without a better nDCG@5 after which training ends", low=1)
+    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     precision: str = param("fp32", "numbers of the saved weights: fp32, or fp16, half as large", choices=(*PRECISIONS,))
     gradient_points: int = param(
@@ -147,9 +153,8 @@ class APLCXLNet(Method):
         return self.proportions or (1.0,) * self.clusters
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:
-        data, valid, _ = begin(self, data, valid, run, seed=self.seed)
+        data, valid, _ = begin(self, data, valid, run, seed=self.seed, share=self.held_out)
         assert data.Y is not None
-        assert valid is not None
         order = by_frequency(np.bincount(data.Y.indices, minlength=data.n_labels))
         network, design = self.network(data, run)
         self.train(network, order, data, valid, run)
@@ -176,23 +181,23 @@ class APLCXLNet(Method):
                 biases=self.biases,
             )
             design.check_room(device)
-            network = design.build(model, self.dropout)
+            network = design.build(model, self.dropout, self.untouched_tails)
         check_length(network, data)
         if self.gradient_checkpointing and self.encoder_rate:
             save_memory(model)
         return network.to(device), design
 
-    def train(self, network: ClusteredTransformer, order: np.ndarray, data: Dataset, valid: Dataset, run: Run) -> None:
+    def train(
+        self, network: ClusteredTransformer, order: np.ndarray, data: Dataset, valid: Dataset | None, run: Run
+    ) -> None:
         assert data.Y is not None
         device = device_of(run)
-        graphs = self.uses_graphs(network, device)
-        loaders = TokenLoader(data.tokens(VIEW), device, few_widths=graphs), TokenLoader(valid.tokens(VIEW), device)
-        names = "states", "states-held-out"
-        loader, judged = loaders if self.encoder_rate else map(partial(load_states, network, run), loaders, names)
+        loader, held_out = self.loaders(network, data, valid, run)
         network.encoder.requires_grad_(self.encoder_rate > 0)
         sorted_Y = csr_array(data.Y[:, order])
-        labels, terms = LabelRows(sorted_Y, torch.device("cpu")), n_terms(network.head.clusters, sorted_Y)
-        network.graphs = CudaGraphs(network.encoder) if graphs else None
+        labels = LabelRows(sorted_Y, torch.device("cpu"))
+        terms = n_terms(network.head.clusters, sorted_Y, self.untouched_tails)
+        network.graphs = CudaGraphs(network.encoder) if self.uses_graphs(network, device) else None
         if self.biases:
             network.head.begin_with_frequencies(sorted_Y)
         forward = distributed.shared(network, uses_all=False)  # tails without a label in the batch are not used
@@ -206,19 +211,33 @@ class APLCXLNet(Method):
                 yield total * float(distributed.weight(part) / divisor)
 
         def answer(run: Run) -> Predictions:
-            return in_own_numbers(predict_with(network, judged, 5, run), order)
+            assert held_out is not None
+            return in_own_numbers(predict_with(network, held_out, 5, run), order)
 
         fit_network(
             network,
             loader=loader,
             loss=loss,
             answer=answer,
-            Y=valid.Y,
+            Y=None if valid is None else valid.Y,
             plan=self.plan(loader.n_docs),
             batch=self.batch,
             run=run,
         )
         network.graphs = None
+
+    def loaders(
+        self, network: ClusteredTransformer, data: Dataset, valid: Dataset | None, run: Run
+    ) -> tuple[AnyLoader, AnyLoader | None]:
+        """Documents to learn from, and those that are held out, if any; where the encoder learns nothing, what it says
+        of them."""
+        device = device_of(run)
+        seen = TokenLoader(data.tokens(VIEW), device, few_widths=self.uses_graphs(network, device))
+        held_out = None if valid is None else TokenLoader(valid.tokens(VIEW), device)
+        if self.encoder_rate:
+            return seen, held_out
+        states = load_states(network, run, seen, "states")
+        return states, held_out and load_states(network, run, held_out, "states-held-out")
 
     def uses_graphs(self, network: ClusteredTransformer, device: torch.device) -> bool:
         """Whether the encoder's steps are captured as CUDA graphs."""

@@ -39,11 +39,11 @@ class TransformerDesign(Design):
     factor: int  # q
     biases: bool  # of the clusters' labels
 
-    def build(self, encoder: object = None, dropout: float = 0.0) -> ClusteredTransformer:
+    def build(self, encoder: object = None, dropout: float = 0.0, untouched_tails: bool = True) -> ClusteredTransformer:
         """With this encoder, or one that has yet to learn everything."""
         text = TextEncoder(encoder or built(self.encoder), self.pooling)
         clusters = Clusters(self.sizes, self.hidden, self.factor)
-        return ClusteredTransformer(text, LabelClusters(clusters, self.biases), dropout)
+        return ClusteredTransformer(text, LabelClusters(clusters, self.biases, untouched_tails), dropout)
 
     def skeleton(self, n_weights: int) -> ClusteredTransformer:
         """No deeper than there are names of weights, whatever its configuration says."""

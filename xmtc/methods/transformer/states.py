@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from xmtc.nn.batches import TokenBatch, chunks
+from xmtc.nn.batches import TokenBatch, TokenLoader, chunks
 from xmtc.nn.devices import moved
 
 
@@ -41,3 +41,6 @@ class StateLoader:
     def by_length(self, size: int) -> Iterator[np.ndarray]:
         """Every document once: here, all are equally long."""
         return chunks(np.arange(self.n_docs), size)
+
+
+AnyLoader = TokenLoader | StateLoader

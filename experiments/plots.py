@@ -1,0 +1,152 @@
+"""The papers' figures, drawn from numbers that are stored in experiments/results (needs matplotlib).
+
+python experiments/plots.py                        all of them, into docs/images
+python experiments/plots.py aplc-clusters noise    these
+python experiments/plots.py --count                first count the labels of the corpora again (needs ../shared/data)
+
+A figure is a function that draws on what `plt.subplots` gives it, and a line in FIGURES. The same numbers give the same
+bytes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+RESULTS, IMAGES, CORPORA = HERE / "results", HERE.parent / "docs" / "images", HERE.parents[1] / "shared" / "data"
+COUNTED = ("cve-libraries", "eurlex57k", "tibkat-gnd-en", "yso-finna-en")
+POINTS = 200  # of a curve
+NOISE_STYLES = {"Rank-AE": "o-", "BCE-AE": "s--", "XML-RNN": "^:", "Parabel": "d-.", "DiSMEC": "v-."}
+
+# What the text of paper 003 says of its Figures 4 and 5; the other points of them are in pictures alone.
+PUBLISHED_CLUSTERS = {2: 87.72, 6: 85.72}  # P@1 on EURLex-4k
+PARTITIONS = {
+    "0.7, 0.2, 0.1": "proportions-0.7,0.2,0.1",
+    "thirds": "clusters-3",
+    "0.1, 0.2, 0.7": "proportions-0.1,0.2,0.7",
+}
+
+
+def read(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def aplc_labels(figure: Any) -> None:
+    """Figure 2: how many documents each label has, the most frequent label first."""
+    axis = figure.subplots()
+    for name, counted in read("label-frequencies").items():
+        ranks, documents = zip(*counted["points"], strict=True)
+        label = f"{name}: {counted['labels']:,} labels, 20 % of them {counted['top 20 %']:.0f} % of the tags"
+        axis.plot([100 * rank / counted["labels"] for rank in ranks], documents, label=label)
+    axis.set(yscale="log", xlabel="labels, by frequency, %", ylabel="documents")
+    axis.legend(fontsize=8)
+
+
+def aplc_clusters(figure: Any) -> None:
+    """Figure 4: P@1 against the number of clusters."""
+    for axis, (data, found) in zip(figure.subplots(1, 2), aplc_results().items(), strict=True):
+        numbers = range(1, 7)
+        axis.plot(numbers, [found[f"clusters-{n}"]["P@1"] for n in numbers], "o-", label=data)
+        axis.set(xlabel="clusters", ylabel="P@1, test documents")
+        if data == "eurlex57k":
+            axis.plot(*zip(*PUBLISHED_CLUSTERS.items(), strict=True), "kx", label="EURLex-4k, XLNet, published")
+        axis.legend(fontsize=8)
+
+
+def aplc_partitions(figure: Any) -> None:
+    """Figure 5: P@1 against the proportions of three clusters."""
+    for axis, (data, found) in zip(figure.subplots(1, 2), aplc_results().items(), strict=True):
+        axis.bar(list(PARTITIONS), [found[job]["P@1"] for job in PARTITIONS.values()], width=0.5)
+        lowest = min(found[job]["P@1"] for job in PARTITIONS.values())
+        axis.set(
+            title=data, xlabel="head, first and second tail", ylabel="P@1, test documents", ylim=(lowest - 3, None)
+        )
+
+
+def aplc_results() -> dict[str, dict[str, dict[str, float]]]:
+    """Figures on test documents, of each corpus and job."""
+    stored = {"eurlex57k": "aplc-figures", "cve-libraries": "aplc-figures-cve"}
+    return {data: {row["name"]: row["test"] for row in read(name)} for data, name in stored.items()}
+
+
+def noise(figure: Any) -> None:
+    """Figure 3 of Rank-AE: P@1 against the rate of label noise."""
+    rows = [result["job"] | result for result in read("rank_ae-noise")]
+    pictures = sorted({(row["data"], row["noise"]["kind"]) for row in rows})
+    for axis, (data, kind) in zip(figure.subplots(1, len(pictures)), pictures, strict=True):
+        of_data = [
+            row for row in rows if row["data"] == data and (row["noise"]["kind"] == kind or not row["noise"]["rate"])
+        ]
+        for method, style in NOISE_STYLES.items():
+            points = [(100 * row["noise"]["rate"], row["P@1"]) for row in of_data if row["name"].endswith(f" {method}")]
+            if points:
+                axis.plot(*zip(*sorted(points), strict=True), style, label=method)
+        axis.set(title=f"{data}: {kind}", xlabel="noise, %", ylabel="P@1, clean test documents")
+        axis.legend(fontsize=8)
+
+
+# By the name of the picture: what draws it, and its size in inches.
+FIGURES = {
+    "aplc-labels": (aplc_labels, (7, 3.6)),
+    "aplc-clusters": (aplc_clusters, (8, 3.2)),
+    "aplc-partitions": (aplc_partitions, (8, 3.2)),
+    "noise": (noise, (16, 3.6)),
+}
+
+
+def draw(name: str) -> Path:
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    what, size = FIGURES[name]
+    with plt.rc_context({"svg.hashsalt": name}):
+        figure = plt.figure(figsize=size, layout="constrained")
+        what(figure)
+        figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
+        plt.close(figure)
+    return IMAGES / f"{name}.svg"
+
+
+def count_labels(corpora: Path) -> None:
+    """Store how many training documents the labels of the corpora have."""
+    from xmtc.data.collect import LabelCollector
+    from xmtc.data.corpus import open_corpus
+
+    found = {}
+    for name in COUNTED:
+        path = corpora / name / "train.jsonl.gz"
+        if not path.exists():
+            raise SystemExit(f"There is no {path}; labels can be counted only beside the corpora.")
+        collector = LabelCollector()
+        n_docs = sum(1 for _ in collector.watch(open_corpus(str(path))))
+        Y = collector.matrix(sorted(collector.numbers))
+        counts = -np.sort(-np.bincount(Y.indices))
+        ranks = np.unique(np.geomspace(1, len(counts), POINTS).astype(int)) - 1
+        ranks = np.union1d(ranks, np.linspace(0, len(counts) - 1, POINTS).astype(int))
+        top = 100 * counts[: len(counts) // 5].sum() / counts.sum()
+        points = np.stack([ranks + 1, counts[ranks]], 1).tolist()
+        found[name] = {"documents": n_docs, "labels": len(counts), "top 20 %": round(top, 1), "points": points}
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in found.items())
+    (RESULTS / "label-frequencies.json").write_text(f"{{\n{rows}\n}}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIGURES))
+    parser.add_argument("--count", action="store_true", help="count the labels of the corpora again")
+    parser.add_argument("--data", type=Path, default=CORPORA, help="folder with the corpora")
+    args = parser.parse_args()
+    if args.count:
+        count_labels(args.data)
+    for name in args.names or FIGURES:
+        print(draw(name))
+
+
+if __name__ == "__main__":
+    main()
