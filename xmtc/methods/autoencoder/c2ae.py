@@ -31,7 +31,7 @@ from xmtc.nn.output_losses import ExponentialPairs
 class C2AE(LabelAutoencoder):
     """A canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003, "average_from": 8}
+    tiny: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003}
 
     alpha: float = param(
         2.0, "weight of the loss of decoded labels (α)", low=1e-6, high=1e6, search=(0.1, 10.0), log=True

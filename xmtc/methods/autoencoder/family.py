@@ -15,7 +15,6 @@ from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.data.splits import VALID_SHARE
 from xmtc.methods.autoencoder.model import AutoencoderDesign, AutoencoderModel
 from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn import distributed
@@ -27,6 +26,7 @@ from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 
 AVERAGE_EVERY = 20  # steps
+PASSES, STEPS = 20, 2000  # of a training, where nothing else is said
 SCHEDULES = DECAY, COSINE = "decay", "cosine"
 SPARSE = 100_000  # words or labels of which a step moves only those it has seen, where there are more
 
@@ -45,28 +45,23 @@ class LabelAutoencoder(Method):
         high=0.99,
         search=(0.0, 0.6),
     )
-    inner_dropout: float = param(
-        0.0,
-        "share of the decoder's inner layer that a step leaves out, on the way of documents",
-        low=0.0,
-        high=0.99,
-        search=(0.0, 0.7),
-    )
     batch: int = param(128, "documents of a step", low=1)
-    epochs: int = param(60, "passes over the documents at most", low=1)
-    rate: float = param(0.001, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-4, 1e-2), log=True)
+    epochs: int = param(
+        0, "passes over the documents; 0: 20, and more where documents are few, for 2,000 steps in all", low=0
+    )
+    rate: float = param(0.001, "learning rate of Adam", low=1e-8, high=10.0, search=(3e-4, 1e-2), log=True)
     schedule: str = param(
-        "decay",
-        "the learning rate falls after every pass (decay), or to 0 by the last of `epochs`, along a cosine (cosine)",
+        "cosine",
+        "the learning rate falls along a cosine, to 0 at the end of the last pass; or after every pass (decay)",
         choices=SCHEDULES,
     )
     decay: float = param(
         0.97, "with schedule=decay, what the learning rate is multiplied by after every pass", low=0.01, high=1.0
     )
-    weight_decay: float = param(0.01, "share of the weights that a step takes away, times the rate", low=0.0, high=1e9)
+    weight_decay: float = param(0.0, "share of the weights that a step takes away, times the rate", low=0.0, high=1e9)
     average_from: int = param(5, "with schedule=decay, pass from which on weights are averaged", low=0)
-    patience: int = param(10, "passes without a better nDCG@5 after which training ends", low=1)
-    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
+    patience: int = param(10, "with schedule=decay, passes without a better nDCG@5 after which training ends", low=1)
+    held_out: float = param(0.0, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
 
@@ -109,7 +104,7 @@ class LabelAutoencoder(Method):
                 design.inner(),
                 sparse=alone and design.n_labels > SPARSE,
             )
-        return Autoencoder(predictor, encoder, self.objective(data), self.inner_dropout).to(device)
+        return Autoencoder(predictor, encoder, self.objective(data)).to(device)
 
     def train(
         self, network: Autoencoder, design: AutoencoderDesign, data: Dataset, valid: Dataset | None, run: Run
@@ -141,17 +136,19 @@ class LabelAutoencoder(Method):
         )
 
     def plan(self, n_docs: int) -> Plan:
-        falls = self.schedule == COSINE
+        falls, n_steps = self.schedule == COSINE, ceil(n_docs / self.batch)  # of a pass
+        epochs = self.epochs or max(PASSES, ceil(STEPS / n_steps))
         return Plan(
-            epochs=self.epochs,
+            epochs=epochs,
             rate=self.rate,
             decay=1.0 if falls else self.decay,
-            n_steps=self.epochs * ceil(n_docs / self.batch) if falls else 0,
+            n_steps=epochs * n_steps if falls else 0,
             cosine=falls,
             weight_decay=self.weight_decay,
-            patience=self.patience,
+            patience=epochs if falls else self.patience,
             seconds=60 * self.minutes or inf,
-            average_from=self.epochs if falls else self.average_from,  # the end of a cosine is an average of its own
+            # The end of a cosine needs no average, and is to be reached.
+            average_from=epochs if falls else self.average_from,
             average_every=AVERAGE_EVERY,
             # Clipping is of all gradients together, and would leave F, whose gradients are by far the smallest, with so
             # little that Adam's epsilon holds it back.

@@ -157,7 +157,8 @@ def summed_rows(n: int, width: int, sparse: bool) -> nn.Embedding:
 
 
 class BatchNorm(nn.Module):
-    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before."""
+    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before. Every n rows
+    are a batch of their own, of which only the first is remembered for predictions."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -165,9 +166,13 @@ class BatchNorm(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("variance", torch.ones(width))
 
-    def forward(self, x: Tensor) -> Tensor:
-        of_batch = self.training and len(x) > 1
-        return batch_norm(x, self.get_buffer("mean"), self.get_buffer("variance"), self.weight, self.bias, of_batch)
+    def forward(self, x: Tensor, n: int | None = None) -> Tensor:
+        first, *others = x.split(n or max(1, len(x)))
+        of_batch, scaled = self.training and len(first) > 1, (self.weight, self.bias)
+        seen = self.get_buffer("mean"), self.get_buffer("variance")
+        parts = [batch_norm(first, *seen, *scaled, of_batch)]
+        parts += [batch_norm(part, *((None, None) if of_batch else seen), *scaled, of_batch) for part in others]
+        return torch.cat(parts) if others else parts[0]
 
 
 class Inner(nn.Module):
@@ -176,11 +181,11 @@ class Inner(nn.Module):
 
     def __init__(self, width: int, normalised: bool, leak: float = 0.0):
         super().__init__()
-        self.norm = BatchNorm(width) if normalised else nn.Identity()
+        self.norm = BatchNorm(width) if normalised else None
         self.leak = leak
 
-    def forward(self, x: Tensor) -> Tensor:
-        return leaky_relu(self.norm(x), self.leak)
+    def forward(self, x: Tensor, n: int | None = None) -> Tensor:
+        return leaky_relu(x if self.norm is None else self.norm(x, n), self.leak)
 
 
 class LabelEncoder(nn.Module):
@@ -209,8 +214,8 @@ class Decoder(nn.Module):
         self.inner = inner
         self.output = nn.Linear(layer, n_labels)
 
-    def before_output(self, hidden: Tensor) -> Tensor:
-        return self.inner(self.first(hidden))
+    def before_output(self, hidden: Tensor, n: int | None = None) -> Tensor:
+        return self.inner(self.first(hidden), n)
 
     def forward(self, hidden: Tensor) -> Tensor:
         return self.output(self.before_output(hidden))
@@ -243,6 +248,7 @@ class Objective:
     balance: float  # λ
     prediction: Loss
     prediction_weight: float = 0.0
+    dropout: float = 0.0  # of D's inner layer on the way of x_h alone: on that of y_h it kept the ranking from learning
 
     @property
     def uses_encoder(self) -> bool:
@@ -250,27 +256,26 @@ class Objective:
 
 
 class Autoencoder(nn.Module):
-    """F, E and D while they are trained together. A forward pass gives the loss. `dropout` is of D's inner layer, on
-    the way of documents alone: on the way of labels it kept the ranking loss from learning."""
+    """F, E and D while they are trained together. A forward pass gives the loss."""
 
-    def __init__(self, predictor: Predictor, encoder: LabelEncoder, objective: Objective, dropout: float = 0.0):
+    def __init__(self, predictor: Predictor, encoder: LabelEncoder, objective: Objective):
         super().__init__()
-        self.predictor, self.encoder, self.objective, self.dropout = predictor, encoder, objective, dropout
+        self.predictor, self.encoder, self.objective = predictor, encoder, objective
         encoder.requires_grad_(objective.uses_encoder)
 
     def forward(self, batch: Any, rows: Tensor, labels: Tensor) -> Tensor:
         """rows and labels: those of the batch's documents, in the order of the documents."""
         aim, decoder, n_docs = self.objective, self.predictor.decoder, batch.n_docs
         x_h, loss = self.predictor.features(batch), torch.zeros((), device=labels.device)
-        ways = []  # into the decoder: all at once, so that they are normalised alike
+        # into the decoder: documents first, which batch normalisation is to remember
+        ways = [(x_h, aim.prediction_weight, aim.prediction, aim.dropout)] if aim.prediction_weight else []
         if aim.uses_encoder:
             y_h = self.encoder(rows, labels, n_docs)
             with torch.autocast(labels.device.type, enabled=False):  # which would multiply in half precision here, too
                 loss = loss + aim.distance_weight * aim.distance(x_h.float(), y_h.float())
             ways += [(y_h, aim.balance, aim.reconstruction, 0.0)] if aim.balance else []
-        ways += [(x_h, aim.prediction_weight, aim.prediction, self.dropout)] if aim.prediction_weight else []
         if ways:
-            inner = decoder.before_output(torch.cat([hidden for hidden, *_ in ways]))
+            inner = decoder.before_output(torch.cat([hidden for hidden, *_ in ways]), n_docs)
             positives = Positives.of(rows, labels, n_docs)
             for part, (_, weight, kind, share) in zip(inner.split(n_docs), ways, strict=True):
                 kept = dropout(part, share, self.training)

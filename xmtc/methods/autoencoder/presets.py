@@ -20,7 +20,7 @@ PASSES = 60
 PAPER = {
     "channels": 100, "reduction": 4, "pooling": "mean", "hidden": 100, "batch_norm": False,
     "bounded": True, "margin": 1.0, "averaged": False, "balance": 1.0, "distance_weight": 1.0, "prediction_weight": 0.0,
-    "word_dropout": 0.0, "dropout": 0.0, "inner_dropout": 0.0, "weight_decay": 0.0,
+    "spread": 1.0, "word_dropout": 0.0, "dropout": 0.0, "inner_dropout": 0.0, "weight_decay": 0.0,
     "layer": 800, "batch": 256, "rate": 1e-3, "schedule": "decay", "decay": 1.0,
     "epochs": PASSES, "average_from": PASSES, "held_out": 0.0,
 }  # fmt: skip

@@ -35,7 +35,6 @@ from xmtc.methods.autoencoder.model import BAG, LSTM, WORDS, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Autoencoder, BagFeatures, Objective, Predictor, SequenceFeatures
 from xmtc.methods.autoencoder.presets import PRESETS
 from xmtc.nn.clusters import log_odds
-from xmtc.nn.devices import device_of
 from xmtc.nn.output_losses import CrossEntropy, Loss, Ranking
 from xmtc.nn.vectors import vectors_of_terms, vectors_of_tokens
 
@@ -49,7 +48,7 @@ class RankAE(LabelAutoencoder):
 
     presets: ClassVar[Presets] = PRESETS
     tiny: ClassVar[dict[str, Any]] = {
-        "layer": 64, "hidden": 32, "channels": 32, "batch": 32, "epochs": 25, "rate": 0.01, "average_from": 8
+        "layer": 64, "hidden": 32, "channels": 32, "batch": 32, "epochs": 25, "rate": 0.01
     }  # fmt: skip
 
     input: str = param("bag", "words without their order (bag), or in it (lstm)", choices=(BAG, LSTM))
@@ -57,7 +56,7 @@ class RankAE(LabelAutoencoder):
         "", "word vectors to start from: a file (GloVe, word2vec, fastText) or a name; random if left out"
     )
     channels: int = param(
-        100, "numbers of a word's vector (C), where no vectors are given; with input=lstm, of its states", low=1
+        200, "numbers of a word's vector (C), where no vectors are given; with input=lstm, of its states", low=1
     )
     dimension: int = param(100, "with input=lstm, length of random word vectors, where none are given", low=1)
     corpus_dimension: int = param(
@@ -71,11 +70,11 @@ class RankAE(LabelAutoencoder):
     reduction: int = param(4, "how much narrower channel attention is inside (r)", low=1)
     pooling: str = param("sum", "a document is the sum of its words, or their mean, as in the paper", choices=POOLINGS)
     hidden: int = param(200, "numbers of the space that documents and labels share (h)", low=1)
-    layer: int = param(200, "width of the inner layers of label encoder and decoder", low=1)
+    layer: int = param(1000, "width of the inner layers of label encoder and decoder", low=1)
     batch_norm: bool = param(True, "normalise the inner layers of encoder and decoder over a batch")
     loss: str = param("ranking", "loss of labels decoded from labels, D(E(y)): ranking, or bce", choices=LOSSES)
     balance: float = param(
-        5.0,
+        1.0,
         "weight of that loss (λ) beside the distance of F(x) and E(y)",
         low=0.0,
         high=1e6,
@@ -93,18 +92,23 @@ class RankAE(LabelAutoencoder):
     averaged: bool = param(True, "average the ranking loss over labels and over others, each for itself, not add it up")
     distance_weight: float = param(1.0, "weight of the distance of F(x) and E(y)", low=0.0, high=1e6)
     prediction_weight: float = param(
-        0.0, "weight of a loss of labels decoded from documents, D(F(x)); none in the paper", low=0.0, high=1e6
+        1.0, "weight of a loss of labels decoded from documents, D(F(x)); 0 in the paper", low=0.0, high=1e6
     )
     prediction_loss: str = param("bce", "that loss: ranking, or bce", choices=LOSSES)
     word_dropout: float = param(
-        0.2,
+        0.3,
         "share of the words (of an LSTM, of their vectors' numbers) that a step leaves out",
         low=0.0,
         high=0.99,
         search=(0.0, 0.5),
     )
-    rate: float = param(0.003, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-3, 1e-2), log=True)
-
+    inner_dropout: float = param(
+        0.5,
+        "share of the decoder's inner layer that a step leaves out, on the way of documents, D(F(x))",
+        low=0.0,
+        high=0.99,
+        search=(0.0, 0.7),
+    )
     preset: str = param(
         "",
         "a data set of the paper, whose settings stand where none are given; -authors: as its authors are said to "
@@ -169,7 +173,7 @@ class RankAE(LabelAutoencoder):
         if self.prediction_weight and self.prediction_loss == BCE:  # begins with what is known: how rare labels are
             assert data.Y is not None
             counts = np.bincount(data.Y.indices, minlength=data.n_labels)
-            network.predictor.decoder.output.bias.data = log_odds(counts, data.n_docs).to(device_of(run))
+            network.predictor.decoder.output.bias.data.copy_(log_odds(counts, data.n_docs))
         return network
 
     def objective(self, data: Dataset) -> Objective:
@@ -189,6 +193,7 @@ class RankAE(LabelAutoencoder):
             balance=self.balance,
             prediction=kinds[self.prediction_loss],
             prediction_weight=self.prediction_weight,
+            dropout=self.inner_dropout,
         )
 
 
