@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def read(path: Path) -> tuple[str, list[Job]]:
     table = tomllib.loads(path.read_text())
     title, rows = table.pop("title", path.stem), table.pop("row", [])
     jobs = []
-    for row in (each for row in rows for each in by_rate(table, row)):
+    for row in chain.from_iterable(by_rate(table, each) for each in rows):
         given = {key: value for key, value in table.items() if key not in MADE_BY or not row.keys() & set(MADE_BY)}
         whole = given | row | {"params": table.get("params", {}) | row.get("params", {})}
         if sum(key in whole for key in MADE_BY) != 1 or not {"name", "data", "measures"} <= whole.keys():

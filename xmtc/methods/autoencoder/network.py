@@ -157,8 +157,8 @@ def summed_rows(n: int, width: int, sparse: bool) -> nn.Embedding:
 
 
 class BatchNorm(nn.Module):
-    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before. Every n rows
-    are a batch of their own, of which only the first is remembered for predictions."""
+    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before. Every n
+    rows are a batch of their own, of which only the first is remembered for predictions."""
 
     def __init__(self, width: int):
         super().__init__()
