@@ -74,7 +74,7 @@ class RankAE(LabelAutoencoder):
     batch_norm: bool = param(True, "normalise the inner layers of encoder and decoder over a batch")
     loss: str = param("ranking", "loss of labels decoded from labels, D(E(y)): ranking, or bce", choices=LOSSES)
     balance: float = param(
-        1.0,
+        0.1,
         "weight of that loss (λ) beside the distance of F(x) and E(y)",
         low=0.0,
         high=1e6,
