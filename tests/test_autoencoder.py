@@ -372,6 +372,47 @@ def test_real_valued_features_are_learnt_from(method):
     model.check()
 
 
+def test_presets_are_the_paper():
+    """Sections 2.3, 2.4 and 3.1."""
+    of_paper = {name: RankAE(preset=name) for name in ("Delicious", "Mediamill", "RCV", "IMDb", "EUR-Lex", "Wiki10")}
+    for recipe in of_paper.values():
+        assert (recipe.channels, recipe.reduction, recipe.pooling, recipe.held_out) == (100, 4, "mean", 0)
+        assert (recipe.bounded, recipe.margin, recipe.averaged, recipe.prediction_weight) == (True, 1, False, 0)
+        assert not recipe.batch_norm
+        assert (recipe.word_dropout, recipe.dropout, recipe.inner_dropout) == (0, 0, 0)
+        assert recipe.plan(1000).average_from == recipe.plan(1000).epochs  # so that nothing is averaged
+    assert {name: recipe.hidden for name, recipe in of_paper.items() if recipe.hidden != 100} == {
+        "RCV": 200,
+        "Wiki10": 200,
+    }
+    assert {name for name, recipe in of_paper.items() if recipe.vectors} == {"IMDb", "EUR-Lex", "Wiki10"}
+    assert RankAE(preset="Delicious", batch_norm=True).batch_norm
+    authors = RankAE(preset="Delicious-authors")
+    assert (authors.channels // authors.reduction, authors.layer, authors.hidden, authors.margin) == (50, 120, 80, 10)
+    assert BCEAE(preset="Delicious").loss == "bce"
+
+
+def test_a_training_is_2000_steps_or_20_passes_along_a_cosine():
+    plan = RankAE().plan(12_920)
+    assert (plan.epochs, plan.n_steps, plan.decay) == (20, 20 * 101, 1)
+    assert [plan.slant(step) for step in (0, 1010, 2020)] == pytest.approx([1, 0.5, 0])
+    assert plan.slant(505) == pytest.approx((1 + np.cos(np.pi / 4)) / 2)
+    assert RankAE().plan(600).epochs == 400
+    assert RankAE(epochs=3).plan(600).n_steps == 15
+    falling = RankAE(schedule="decay", epochs=7, average_from=2, patience=3).plan(600)
+    assert (falling.n_steps, falling.decay, falling.average_from, falling.patience) == (0, 0.97, 2, 3)
+
+
+def test_labels_begin_with_their_log_odds():
+    data = planted_features(60, 1)
+    network = OURS.network(OURS.design(data, None), None, data, ONE)
+    counts = data.Y.toarray().sum(0)
+    found = network.predictor.decoder.output.bias.detach().numpy()
+    np.testing.assert_allclose(found, np.log((counts + 0.5) / (60 - counts + 0.5)), rtol=1e-5)
+    network = SMALL.network(SMALL.design(data, None), None, data, ONE)  # nothing is known of rankings
+    assert np.abs(network.predictor.decoder.output.bias.detach().numpy()).max() < 1
+
+
 def test_bce_ae_is_rank_ae_with_another_loss():
     data = planted_features(60, 1)
     one, other = METHODS["no ranking"].fit(data, run=ONE), METHODS["bce_ae"].fit(data, run=ONE)

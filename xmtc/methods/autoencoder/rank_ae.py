@@ -6,15 +6,16 @@ F(x): word vectors times tf-idf (or what X has), channel attention (eq. 5), pool
 D(h): two layers each, the first followed by batch normalisation and ReLU. Training minimises L_h(x_h, E(y)) + λ L_ae(y,
 D(E(y))) (eq. 1), L_h the mean squared difference, L_ae the ranking loss (eqs. 2–4) in O(L); prediction is D(F(x)).
 
-No authors' code is public. Where the paper is silent: x_h and E(y) are linear in their last layers, losses are averaged
-over documents, channel attention has no bias (as in eq. 5). Differs from the paper by default in what paid on
-held-out documents of Delicious: L_P and L_N are averaged over the labels that they add up (`averaged=false`: eqs. 3 and
-4 as they stand); outputs are unbounded, as the authors are said to use them (`bounded=true margin=1`: as in the paper);
-words are added up (`pooling=mean`: averaged); words are dropped out, rates and weights decay, weights are averaged.
-`input=lstm` is the paper's variant for raw text (section 3.4): the states of a bidirectional LSTM in place of weighted
-word vectors. The ablations of section 3.4 are `attention=false` and the method `bce_ae`.
+Ours trains D(F(x)), which is what is predicted, as well: a cross-entropy (`prediction_weight`), with dropout of words
+and of D's inner layer, biases that begin at the labels' log-odds, and a cosine schedule. Besides, L_P and L_N are
+averaged over the labels that they add up, outputs are unbounded, words are added up, and random word vectors begin
+small: chosen on held-out documents of Delicious. `preset` has the paper's settings for each of its data sets
+(presets.py says what it leaves open), with batch normalisation, which it does not mention, off.
 
-Beyond the paper, and off unless set: `prediction_weight`, for a loss on D(F(x)) itself, which is what is predicted.
+No authors' code is public. Where the paper is silent: x_h and E(y) are linear in their last layers, losses are averaged
+over documents, channel attention has no bias (as in eq. 5). `input=lstm` is the paper's variant for raw text (section
+3.4): the states of a bidirectional LSTM in place of weighted word vectors. The ablations of section 3.4 are
+`attention=false` and the method `bce_ae`.
 """
 
 from __future__ import annotations
