@@ -306,7 +306,7 @@ def test_the_objective_is_eq_1_and_what_is_added_to_it():
 
 
 @pytest.mark.parametrize(
-    "method", [RankAE(layer=16, hidden=8, channels=8, loss="bce", balance=0.05, inner_dropout=0.0), C2AE(layer=16)]
+    "method", [RankAE(layer=16, hidden=8, channels=8, inner_dropout=0.0), C2AE(layer=16)]
 )
 def test_half_precision_is_nearly_whole(method):
     """As on a GPU with bf16."""
@@ -316,6 +316,7 @@ def test_half_precision_is_nearly_whole(method):
     losses, gradients = [], []
     for half in (False, True):
         network = method.network(design, None, data, ONE)
+        torch.manual_seed(0)  # the same words are dropped out
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             loss = network(bag, *pairs)
         loss.backward()
