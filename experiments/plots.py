@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,23 @@ HERE = Path(__file__).parent
 RESULTS, IMAGES, CORPORA = HERE / "results", HERE.parent / "docs" / "images", HERE.parents[1] / "shared" / "data"
 COUNTED = ("cve-libraries", "eurlex57k", "tibkat-gnd-en", "yso-finna-en")
 POINTS = 200  # of a curve
-NOISE_STYLES = {"Rank-AE": "o-", "BCE-AE": "s--", "XML-RNN": "^:", "Parabel": "d-.", "DiSMEC": "v-."}
+NOISE_STYLES = {
+    "Rank-AE": "o-",
+    "BCE-AE": "s--",
+    "Rank-AE, ours": "D-",
+    "plain network": "x--",
+    "C2AE": "P:",
+    "XML-RNN": "^:",
+    "Parabel": "d-.",
+    "Bonsai": "<-.",
+    "PLT": ">-.",
+    "DiSMEC": "v-.",
+}
+NOISE_KINDS = {"missing": "labels missing", "flip": "cells flipped"}
+NOISE_RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+ABLATED = ("delicious", "imdb-meka", "cve-libraries", "eurlex57k")
+VARIANTS = ("Rank-AE", "no attention", "no ranking loss")
+LINE = 90  # letters of a line in the picture of a text
 
 # What the text of paper 003 says of its Figures 4 and 5; the other points of them are in pictures alone.
 PUBLISHED_CLUSTERS = {2: 87.72, 6: 85.72}  # P@1 on EURLex-4k
@@ -74,19 +91,57 @@ def aplc_results() -> dict[str, dict[str, dict[str, float]]]:
 
 
 def noise(figure: Any) -> None:
-    """Figure 3 of Rank-AE: P@1 against the rate of label noise."""
-    rows = [result["job"] | result for result in read("rank_ae-noise")]
-    pictures = sorted({(row["data"], row["noise"]["kind"]) for row in rows})
-    for axis, (data, kind) in zip(figure.subplots(1, len(pictures)), pictures, strict=True):
-        of_data = [
-            row for row in rows if row["data"] == data and (row["noise"]["kind"] == kind or not row["noise"]["rate"])
-        ]
+    """Figure 3 of Rank-AE: P@1 against the rate of label noise, the mean of the seeds and their spread."""
+    rows = of_rows("rank_ae-noise")
+    for axis, kind in zip(figure.subplots(1, 2, sharey=True), NOISE_KINDS, strict=True):
         for method, style in NOISE_STYLES.items():
-            points = [(100 * row["noise"]["rate"], row["P@1"]) for row in of_data if row["name"].endswith(f" {method}")]
+            known = {rate: rows.get(f"{method}, {kind if rate else 'missing'} {rate}") for rate in NOISE_RATES}
+            points = {100 * rate: [found["P@1"] for found in seeds] for rate, seeds in known.items() if seeds}
             if points:
-                axis.plot(*zip(*sorted(points), strict=True), style, label=method)
-        axis.set(title=f"{data}: {kind}", xlabel="noise, %", ylabel="P@1, clean test documents")
-        axis.legend(fontsize=8)
+                means, spreads = zip(*((np.mean(values), np.std(values)) for values in points.values()), strict=True)
+                axis.errorbar(list(points), means, spreads, fmt=style, capsize=2, label=method)
+        axis.set(title=f"imdb-meka, {NOISE_KINDS[kind]}", xlabel="noise, %", ylabel="P@1, clean test documents")
+    axis.legend(fontsize=8)
+
+
+def ablation(figure: Any) -> None:
+    """Figure 4 of Rank-AE: P@k without channel attention, and without the ranking loss."""
+    rows = of_rows("rank_ae-ablation")
+    for axis, data in zip(figure.subplots(1, len(ABLATED)), ABLATED, strict=True):
+        for number, variant in enumerate(VARIANTS):
+            seeds = rows.get(f"{data}, {variant}", [])
+            values = np.array([[found[f"P@{k}"] for k in (1, 3, 5)] for found in seeds])
+            if len(values):
+                at = np.arange(3) + 0.27 * (number - 1)
+                axis.bar(at, values.mean(0), 0.25, yerr=values.std(0), capsize=2, label=variant)
+        axis.set(title=data, xticks=range(3), xticklabels=["P@1", "P@3", "P@5"])
+    axis.legend(fontsize=8)
+
+
+def channel_attention(figure: Any) -> None:
+    """Figure 5 of Rank-AE: the words of a document, each on a ground as dark as the channel attention lets through."""
+    pieces = read("rank_ae-attention")["labels"][0]["pieces"]
+    words = [(piece["text"], piece["weight"]) for piece in pieces if piece["text"].strip()]
+    axis, largest = figure.subplots(), max(weight for _, weight in words)
+    x, y = 0.0, 0.0
+    for text, weight in words:
+        width = len(text) + 1.0
+        if x + width > LINE:
+            x, y = 0.0, y - 1.6
+        ground = {"boxstyle": "round,pad=0.15", "facecolor": (0.85, 0.2, 0.1, weight / largest), "edgecolor": "none"}
+        axis.text(x, y, text, family="monospace", fontsize=9, bbox=ground)
+        x += width + 0.6
+    axis.set(xlim=(0, LINE + 1), ylim=(y - 1, 1.5))
+    axis.axis("off")
+
+
+def of_rows(name: str) -> dict[str, list[dict[str, float]]]:
+    """What run.py has kept: by the name of a row, the figures of its seeds."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for result in read(name).values():
+        if "figures" in result:
+            found.setdefault(result["row"], []).append(result["figures"])
+    return found
 
 
 # By the name of the picture: what draws it, and its size in inches.
@@ -94,7 +149,9 @@ FIGURES = {
     "aplc-labels": (aplc_labels, (7, 3.6)),
     "aplc-clusters": (aplc_clusters, (8, 3.2)),
     "aplc-partitions": (aplc_partitions, (8, 3.2)),
-    "noise": (noise, (16, 3.6)),
+    "noise": (noise, (11, 4.2)),
+    "ablation": (ablation, (13, 3.4)),
+    "channel-attention": (channel_attention, (9, 2.6)),
 }
 
 
@@ -145,7 +202,10 @@ def main() -> None:
     if args.count:
         count_labels(args.data)
     for name in args.names or FIGURES:
-        print(draw(name))
+        try:
+            print(draw(name))
+        except FileNotFoundError as error:
+            print(f"{name}: {error.filename} is not there; run experiments/run.py first.", file=sys.stderr)
 
 
 if __name__ == "__main__":

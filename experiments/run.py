@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def read(path: Path) -> tuple[str, list[Job]]:
     table = tomllib.loads(path.read_text())
     title, rows = table.pop("title", path.stem), table.pop("row", [])
     jobs = []
-    for row in rows:
+    for row in chain.from_iterable(by_rate(table, each) for each in rows):
         given = {key: value for key, value in table.items() if key not in MADE_BY or not row.keys() & set(MADE_BY)}
         whole = given | row | {"params": table.get("params", {}) | row.get("params", {})}
         if sum(key in whole for key in MADE_BY) != 1 or not {"name", "data", "measures"} <= whole.keys():
@@ -102,6 +103,16 @@ def read(path: Path) -> tuple[str, list[Job]]:
     if len({job.slug for job in jobs}) < len(jobs):
         raise SystemExit(f"{path}: two rows have the same name.")
     return title, jobs
+
+
+def by_rate(table: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row whose noise has several rates is a row for each kind and rate, which its name then says."""
+    noise = row.get("noise", table.get("noise", {}))
+    if not any(isinstance(rates, list) for rates in noise.values()):
+        return [row]
+    seed = {"seed": noise["seed"]} if "seed" in noise else {}
+    kinds = [(kind, rate) for kind, rates in noise.items() if kind != "seed" for rate in rates]
+    return [row | {"name": f"{row['name']}, {kind} {rate}", "noise": {kind: rate} | seed} for kind, rate in kinds]
 
 
 def members(job: Job, jobs: Sequence[Job]) -> list[Job]:
@@ -147,15 +158,24 @@ def preparing(job: Job, place: Place) -> tuple[list[list[str]], Path, Path]:
     row, ending = job.row, job.row.get("ending", "")
     train = part(place.corpus(job), row.get("train_part", "train"), ending)
     test = part(place.corpus(job), row.get("test_part", "test"), ending) if "held_out" not in row else train
-    made, endings, commands = place.work / "corpora", "".join(train.suffixes), []
+    made, endings, commands, held = place.work / "corpora", "".join(train.suffixes), [], ""
+    if "documents" in row:  # of the training documents, so many are all that there are
+        held, whole = f"-{row['documents']}", train
+        cut = made / f"{row['data']}{held}"
+        train, rest = Path(f"{cut}{endings}"), Path(f"{cut}-rest{endings}")
+        commands.append(["data", "split", str(whole), str(rest), str(train), "--count", str(row["documents"])])
+    if "clean" in row:  # stays without noise, and decides when to stop and what is chosen
+        held, whole = f"{held}-{row['clean']}", train
+        train, valid = (Path(f"{made / row['data']}{held}-{each}{endings}") for each in ("train", "clean"))
+        commands.append(["data", "split", str(whole), str(train), str(valid), "--share", str(row["clean"])])
     if "held_out" in row:  # of the training documents; they stay clean, and are what is measured on
-        cut = made / f"{row['data']}-{row['held_out']}"
+        held = f"{held}-{row['held_out']}"
+        cut = made / f"{row['data']}{held}"
         whole, train, test = train, Path(f"{cut}-train{endings}"), Path(f"{cut}-test{endings}")
         commands.append(["data", "split", str(whole), str(train), str(test), "--share", str(row["held_out"])])
     if noise := dict(row.get("noise", {})):
         seed = str(noise.pop("seed", job.seed or 0))
         ((kind, rate),) = noise.items()
-        held = f"-{row['held_out']}" if "held_out" in row else ""
         clean, train = train, made / f"{row['data']}{held}-{kind}-{rate}-seed-{seed}{endings}"
         commands.append(["data", "noise", str(clean), str(train), "--kind", kind, "--rate", str(rate), "--seed", seed])
     return commands, train, test
@@ -173,7 +193,12 @@ def making(job: Job, jobs: Sequence[Job], place: Place, overrides: dict[str, str
     params = flat(row["params"]) | ({} if job.seed is None else {"seed": str(job.seed)})
     given = {name: overrides.get(name.rpartition(".")[2], value) for name, value in params.items()}
     pairs = [word for name, value in given.items() for word in ("-p", f"{name}={value}".replace("{data}", corpus))]
-    _, train, _ = preparing(job, place)
+    commands, train, _ = preparing(job, place)
+    if "clean" in row:  # what it was cut off by knows where it is
+        options += ["--valid", next(words[4] for words in commands if "-clean." in words[4])]
+    if "tune" in row:
+        searched = [word for name, values in flat(row["tune"]).items() for word in ("-s", f"{name}={values}")]
+        return ["tune", str(train), "-m", row["method"], *pairs, *searched, *options, *model]
     return ["train", str(train), "-m", row["method"], *pairs, *options, *model]
 
 

@@ -35,6 +35,7 @@ from xmtc.methods.autoencoder.network import (  # noqa: E402
     BagFeatures,
     BatchNorm,
     Decoder,
+    Inner,
     LabelEncoder,
     LayeredFeatures,
     Objective,
@@ -235,7 +236,7 @@ def dense_labels() -> np.ndarray:
 
 def test_labels_are_encoded_as_by_two_full_layers():
     torch.manual_seed(3)
-    encoder = LabelEncoder(N_LABELS, 5, 3, normalised=True)
+    encoder = LabelEncoder(N_LABELS, 5, 3, Inner(5, normalised=True))
     nn.init.normal_(encoder.bias)
     pairs = LabelRows(csr_array(dense_labels()), CPU).pairs(np.arange(len(LABELS)))
     found = encoder(*pairs, len(LABELS)).detach().numpy()
@@ -253,6 +254,17 @@ def test_batches_are_normalised_as_by_pytorch_and_a_single_document_by_those_bef
     torch.testing.assert_close(ours(x[:1]), theirs(x[:1]))
     ours.eval()
     torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_batches_that_go_together_are_normalised_each_for_itself_and_the_first_is_remembered():
+    ours, theirs = BatchNorm(4), nn.BatchNorm1d(4)
+    documents, labels = torch.randn(8, 4), torch.randn(8, 4) + 3
+    found = ours(torch.cat([documents, labels]), 8)
+    torch.testing.assert_close(found[:8], theirs(documents))
+    torch.testing.assert_close((ours.mean, ours.variance), (theirs.running_mean, theirs.running_var))
+    torch.testing.assert_close(found[8:], nn.BatchNorm1d(4)(labels))
+    alone = ours(torch.cat([documents[:1], labels[:1]]), 1)
+    torch.testing.assert_close(alone, theirs.eval()(torch.cat([documents[:1], labels[:1]])))
 
 
 @pytest.mark.parametrize("n_docs", [3, 8])
@@ -276,15 +288,16 @@ def test_the_objective_is_eq_1_and_what_is_added_to_it():
         prediction=CrossEntropy(),
         prediction_weight=3.0,
     )
-    sizes = (N_LABELS, 5, 3, True)
-    predictor = Predictor(BagFeatures(7, 4, 2, True, 3), Decoder(*sizes), width=4)
-    network = Autoencoder(predictor, LabelEncoder(*sizes), aim)
+    sizes = (N_LABELS, 5, 3)
+    predictor = Predictor(BagFeatures(7, 4, 2, True, 3), Decoder(*sizes, Inner(5, True)), width=4)
+    network = Autoencoder(predictor, LabelEncoder(*sizes, Inner(5, True)), aim)
     pairs = LabelRows(csr_array(dense_labels()), CPU).pairs(np.arange(len(LABELS)))
     bag = BagLoader(X, CPU).batch(np.arange(len(LABELS)))
     found = network(bag, *pairs).item()
     with torch.no_grad():
         x_h, y_h = network.predictor.features(bag), network.encoder(*pairs, len(LABELS))
-        of_labels, of_documents = network.predictor.decoder(torch.cat([y_h, x_h])).numpy().reshape(2, -1, N_LABELS)
+        inner = network.predictor.decoder.before_output(torch.cat([x_h, y_h]), len(LABELS))
+        of_documents, of_labels = network.predictor.decoder.output(inner).numpy().reshape(2, -1, N_LABELS)
         expected = 0.5 * ((x_h - y_h) ** 2).mean().item()
     n = len(LABELS)
     expected += 2 * sum(ranking_plainly(y, labels, 0.7) for y, labels in zip(of_labels, LABELS, strict=True)) / n
@@ -292,7 +305,9 @@ def test_the_objective_is_eq_1_and_what_is_added_to_it():
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("method", [RankAE(layer=16, hidden=8, channels=8, prediction_weight=1.0), C2AE(layer=16)])
+@pytest.mark.parametrize(
+    "method", [RankAE(layer=16, hidden=8, channels=8, inner_dropout=0.0), C2AE(layer=16)]
+)
 def test_half_precision_is_nearly_whole(method):
     """As on a GPU with bf16."""
     data = planted_features(40, 1)
@@ -301,6 +316,7 @@ def test_half_precision_is_nearly_whole(method):
     losses, gradients = [], []
     for half in (False, True):
         network = method.network(design, None, data, ONE)
+        torch.manual_seed(0)  # the same words are dropped out
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             loss = network(bag, *pairs)
         loss.backward()
@@ -324,9 +340,14 @@ def planted_features(n_docs: int, seed: int) -> Dataset:
 
 
 SIZES = {"batch": 16, "rate": 0.01, "layer": 24}
-SMALL = RankAE(epochs=10, channels=16, hidden=12, average_from=5, **SIZES)
+OURS = RankAE(epochs=20, channels=16, hidden=12, **SIZES)
+LIKE_THE_PAPER = {"prediction_weight": 0.0, "spread": 1.0, "schedule": "decay", "average_from": 5, "held_out": 0.05}
+SMALL = RankAE(epochs=10, channels=16, hidden=12, balance=5.0, **LIKE_THE_PAPER, **SIZES)
 METHODS = {
+    "ours": OURS,
     "rank_ae": SMALL,
+    "preset": RankAE(preset="Delicious", batch=16, balance=0.1, epochs=20),
+    "not normalised": replace(SMALL, batch_norm=False),
     "bounded": replace(SMALL, bounded=True, margin=1.0),
     "averaged": replace(SMALL, pooling="mean"),
     "no attention": replace(SMALL, attention=False),
@@ -334,8 +355,8 @@ METHODS = {
     "prediction": replace(SMALL, prediction_weight=1.0, margin=1.0, word_dropout=0.1, dropout=0.1),
     "ranking of predictions": replace(SMALL, prediction_weight=1.0, prediction_loss="ranking", balance=0.1),
     "prediction alone": replace(SMALL, prediction_weight=1.0, distance_weight=0.0, balance=0.0),
-    "bce_ae": BCEAE(epochs=10, channels=16, hidden=12, average_from=5, **SIZES),
-    "c2ae": C2AE(epochs=10, average_from=5, **SIZES),
+    "bce_ae": BCEAE(epochs=10, channels=16, hidden=12, **LIKE_THE_PAPER, **SIZES),
+    "c2ae": C2AE(epochs=10, **SIZES),
 }
 
 
@@ -350,6 +371,47 @@ def test_real_valued_features_are_learnt_from(method):
     assert ((found.scores >= 0) & (found.scores <= 1)).all()
     assert evaluate(found, test.Y, ["nDCG@5"])["nDCG@5"] > 0.85
     model.check()
+
+
+def test_presets_are_the_paper():
+    """Sections 2.3, 2.4 and 3.1."""
+    of_paper = {name: RankAE(preset=name) for name in ("Delicious", "Mediamill", "RCV", "IMDb", "EUR-Lex", "Wiki10")}
+    for recipe in of_paper.values():
+        assert (recipe.channels, recipe.reduction, recipe.pooling, recipe.held_out) == (100, 4, "mean", 0)
+        assert (recipe.bounded, recipe.margin, recipe.averaged, recipe.prediction_weight) == (True, 1, False, 0)
+        assert not recipe.batch_norm
+        assert (recipe.word_dropout, recipe.dropout, recipe.inner_dropout) == (0, 0, 0)
+        assert recipe.plan(1000).average_from == recipe.plan(1000).epochs  # so that nothing is averaged
+    assert {name: recipe.hidden for name, recipe in of_paper.items() if recipe.hidden != 100} == {
+        "RCV": 200,
+        "Wiki10": 200,
+    }
+    assert {name for name, recipe in of_paper.items() if recipe.vectors} == {"IMDb", "EUR-Lex", "Wiki10"}
+    assert RankAE(preset="Delicious", batch_norm=True).batch_norm
+    authors = RankAE(preset="Delicious-authors")
+    assert (authors.channels // authors.reduction, authors.layer, authors.hidden, authors.margin) == (50, 120, 80, 10)
+    assert BCEAE(preset="Delicious").loss == "bce"
+
+
+def test_a_training_is_2000_steps_or_20_passes_along_a_cosine():
+    plan = RankAE().plan(12_920)
+    assert (plan.epochs, plan.n_steps, plan.decay) == (20, 20 * 101, 1)
+    assert [plan.slant(step) for step in (0, 1010, 2020)] == pytest.approx([1, 0.5, 0])
+    assert plan.slant(505) == pytest.approx((1 + np.cos(np.pi / 4)) / 2)
+    assert RankAE().plan(600).epochs == 400
+    assert RankAE(epochs=3).plan(600).n_steps == 15
+    falling = RankAE(schedule="decay", epochs=7, average_from=2, patience=3).plan(600)
+    assert (falling.n_steps, falling.decay, falling.average_from, falling.patience) == (0, 0.97, 2, 3)
+
+
+def test_labels_begin_with_their_log_odds():
+    data = planted_features(60, 1)
+    network = OURS.network(OURS.design(data, None), None, data, ONE)
+    counts = data.Y.toarray().sum(0)
+    found = network.predictor.decoder.output.bias.detach().numpy()
+    np.testing.assert_allclose(found, np.log((counts + 0.5) / (60 - counts + 0.5)), rtol=1e-5)
+    network = SMALL.network(SMALL.design(data, None), None, data, ONE)  # nothing is known of rankings
+    assert np.abs(network.predictor.decoder.output.bias.detach().numpy()).max() < 1
 
 
 def test_bce_ae_is_rank_ae_with_another_loss():
@@ -596,9 +658,12 @@ def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
     ("make", "message"),
     [
         (lambda: RankAE(input="lstm", channels=25), "RankAE: channels=25 does not fit an LSTM of two directions"),
-        (lambda: BCEAE(balance=0.0), "BCEAE: balance and prediction_weight are both 0, so that no labels are learnt"),
         (
-            lambda: RankAE(distance_weight=0.0),
+            lambda: BCEAE(balance=0.0, prediction_weight=0.0),
+            "BCEAE: balance and prediction_weight are both 0, so that no labels are learnt",
+        ),
+        (
+            lambda: RankAE(distance_weight=0.0, prediction_weight=0.0),
             "RankAE: distance_weight and prediction_weight are both 0, so that documents teach nothing",
         ),
         (

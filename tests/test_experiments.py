@@ -193,6 +193,41 @@ def test_noise_and_held_out_documents(corpora, tmp_path):
     assert len(parts["tiny-0.25-test.jsonl"]) == 50
 
 
+STUDY = """
+data = "tiny"
+measures = ["P@1"]
+documents = 100
+clean = 0.2
+seeds = [0, 1]
+noise = {missing = [0.0, 0.3], flip = [0.1]}
+[[row]]
+name = "tuned"
+method = "plt"
+params = {C = 2}
+tune = {min_df = [1, 2]}
+train = ["--trials", "4"]
+"""
+
+
+def test_a_study_of_noise_is_a_row_for_each_rate_chosen_on_clean_documents(corpora, tmp_path):
+    only = ["tuned, flip 0.1, seed 1"]
+    done, kept = run(tmp_path, corpora, "--only", *only, table=STUDY)
+    assert done.returncode == 0, done.stderr
+    count, split, noise, tune, judge = kept[only[0]]["command"]
+    assert count.endswith("models/corpora/tiny-100-rest.jsonl models/corpora/tiny-100.jsonl --count 100")
+    assert split.endswith(
+        "tiny-100.jsonl models/corpora/tiny-100-0.2-train.jsonl models/corpora/tiny-100-0.2-clean.jsonl --share 0.2"
+    )
+    assert noise.endswith("--kind flip --rate 0.1 --seed 1")
+    assert " -p C=2 -p seed=1 -s min_df=1,2 --trials 4 --valid models/corpora/tiny-100-0.2-clean.jsonl -o " in tune
+    assert tune.startswith("xmtc tune models/corpora/tiny-100-0.2-flip-0.1-seed-1.jsonl -m plt")
+    assert "../shared/data/tiny/test.jsonl" in judge
+    names = {
+        name for line in run(tmp_path, corpora, "--table", table=STUDY)[0].stdout.splitlines() for name in [line[2:20]]
+    }
+    assert {"tuned, missing 0.0", "tuned, missing 0.3"} < names
+
+
 def test_what_is_missing_is_said(corpora, tmp_path):
     done, kept = run(tmp_path, corpora, table=TABLE.replace('data = "tiny"', 'data = "nowhere"'))
     assert done.returncode == 1

@@ -195,13 +195,32 @@ class FusedLoss(torch.autograd.Function):
         kind = inner.device.type
         precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else inner.dtype
         with torch.autocast(kind, enabled=False):
-            value, ctx.gradients = judged(loss, inner.to(weight.dtype), weight, bias, positives, block, precision)
+            inner = inner.to(weight.dtype)
+            if block >= len(weight) and precision == inner.dtype:
+                value, ctx.gradients = judged_at_once(loss, inner, weight, bias, positives)
+            else:
+                value, ctx.gradients = judged(loss, inner, weight, bias, positives, block, precision)
         return value
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, None  # handed over once: that of the weights is large
         return *(gradient.mul_(upstream[0]) for gradient in gradients), None, None, None
+
+
+def judged_at_once(
+    loss: Loss, inner: Tensor, weight: Tensor, bias: Tensor, positives: Positives
+) -> tuple[Tensor, list[Tensor]]:
+    """As `judged`, where one block holds all labels: those of documents are read off it, and their gradients put into
+    it, so that no row of the weights is gathered for them."""
+    n_docs, (rows, labels) = len(inner), (positives.rows, positives.labels)
+    logits = torch.addmm(bias, inner, weight.T)
+    judgement = loss(positives, logits[rows, labels])
+    gradient = judgement.add(logits, rows, labels, 0)
+    documents, left_at, left = judgement.finish()
+    gradient.index_put_((documents, left_at), left, accumulate=True)
+    gradient.div_(n_docs)
+    return judgement.loss.mean(), [gradient @ weight, gradient.T @ inner, gradient.sum(0)]
 
 
 def judged(

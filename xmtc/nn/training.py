@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from math import inf
+from math import cos, inf, pi
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ class Plan:
     clip_at: float = inf  # the norm that gradients are scaled down to
     n_steps: int = 0  # of a training whose rates rise linearly, then fall to 0 at its end; 0: they do neither
     warm_up: int = 0  # of these, steps in which they rise
+    cosine: bool = False  # they fall along half a cosine, slowly at first and at last, in place of a line
 
     def slant(self, step: int) -> float:
         """The share of the rate that a step has: slanted triangular learning rates, eq. 15 of APLC-XLNet. The first
@@ -51,7 +52,8 @@ class Plan:
             return 1.0
         if step < self.warm_up:
             return step / self.warm_up
-        return max(0.0, (self.n_steps - step) / (self.n_steps - self.warm_up))
+        left = max(0.0, (self.n_steps - step) / (self.n_steps - self.warm_up))
+        return (1 - cos(pi * left)) / 2 if self.cosine else left
 
     def rate_of(self, parameter: str) -> float:
         return next((rate for beginning, rate in self.rates if parameter.startswith(beginning)), self.rate)

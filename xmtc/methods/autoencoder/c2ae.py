@@ -7,7 +7,7 @@ correlation analysis, F_x F_xᵀ = F_e F_eᵀ = I, as a penalty: ‖F_x − F_e�
 over the documents of a batch, columns divided by its square root. Γ is the mean over documents of 1 / (|Y¹| |Y⁰|) Σ_p
 Σ_n exp(−(y_p − y_n)), which factorises into (Σ_n exp y_n) (Σ_p exp −y_p): O(L), not O(|Y¹| |Y⁰|) as it is known for.
 
-Differs from the paper in: Adam and the house's early stopping; `most_latent` bounds the latent space, which is 0.8 L.
+Differs from the paper in: Adam with a cosine schedule; `most_latent` bounds the latent space, which is 0.8 L.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from xmtc.nn.output_losses import ExponentialPairs
 class C2AE(LabelAutoencoder):
     """A canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003, "average_from": 8}
+    tiny: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003}
 
     alpha: float = param(
         2.0, "weight of the loss of decoded labels (α)", low=1e-6, high=1e6, search=(0.1, 10.0), log=True

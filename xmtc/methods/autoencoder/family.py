@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +15,6 @@ from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.data.splits import VALID_SHARE
 from xmtc.methods.autoencoder.model import AutoencoderDesign, AutoencoderModel
 from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn import distributed
@@ -27,6 +26,8 @@ from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 
 AVERAGE_EVERY = 20  # steps
+PASSES, STEPS = 20, 2000  # of a training, where nothing else is said
+SCHEDULES = DECAY, COSINE = "decay", "cosine"
 SPARSE = 100_000  # words or labels of which a step moves only those it has seen, where there are more
 
 
@@ -45,13 +46,22 @@ class LabelAutoencoder(Method):
         search=(0.0, 0.6),
     )
     batch: int = param(128, "documents of a step", low=1)
-    epochs: int = param(60, "passes over the documents at most", low=1)
-    rate: float = param(0.001, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-4, 1e-2), log=True)
-    decay: float = param(0.97, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
-    weight_decay: float = param(0.01, "share of the weights that a step takes away, times the rate", low=0.0, high=1e9)
-    average_from: int = param(5, "pass from which on weights are averaged", low=0)
-    patience: int = param(10, "passes without a better nDCG@5 after which training ends", low=1)
-    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
+    epochs: int = param(
+        0, "passes over the documents; 0: 20, and more where documents are few, for 2,000 steps in all", low=0
+    )
+    rate: float = param(0.001, "learning rate of Adam", low=1e-8, high=10.0, search=(3e-4, 1e-2), log=True)
+    schedule: str = param(
+        "cosine",
+        "the learning rate falls along a cosine, to 0 at the end of the last pass; or after every pass (decay)",
+        choices=SCHEDULES,
+    )
+    decay: float = param(
+        0.97, "with schedule=decay, what the learning rate is multiplied by after every pass", low=0.01, high=1.0
+    )
+    weight_decay: float = param(0.0, "share of the weights that a step takes away, times the rate", low=0.0, high=1e9)
+    average_from: int = param(5, "with schedule=decay, pass from which on weights are averaged", low=0)
+    patience: int = param(10, "with schedule=decay, passes without a better nDCG@5 after which training ends", low=1)
+    held_out: float = param(0.0, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
 
@@ -91,7 +101,7 @@ class LabelAutoencoder(Method):
                 design.n_labels,
                 design.layer,
                 design.hidden,
-                design.normalised,
+                design.inner(),
                 sparse=alone and design.n_labels > SPARSE,
             )
         return Autoencoder(predictor, encoder, self.objective(data)).to(device)
@@ -120,21 +130,25 @@ class LabelAutoencoder(Method):
             loss=loss,
             answer=answer,
             Y=None if valid is None else valid.Y,
-            plan=self.plan,
+            plan=self.plan(data.n_docs),
             batch=self.batch,
             run=run,
         )
 
-    @property
-    def plan(self) -> Plan:
+    def plan(self, n_docs: int) -> Plan:
+        falls, n_steps = self.schedule == COSINE, ceil(n_docs / self.batch)  # of a pass
+        epochs = self.epochs or max(PASSES, ceil(STEPS / n_steps))
         return Plan(
-            epochs=self.epochs,
+            epochs=epochs,
             rate=self.rate,
-            decay=self.decay,
+            decay=1.0 if falls else self.decay,
+            n_steps=epochs * n_steps if falls else 0,
+            cosine=falls,
             weight_decay=self.weight_decay,
-            patience=self.patience,
+            patience=epochs if falls else self.patience,
             seconds=60 * self.minutes or inf,
-            average_from=self.average_from,
+            # The end of a cosine needs no average, and is to be reached.
+            average_from=epochs if falls else self.average_from,
             average_every=AVERAGE_EVERY,
             # Clipping is of all gradients together, and would leave F, whose gradients are by far the smallest, with so
             # little that Adam's epsilon holds it back.

@@ -11,7 +11,15 @@ from torch import Tensor
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Explanation
 from xmtc.base.run import Run
-from xmtc.methods.autoencoder.network import BagFeatures, Decoder, LayeredFeatures, Predictor, SequenceFeatures
+from xmtc.methods.autoencoder.network import (
+    LEAK,
+    BagFeatures,
+    Decoder,
+    Inner,
+    LayeredFeatures,
+    Predictor,
+    SequenceFeatures,
+)
 from xmtc.nn.bags import BagBatch, BagLoader
 from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import working
@@ -34,11 +42,11 @@ class AutoencoderDesign(Design):
     channels: int = 0  # numbers of a word that channel attention weighs; 0 where there are no words
     reduction: int = 0  # of channel attention; 0 without it
     averages: bool = False  # words, or adds them up
+    batch_norm: bool = True  # in E and D of Rank-AE; C2AE does without
 
-    @property
-    def normalised(self) -> bool:
-        """C2AE does without batch normalisation."""
-        return self.input != LAYERS
+    def inner(self) -> Inner:
+        """What follows the first layer of E and of D."""
+        return Inner(self.layer, False, LEAK) if self.input == LAYERS else Inner(self.layer, self.batch_norm)
 
     def build(self, word_dropout: float = 0.0, dropout: float = 0.0, sparse: bool = False) -> Predictor:
         features: BagFeatures | SequenceFeatures | LayeredFeatures
@@ -49,7 +57,7 @@ class AutoencoderDesign(Design):
             features = SequenceFeatures(self.n_inputs, self.dimension, *words, word_dropout, dropout)
         else:
             features = LayeredFeatures(self.n_inputs, self.layer, self.hidden, dropout, sparse)
-        decoder = Decoder(self.n_labels, self.layer, self.hidden, self.normalised)
+        decoder = Decoder(self.n_labels, self.layer, self.hidden, self.inner())
         return Predictor(features, decoder, width=self.channels or self.layer)
 
     def loader(self, data: Dataset, device: torch.device) -> BagLoader | TokenLoader:

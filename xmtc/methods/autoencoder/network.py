@@ -64,7 +64,7 @@ class BagFeatures(nn.Module):
     ):
         super().__init__()
         self.embedding = nn.Embedding(n_features, channels, sparse=sparse)
-        nn.init.uniform_(self.embedding.weight, -1, 1)  # about as long as word vectors from a file
+        nn.init.uniform_(self.embedding.weight, -1, 1)
         self.attention = attention_of(channels, reduction)
         self.output = nn.Linear(channels, hidden)
         self.averages, self.word_dropout, self.dropout = averages, word_dropout, dropout
@@ -157,7 +157,8 @@ def summed_rows(n: int, width: int, sparse: bool) -> nn.Embedding:
 
 
 class BatchNorm(nn.Module):
-    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before."""
+    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before. Every n
+    rows are a batch of their own, of which only the first is remembered for predictions."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -165,31 +166,36 @@ class BatchNorm(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("variance", torch.ones(width))
 
-    def forward(self, x: Tensor) -> Tensor:
-        of_batch = self.training and len(x) > 1
-        return batch_norm(x, self.get_buffer("mean"), self.get_buffer("variance"), self.weight, self.bias, of_batch)
+    def forward(self, x: Tensor, n: int | None = None) -> Tensor:
+        first, *others = x.split(n or max(1, len(x)))
+        of_batch, scaled = self.training and len(first) > 1, (self.weight, self.bias)
+        seen = self.get_buffer("mean"), self.get_buffer("variance")
+        parts = [batch_norm(first, *seen, *scaled, of_batch)]
+        parts += [batch_norm(part, *((None, None) if of_batch else seen), *scaled, of_batch) for part in others]
+        return torch.cat(parts) if others else parts[0]
 
 
 class Inner(nn.Module):
-    """What follows the first layer of encoder and decoder: in Rank-AE batch normalisation and ReLU, in C2AE a leaky
-    ReLU."""
+    """What follows the first layer of encoder and decoder: in Rank-AE batch normalisation, if it is wanted, and ReLU,
+    in C2AE a leaky ReLU."""
 
-    def __init__(self, width: int, normalised: bool):
+    def __init__(self, width: int, normalised: bool, leak: float = 0.0):
         super().__init__()
         self.norm = BatchNorm(width) if normalised else None
+        self.leak = leak
 
-    def forward(self, x: Tensor) -> Tensor:
-        return leaky_relu(x, LEAK) if self.norm is None else relu(self.norm(x))
+    def forward(self, x: Tensor, n: int | None = None) -> Tensor:
+        return leaky_relu(x if self.norm is None else self.norm(x, n), self.leak)
 
 
 class LabelEncoder(nn.Module):
     """E, two fully connected layers: labels → layer → hidden. The first is a sum of the rows of a document's labels."""
 
-    def __init__(self, n_labels: int, layer: int, hidden: int, normalised: bool, sparse: bool = False):
+    def __init__(self, n_labels: int, layer: int, hidden: int, inner: Inner, sparse: bool = False):
         super().__init__()
         self.rows = summed_rows(n_labels, layer, sparse)
         self.bias = nn.Parameter(torch.zeros(layer))
-        self.inner = Inner(layer, normalised)
+        self.inner = inner
         self.output = nn.Linear(layer, hidden)
 
     def forward(self, rows: Tensor, labels: Tensor, n_docs: int) -> Tensor:
@@ -202,14 +208,14 @@ class LabelEncoder(nn.Module):
 class Decoder(nn.Module):
     """D, two fully connected layers: hidden → layer → labels."""
 
-    def __init__(self, n_labels: int, layer: int, hidden: int, normalised: bool):
+    def __init__(self, n_labels: int, layer: int, hidden: int, inner: Inner):
         super().__init__()
         self.first = nn.Linear(hidden, layer)
-        self.inner = Inner(layer, normalised)
+        self.inner = inner
         self.output = nn.Linear(layer, n_labels)
 
-    def before_output(self, hidden: Tensor) -> Tensor:
-        return self.inner(self.first(hidden))
+    def before_output(self, hidden: Tensor, n: int | None = None) -> Tensor:
+        return self.inner(self.first(hidden), n)
 
     def forward(self, hidden: Tensor) -> Tensor:
         return self.output(self.before_output(hidden))
@@ -242,6 +248,7 @@ class Objective:
     balance: float  # λ
     prediction: Loss
     prediction_weight: float = 0.0
+    dropout: float = 0.0  # of D's inner layer on the way of x_h alone: on that of y_h it kept the ranking from learning
 
     @property
     def uses_encoder(self) -> bool:
@@ -260,16 +267,17 @@ class Autoencoder(nn.Module):
         """rows and labels: those of the batch's documents, in the order of the documents."""
         aim, decoder, n_docs = self.objective, self.predictor.decoder, batch.n_docs
         x_h, loss = self.predictor.features(batch), torch.zeros((), device=labels.device)
-        ways = []  # into the decoder: all at once, so that they are normalised alike
+        # into the decoder: documents first, which batch normalisation is to remember
+        ways = [(x_h, aim.prediction_weight, aim.prediction, aim.dropout)] if aim.prediction_weight else []
         if aim.uses_encoder:
             y_h = self.encoder(rows, labels, n_docs)
             with torch.autocast(labels.device.type, enabled=False):  # which would multiply in half precision here, too
                 loss = loss + aim.distance_weight * aim.distance(x_h.float(), y_h.float())
-            ways += [(y_h, aim.balance, aim.reconstruction)] if aim.balance else []
-        ways += [(x_h, aim.prediction_weight, aim.prediction)] if aim.prediction_weight else []
+            ways += [(y_h, aim.balance, aim.reconstruction, 0.0)] if aim.balance else []
         if ways:
-            inner = decoder.before_output(torch.cat([hidden for hidden, _, _ in ways]))
+            inner = decoder.before_output(torch.cat([hidden for hidden, *_ in ways]), n_docs)
             positives = Positives.of(rows, labels, n_docs)
-            for part, (_, weight, kind) in zip(inner.split(n_docs), ways, strict=True):
-                loss = loss + weight * output_loss(kind, part, decoder.output.weight, decoder.output.bias, positives)
+            for part, (_, weight, kind, share) in zip(inner.split(n_docs), ways, strict=True):
+                kept = dropout(part, share, self.training)
+                loss = loss + weight * output_loss(kind, kept, decoder.output.weight, decoder.output.bias, positives)
         return loss

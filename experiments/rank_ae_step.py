@@ -1,0 +1,71 @@
+"""A training step of Rank-AE with very many labels: seconds and memory.
+
+python experiments/rank_ae_step.py --labels 100000 --device cuda
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from xmtc.base.dataset import Dataset
+from xmtc.base.run import Run
+from xmtc.methods.autoencoder.rank_ae import RankAE
+from xmtc.nn.batches import LabelRows
+from xmtc.nn.devices import device_of, mixed
+from xmtc.nn.training import State
+
+
+def step(args: argparse.Namespace) -> None:
+    """A training step of 256 documents and 100,000 labels: seconds and memory."""
+    run = Run(device=args.device)
+    device, rng = device_of(run), np.random.default_rng(0)
+    n_docs, n_labels, n_features = 256, args.labels, 50_000
+    X = csr_array(
+        (
+            np.full(n_docs * 100, 0.1, np.float32),
+            rng.integers(0, n_features, n_docs * 100),
+            np.arange(n_docs + 1) * 100,
+        ),
+        shape=(n_docs, n_features),
+    )
+    Y = csr_array(
+        (np.ones(n_docs * 5, np.float32), rng.integers(0, n_labels, n_docs * 5), np.arange(n_docs + 1) * 5),
+        shape=(n_docs, n_labels),
+    )
+    data = Dataset.from_matrix(X, Y)
+    method = RankAE(preset="EUR-Lex-authors", vectors="")
+    design = method.design(data, None)
+    network = method.network(design, None, data, run)
+    state, loader, labels = State(network, method.plan(n_docs)), design.loader(data, device), LabelRows(Y, device)
+    docs, times = np.arange(n_docs), []
+    network.train()
+    for _ in range(8):
+        begin = time.perf_counter()
+        batch = loader.batch(docs)
+        with mixed(device):
+            state.step(network(batch, *labels.pairs(batch.docs)))
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+    on_gpu = device.type == "cuda"
+    memory = (
+        torch.cuda.max_memory_allocated() / 1e9 if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    )
+    print(f"{device}: {n_docs} documents x {n_labels} labels, {np.median(times[2:]):.4f} s, {memory:.2f} GB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=int, default=100_000)
+    parser.add_argument("--device", default="auto")
+    step(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
