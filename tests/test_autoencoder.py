@@ -305,9 +305,7 @@ def test_the_objective_is_eq_1_and_what_is_added_to_it():
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "method", [RankAE(layer=16, hidden=8, channels=8, inner_dropout=0.0), C2AE(layer=16)]
-)
+@pytest.mark.parametrize("method", [RankAE(layer=16, hidden=8, channels=8, inner_dropout=0.0), C2AE(layer=16)])
 def test_half_precision_is_nearly_whole(method):
     """As on a GPU with bf16."""
     data = planted_features(40, 1)
