@@ -275,7 +275,9 @@ def finish(job: Job, jobs: Sequence[Job], place: Place, waiting: dict[Job, Futur
             waiting[member].result()
     result = {"row": job.row["name"], "seed": job.seed, "command": asked(job, jobs, place), **place.about}
     if place.overrides:
-        result["overrides"] = place.overrides
+        result["overrides"] = {  # without this machine's folders
+            name: Path(value).name if Path(value).exists() else value for name, value in place.overrides.items()
+        }
     try:
         took = {} if "compare" in job.row else make_model(job, jobs, place)
         words = judging(job, jobs, place)
