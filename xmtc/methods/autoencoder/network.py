@@ -170,8 +170,9 @@ class BatchNorm(nn.Module):
         first, *others = x.split(n or max(1, len(x)))
         of_batch, scaled = self.training and len(first) > 1, (self.weight, self.bias)
         seen = self.get_buffer("mean"), self.get_buffer("variance")
-        parts = [batch_norm(first, *seen, *scaled, of_batch)]
-        parts += [batch_norm(part, *((None, None) if of_batch else seen), *scaled, of_batch) for part in others]
+        unseen = (None, None) if of_batch else seen
+        parts = [batch_norm(first, seen[0], seen[1], *scaled, of_batch)]
+        parts += [batch_norm(part, unseen[0], unseen[1], *scaled, of_batch) for part in others]
         return torch.cat(parts) if others else parts[0]
 
 
