@@ -168,11 +168,14 @@ class BatchNorm(nn.Module):
 
     def forward(self, x: Tensor, n: int | None = None) -> Tensor:
         first, *others = x.split(n or max(1, len(x)))
-        of_batch, scaled = self.training and len(first) > 1, (self.weight, self.bias)
-        seen = self.get_buffer("mean"), self.get_buffer("variance")
-        unseen = (None, None) if of_batch else seen
-        parts = [batch_norm(first, seen[0], seen[1], *scaled, of_batch)]
-        parts += [batch_norm(part, unseen[0], unseen[1], *scaled, of_batch) for part in others]
+        mean, variance, of_batch = (
+            self.get_buffer("mean"),
+            self.get_buffer("variance"),
+            self.training and len(first) > 1,
+        )
+        parts = [batch_norm(first, mean, variance, self.weight, self.bias, of_batch)]
+        seen = (None, None) if of_batch else (mean, variance)
+        parts += [batch_norm(part, seen[0], seen[1], self.weight, self.bias, of_batch) for part in others]
         return torch.cat(parts) if others else parts[0]
 
 
