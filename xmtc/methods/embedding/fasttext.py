@@ -20,7 +20,6 @@ from xmtc.base.memory import check_fits
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.errors import XmtcError
 from xmtc.methods.embedding.fasttext_model import LOSSES, OVA, VIEW, FastTextModel, all_ngrams, shares
 from xmtc.methods.embedding.fasttext_training import Training
 
@@ -60,7 +59,7 @@ class FastText(Method):
         self.check_room(X.shape[1], data.n_labels)
         training = Training(self, X, data.Y)
         training.run(tokens.lengths, run)
-        model = FastTextModel(
+        return FastTextModel(
             n_labels=data.n_labels,
             views=data.sizes,
             loss=self.loss,
@@ -71,11 +70,6 @@ class FastText(Method):
             outputs=training.outputs_of_labels(),
             children=training.children,
         )
-        if not (np.isfinite(model.vectors).all() and np.isfinite(model.outputs).all()):
-            raise XmtcError(
-                f"The training diverged: vectors are no longer numbers; try a lower rate than {self.rate:g}."
-            )
-        return model
 
     def check_room(self, n_rows: int, n_labels: int) -> None:
         """Refuse, before it begins, a training that memory cannot hold."""
