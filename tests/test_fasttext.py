@@ -198,7 +198,7 @@ def test_an_explanation_adds_up_to_the_logits(loss):
 
 
 def test_rates_fall_to_nothing_with_the_words_that_were_read():
-    training = Training(FastText(rate=0.8, epochs=2), X, Y)
+    training = Training(FastText(rate=0.8, epochs=2, loss="ova"), X, Y)
     lengths = np.array([1, 3, 4])
     np.testing.assert_allclose(training.rates(lengths, 0), 0.8 * (1 - np.array([0, 1, 4]) / 16), rtol=1e-6)
     np.testing.assert_allclose(training.rates(lengths, 1), 0.8 * (1 - np.array([8, 9, 12]) / 16), rtol=1e-6)

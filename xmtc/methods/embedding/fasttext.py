@@ -20,7 +20,7 @@ from xmtc.base.memory import check_fits
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.methods.embedding.fasttext_model import LOSSES, OVA, VIEW, FastTextModel, all_ngrams, shares
+from xmtc.methods.embedding.fasttext_model import HIERARCHICAL, LOSSES, VIEW, FastTextModel, all_ngrams, shares
 from xmtc.methods.embedding.fasttext_training import Training
 
 
@@ -29,12 +29,12 @@ class FastText(Method):
     """The mean of the vectors of words and n-grams, and a linear layer (Joulin et al., EACL 2017)."""
 
     reads: ClassVar[tuple[str, ...]] = (VIEW,)
-    tiny: ClassVar[dict[str, Any]] = {"dimension": 32, "rate": 0.5, "epochs": 60}
+    tiny: ClassVar[dict[str, Any]] = {"dimension": 32, "loss": "ova", "rate": 0.5, "epochs": 60}
 
     dimension: int = param(100, "length of a vector", low=1, search=(50, 300), log=True)
     loss: str = param(
-        OVA,
-        "ova: one against the rest; softmax; hs: softmax down a tree; ns: some others, drawn at random",
+        HIERARCHICAL,
+        "hs: softmax down a tree; softmax; ova: one against the rest; ns: some others, drawn at random",
         choices=LOSSES,
     )
     rate: float = param(
