@@ -66,7 +66,7 @@ def ours(train, test, settings: dict) -> dict:
 
 
 def theirs(train, test, settings: dict, python: str) -> dict:
-    names = {"rate": "lr", "epochs": "epoch", "dimension": "dim", "ngrams": "wordNgrams", "negatives": "neg"}
+    names = {"rate": "lr", "epochs": "epoch", "dimension": "dim", "word_ngrams": "wordNgrams", "negatives": "neg"}
     given = {names.get(name, name): value for name, value in settings.items()} | {"thread": 2}
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "train.txt", Path(folder) / "test.txt"

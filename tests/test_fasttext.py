@@ -219,7 +219,7 @@ def test_others_are_drawn_by_the_root_of_their_frequency_and_are_never_the_label
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, monkeypatch):
     monkeypatch.setattr(fasttext_training, "KEEP_SECONDS", -1.0)
-    train, small = planted(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "ngrams": 2}
+    train, small = planted(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "word_ngrams": 2}
     whole = Classifier("fasttext", **small).fit(*train, run=ONE).tagger_.model
 
     class Stopped(Exception):

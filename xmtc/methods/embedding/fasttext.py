@@ -41,7 +41,7 @@ class FastText(Method):
         0.5, "learning rate at the beginning, from where it falls to 0", low=1e-6, high=1e3, search=(0.1, 2.0), log=True
     )
     epochs: int = param(25, "passes over the documents", low=1, search=(5, 50), log=True)
-    ngrams: int = param(
+    word_ngrams: int = param(
         1, "words of the longest n-grams that have vectors of their own", low=1, high=100, search=(1, 2)
     )
     buckets: int = param(2_000_000, "numbers that n-grams are hashed to", low=1, high=2**31 - 1)
@@ -53,7 +53,7 @@ class FastText(Method):
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         assert data.Y is not None
         tokens = data.tokens(VIEW)
-        begins, _, buckets = all_ngrams(tokens, self.ngrams, self.buckets)
+        begins, _, buckets = all_ngrams(tokens, self.word_ngrams, self.buckets)
         seen, which = np.unique(buckets, return_inverse=True)
         X = shares(tokens, begins, tokens.size + which, tokens.size + len(seen))
         self.check_room(X.shape[1], data.n_labels)
@@ -63,7 +63,7 @@ class FastText(Method):
             n_labels=data.n_labels,
             views=data.sizes,
             loss=self.loss,
-            ngrams=self.ngrams,
+            ngrams=self.word_ngrams,
             n_buckets=self.buckets,
             buckets=seen,
             vectors=training.vectors,
