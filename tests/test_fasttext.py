@@ -198,7 +198,7 @@ def test_an_explanation_adds_up_to_the_logits(loss):
 
 
 def test_rates_fall_to_nothing_with_the_words_that_were_read():
-    training = Training(FastText(rate=0.8, epochs=2), X, Y)
+    training = Training(FastText(rate=0.8, epochs=2, loss="ova"), X, Y)
     lengths = np.array([1, 3, 4])
     np.testing.assert_allclose(training.rates(lengths, 0), 0.8 * (1 - np.array([0, 1, 4]) / 16), rtol=1e-6)
     np.testing.assert_allclose(training.rates(lengths, 1), 0.8 * (1 - np.array([8, 9, 12]) / 16), rtol=1e-6)
@@ -219,7 +219,7 @@ def test_others_are_drawn_by_the_root_of_their_frequency_and_are_never_the_label
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, monkeypatch):
     monkeypatch.setattr(fasttext_training, "KEEP_SECONDS", -1.0)
-    train, small = planted(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "ngrams": 2}
+    train, small = planted(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "word_ngrams": 2}
     whole = Classifier("fasttext", **small).fit(*train, run=ONE).tagger_.model
 
     class Stopped(Exception):
@@ -239,7 +239,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, mo
 
 
 def test_a_training_that_diverges_says_so():
-    with pytest.raises(XmtcError, match="diverged: vectors are no longer numbers; try a lower rate than 1000"):
+    with pytest.raises(XmtcError, match="diverged: vectors have grown beyond all use; try a lower rate than 1000"):
         FastText(rate=1000.0, epochs=50, loss="softmax").fit(DATA, run=ONE)
 
 

@@ -169,14 +169,6 @@ class ConvolutionalMethod(WordNetworkMethod):
     """A network over regions of words. A subclass says which."""
 
     batch: int = param(100, "documents of a step", low=1)
-    output_rate: float = param(
-        0.01,
-        "learning rate of the last layer, which has the labels",
-        low=1e-8,
-        high=10.0,
-        search=(1e-3, 3e-2),
-        log=True,
-    )
     average_from: int = param(5, "pass from which on weights are averaged", low=0)
     word_dropout: float = param(0.2, "share of the words' numbers that a step leaves out", low=0.0, high=0.99)
     dropout: float = param(
@@ -221,5 +213,5 @@ class ConvolutionalMethod(WordNetworkMethod):
         def answer(run: Run) -> Predictions:
             return predict_with(network, held_out, 5, run)
 
-        plan = self.schedule(rates=(("network.output", self.output_rate),))
+        plan = self.schedule()
         fit_network(judged, loader=loader, loss=loss, answer=answer, Y=valid.Y, plan=plan, batch=self.batch, run=run)

@@ -20,8 +20,7 @@ from xmtc.base.memory import check_fits
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.errors import XmtcError
-from xmtc.methods.embedding.fasttext_model import LOSSES, OVA, VIEW, FastTextModel, all_ngrams, shares
+from xmtc.methods.embedding.fasttext_model import HIERARCHICAL, LOSSES, VIEW, FastTextModel, all_ngrams, shares
 from xmtc.methods.embedding.fasttext_training import Training
 
 
@@ -30,19 +29,19 @@ class FastText(Method):
     """The mean of the vectors of words and n-grams, and a linear layer (Joulin et al., EACL 2017)."""
 
     reads: ClassVar[tuple[str, ...]] = (VIEW,)
-    tiny: ClassVar[dict[str, Any]] = {"dimension": 32, "rate": 0.5, "epochs": 60}
+    tiny: ClassVar[dict[str, Any]] = {"dimension": 32, "loss": "ova", "rate": 0.5, "epochs": 60}
 
     dimension: int = param(100, "length of a vector", low=1, search=(50, 300), log=True)
     loss: str = param(
-        OVA,
-        "ova: one against the rest; softmax; hs: softmax down a tree; ns: some others, drawn at random",
+        HIERARCHICAL,
+        "hs: softmax down a tree; softmax; ova: one against the rest; ns: some others, drawn at random",
         choices=LOSSES,
     )
     rate: float = param(
         0.5, "learning rate at the beginning, from where it falls to 0", low=1e-6, high=1e3, search=(0.1, 2.0), log=True
     )
     epochs: int = param(25, "passes over the documents", low=1, search=(5, 50), log=True)
-    ngrams: int = param(
+    word_ngrams: int = param(
         1, "words of the longest n-grams that have vectors of their own", low=1, high=100, search=(1, 2)
     )
     buckets: int = param(2_000_000, "numbers that n-grams are hashed to", low=1, high=2**31 - 1)
@@ -54,28 +53,23 @@ class FastText(Method):
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         assert data.Y is not None
         tokens = data.tokens(VIEW)
-        begins, _, buckets = all_ngrams(tokens, self.ngrams, self.buckets)
+        begins, _, buckets = all_ngrams(tokens, self.word_ngrams, self.buckets)
         seen, which = np.unique(buckets, return_inverse=True)
         X = shares(tokens, begins, tokens.size + which, tokens.size + len(seen))
         self.check_room(X.shape[1], data.n_labels)
         training = Training(self, X, data.Y)
         training.run(tokens.lengths, run)
-        model = FastTextModel(
+        return FastTextModel(
             n_labels=data.n_labels,
             views=data.sizes,
             loss=self.loss,
-            ngrams=self.ngrams,
+            ngrams=self.word_ngrams,
             n_buckets=self.buckets,
             buckets=seen,
             vectors=training.vectors,
             outputs=training.outputs_of_labels(),
             children=training.children,
         )
-        if not (np.isfinite(model.vectors).all() and np.isfinite(model.outputs).all()):
-            raise XmtcError(
-                f"The training diverged: vectors are no longer numbers; try a lower rate than {self.rate:g}."
-            )
-        return model
 
     def check_room(self, n_rows: int, n_labels: int) -> None:
         """Refuse, before it begins, a training that memory cannot hold."""

@@ -11,18 +11,25 @@ import numpy as np
 from xmtc.compiled import fast_kernel
 
 LANES = 16  # partial sums of the gradient, side by side
+LARGEST = np.float32(30)  # score that a probability is computed of
+DIVERGED = -1.0  # in place of a loss: vectors have grown beyond all use
+HUGE = 1e12  # the square of a document's length, from which on they have
 SURE = 1e-7  # what a probability that a loss takes the logarithm of is at least
 
 
 @fast_kernel
 def mean_vector(indptr, indices, values, doc, vectors, h):
-    """h = Σ x V of a document."""
+    """h = Σ x V of a document; the square of its length."""
     for j in range(len(h)):
         h[j] = 0
     for i in range(indptr[doc], indptr[doc + 1]):
         row, x = indices[i], values[i]
         for j in range(len(h)):
             h[j] += x * vectors[row, j]
+    square = np.float32(0)
+    for j in range(len(h)):
+        square += h[j] * h[j]
+    return square
 
 
 @fast_kernel
@@ -46,9 +53,15 @@ def all_scores(h, outputs, scores):
 
 
 @fast_kernel
+def sigmoid(score):
+    """1 / (1 + e⁻ˢ), of scores that are not so large that it would be 0 or 1."""
+    return np.float32(1) / (np.float32(1) + np.exp(-min(max(score, -LARGEST), LARGEST)))
+
+
+@fast_kernel
 def to_sigmoid(scores):
     for label in range(len(scores)):
-        scores[label] = np.float32(1) / (np.float32(1) + np.exp(-scores[label]))
+        scores[label] = sigmoid(scores[label])
 
 
 @fast_kernel
@@ -102,12 +115,14 @@ def move_outputs(h, errors, outputs, lanes, gradient):
 @fast_kernel
 def train_all(indptr, indices, values, docs, rates, starts, labels, one, vectors, outputs, n_labels, scores, work):
     """Every label takes part in every step. The labels of docs[i] are labels[starts[i]:starts[i + 1]]; with `one`, a
-    single one that is ahead of all others (softmax), else several, each for itself. Returns the sum of the losses."""
+    single one that is ahead of all others (softmax), else several, each for itself. Returns the sum of the losses,
+    or DIVERGED."""
     h, gradient, lanes = work
     loss = 0.0
     for i in range(len(docs)):
         positives = labels[starts[i] : starts[i + 1]]
-        mean_vector(indptr, indices, values, docs[i], vectors, h)
+        if mean_vector(indptr, indices, values, docs[i], vectors, h) > HUGE:
+            return DIVERGED
         all_scores(h, outputs, scores)
         if one:
             to_softmax(scores[:n_labels])
@@ -130,11 +145,13 @@ def train_all(indptr, indices, values, docs, rates, starts, labels, one, vectors
 @fast_kernel
 def train_some(indptr, indices, values, docs, rates, starts, rows, codes, vectors, outputs, work):
     """Some rows take part in a step: the nodes above a label, or a label and a few others. Those of docs[i] are
-    rows[starts[i]:starts[i + 1]], and codes say which way is right. Outputs are (n, d). Returns the summed losses."""
+    rows[starts[i]:starts[i + 1]], and codes say which way is right. Outputs are (n, d). Returns the sum of the
+    losses, or DIVERGED."""
     h, gradient, _ = work
     loss = 0.0
     for i in range(len(docs)):
-        mean_vector(indptr, indices, values, docs[i], vectors, h)
+        if mean_vector(indptr, indices, values, docs[i], vectors, h) > HUGE:
+            return DIVERGED
         for j in range(len(h)):
             gradient[j] = 0
         for at in range(starts[i], starts[i + 1]):
@@ -142,7 +159,7 @@ def train_some(indptr, indices, values, docs, rates, starts, rows, codes, vector
             score = np.float32(0)
             for j in range(len(h)):
                 score += h[j] * outputs[row, j]
-            p = np.float32(1) / (np.float32(1) + np.exp(-score))
+            p = sigmoid(score)
             loss -= np.log(max(p if codes[at] else np.float32(1) - p, SURE))
             error = rates[i] * (codes[at] - p)
             for j in range(len(h)):

@@ -11,7 +11,8 @@ from scipy.sparse import csr_array
 
 from xmtc.base.events import Pass, peak_memory
 from xmtc.base.run import Run
-from xmtc.methods.embedding.fasttext_kernels import LANES, train_all, train_some
+from xmtc.errors import XmtcError
+from xmtc.methods.embedding.fasttext_kernels import DIVERGED, LANES, train_all, train_some
 from xmtc.methods.embedding.fasttext_model import HIERARCHICAL, OVA, SOFTMAX
 
 if TYPE_CHECKING:
@@ -60,12 +61,19 @@ class Training:
                 rates = self.rates(lengths[docs], number)
                 for part in range(0, len(docs), DOCS):
                     some = slice(part, part + DOCS)
-                    loss += self.step(docs[some], rates[some], rng)
+                    loss += self.checked(self.step(docs[some], rates[some], rng))
                     progress.advance(len(docs[some]))
                 self.tell(run, number, loss / max(1, len(docs)), rates, time.monotonic() - begin)
                 if time.monotonic() - kept_at > KEEP_SECONDS:
                     self.keep(run, number + 1)
                     kept_at = time.monotonic()
+
+    def checked(self, loss: float) -> float:
+        if loss == DIVERGED or not np.isfinite(loss):
+            raise XmtcError(
+                f"The training diverged: vectors have grown beyond all use; try a lower rate than {self.method.rate:g}."
+            )
+        return loss
 
     def tell(self, run: Run, number: int, loss: float, rates: np.ndarray, seconds: float) -> None:
         rate = float(rates[-1]) if len(rates) else 0.0
