@@ -162,12 +162,18 @@ def shuffled(n: int, seed: int) -> np.ndarray:
 
 
 @kernel
+def next_state(state):
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    state ^= state << np.uint64(17)
+    return state
+
+
+@kernel
 def shuffle(order, state):
     """Fisher–Yates with a xorshift generator, so that the order depends on the seed alone."""
     for i in range(len(order) - 1, 0, -1):
-        state ^= state << np.uint64(13)
-        state ^= state >> np.uint64(7)
-        state ^= state << np.uint64(17)
+        state = next_state(state)
         j = np.int64(state % np.uint64(i + 1))
         order[i], order[j] = order[j], order[i]
     return state
