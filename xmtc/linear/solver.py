@@ -100,7 +100,7 @@ class Solver:
         sparse = factors, np.float32(self.penalty) if self.penalty else None
         limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
         order = np.arange(-(-n_rows // RUN)), first_state(self.seed)
-        if n_labels == 2 and sparse == (None, None):
+        if n_labels == 2 and sparse[0] is sparse[1] is None:
             W = descend_pair(*documents[:3], squares, n_features, signs, *loss, *limits, *order, bias)
         else:
             W = None

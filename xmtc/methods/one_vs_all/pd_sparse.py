@@ -1,0 +1,138 @@
+"""PD-Sparse: all labels against each other, with few weights and few dual variables. Yen, Huang, Zhong, Ravikumar,
+Dhillon: PD-Sparse - A Primal and Dual Sparse Approach to Extreme Multiclass and Multilabel Classification (ICML 2016).
+
+Where DiSMEC asks of each label whether a document has it, this asks that a document's own labels stay a margin of 1 above
+all others: only the worst of its own and the best of the others count. So there is no bias, and no training by label.
+Differs from the authors' code in: labels are searched for in weights of up to 1,024 documents ago, so that threads can
+search side by side; weights are held as one matrix of features × labels, as in the faster of the authors' two programs;
+as many labels are searched for in every pass, as documents have on the mean. Scores are σ(margin), and mean nothing but
+their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc.base.checkpoint import Checkpoint
+from xmtc.base.dataset import Dataset
+from xmtc.base.memory import check_fits
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.base.run import Run
+from xmtc.data.splits import train_valid_split
+from xmtc.linear.frank_wolfe import Duals, FrankWolfe, drop_small, first_labels
+from xmtc.linear.model import TreeModel
+from xmtc.linear.packing import Rows, pruned
+from xmtc.linear.solver import BLOCK, LinearWeights, Solver
+from xmtc.methods.one_vs_all.family import flat_model
+from xmtc.sparse import Compact, compact
+
+KEEP_EVERY = 5  # passes, after which weights are added up anew from the dual variables: all that a checkpoint keeps
+WHICH = ("duals", "best")
+SMALLEST = 1e-9  # a weight that is not zero
+
+
+@dataclass(frozen=True)
+class PDSparse(Method):
+    """Own labels a margin above all others, with few weights and dual variables (Yen et al., ICML 2016)."""
+
+    tiny: ClassVar[dict] = {"max_passes": 30}
+
+    C: float = param(1.0, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True)
+    penalty: float = param(
+        FrankWolfe.penalty, "λ, of the L1 penalty: larger, and fewer weights are kept", low=0.0, high=1e9,
+        search=(0.01, 1), log=True,
+    )  # fmt: skip
+    max_passes: int = param(200, "passes over the documents at most", low=1, high=10_000)
+    patience: int = param(3, "stop after this many passes without a gain in held-out P@1", low=1, high=10_000)
+    polish: int = param(200, "passes without penalty over the weights found, at most as many as found them", low=0, high=10_000)
+    draws: int = param(
+        FrankWolfe.draws, "features of a document, drawn by size, that a search for labels looks at", low=1, high=10**9
+    )
+    seed: int = param(0, "seed of held-out documents, draws and the order of documents", low=0, high=2**32 - 1)
+
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+        Solver(C=self.C).check(data.X)
+        training, held_out = train_valid_split(data, valid, self.seed)
+        if run.checkpoint.folder:
+            run.checkpoint.claim(f"{self} {training.fingerprint()} {held_out.fingerprint()}")
+        X = compact(training.X, np.arange(training.n_docs))
+        check_fits(
+            4 * (len(X.columns) + BLOCK) * data.n_labels,
+            f"pd_sparse with {len(X.columns):,} features × {data.n_labels:,} labels",
+            "give it fewer features (min_df), or use ppd_sparse, which needs no such matrix",
+        )
+        W = np.zeros((len(X.columns), data.n_labels), np.float32)
+        self.train(X, training.Y, held_out, W, run)
+        return flat_model(data, in_blocks(X.columns, W))
+
+    def train(self, X: Compact, Y: csr_array, held_out: Dataset, W: np.ndarray, run: Run) -> None:
+        """The best pass by P@1 of held-out documents, then polished; the weights are left in W."""
+        select = max(1, round(Y.nnz / max(np.count_nonzero(np.diff(Y.indptr)), 1)))
+        solver = FrankWolfe(self.penalty, self.C, select, self.draws, self.seed)
+        now = Progress(Duals.of(Y, select)).recalled(run.checkpoint)
+        judged = columns_of(held_out.X, X.columns)
+        with run.stage("training", self.max_passes) as shown:
+            while now.passes < self.max_passes and now.passes - now.best_pass < self.patience:
+                if now.passes % KEEP_EVERY == 0:
+                    now.keep(run.checkpoint)
+                    solver.add_up(X, now.duals, W)
+                solver.pass_over(X, now.duals, W, now.passes, run.n_threads)
+                found = first_labels(judged, W, self.penalty, run.n_threads)
+                now.judge(float(held_out.Y[np.arange(len(found)), found].mean()))
+                shown.advance()
+                shown.tell(f"P@1 {100 * now.best_score:.2f}")
+        solver.add_up(X, now.best, W)
+        drop_small(W, np.float32(self.penalty))
+        with run.stage("polishing"):
+            for number in range(min(self.polish, now.best_pass)):
+                solver.polish(X, now.best, W, number)
+
+
+@dataclass
+class Progress:
+    """How far a training is, and its best pass."""
+
+    duals: Duals
+    passes: int = 0
+    best_pass: int = 0
+    best_score: float = -1.0
+
+    def __post_init__(self) -> None:
+        self.best = self.duals.copy()
+
+    def judge(self, score: float) -> None:
+        self.passes += 1
+        if score > self.best_score:
+            self.best, self.best_pass, self.best_score = self.duals.copy(), self.passes, score
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        numbers = np.array([self.passes, self.best_pass, self.best_score])
+        parts = {f"{name} {key}": value for name in WHICH for key, value in vars(getattr(self, name)).items()}
+        checkpoint.keep("passes", parts | {"numbers": numbers})
+
+    def recalled(self, checkpoint: Checkpoint) -> Progress:
+        kept = checkpoint.recall("passes")
+        if kept is not None:
+            self.passes, self.best_pass, self.best_score = int(kept["numbers"][0]), int(kept["numbers"][1]), kept["numbers"][2]
+            self.duals, self.best = (Duals(**{key: kept[f"{name} {key}"] for key in vars(self.duals)}) for name in WHICH)
+        return self
+
+
+def columns_of(X: csr_array, columns: np.ndarray) -> Compact:
+    """These columns alone, numbered as they are listed."""
+    left = csr_array(X[:, columns])
+    return Compact(left.indptr.astype(np.int64), left.indices.astype(np.uint32), left.data, columns)
+
+
+def in_blocks(features: np.ndarray, W: np.ndarray) -> list[Rows]:
+    """The weights without zeros, for a block of labels at a time; no label has a bias."""
+    parts = []
+    for start in range(0, W.shape[1], BLOCK):
+        block = W[:, start : start + BLOCK]
+        parts.append(pruned(LinearWeights(features, np.vstack([block, np.zeros_like(block[:1])])), SMALLEST))
+    return parts
