@@ -21,9 +21,10 @@ from xmtc.linear.search import insert
 from xmtc.linear.solver import first_state, next_state, shuffled, square_lengths
 from xmtc.sparse import Compact
 
-BATCH = 1024  # documents that are searched before the first of them is visited
-SHARE = 128  # documents that a thread searches at a time
-ROOM = 32  # labels of others that a document can keep, or two searches' worth if that is more
+BATCH = 128  # documents that are searched before the first of them is visited
+SHARE = 32  # documents that a thread searches at a time
+PARTS = 4  # of a pass, after each of which a training can be judged
+ROOM, SEARCHES = 32, 10  # labels of others that a document can keep, or ten searches' worth if that is more
 HALVINGS = 40  # of the interval in which the level of a simplex is searched
 
 
@@ -40,7 +41,7 @@ class Duals:
     @classmethod
     def of(cls, Y: csr_array, select: int) -> Duals:
         n_own = np.diff(Y.indptr).astype(np.int64)
-        begins = np.concatenate([[0], np.cumsum(n_own + max(ROOM, 2 * select))])
+        begins = np.concatenate([[0], np.cumsum(n_own + max(ROOM, SEARCHES * select))])
         labels = np.zeros(begins[-1], np.int32)
         labels[np.repeat(begins[:-1] - Y.indptr[:-1], n_own) + np.arange(Y.nnz)] = Y.indices
         return cls(begins, n_own, n_own.copy(), labels, np.zeros(begins[-1], np.float32))
@@ -59,41 +60,53 @@ class FrankWolfe:
     draws: int = 10  # features of a document, drawn by size, that a search looks at
     seed: int = 0
 
-    def pass_over(self, X: Compact, duals: Duals, W: np.ndarray, number: int, n_threads: int) -> None:
-        """Visit every document once, in an order of the pass's own."""
-        n_docs, n_labels = len(duals.n_own), W.shape[1]
-        squares = lengths_of(X)
-        order = shuffled(n_docs, 7919 * (number + 1) + self.seed)
-        found = np.empty((n_docs, self.select), np.int32)
+    def go_on(self, X: Compact, duals: Duals, W: np.ndarray, number: int, n_threads: int) -> None:
+        """Visit the next part of the documents, which every pass takes in an order of its own."""
+        order = self.order(len(duals.n_own), number // PARTS)
+        order = np.array_split(order, PARTS)[number % PARTS]
+        found = np.empty((len(duals.n_own), self.select), np.int32)
         seed = np.uint64(first_state(self.seed) + np.uint64(number))
-        penalty, kept = np.float32(self.penalty), (duals.begins, duals.counts, duals.labels)
+        penalty, kept, squares = np.float32(self.penalty), (duals.begins, duals.counts, duals.labels), lengths_of(X)
 
         def search(rows: np.ndarray) -> None:
-            room = np.empty(n_labels, np.float32), np.empty(n_labels, np.bool_)
+            room = np.empty(W.shape[1], np.float32), np.empty(W.shape[1], np.bool_)
             best = np.empty(self.select, np.float32), np.empty(self.select, np.int64)
             search_labels(*X[:3], rows, W, penalty, self.draws, seed, *kept, *room, *best, found)
 
         with ThreadPoolExecutor(n_threads) as pool:
-            for begin in range(0, n_docs, BATCH):
+            for begin in range(0, len(order), BATCH):
                 rows = order[begin : begin + BATCH]
                 list(pool.map(search, (rows[i : i + SHARE] for i in range(0, len(rows), SHARE))))
                 self._visit(X, squares, rows, found, duals, W, penalty)
 
-    def _visit(self, X: Compact, squares, rows, found, duals: Duals, W: np.ndarray, penalty) -> None:
+    def order(self, n_docs: int, number: int) -> np.ndarray:
+        return shuffled(n_docs, 7919 * (number + 1) + self.seed)
+
+    def _visit(
+        self,
+        X: Compact,
+        squares: np.ndarray,
+        rows: np.ndarray,
+        found: np.ndarray,
+        duals: Duals,
+        W: np.ndarray,
+        penalty: np.float32 | None,
+    ) -> None:
         room = np.empty((3, np.diff(duals.begins).max()), np.float32)
         state = duals.begins, duals.n_own, duals.counts, duals.labels, duals.alphas
         visit(*X[:3], squares, rows, found, np.float32(self.C), penalty, *state, W, *room)
 
     def polish(self, X: Compact, duals: Duals, W: np.ndarray, number: int) -> None:
         """A pass without penalty and without search, in which only weights that are not zero move."""
-        order = shuffled(len(duals.n_own), 7919 * (number + 1) + self.seed)
         nothing = np.empty((len(duals.n_own), 0), np.int32)
-        self._visit(X, lengths_of(X), order, nothing, duals, W, None)
+        self._visit(X, lengths_of(X), self.order(len(duals.n_own), number), nothing, duals, W, None)
 
-    def add_up(self, X: Compact, duals: Duals, W: np.ndarray) -> None:
-        """Add up the weights anew, before their proximal step."""
-        W[:] = 0
-        add_up(*X[:3], duals.begins, duals.n_own, duals.counts, duals.labels, duals.alphas, W)
+
+
+def weights_of(X: Compact, duals: Duals, W: np.ndarray) -> None:
+    """Add up the weights anew, before their proximal step."""
+    W[:] = 0
+    add_up(*X[:3], duals.begins, duals.n_own, duals.counts, duals.labels, duals.alphas, W)
 
 
 def lengths_of(X: Compact) -> np.ndarray:
@@ -296,9 +309,9 @@ def add_up(indptr, indices, data, begins, n_own, counts, labels, alphas, W):
 
 
 @kernel
-def drop_small(W, penalty):
-    """Leave what the proximal step would not make zero."""
+def drop_small(W, penalty, is_shrunk):
+    """Leave what the proximal step does not make zero: as the step leaves it, or as it was."""
     for row in range(len(W)):
         for label in range(W.shape[1]):
-            if abs(W[row, label]) <= penalty:
-                W[row, label] = 0
+            if is_shrunk or abs(W[row, label]) <= penalty:
+                W[row, label] = soft(W[row, label], penalty)

@@ -3,7 +3,7 @@ Dhillon: PD-Sparse - A Primal and Dual Sparse Approach to Extreme Multiclass and
 
 Where DiSMEC asks of each label whether a document has it, this asks that a document's own labels stay a margin of 1 above
 all others: only the worst of its own and the best of the others count. So there is no bias, and no training by label.
-Differs from the authors' code in: labels are searched for in weights of up to 1,024 documents ago, so that threads can
+Differs from the authors' code in: labels are searched for in weights of up to 128 documents ago, so that threads can
 search side by side; weights are held as one matrix of features × labels, as in the faster of the authors' two programs;
 as many labels are searched for in every pass, as documents have on the mean. Scores are σ(margin), and mean nothing but
 their order.
@@ -11,6 +11,7 @@ their order.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,15 +25,16 @@ from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
 from xmtc.data.splits import train_valid_split
-from xmtc.linear.frank_wolfe import Duals, FrankWolfe, drop_small, first_labels
+from xmtc.linear.frank_wolfe import PARTS, Duals, FrankWolfe, drop_small, first_labels, weights_of
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import Rows, pruned
 from xmtc.linear.solver import BLOCK, LinearWeights, Solver
 from xmtc.methods.one_vs_all.family import flat_model
 from xmtc.sparse import Compact, compact
 
-KEEP_EVERY = 5  # passes, after which weights are added up anew from the dual variables: all that a checkpoint keeps
+KEEP_EVERY = 5 * PARTS  # parts of passes, after which weights are added up anew from the dual variables: all that a checkpoint keeps
 WHICH = ("duals", "best")
+MAX_VALID = 1000  # held-out documents, if none are given: they are judged by all labels, again and again
 SMALLEST = 1e-9  # a weight that is not zero
 
 
@@ -57,7 +59,7 @@ class PDSparse(Method):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         Solver(C=self.C).check(data.X)
-        training, held_out = train_valid_split(data, valid, self.seed)
+        training, held_out = train_valid_split(data, valid, self.seed, max_valid=MAX_VALID)
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {training.fingerprint()} {held_out.fingerprint()}")
         X = compact(training.X, np.arange(training.n_docs))
@@ -71,54 +73,79 @@ class PDSparse(Method):
         return flat_model(data, in_blocks(X.columns, W))
 
     def train(self, X: Compact, Y: csr_array, held_out: Dataset, W: np.ndarray, run: Run) -> None:
-        """The best pass by P@1 of held-out documents, then polished; the weights are left in W."""
+        """The best state by P@1 of held-out documents, then polished; the weights are left in W."""
         select = max(1, round(Y.nnz / max(np.count_nonzero(np.diff(Y.indptr)), 1)))
         solver = FrankWolfe(self.penalty, self.C, select, self.draws, self.seed)
         now = Progress(Duals.of(Y, select)).recalled(run.checkpoint)
-        judged = columns_of(held_out.X, X.columns)
-        with run.stage("training", self.max_passes) as shown:
-            while now.passes < self.max_passes and now.passes - now.best_pass < self.patience:
-                if now.passes % KEEP_EVERY == 0:
+        seen = columns_of(held_out.X, X.columns)
+
+        def score(penalty: float) -> float:
+            found = first_labels(seen, W, penalty, run.n_threads)
+            return float(held_out.Y[np.arange(len(found)), found].mean())
+
+        with run.stage("training", PARTS * self.max_passes) as shown:
+            while now.parts < PARTS * self.max_passes and now.parts - now.best_part < PARTS * self.patience:
+                if now.parts % KEEP_EVERY == 0:
                     now.keep(run.checkpoint)
-                    solver.add_up(X, now.duals, W)
-                solver.pass_over(X, now.duals, W, now.passes, run.n_threads)
-                found = first_labels(judged, W, self.penalty, run.n_threads)
-                now.judge(float(held_out.Y[np.arange(len(found)), found].mean()))
+                    weights_of(X, now.duals, W)
+                solver.go_on(X, now.duals, W, now.parts, run.n_threads)
+                now.judge(score(self.penalty))
                 shown.advance()
                 shown.tell(f"P@1 {100 * now.best_score:.2f}")
-        solver.add_up(X, now.best, W)
-        drop_small(W, np.float32(self.penalty))
         with run.stage("polishing"):
-            for number in range(min(self.polish, now.best_pass)):
-                solver.polish(X, now.best, W, number)
+            self.polish_weights(solver, X, now, W, score)
+
+    def polish_weights(
+        self, solver: FrankWolfe, X: Compact, now: Progress, W: np.ndarray, score: Callable[[float], float]
+    ) -> None:
+        """As many passes without penalty as are best for held-out documents; none, and not even their weights from
+        before the proximal step, if that is."""
+
+        def polished(n_passes: int) -> Iterator[int]:
+            weights_of(X, now.best, W)
+            drop_small(W, np.float32(self.penalty), n_passes < 0)
+            duals = now.best.copy()
+            for number in range(n_passes):
+                yield number
+                solver.polish(X, duals, W, number)
+            yield n_passes
+
+        best_score, best = now.best_score, -1
+        for number in polished(min(self.polish, -(-now.best_part // PARTS))) if self.polish else ():
+            if (found := score(0.0)) > best_score:
+                best_score, best = found, number
+            if number - best > self.patience:
+                break
+        for _ in polished(best):
+            pass
 
 
 @dataclass
 class Progress:
-    """How far a training is, and its best pass."""
+    """How far a training is, and its best state."""
 
     duals: Duals
-    passes: int = 0
-    best_pass: int = 0
+    parts: int = 0  # of passes
+    best_part: int = 0
     best_score: float = -1.0
 
     def __post_init__(self) -> None:
         self.best = self.duals.copy()
 
     def judge(self, score: float) -> None:
-        self.passes += 1
+        self.parts += 1
         if score > self.best_score:
-            self.best, self.best_pass, self.best_score = self.duals.copy(), self.passes, score
+            self.best, self.best_part, self.best_score = self.duals.copy(), self.parts, score
 
     def keep(self, checkpoint: Checkpoint) -> None:
-        numbers = np.array([self.passes, self.best_pass, self.best_score])
+        numbers = np.array([self.parts, self.best_part, self.best_score])
         parts = {f"{name} {key}": value for name in WHICH for key, value in vars(getattr(self, name)).items()}
-        checkpoint.keep("passes", parts | {"numbers": numbers})
+        checkpoint.keep("duals", parts | {"numbers": numbers})
 
     def recalled(self, checkpoint: Checkpoint) -> Progress:
-        kept = checkpoint.recall("passes")
+        kept = checkpoint.recall("duals")
         if kept is not None:
-            self.passes, self.best_pass, self.best_score = int(kept["numbers"][0]), int(kept["numbers"][1]), kept["numbers"][2]
+            self.parts, self.best_part, self.best_score = int(kept["numbers"][0]), int(kept["numbers"][1]), kept["numbers"][2]
             self.duals, self.best = (Duals(**{key: kept[f"{name} {key}"] for key in vars(self.duals)}) for name in WHICH)
         return self
 
