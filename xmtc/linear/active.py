@@ -54,7 +54,7 @@ class ActiveSolver:
     """min λ‖w‖₁ + ½‖w‖² + ½b² + C Σ v max(0, 1 − y (w·x + b))² for each label, where v is the document's weight."""
 
     penalty: float = 0.1  # λ
-    eps: float = 0.1  # stop when no document that is not active misses its margin by more, and none moves by more
+    eps: float = 0.03  # stop when no document that is not active misses its margin by more, and none moves by more
     max_rounds: int = 30
     seed: int = 0
 
