@@ -65,7 +65,7 @@ class ActiveSolver:
         work, total = Work.room(n_docs, n_features), float(documents.costs.sum())
         for label in range(len(bias)):
             mine = by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]].astype(np.int64)
-            state = next_state(np.uint64(first_state(self.seed) + np.uint64(first + label)))
+            state = np.uint64(next_state(first_state(self.seed) + np.uint64(first + label)))
             limits = np.float32(self.penalty), np.float32(self.eps), self.max_rounds
             bias[label], n_seen = descend_active(*documents, total, mine, *limits, state, *work)
             features = work.seen[:n_seen].copy()
@@ -95,7 +95,11 @@ class Work(NamedTuple):
     def room(cls, n_docs: int, n_features: int) -> Work:
         alpha, margins, sums = (np.zeros(n, np.float32) for n in (n_docs, n_docs, n_features))
         active, touched, seen = (np.empty(n, np.int64) for n in (n_docs, n_docs, n_features))
-        kinds, is_touched, is_seen = np.zeros(n_docs, np.int8), np.zeros(n_docs, np.bool_), np.zeros(n_features, np.bool_)
+        kinds, is_touched, is_seen = (
+            np.zeros(n_docs, np.int8),
+            np.zeros(n_docs, np.bool_),
+            np.zeros(n_features, np.bool_),
+        )
         return cls(alpha, kinds, active, margins, is_touched, touched, sums, is_seen, seen)
 
 

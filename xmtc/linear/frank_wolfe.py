@@ -102,7 +102,6 @@ class FrankWolfe:
         self._visit(X, lengths_of(X), self.order(len(duals.n_own), number), nothing, duals, W, None)
 
 
-
 def weights_of(X: Compact, duals: Duals, W: np.ndarray) -> None:
     """Add up the weights anew, before their proximal step."""
     W[:] = 0
@@ -157,7 +156,7 @@ def estimate(indices, data, W, penalty, draws, state, margins):
     total = np.float32(0)
     for i in range(len(indices)):
         total += abs(data[i])
-    for draw in range(draws):
+    for _ in range(draws):
         state = next_state(state)
         left = np.float32(np.float64(state >> np.uint64(11)) / np.float64(2**53)) * total
         at = np.int64(0)

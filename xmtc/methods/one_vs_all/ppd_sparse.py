@@ -25,13 +25,18 @@ from xmtc.methods.one_vs_all.family import OneVsAll, TrainBlock
 class PPDSparse(OneVsAll):
     """Sparse classifiers, one per label, each trained on the documents that matter to it (Yen et al., KDD 2017)."""
 
-    C: float = param(Solver.C, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True)
+    C: float = param(
+        Solver.C, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True
+    )
     penalty: float = param(
         ActiveSolver.penalty, "λ, of the L1 penalty: larger, and fewer weights are kept", low=0.0, high=1e9,
         search=(0.01, 1), log=True,
     )  # fmt: skip
     eps: float = param(
-        ActiveSolver.eps, "stop training a label when no document moves, or misses its margin unseen, by more", low=1e-6, high=1e6
+        ActiveSolver.eps,
+        "stop training a label when no document moves, or misses its margin unseen, by more",
+        low=1e-6,
+        high=1e6,
     )
     max_rounds: int = param(ActiveSolver.max_rounds, "passes over the active documents at most", low=1, high=10_000)
     min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, high=1e9, search=(0.001, 0.1), log=True)
