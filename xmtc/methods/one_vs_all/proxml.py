@@ -2,11 +2,11 @@
 robustness and extreme multi-label classification (Machine Learning 108, 2019).
 
 Against DiSMEC, an L1 penalty takes the place of dropping small weights, and a document that has the label counts as
-often as the label's inverse propensity says, because some that should have it do not. The authors minimise λ‖w‖₁ + loss by
-hundreds of small proximal gradient steps from zero. Differs in: a few long ones instead, each to the least of λ‖w‖₁ +
-loss + ½‖w − w_before‖², found in the dual by the solver of the other linear methods. Many steps lead to the same weights
-as theirs; one is the default, because on held-out documents of cve-libraries every further one lost PSP@5. The bias is
-regularised by ½b². Scores are σ(margin).
+often as the label's inverse propensity says, because some that should have it do not. The authors minimise λ‖w‖₁ + loss
+by hundreds of small proximal gradient steps from zero. Differs in: a few long ones instead, each to the least of
+λ‖w‖₁ + loss + ½‖w − w_before‖², found in the dual by the solver of the other linear methods. Many steps lead to the
+same weights as theirs; one is the default, because on held-out documents of cve-libraries every further one lost PSP@5.
+The bias is regularised by ½b². Scores are σ(margin).
 """
 
 from __future__ import annotations
