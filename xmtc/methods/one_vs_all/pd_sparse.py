@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -45,7 +45,7 @@ SMALLEST = 1e-9  # a weight that is not zero
 class PDSparse(Method):
     """Own labels a margin above all others, with few weights and dual variables (Yen et al., ICML 2016)."""
 
-    tiny: ClassVar[dict] = {"max_passes": 30}
+    tiny: ClassVar[dict[str, Any]] = {"max_passes": 30}
 
     C: float = param(1.0, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True)
     penalty: float = param(
