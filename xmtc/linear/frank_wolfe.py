@@ -24,7 +24,7 @@ from xmtc.sparse import Compact
 BATCH = 128  # documents that are searched before the first of them is visited
 SHARE = 32  # documents that a thread searches at a time
 PARTS = 4  # of a pass, after each of which a training can be judged
-ROOM, SEARCHES = 32, 10  # labels of others that a document can keep, or ten searches' worth if that is more
+ROOM, SEARCHES = 32, 4  # labels of others that a document can keep, or four searches' worth if that is more
 HALVINGS = 40  # of the interval in which the level of a simplex is searched
 
 

@@ -6,7 +6,7 @@ above all others: only the worst of its own and the best of the others count. So
 label. The best state, and how long it is polished without the penalty, are found by P@1 of held-out documents.
 Differs from the authors' code in: labels are searched for in weights of up to 128 documents ago, so that threads can
 search side by side; weights are held as one matrix of features × labels, as in the faster of the authors' two programs;
-in every pass as many labels are searched for as documents have on the mean; it is judged four times a pass, and the
+in every pass five times as many labels are searched for as documents have on the mean, 100 at most; it is judged four times a pass, and the
 polishing too. Scores are σ(margin), and mean nothing but their order.
 """
 
@@ -37,6 +37,7 @@ KEEP_EVERY = (
     5 * PARTS
 )  # parts of passes, after which weights are added up anew from the dual variables: all that a checkpoint keeps
 WHICH = ("duals", "best")
+FOUND, MOST_FOUND = 5, 100  # labels that a search adds, for each that documents have on the mean; and in all
 MAX_VALID = 1000  # held-out documents, if none are given: they are judged by all labels, again and again
 SMALLEST = 1e-9  # a weight that is not zero
 
@@ -79,7 +80,7 @@ class PDSparse(Method):
 
     def train(self, X: Compact, Y: csr_array, held_out: Dataset, W: np.ndarray, run: Run) -> None:
         """The best state by P@1 of held-out documents, then polished; the weights are left in W."""
-        select = max(1, round(Y.nnz / max(np.count_nonzero(np.diff(Y.indptr)), 1)))
+        select = min(MOST_FOUND, max(1, round(FOUND * Y.nnz / max(np.count_nonzero(np.diff(Y.indptr)), 1))))
         solver = FrankWolfe(self.penalty, self.C, select, self.draws, self.seed)
         now = Progress(Duals.of(Y, select)).recalled(run.checkpoint)
         seen, truth = columns_of(held_out.X, X.columns), csr_array(held_out.Y)
