@@ -6,8 +6,8 @@ above all others: only the worst of its own and the best of the others count. So
 label. The best state, and how long it is polished without the penalty, are found by P@1 of held-out documents.
 Differs from the authors' code in: labels are searched for in weights of up to 128 documents ago, so that threads can
 search side by side; weights are held as one matrix of features × labels, as in the faster of the authors' two programs;
-in every pass five times as many labels are searched for as documents have on the mean, 100 at most; it is judged four times a pass, and the
-polishing too. Scores are σ(margin), and mean nothing but their order.
+every search adds five times as many labels as documents have on the mean, 100 at most; it is judged four times a pass,
+and the polishing too. Scores are σ(margin), and mean nothing but their order.
 """
 
 from __future__ import annotations
