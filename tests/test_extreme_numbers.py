@@ -25,6 +25,7 @@ from xmtc.linear.solver import Solver
 
 ONE = Run(threads=1, device="cpu")
 LINEAR = {"parabel": {"max_leaf": 1}, "bonsai": {"max_leaf": 1, "space": "joint"}, "plt": {"max_leaf": 1}, "dismec": {}}
+LINEAR |= {"ppd_sparse": {}, "proxml": {}}
 LABELS = [["a"], ["a"], ["b"], ["b"], ["c"], ["a", "d"]]
 WIDEST = 2**31 - 1
 RNG = np.random.default_rng(0)

@@ -23,7 +23,7 @@ from xmtc.linear.tree import HERE, Tree
 from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
-from xmtc.methods.one_vs_all import dismec
+from xmtc.methods.one_vs_all import family
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.sparse import with_unit_rows
 
@@ -325,7 +325,7 @@ def test_levels_of_few_children_become_one_chunk():
 
 
 def test_more_labels_than_a_chunk_can_hold_are_spread_over_several(monkeypatch):
-    monkeypatch.setattr(dismec, "WIDEST", 2 * BLOCK)
+    monkeypatch.setattr(family, "WIDEST", 2 * BLOCK)
     rng = np.random.default_rng(6)
     data = Dataset.from_matrix(matrix(np.eye(40)), matrix(rng.random((40, 3 * BLOCK)) < 0.02))
     spread = DiSMEC().fit(data)

@@ -72,10 +72,14 @@ def side_by_side(parts: list[Rows]) -> Rows:
     first = np.cumsum([0] + [len(part.bias) for part in parts])
     features = np.concatenate([np.repeat(part.features, np.diff(part.ends, prepend=0)) for part in parts])
     slots = np.concatenate([part.slots + number for part, number in zip(parts, first[:-1], strict=True)])
-    weights = np.concatenate([part.weights for part in parts])
-    W = csr_array((weights, (features, slots)), shape=(int(features.max(initial=-1)) + 1, int(first[-1])))
+    weights, bias = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "bias"))
+    return by_feature(features, slots, weights, bias)
+
+
+def by_feature(features: np.ndarray, slots: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> Rows:
+    """From single weights in any order."""
+    W = csr_array((weights, (features, slots)), shape=(int(features.max(initial=-1)) + 1, len(bias)))
     used = np.flatnonzero(np.diff(W.indptr))
-    bias = np.concatenate([part.bias for part in parts])
     return Rows(bias, used.astype(np.int32), W.indptr[used + 1], W.indices.astype(np.int16), W.data)
 
 

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from xmtc.compiled import fast_kernel, kernel
 from xmtc.errors import XmtcError
+from xmtc.linear.proximal import soft
 from xmtc.sparse import Compact, compact
 
 BLOCK = 128  # labels solved side by side at most
@@ -32,20 +33,33 @@ LARGEST = 1e36  # a document's squared length times its C, so that steps can be 
 
 @dataclass(frozen=True)
 class Solver:
-    """min ½‖w‖² + ½b² + C Σ v loss(y (w·x + b)) for each label, where v is the document's weight, or 1. Its defaults
-    are those of the linear methods."""
+    """min λ‖w‖₁ + ½‖w‖² + ½b² + C Σ v loss(y (w·x + b)) for each label, where v is the document's weight, or 1; λ is 0
+    if not given. Its defaults are those of the linear methods.
+
+    With a penalty λ, what dual coordinate descent adds up are the weights before their proximal step: margins are those
+    of `soft` weights (Yen et al. 2016). More than one proximal step minimises λ‖w‖₁ + loss instead: each begins where
+    the one before it ended, and ½‖w − w_before‖² takes the place of ½‖w‖², which vanishes in the end (Rockafellar
+    1976)."""
 
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
     eps: float = 0.005  # stop when a pass moves no dual variable by more than this part of C
     max_passes: int = 20
     seed: int = 0
+    penalty: float = 0.0  # λ
+    steps: int = 1  # proximal ones
 
     def fit(
-        self, X: csr_array, rows: np.ndarray, positives: csr_array, weights: np.ndarray | None = None
+        self,
+        X: csr_array,
+        rows: np.ndarray,
+        positives: csr_array,
+        weights: np.ndarray | None = None,
+        factors: np.ndarray | None = None,
     ) -> LinearWeights:
         """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X,
-        whose own weights are positive, where they have any."""
+        whose own weights are positive, where they have any. `factors` (n_labels,) multiply the losses of each label's
+        own documents."""
         documents, n_labels = compact(X, rows), positives.shape[1]
         weights = None if weights is None else weights[rows]
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
@@ -53,7 +67,8 @@ class Solver:
             width = min(BLOCK, n_labels - begin)
             padded = 2 if width <= 2 else -(-width // LANES) * LANES
             signs = signs_of(positives, begin, padded)
-            W[:, begin : begin + width] = self.solve(documents, signs, weights)[:, :width]
+            mine = None if factors is None else padded_with_ones(factors[begin : begin + width], padded)
+            W[:, begin : begin + width] = self.solve(documents, signs, weights, mine)[:, :width]
         return LinearWeights(documents.columns, W)
 
     def check(self, X: csr_array, weights: np.ndarray | None = None) -> None:
@@ -68,7 +83,13 @@ class Solver:
                 "lower C."
             )
 
-    def solve(self, documents: Compact, signs: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    def solve(
+        self,
+        documents: Compact,
+        signs: np.ndarray,
+        weights: np.ndarray | None = None,
+        factors: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Weights (n_features + 1, n_labels) of one block of labels, the last row the biases."""
         (n_rows, n_labels), n_features = signs.shape, len(documents.columns)
         squares = np.empty(n_rows, np.float32)
@@ -76,10 +97,16 @@ class Solver:
         bias = mean_signs(signs, weights)  # what a label without features answers
 
         loss = self.loss == "logistic", np.float32(self.C), weights
+        sparse = factors, np.float32(self.penalty) if self.penalty else None
         limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
         order = np.arange(-(-n_rows // RUN)), first_state(self.seed)
-        descend = descend_pair if n_labels == 2 else descend_block
-        W = descend(*documents[:3], squares, n_features, signs, *loss, *limits, *order, bias)
+        if n_labels == 2 and sparse[0] is sparse[1] is None:
+            W = descend_pair(*documents[:3], squares, n_features, signs, *loss, *limits, *order, bias)
+        else:
+            W = None
+            for _ in range(self.steps):
+                W = descend_block(*documents[:3], squares, n_features, signs, *loss, *sparse, W, *limits, *order, bias)
+                shrink(W, sparse[1])
         W[-1] = bias
         return W
 
@@ -110,6 +137,10 @@ def mean_signs(signs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     return (weights @ signs / weights.sum()).astype(np.float32)
 
 
+def padded_with_ones(factors: np.ndarray, width: int) -> np.ndarray:
+    return np.pad(factors.astype(np.float32), (0, width - len(factors)), constant_values=1)
+
+
 @kernel
 def mark(indptr, indices, begin, signs):
     n_rows, width = signs.shape
@@ -131,12 +162,18 @@ def shuffled(n: int, seed: int) -> np.ndarray:
 
 
 @kernel
+def next_state(state):
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    state ^= state << np.uint64(17)
+    return state
+
+
+@kernel
 def shuffle(order, state):
     """Fisher–Yates with a xorshift generator, so that the order depends on the seed alone."""
     for i in range(len(order) - 1, 0, -1):
-        state ^= state << np.uint64(13)
-        state ^= state >> np.uint64(7)
-        state ^= state << np.uint64(17)
+        state = next_state(state)
         j = np.int64(state % np.uint64(i + 1))
         order[i], order[j] = order[j], order[i]
     return state
@@ -160,16 +197,39 @@ def weight_of(row_weights, row):
 
 
 @fast_kernel
-def newton_bias(bias, alpha, signs, is_logistic, C, row_weights, pull, curvature):
+def factor_of(factors, label, sign):
+    """Of a document's loss for a label: other than 1 where it has the label, if there are factors."""
+    if factors is None:
+        return np.float32(1)
+    return factors[label] if sign > 0 else np.float32(1)
+
+
+@fast_kernel
+def shrunk(weight, penalty):
+    if penalty is None:
+        return weight
+    return soft(weight, penalty)
+
+
+@fast_kernel
+def shrink(W, penalty):
+    if penalty is not None:
+        for row in range(len(W)):
+            for j in range(W.shape[1]):
+                W[row, j] = soft(W[row, j], penalty)
+
+
+@fast_kernel
+def newton_bias(bias, alpha, signs, is_logistic, C, row_weights, factors, pull, curvature):
     """One Newton step in every label's bias. The loss's slope at a document is what its alpha has become; documents
     see a new bias only when they are visited again, so that more than one step a pass would overshoot."""
     n_rows, n_labels = signs.shape
     for j in range(n_labels):
         pull[j], curvature[j] = 0, 1
     for row in range(n_rows):
-        bound = C * weight_of(row_weights, row)
+        weight = C * weight_of(row_weights, row)
         for j in range(n_labels):
-            a = alpha[row, j]
+            a, bound = alpha[row, j], weight * factor_of(factors, j, signs[row, j])
             pull[j] += a * signs[row, j]
             curvature[j] += a * (1 - a / bound) if is_logistic else (2 * bound if a > 0 else np.float32(0))
     for j in range(n_labels):
@@ -189,13 +249,19 @@ def new_alpha(a, margin, square, is_logistic, C):
 
 @fast_kernel
 def descend_block(
-    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, eps, max_passes, runs, state, bias
-):
+    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, factors, penalty, start, eps,
+    max_passes, runs, state, bias,
+):  # fmt: skip
     """Weights of a block of labels, one step per document for the whole block, and a last row with room for the biases,
-    which are left in `bias`. The kernel makes its matrices itself, so that the compiler knows how long their rows are:
+    which are left in `bias`. Those of a `start`, and what is returned, are weights before their proximal step. The
+    kernel makes its matrices itself, so that the compiler knows how long their rows are:
     that is worth a tenth of the time."""
     n_rows, n_labels = signs.shape
     W, alpha = np.zeros((n_features + 1, n_labels), np.float32), np.zeros((n_rows, n_labels), np.float32)
+    if start is not None:
+        for row in range(n_features):
+            for j in range(n_labels):
+                W[row, j] = start[row, j]
     scratch = np.zeros((4, n_labels), np.float32)
     margin, step, pull, curvature = scratch[0], scratch[1], scratch[2], scratch[3]
     for _ in range(max_passes):
@@ -208,12 +274,13 @@ def descend_block(
                 for i in range(indptr[row], indptr[row + 1]):
                     weights, value = W[indices[i]], data[i]
                     for j in range(n_labels):
-                        margin[j] += value * weights[j]
+                        margin[j] += value * shrunk(weights[j], penalty)
                 weight = weight_of(row_weights, row)
                 longest = np.float32(0)
                 for j in range(n_labels):
                     sign, a = signs[row, j], alpha[row, j]
-                    new = new_alpha(a, sign * margin[j], squares[row], is_logistic, C * weight)
+                    bound = C * weight * factor_of(factors, j, sign)
+                    new = new_alpha(a, sign * margin[j], squares[row], is_logistic, bound)
                     alpha[row, j] = new
                     step[j] = (new - a) * sign
                     longest = max(longest, abs(step[j]))
@@ -223,7 +290,7 @@ def descend_block(
                         weights, value = W[indices[i]], data[i]
                         for j in range(n_labels):
                             weights[j] += value * step[j]
-        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, pull, curvature)
+        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, factors, pull, curvature)
         if farthest <= eps * C:
             break
     return W
@@ -267,7 +334,7 @@ def descend_pair(
                     for i in range(begin, end):
                         W[indices[i], 0] += data[i] * step0
                         W[indices[i], 1] += data[i] * step1
-        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, pull, curvature)
+        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, None, pull, curvature)
         if farthest <= eps * C:
             break
     return W

@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # the same methods as in the table, which type checkers canno
     from xmtc.methods.label_tree.parabel import Parabel as Parabel
     from xmtc.methods.label_tree.plt import PLT as PLT
     from xmtc.methods.one_vs_all.dismec import DiSMEC as DiSMEC
+    from xmtc.methods.one_vs_all.pd_sparse import PDSparse as PDSparse
+    from xmtc.methods.one_vs_all.ppd_sparse import PPDSparse as PPDSparse
+    from xmtc.methods.one_vs_all.proxml import ProXML as ProXML
     from xmtc.methods.transformer.aplc_xlnet import APLCXLNet as APLCXLNet
 
 METHODS = {
@@ -32,6 +35,9 @@ METHODS = {
     "bonsai": "xmtc.methods.label_tree.bonsai:Bonsai",
     "plt": "xmtc.methods.label_tree.plt:PLT",
     "dismec": "xmtc.methods.one_vs_all.dismec:DiSMEC",
+    "pd_sparse": "xmtc.methods.one_vs_all.pd_sparse:PDSparse",
+    "ppd_sparse": "xmtc.methods.one_vs_all.ppd_sparse:PPDSparse",
+    "proxml": "xmtc.methods.one_vs_all.proxml:ProXML",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
     "xml_rnn": "xmtc.methods.attention.xml_rnn:XMLRNN",
     "xml_cnn": "xmtc.methods.convolution.xml_cnn:XMLCNN",
