@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the same methods as in the table, which type checkers canno
     from xmtc.methods.autoencoder.rank_ae import RankAE as RankAE
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
     from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
+    from xmtc.methods.instance_tree.fastxml import FastXML as FastXML
+    from xmtc.methods.instance_tree.pfastrexml import PfastreXML as PfastreXML
     from xmtc.methods.label_tree.bonsai import Bonsai as Bonsai
     from xmtc.methods.label_tree.parabel import Parabel as Parabel
     from xmtc.methods.label_tree.plt import PLT as PLT
@@ -29,6 +31,8 @@ METHODS = {
     "bonsai": "xmtc.methods.label_tree.bonsai:Bonsai",
     "plt": "xmtc.methods.label_tree.plt:PLT",
     "dismec": "xmtc.methods.one_vs_all.dismec:DiSMEC",
+    "fastxml": "xmtc.methods.instance_tree.fastxml:FastXML",
+    "pfastrexml": "xmtc.methods.instance_tree.pfastrexml:PfastreXML",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
     "xml_rnn": "xmtc.methods.attention.xml_rnn:XMLRNN",
     "rank_ae": "xmtc.methods.autoencoder.rank_ae:RankAE",
