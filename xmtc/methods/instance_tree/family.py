@@ -21,7 +21,7 @@ from xmtc.methods.instance_tree.growing import grow
 class DocumentTrees(Method):
     """Trees over documents. A subclass says what labels weigh and hands them to `grow`."""
 
-    tiny: ClassVar[dict[str, Any]] = {"n_trees": 20}
+    tiny: ClassVar[dict[str, Any]] = {"C": 10.0}
 
     n_trees: int = param(50, "trees, each grown from its own random start", low=1, high=10_000)
     max_leaf: int = param(10, "documents of a node that is not divided any further", low=1, search=(5, 50), log=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmtc.compiled import kernel
+from xmtc.compiled import fast_kernel, kernel
 from xmtc.linear.l1_logistic import reach, solve
 
 MIN_GAIN = 1e-6  # stop when the mean nDCG grows by less: the authors' value
@@ -168,7 +168,19 @@ def split(X, Y, docs, C, discounts, state, room):
     columns[n_columns] = n_features
     used, w, margins = columns[: n_columns + 1], np.zeros(n_columns + 1), np.zeros(n)
     state = solve(starts, rows, values, signs, costs, EPS, MAX_STEPS, MAX_SWEEPS, state, w, margins)
-    return divide(docs, margins), used, w, state
+    return divide(docs, margins_of(starts, rows, values, w, n)), used, w, state
+
+
+@fast_kernel
+def margins_of(starts, rows, values, w, n_rows):
+    """The margins as a walk down the tree will have them, in float32: a document may lie on the very border."""
+    margins = np.zeros(n_rows, np.float32)
+    for j in range(len(w)):
+        weight = np.float32(w[j])
+        if weight != 0:
+            for i in range(starts[j], starts[j + 1]):
+                margins[rows[i]] += weight * values[i]
+    return margins
 
 
 @kernel
@@ -228,9 +240,8 @@ def grow(X, Y, label_weights, discounts, n_features, C, max_leaf, most_labels, s
     found, by_label = np.empty(n_labels, np.int32), np.zeros((2, n_labels))
     sums, room = by_label[0], (by_column[0], by_column[1], place, columns, found, by_label[0], by_label[1])
 
-    negative, sizes, ends = np.empty(2 * n_docs, np.int32), np.empty(2 * n_docs, np.int32), np.zeros(
-        2 * n_docs + 1, np.int64
-    )
+    negative, sizes = np.empty(2 * n_docs, np.int32), np.empty(2 * n_docs, np.int32)
+    ends = np.zeros(2 * n_docs + 1, np.int64)
     items, values = np.empty(ROOM, np.int32), np.empty(ROOM, np.float32)
     waiting = np.empty((n_docs + 1, 3), np.int64)  # begin and end of a node's documents, and whose negative child it is
     waiting[0, 0], waiting[0, 1], waiting[0, 2] = 0, n_docs, LEAF
@@ -264,4 +275,5 @@ def grow(X, Y, label_weights, discounts, n_features, C, max_leaf, most_labels, s
                 size += 1
         sizes[node], ends[node + 1] = end - begin, size
         node += 1
-    return negative[:node].copy(), sizes[:node].copy(), ends[: node + 1].copy(), items[:size].copy(), values[:size].copy()
+    entries = items[:size].copy(), values[:size].copy()
+    return negative[:node].copy(), sizes[:node].copy(), ends[: node + 1].copy(), *entries
