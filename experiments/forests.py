@@ -38,7 +38,7 @@ def measured(words: list[str]) -> tuple[str, dict[str, float]]:
 def stages(log: Path) -> dict[str, float]:
     """Seconds of the clock of every stage."""
     events = [json.loads(line) for line in log.read_text().splitlines()]
-    return {event["stage"]: round(event["seconds"], 2) for event in events if event.get("seconds") is not None}
+    return {event["title"]: round(event["seconds"], 2) for event in events if event["event"] == "stage"}
 
 
 def row(folder: Path, method: str, more: list[str], place: Path) -> dict:

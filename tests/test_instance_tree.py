@@ -20,7 +20,6 @@ from xmtc.labels.propensity import Propensity
 from xmtc.linear import l1_logistic
 from xmtc.methods.instance_tree import family, growing
 from xmtc.methods.instance_tree.fastxml import FastXML
-from xmtc.methods.instance_tree.forest import Forest
 from xmtc.methods.instance_tree.growing import LEAF
 from xmtc.methods.instance_tree.model import rows_of
 from xmtc.methods.instance_tree.pfastrexml import PfastreXML, centres_of
@@ -47,7 +46,9 @@ def reranked():
 
 def random_problem(seed: int, n_rows: int = 60, n_columns: int = 25):
     rng = np.random.default_rng(seed)
-    X = csr_array(np.where(rng.random((n_rows, n_columns)) < 0.3, rng.normal(size=(n_rows, n_columns)), 0), dtype=np.float32)
+    X = csr_array(
+        np.where(rng.random((n_rows, n_columns)) < 0.3, rng.normal(size=(n_rows, n_columns)), 0), dtype=np.float32
+    )
     signs = np.where(X @ rng.normal(size=n_columns) + rng.normal(size=n_rows) > 0, 1, -1).astype(np.int8)
     return X, signs, rng.uniform(0.5, 2, n_rows)
 
@@ -65,7 +66,9 @@ def by_proximal_gradient(X: np.ndarray, signs: np.ndarray, costs: np.ndarray) ->
     return w
 
 
-def solved(X, signs: np.ndarray, costs: np.ndarray, eps: float = 1e-9, steps: int = 500) -> tuple[np.ndarray, np.ndarray]:
+def solved(
+    X, signs: np.ndarray, costs: np.ndarray, eps: float = 1e-9, steps: int = 500
+) -> tuple[np.ndarray, np.ndarray]:
     columns = csc_array(X)
     w, margins = np.zeros(X.shape[1]), np.zeros(X.shape[0])
     arrays = columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data
@@ -92,7 +95,11 @@ class TestL1Logistic:
 
     def test_slopes(self):
         rng = np.random.default_rng(0)
-        margins, signs, costs = rng.normal(size=50) * 8, rng.choice([-1, 1], 50).astype(np.int8), rng.uniform(0.1, 3, 50)
+        margins, signs, costs = (
+            rng.normal(size=50) * 8,
+            rng.choice([-1, 1], 50).astype(np.int8),
+            rng.uniform(0.1, 3, 50),
+        )
         slopes, curvatures = np.empty(50), np.empty(50)
         loss = l1_logistic.slopes_at(margins, signs, costs, slopes, curvatures)
         p = 1 / (1 + np.exp(-signs * margins))
@@ -159,15 +166,17 @@ class TestGrowing:
         signs = rng.choice([-1, 1], 80).astype(np.int8)
         expected = parted(Y, weights, signs.astype(float))
         labels = given.Y.indptr.astype(np.int64), given.Y.indices.astype(np.int32), gains
-        sums, leaning = np.zeros(12), np.zeros(12)
-        n = growing.part(np.arange(80), *labels, discounts, signs, np.empty(12, np.int32), sums, leaning)
+        rankings, sums, leaning = np.empty((2, 12), np.int32), np.zeros((2, 12)), np.zeros(12)
+        n = growing.part(np.arange(80), *labels, discounts, signs, rankings, sums, leaning)
         np.testing.assert_array_equal(signs, expected)
         assert n == (expected > 0).sum()
         assert not sums.any()
         assert not leaning.any()
 
     def test_gains_by_hand(self):
-        gains, discounts = family.gains_of(Dataset.from_matrix(np.ones((2, 1)), [[1, 0, 1], [0, 0, 1]]), np.array([1, 1, 0.5]))
+        gains, discounts = family.gains_of(
+            Dataset.from_matrix(np.ones((2, 1)), [[1, 0, 1], [0, 0, 1]]), np.array([1, 1, 0.5])
+        )
         np.testing.assert_allclose(discounts, [1, 1 / np.log2(3), 0.5])
         best = 1 + 1 / np.log2(3)
         np.testing.assert_allclose(gains, [1 / best, 0.5 / best, 0.5])
@@ -196,7 +205,11 @@ class TestGrowing:
         assert not against.any()
         assert not in_favour.any()
 
-        starts, rows, values = np.empty(n + 2, np.int64), np.empty(n_entries + 7, np.int32), np.empty(n_entries + 7, np.float32)
+        starts, rows, values = (
+            np.empty(n + 2, np.int64),
+            np.empty(n_entries + 7, np.int32),
+            np.empty(n_entries + 7, np.float32),
+        )
         growing.by_columns(*arrays, docs, place, columns, n, starts, rows, values)
         found = csc_array((values, rows, starts), shape=(7, n + 1)).toarray()
         np.testing.assert_array_equal(found, np.hstack([dense[:, columns[:n]], np.ones((7, 1))]))

@@ -1,5 +1,5 @@
-"""What FastXML and PfastreXML have in common: how a forest over documents is grown. They differ in what a label is worth,
-and in what is asked after the leaves."""
+"""What FastXML and PfastreXML have in common: how a forest over documents is grown. They differ in what a label is
+worth, and in what is asked after the leaves."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ class DocumentTrees(Method):
     n_trees: int = param(50, "trees, each grown from its own random start", low=1, high=10_000)
     max_leaf: int = param(10, "documents of a node that is not divided any further", low=1, search=(5, 50), log=True)
     leaf_labels: int = param(100, "labels that a leaf remembers at most", low=1)
-    C: float = param(
-        1.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True
-    )
+    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True)
     seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
 
     def grow(self, data: Dataset, label_weights: np.ndarray, run: Run) -> Forest:

@@ -62,37 +62,47 @@ def labels_in(docs, indptr, labels, sums, found):
 
 
 @kernel
-def part(docs, indptr, labels, gains, discounts, signs, found, sums, leaning):
+def part(docs, indptr, labels, gains, discounts, signs, rankings, sums, leaning):
     """Give each document the side whose ranking of labels has the higher nDCG for it, then rank the labels of each side
     anew, and so on (FastXML, algorithm 2). `signs` hold the sides, +1 and −1, random at first. The gain of a label in a
-    document is its weight divided by the best DCG that the document allows. `sums` and `leaning` begin as zeros and are
-    left so. Returns the number of documents on the side +1."""
-    n_found, last = labels_in(docs, indptr, labels, leaning, found), -1.0
+    document is its weight divided by the best DCG that the document allows. `rankings` and `sums` have a row for each
+    side; `sums` and `leaning` begin as zeros and are left so. Returns the number of documents on the side +1."""
+    n_found, n_positive, last = labels_in(docs, indptr, labels, leaning, rankings[0]), np.int64(0), -1.0
+    for i in range(n_found):
+        rankings[1, i] = rankings[0, i]
     for _ in range(MAX_ROUNDS):
-        ndcg = 0.0
-        for side in (-1, 1):
-            for position in range(len(docs)):
-                if signs[position] == side:
-                    for i in range(indptr[docs[position]], indptr[docs[position] + 1]):
-                        sums[labels[i]] += gains[i]
-            sort_by(sums, found, n_found)
-            for rank in range(n_found):
-                leaning[found[rank]] += side * discounts[rank]
-                ndcg += discounts[rank] * sums[found[rank]] / len(docs)
-                sums[found[rank]] = 0
         for position in range(len(docs)):
-            gain = 0.0
+            side = 1 if signs[position] > 0 else 0
             for i in range(indptr[docs[position]], indptr[docs[position] + 1]):
-                gain += gains[i] * leaning[labels[i]]
-            if gain != 0:
-                signs[position] = 1 if gain > 0 else -1
+                sums[side, labels[i]] += gains[i]
+        ndcg = 0.0
+        for side in range(2):
+            ranking = rankings[side]
+            sort_by(sums[side], ranking, n_found)  # which is quick, once it is nearly in order
+            for rank in range(n_found):
+                label = ranking[rank]
+                leaning[label] += discounts[rank] if side else -discounts[rank]
+                ndcg += discounts[rank] * sums[side, label] / len(docs)
+                sums[side, label] = 0
+        n_positive = lean(docs, indptr, labels, gains, leaning, signs)
         for i in range(n_found):
-            leaning[found[i]] = 0
+            leaning[rankings[0, i]] = 0
         if ndcg - last < MIN_GAIN:
             break
         last = ndcg
+    return n_positive
+
+
+@kernel
+def lean(docs, indptr, labels, gains, leaning, signs):
+    """Put each document on the side to which its labels lean, if they lean at all; return how many are on +1."""
     n_positive = np.int64(0)
     for position in range(len(docs)):
+        gain = 0.0
+        for i in range(indptr[docs[position]], indptr[docs[position] + 1]):
+            gain += gains[i] * leaning[labels[i]]
+        if gain != 0:
+            signs[position] = 1 if gain > 0 else -1
         n_positive += signs[position] > 0
     return n_positive
 
@@ -146,22 +156,20 @@ def split(X, Y, docs, C, discounts, state, room):
     """Divide the documents of a node in place, those on the side +1 first. Returns how many they are, 0 or all if no
     division was found, the columns and weights of the classifier, the bias last, and the new random state."""
     indptr, indices, data = X
-    against, in_favour, place, columns, found, sums, leaning = room
+    against, in_favour, place, columns, rankings, sums, leaning = room
     n, n_features = len(docs), len(place) - 1
     signs, costs = np.empty(n, np.int8), np.empty(n)
     for position in range(n):
         state = next_random(state)
         signs[position] = 1 if state & np.uint64(1 << 32) else -1
-    n_positive = part(docs, *Y, discounts, signs, found, sums, leaning)
+    n_positive = part(docs, *Y, discounts, signs, rankings, sums, leaning)
     used, w = columns[:0], costs[:0]
     if n_positive == 0 or n_positive == n:
         return n_positive, used, w, state
 
     for position in range(n):  # both sides weigh the same, so that the classifier is not all for the larger one
         costs[position] = C * n / (n_positive if signs[position] > 0 else n - n_positive)
-    n_columns, n_entries = useful_columns(
-        indptr, indices, data, docs, signs, costs, against, in_favour, place, columns
-    )
+    n_columns, n_entries = useful_columns(indptr, indices, data, docs, signs, costs, against, in_favour, place, columns)
     starts = np.empty(n_columns + 2, np.int64)
     rows, values = np.empty(n_entries + n, np.int32), np.empty(n_entries + n, np.float32)
     by_columns(indptr, indices, data, docs, place, columns, n_columns, starts, rows, values)
@@ -237,8 +245,9 @@ def grow(X, Y, label_weights, discounts, n_features, C, max_leaf, most_labels, s
     docs = np.arange(n_docs)
     by_column = np.zeros((2, n_features + 1))
     place, columns = np.zeros(n_features + 1, np.int64), np.empty(n_features + 1, np.int32)
-    found, by_label = np.empty(n_labels, np.int32), np.zeros((2, n_labels))
-    sums, room = by_label[0], (by_column[0], by_column[1], place, columns, found, by_label[0], by_label[1])
+    rankings, by_label = np.empty((2, n_labels), np.int32), np.zeros((3, n_labels))
+    found, sums = rankings[0], by_label[0]
+    room = by_column[0], by_column[1], place, columns, rankings, by_label[:2], by_label[2]
 
     negative, sizes = np.empty(2 * n_docs, np.int32), np.empty(2 * n_docs, np.int32)
     ends = np.zeros(2 * n_docs + 1, np.int64)

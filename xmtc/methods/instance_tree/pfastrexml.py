@@ -1,10 +1,9 @@
 """PfastreXML: FastXML with labels weighted by inverse propensity, and a classifier for rare labels that re-ranks. Jain,
-Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label Applications
-(KDD 2016).
+Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label
+Applications (KDD 2016).
 
-Differs from the authors' code in: as FastXML does; the propensities are computed here from the training documents.
-Differs from FastXML in: rare labels count more in the split and in the leaves (PfastXML), and a label is
-ranked higher the nearer the document is to the centre of the label's own (section 5).
+Differs from the authors' code in: what FastXML differs in. Differs from FastXML in: rare labels count more in the split
+and in the leaves (PfastXML), and a label ranks higher the nearer the document is to the centre of the label's own.
 """
 
 from __future__ import annotations
