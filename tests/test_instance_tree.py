@@ -20,10 +20,11 @@ from xmtc.labels.propensity import Propensity
 from xmtc.linear import l1_logistic
 from xmtc.methods.instance_tree import family, growing
 from xmtc.methods.instance_tree.fastxml import FastXML
+from xmtc.methods.instance_tree.forest import in_preorder, shares_of
 from xmtc.methods.instance_tree.growing import LEAF
-from xmtc.methods.instance_tree.model import rows_of
 from xmtc.methods.instance_tree.pfastrexml import PfastreXML, centres_of
 from xmtc.pipeline import Pipeline
+from xmtc.sparse import rows_of
 
 ONE = Run(threads=1)
 STATE = np.uint64(88172645463325253)
@@ -302,6 +303,19 @@ class TestModels:
         assert (PfastreXML(preset="amazon").A, PfastreXML(preset="amazon").B) == (0.6, 2.6)
         assert PfastreXML(preset="wikipedia", A=0.7).A == 0.7
 
+    def test_shares(self):
+        """Of the training documents that pass a node, those with the label."""
+        forest, (begin, end) = model().forest, model().forest.roots[:2]
+        leaves, has_label = forest.leaves(*rows_of(data().X), model().n_features)[:, 0], data().Y.toarray()[:, 7] > 0
+        shares = np.empty(end - begin)
+        nodes = forest.negative[begin:end], forest.sizes[begin:end], forest.ends[begin : end + 1]
+        shares_of(7, *nodes, forest.items, forest.values, shares)
+        passing = {node: [] for node in range(end)}
+        for document, leaf in enumerate(leaves):
+            for node in [leaf, *(above for above, _ in forest.path(0, leaf))]:
+                passing[node].append(has_label[document])
+        np.testing.assert_allclose(shares, [np.mean(passing[node]) for node in range(end)], atol=1e-6)
+
     def test_explanations_add_up_to_what_the_words_moved(self):
         """Where every step is decided by one word alone, its share is the whole change from the root to the leaf."""
         X, Y = np.eye(2)[np.arange(60) % 2], np.eye(2)[np.arange(60) % 2]
@@ -363,6 +377,22 @@ class TestDamage:
         with pytest.raises(ValueError, match="arrays of a forest do not fit together"):
             replace(model(), forest=forest).check()
 
+    @pytest.mark.parametrize(
+        ("negative", "is_whole"),
+        [
+            ([LEAF], True),
+            ([4, 3, LEAF, LEAF, LEAF], True),
+            ([3, 4, LEAF, LEAF, LEAF], False),  # children that cross
+            ([2, LEAF, LEAF, LEAF], False),  # a node that nothing leads to
+            ([3, LEAF, LEAF], False),
+            ([1, LEAF, LEAF], False),
+        ],
+    )
+    def test_preorder(self, negative, is_whole):
+        nodes = np.array([LEAF, *negative, LEAF], np.int32)
+        roots = np.array([0, 1, len(negative) + 1, len(negative) + 2])
+        assert in_preorder(roots, nodes, np.empty(len(nodes), np.int64)) == is_whole
+
     @pytest.mark.parametrize("name", ["negative", "sizes", "items", "values"])
     def test_of_its_sizes(self, name):
         forest = replace(model().forest, **{name: getattr(model().forest, name)[:-1]})
@@ -378,3 +408,42 @@ class TestDamage:
             replace(reranked(), **{name: broken(getattr(reranked(), name), place, value)}).check()
         with pytest.raises(ValueError, match="centres of its labels do not fit together"):
             replace(reranked(), squares=reranked().squares[:-1]).check()
+
+
+EXTREME = {
+    "nothing": np.zeros((40, 3)),
+    "tiny": 1e-45 * np.random.default_rng(0).integers(0, 3, (40, 3)),
+    "large": 1e14 * np.random.default_rng(0).standard_normal((40, 3)),
+    "mixed": 10.0 ** np.random.default_rng(0).integers(-44, 14, (40, 3)),
+}
+
+
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e9])
+@pytest.mark.parametrize("kind", EXTREME)
+@pytest.mark.parametrize("method", [FastXML, PfastreXML])
+def test_extreme_numbers_give_scores(method, kind, C):
+    given = Dataset.from_matrix(EXTREME[kind], np.eye(4)[np.arange(40) % 4])
+    found = method(n_trees=3, C=C).fit(given, run=ONE)
+    found.check()
+    scores = found.predict(given, 4, ONE).scores
+    assert np.isfinite(scores).all()
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert np.isfinite(found.explain(given.rows([0]), 2).weights).all()
+
+
+def test_zeros_that_are_written_down_are_no_features():
+    """A sparse matrix may hold them; a column of them alone must not be counted again and again."""
+    X = csr_array((np.zeros(400, np.float32), np.zeros(400, np.int32), np.arange(401)), shape=(400, 1))
+    given = Dataset.from_matrix(X, np.eye(4)[np.arange(400) % 4])
+    assert given.X.nnz == 400
+    assert FastXML(n_trees=1).fit(given, run=ONE).forest.negative.tolist() == [LEAF]
+
+
+@pytest.mark.parametrize("method", [FastXML, PfastreXML])
+def test_labels_that_no_document_has(method):
+    Y = np.zeros((20, 3))
+    for labels in (Y, np.hstack([Y, np.ones((20, 1))])):
+        given = Dataset.from_matrix(np.eye(20), labels)
+        answer = method(n_trees=2).fit(given, run=ONE).predict(given, 4, ONE)
+        assert (answer.labels[:, 0] == (3 if labels.any() else -1)).all()
+        assert (answer.labels[:, 1:] == -1).all()

@@ -31,6 +31,8 @@ def reach(indptr, indices, data, docs, signs, costs, against, in_favour, columns
         doc, sign, cost = docs[position], signs[position], costs[position]
         for i in range(indptr[doc], indptr[doc + 1]):
             column = indices[i]
+            if data[i] == 0:
+                continue
             if against[column] == 0 and in_favour[column] == 0:
                 columns[n_columns] = column
                 n_columns += 1

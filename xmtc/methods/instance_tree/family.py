@@ -15,6 +15,7 @@ from xmtc.base.params import param
 from xmtc.base.run import Run
 from xmtc.methods.instance_tree.forest import TREE, Forest
 from xmtc.methods.instance_tree.growing import grow
+from xmtc.sparse import rows_of
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,14 @@ class DocumentTrees(Method):
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         check_fits(run.n_threads * room(data), f"Growing {run.n_threads} trees at a time", "give it fewer threads")
-        X = data.X.indptr.astype(np.int64), data.X.indices.astype(np.int32, copy=False), data.X.data
         gains, discounts = gains_of(data, label_weights)
-        Y = data.Y.indptr.astype(np.int64), data.Y.indices.astype(np.int32, copy=False), gains
+        X, Y = rows_of(data.X), (*rows_of(data.Y)[:2], gains)
 
         def grown(number: int) -> dict[str, np.ndarray]:
             kept = run.checkpoint.recall(f"tree-{number}")
             if kept is None:
-                sizes = data.X.shape[1], self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
-                arrays = grow(X, Y, label_weights, discounts, *sizes, first_state(self.seed, number))
+                limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
+                arrays = grow(X, Y, label_weights, discounts, data.X.shape[1], *limits, first_state(self.seed, number))
                 kept = dict(zip(TREE, arrays, strict=True))
                 run.checkpoint.keep(f"tree-{number}", kept)
             return kept

@@ -1,8 +1,8 @@
 """FastXML: a forest over documents, split so that each side ranks its labels best. Prabhu, Varma: FastXML: A Fast,
 Accurate and Stable Tree-classifier for Extreme Multi-label Learning (KDD 2014).
 
-Differs from the authors' code in: columns that the regulariser is sure to keep at 0 are never built. Differs from Parabel
-in: trees divide documents, not labels, and a document goes down one path.
+Differs from the authors' code in: columns that the regulariser is sure to keep at 0 are never built. Differs from
+Parabel in: trees divide documents, not labels, and a document goes down one path.
 """
 
 from __future__ import annotations

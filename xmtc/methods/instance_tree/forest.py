@@ -66,22 +66,15 @@ class Forest(Form):
             raise ValueError("the arrays of a forest do not fit together")
 
     def _nodes_fit(self) -> bool:
-        """Whether every node but the roots is the child of one before it."""
-        n_nodes, n_trees = len(self.negative), self.n_trees
-        if n_trees < 1 or not climbs(self.roots, n_trees, n_nodes) or (np.diff(self.roots) < 1).any():
-            return False
-        if len(self.sizes) != n_nodes or not climbs(self.ends, n_nodes, len(self.items)) or (self.sizes < 1).any():
-            return False
-        if len(self.values) != len(self.items):
-            return False
-        first = np.repeat(self.roots[:-1], np.diff(self.roots))
-        inner = np.flatnonzero(self.negative != LEAF)
-        other = first[inner] + self.negative[inner]
-        children = np.concatenate([inner + 1, other])
-        return bool(
-            (other > inner + 1).all()
-            and (other < np.repeat(self.roots[1:], np.diff(self.roots))[inner]).all()
-            and np.array_equal(np.sort(children), np.setdiff1d(np.arange(n_nodes), self.roots[:-1]))
+        n_nodes, n_entries = len(self.negative), len(self.items)
+        return (
+            self.n_trees >= 1
+            and climbs(self.roots, self.n_trees, n_nodes)
+            and climbs(self.ends, n_nodes, n_entries)
+            and len(self.sizes) == n_nodes
+            and len(self.values) == n_entries
+            and bool((np.diff(self.roots) >= 1).all() and (self.sizes >= 1).all())
+            and in_preorder(self.roots, self.negative, np.empty(n_nodes, np.int64))
         )
 
     def _entries_fit(self, n_labels: int, n_features: int) -> bool:
@@ -99,6 +92,24 @@ class Forest(Form):
 
 
 TREE = tuple(field.name for field in fields(Forest) if field.name != "roots")  # what a single tree has
+
+
+@kernel
+def in_preorder(roots, negative, after):
+    """Whether each tree's nodes are numbered so, every one the child of one before it. `after` takes where what lies
+    under a node ends."""
+    for tree in range(len(roots) - 1):
+        begin, end = roots[tree], roots[tree + 1]
+        for node in range(end - 1, begin - 1, -1):
+            after[node] = node + 1
+            if negative[node] != LEAF:
+                other = begin + negative[node]
+                if not node + 1 < other < end or after[node + 1] != other:
+                    return False
+                after[node] = after[other]
+        if after[begin] != end:
+            return False
+    return True
 
 
 @fast_kernel
@@ -151,12 +162,12 @@ def vote(leaves, ends, items, values, totals, seen, labels, scores):
 
 
 @kernel
-def shares_of(label, tree_negative, sizes, ends, items, values, shares):
-    """Which part of the documents at every node of a tree has a label, as far as its leaves remember it: those of an
-    inner node are its children's. `ends` are those of the tree's nodes in all entries."""
+def shares_of(label, negative, sizes, ends, items, values, shares):
+    """Write which part of the documents at every node of one tree has a label, as far as its leaves remember it: an
+    inner node's documents are its children's."""
     for node in range(len(shares) - 1, -1, -1):
-        if tree_negative[node] != LEAF:
-            first, second = node + 1, tree_negative[node]
+        if negative[node] != LEAF:
+            first, second = node + 1, negative[node]
             together = shares[first] * sizes[first] + shares[second] * sizes[second]
             shares[node] = together / (np.float64(sizes[first]) + sizes[second])
             continue

@@ -16,7 +16,7 @@ from xmtc.compiled import kernel
 from xmtc.linear.search import insert
 from xmtc.linear.tree import climbs
 from xmtc.methods.instance_tree.forest import Forest, add_votes, shares_of, vote
-from xmtc.sparse import with_unit_rows
+from xmtc.sparse import rows_of, with_unit_rows
 
 MOST_DOCS = 1024  # that one thread looks at, at a time
 
@@ -117,11 +117,6 @@ class RerankedForestModel(ForestModel):
             raise ValueError("the centres of its labels do not fit together")
 
 
-def rows_of(X: csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As compiled code takes them, whatever width scipy has given the row ends."""
-    return X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), X.data
-
-
 @kernel
 def log_nearness(square_distance, gamma):
     """log 1 / (1 + exp(γ/2 ‖x − μ‖²))."""
@@ -152,7 +147,7 @@ def vote_again(
             score = np.float32(np.exp(alpha * said + (1 - alpha) * near))
             n_top = insert(score, label, scores[doc], labels[doc], n_top)
             totals[label] = 0
-        for label in range(len(dots)):
-            dots[label] = 0
+        for i in range(len(dots)):
+            dots[i] = 0
         for i in range(n_top, labels.shape[1]):
             labels[doc, i], scores[doc, i] = NO_LABEL, 0

@@ -40,9 +40,10 @@ class PfastreXML(DocumentTrees):
     )
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> RerankedForestModel:
+        assert data.Y is not None
         frequencies = np.bincount(data.Y.indices, minlength=data.n_labels)
         inverse = Propensity(A=self.A, B=self.B).inverse(frequencies, data.n_docs)
-        forest = self.grow(data, inverse / inverse.max(), run)
+        forest = self.grow(data, inverse / inverse[frequencies > 0].max(initial=1), run)
         centres = csr_array(centres_of(data, frequencies).T)
         return RerankedForestModel(
             n_labels=data.n_labels,
