@@ -225,9 +225,9 @@ class TestGrowing:
         Y = csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]], np.float32))
         found, sums = np.empty(4, np.int32), np.zeros(4)
         labels = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
-        n = growing.leaf_labels(np.array([0, 1, 2]), *labels, np.array([1, 0.5, 0.25, 1]), 3, found, sums)
-        assert found[:n].tolist() == [0, 1, 3]  # label 2 is worth least
-        np.testing.assert_allclose(sums, [1 / 3, 0.5, 0, 1 / 3])
+        n = growing.leaf_labels(np.array([0, 1, 2]), *labels, 3, found, sums)
+        assert found[:n].tolist() == [0, 1, 2]  # label 3 is as frequent, and comes last
+        np.testing.assert_allclose(sums, [1 / 3, 1, 1 / 3, 0])
 
     def test_a_tree_sends_its_own_documents_where_it_put_them(self):
         """Leaves are as large as the number of training documents that a walk brings there."""
@@ -291,13 +291,14 @@ class TestModels:
         expected = slow_scores(found, documents.X.toarray()) ** found.alpha * near ** (1 - found.alpha)
         assert_ranked_as(found.predict(documents, 7, ONE), expected)
 
-    def test_rare_labels_weigh_more(self):
-        """Of two labels in the same leaf, the rarer one has the greater share, by its inverse propensity."""
-        Y = np.zeros((40, 3))
+    def test_rare_labels_weigh_more(self, monkeypatch):
+        """Where documents are parted, by their inverse propensity."""
+        Y, given = np.zeros((40, 3)), []
         Y[:, 0], Y[:4, 1], Y[20:, 2] = 1, 1, 1
-        found = PfastreXML(n_trees=1, max_leaf=40).fit(Dataset.from_matrix(np.eye(40), Y), run=ONE).forest
-        inverse = Propensity().inverse(Y.sum(axis=0), 40)
-        np.testing.assert_allclose(found.values, Y.mean(axis=0) * inverse / inverse.max(), rtol=1e-6)
+        monkeypatch.setattr(family, "grow", lambda *all_of_it: given.append(all_of_it) or growing.grow(*all_of_it))
+        PfastreXML(n_trees=1).fit(Dataset.from_matrix(np.eye(40), Y), run=ONE)
+        inverse, best = Propensity().inverse(Y.sum(axis=0), 40), 1 + 1 / np.log2(3)
+        np.testing.assert_allclose(given[0][1][2][:2], inverse[:2] / inverse.max() / best)
 
     def test_presets_are_the_papers_propensities(self):
         assert (PfastreXML(preset="amazon").A, PfastreXML(preset="amazon").B) == (0.6, 2.6)

@@ -31,7 +31,7 @@ class DocumentTrees(Method):
     seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
 
     def grow(self, data: Dataset, label_weights: np.ndarray, run: Run) -> Forest:
-        """All trees, a thread for each at a time. Labels weigh 1 at most."""
+        """All trees, a thread for each at a time. Labels weigh 1 at most, where documents are parted."""
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         check_fits(run.n_threads * room(data), f"Growing {run.n_threads} trees at a time", "give it fewer threads")
@@ -42,7 +42,7 @@ class DocumentTrees(Method):
             kept = run.checkpoint.recall(f"tree-{number}")
             if kept is None:
                 limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
-                arrays = grow(X, Y, label_weights, discounts, data.X.shape[1], *limits, first_state(self.seed, number))
+                arrays = grow(X, Y, discounts, data.X.shape[1], *limits, first_state(self.seed, number))
                 kept = dict(zip(TREE, arrays, strict=True))
                 run.checkpoint.keep(f"tree-{number}", kept)
             return kept

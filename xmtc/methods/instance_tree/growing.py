@@ -207,13 +207,13 @@ def divide(docs, margins):
 
 
 @kernel
-def leaf_labels(docs, indptr, labels, label_weights, most, found, sums):
-    """The mean of the documents' labels, weighted, left in `sums`; list the `most` best in `found`, in the order of
-    their numbers, and return how many. All sums but these are zeros before and after."""
+def leaf_labels(docs, indptr, labels, most, found, sums):
+    """The mean of the documents' labels, left in `sums`; list the `most` best in `found`, in the order of their numbers,
+    and return how many. All sums but these are zeros before and after."""
     n_found = labels_in(docs, indptr, labels, sums, found)
     for doc in docs:
         for i in range(indptr[doc], indptr[doc + 1]):
-            sums[labels[i]] += label_weights[labels[i]] / len(docs)
+            sums[labels[i]] += 1 / len(docs)
     sort_by(sums, found, n_found)
     for i in range(most, n_found):
         sums[found[i]] = 0
@@ -239,9 +239,9 @@ def enlarged(array, size):
 
 
 @kernel
-def grow(X, Y, label_weights, discounts, n_features, C, max_leaf, most_labels, state):
+def grow(X, Y, discounts, n_features, C, max_leaf, most_labels, state):
     """The arrays of one tree, as in Forest, its nodes in preorder."""
-    n_docs, n_labels = len(X[0]) - 1, len(label_weights)
+    n_docs, n_labels = len(X[0]) - 1, len(discounts)
     docs = np.arange(n_docs)
     by_column = np.zeros((2, n_features + 1))
     place, columns = np.zeros(n_features + 1, np.int64), np.empty(n_features + 1, np.int32)
@@ -276,7 +276,7 @@ def grow(X, Y, label_weights, discounts, n_features, C, max_leaf, most_labels, s
             n_waiting += 2
         else:
             negative[node] = LEAF
-            n_kept = leaf_labels(here, Y[0], Y[1], label_weights, most_labels, found, sums)
+            n_kept = leaf_labels(here, Y[0], Y[1], most_labels, found, sums)
             items, values = enlarged(items, size + n_kept), enlarged(values, size + n_kept)
             for i in range(n_kept):
                 items[size], values[size] = found[i], sums[found[i]]

@@ -2,8 +2,8 @@
 Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label
 Applications (KDD 2016).
 
-Differs from the authors' code in: what FastXML differs in. Differs from FastXML in: rare labels count more in the split
-and in the leaves (PfastXML), and a label ranks higher the nearer the document is to the centre of the label's own.
+Differs from the authors' code in: what FastXML differs in. Differs from FastXML in: rare labels count more where
+documents are parted (PfastXML), and a label ranks higher the nearer the document is to the centre of the label's own.
 """
 
 from __future__ import annotations
