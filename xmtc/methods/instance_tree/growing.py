@@ -208,8 +208,8 @@ def divide(docs, margins):
 
 @kernel
 def leaf_labels(docs, indptr, labels, most, found, sums):
-    """The mean of the documents' labels, left in `sums`; list the `most` best in `found`, in the order of their numbers,
-    and return how many. All sums but these are zeros before and after."""
+    """The mean of the documents' labels, left in `sums`; list the `most` best in `found`, in the order of their
+    numbers, and return how many. All sums but these are zeros before and after."""
     n_found = labels_in(docs, indptr, labels, sums, found)
     for doc in docs:
         for i in range(indptr[doc], indptr[doc + 1]):
