@@ -223,6 +223,25 @@ def test_a_calibration_is_looked_at_too(tagger, part, tmp_path):
         Tagger.load(tmp_path / "model").tags(TEXTS)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "phrase"),
+    [
+        ("model.forest.negative", replaced(0, 1), "arrays of a forest do not fit together"),
+        ("model.forest.items", replaced(0, 10**6), "arrays of a forest do not fit together"),
+        ("model.forest.ends", replaced(1, 10**12), "arrays of a forest do not fit together"),
+        ("model.forest.values", replaced(0, np.nan), "model.forest.values holds nan or infinity"),
+        ("model.labels", replaced(0, 10**6), "centres of its labels do not fit together"),
+        ("model.starts", replaced(1, -1), "centres of its labels do not fit together"),
+        ("model.squares", lambda squares: squares[:-1], "centres of its labels do not fit together"),
+    ],
+)
+def test_a_forest_is_looked_at_too(name, change, phrase, tmp_path):
+    Classifier("pfastrexml", n_trees=2, max_leaf=5).fit(TEXTS, TAGS).save(tmp_path / "model")
+    set_array(tmp_path / "model", name, change)
+    with pytest.raises(XmtcError, match=f"is damaged: .*{phrase}; copy"):
+        Tagger.load(tmp_path / "model").tags(TEXTS)
+
+
 def test_a_network_is_looked_at_too(tmp_path):
     pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
     Classifier("c2ae", layer=4, epochs=1).fit(TEXTS, TAGS).save(tmp_path / "model")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -14,6 +14,12 @@ def narrow(ends: np.ndarray) -> np.ndarray:
     """Row ends (indptr) as int32 while they fit: scipy gives the column numbers the type of the row ends, so that wide
     ones would double the matrix."""
     return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
+
+
+def rows_of(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays of a CSR matrix as kernels take them, whatever width scipy has given the row ends: int64, int32 and
+    the values."""
+    return matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False), matrix.data
 
 
 def with_unit_rows(matrix: csr_array) -> csr_array:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # the same methods as in the table, which type checkers canno
     from xmtc.methods.embedding.fasttext import FastText as FastText
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
     from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
+    from xmtc.methods.instance_tree.fastxml import FastXML as FastXML
+    from xmtc.methods.instance_tree.pfastrexml import PfastreXML as PfastreXML
     from xmtc.methods.label_tree.bonsai import Bonsai as Bonsai
     from xmtc.methods.label_tree.parabel import Parabel as Parabel
     from xmtc.methods.label_tree.plt import PLT as PLT
@@ -38,6 +40,8 @@ METHODS = {
     "pd_sparse": "xmtc.methods.one_vs_all.pd_sparse:PDSparse",
     "ppd_sparse": "xmtc.methods.one_vs_all.ppd_sparse:PPDSparse",
     "proxml": "xmtc.methods.one_vs_all.proxml:ProXML",
+    "fastxml": "xmtc.methods.instance_tree.fastxml:FastXML",
+    "pfastrexml": "xmtc.methods.instance_tree.pfastrexml:PfastreXML",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
     "xml_rnn": "xmtc.methods.attention.xml_rnn:XMLRNN",
     "xml_cnn": "xmtc.methods.convolution.xml_cnn:XMLCNN",

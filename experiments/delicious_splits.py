@@ -1,0 +1,60 @@
+"""Delicious in Mulan's split and in random ones of the same sizes, as the published figures have them: FastXML and
+PfastreXML on zeros and ones.
+
+python experiments/delicious_splits.py --splits 3 --out delicious-splits.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from common import CORPORA
+from scipy.sparse import csr_array, vstack
+
+from xmtc.base.dataset import Dataset
+from xmtc.base.run import Run
+from xmtc.data.corpus import open_corpus
+from xmtc.evaluation import evaluate
+from xmtc.features import COLUMNS
+from xmtc.methods import method_class
+from xmtc.pipeline import Pipeline
+
+NAMES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+
+
+def splits(folder: Path, n_random: int) -> Iterator[tuple[str, Dataset, Dataset]]:
+    corpora = (open_corpus(str(folder / f"{part}.txt.gz")) for part in ("train", "test"))
+    prepared = Pipeline.of("fastxml", COLUMNS, {"unit_length": False}).prepare(next(corpora))
+    train, test = prepared.data, prepared.labelled(next(corpora))
+    yield "Mulan", train, test
+    whole = Dataset.from_matrix(*(csr_array(vstack(pair)) for pair in ((train.X, test.X), (train.Y, test.Y))))
+    for seed in range(n_random):
+        order = np.random.default_rng(seed).permutation(whole.n_docs)
+        yield f"random {seed}", whole.rows(np.sort(order[test.n_docs :])), whole.rows(np.sort(order[: test.n_docs]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--methods", nargs="+", default=["fastxml", "pfastrexml"])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--corpora", type=Path, default=CORPORA)
+    args = parser.parse_args()
+    rows = []
+    for split, train, test in splits(args.corpora / "delicious", args.splits):
+        frequencies = np.bincount(train.Y.indices, minlength=train.n_labels)
+        for name in args.methods:
+            found = method_class(name)().fit(train, run=Run()).predict(test, 5)
+            scores = evaluate(found, test.Y, NAMES, frequencies, n_train=train.n_docs)
+            percent = {key: round(100 * value, 2) for key, value in scores.items()}
+            rows.append({"split": split, "method": name, **percent})
+            print(json.dumps(rows[-1]), flush=True)
+            args.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

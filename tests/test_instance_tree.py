@@ -1,0 +1,450 @@
+"""Trees over documents: every kernel beside a plain NumPy twin, hand-worked splits, damage, and what FastXML and
+PfastreXML promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from planted import planted
+from scipy.sparse import csc_array, csr_array
+
+from xmtc import XmtcError
+from xmtc.base.checkpoint import Checkpoint
+from xmtc.base.dataset import Dataset
+from xmtc.base.run import Run
+from xmtc.data.in_memory import documents_of
+from xmtc.labels.propensity import Propensity
+from xmtc.linear import l1_logistic
+from xmtc.methods.instance_tree import family, growing
+from xmtc.methods.instance_tree.fastxml import FastXML
+from xmtc.methods.instance_tree.forest import in_preorder, shares_of
+from xmtc.methods.instance_tree.growing import LEAF
+from xmtc.methods.instance_tree.pfastrexml import PfastreXML, centres_of
+from xmtc.pipeline import Pipeline
+from xmtc.sparse import rows_of
+
+ONE = Run(threads=1)
+STATE = np.uint64(88172645463325253)
+
+
+@cache
+def data() -> Dataset:
+    return Pipeline.of("fastxml").prepare(documents_of(*planted(300, seed=4)), ONE).data
+
+
+@cache
+def model():
+    return FastXML(n_trees=4).fit(data(), run=ONE)
+
+
+@cache
+def reranked():
+    return PfastreXML(n_trees=4).fit(data(), run=ONE)
+
+
+def random_problem(seed: int, n_rows: int = 60, n_columns: int = 25):
+    rng = np.random.default_rng(seed)
+    X = csr_array(
+        np.where(rng.random((n_rows, n_columns)) < 0.3, rng.normal(size=(n_rows, n_columns)), 0), dtype=np.float32
+    )
+    signs = np.where(X @ rng.normal(size=n_columns) + rng.normal(size=n_rows) > 0, 1, -1).astype(np.int8)
+    return X, signs, rng.uniform(0.5, 2, n_rows)
+
+
+def objective(w: np.ndarray, X, signs: np.ndarray, costs: np.ndarray) -> float:
+    return float(np.abs(w).sum() + costs @ np.logaddexp(0, -signs * (X @ w)))
+
+
+def by_proximal_gradient(X: np.ndarray, signs: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """The twin of `solve`: a step along the slope, and each weight pulled towards 0."""
+    w, rate = np.zeros(X.shape[1]), 4 / (np.linalg.norm(X, 2) ** 2 * costs.max())
+    for _ in range(20_000):
+        moved = w + rate * X.T @ (costs * signs / (1 + np.exp(signs * (X @ w))))
+        w = np.sign(moved) * np.maximum(np.abs(moved) - rate, 0)
+    return w
+
+
+def solved(
+    X, signs: np.ndarray, costs: np.ndarray, eps: float = 1e-9, steps: int = 500
+) -> tuple[np.ndarray, np.ndarray]:
+    columns = csc_array(X)
+    w, margins = np.zeros(X.shape[1]), np.zeros(X.shape[0])
+    arrays = columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data
+    l1_logistic.solve(*arrays, signs, costs, eps, steps, 100, STATE, w, margins)
+    return w, margins
+
+
+class TestL1Logistic:
+    @pytest.mark.parametrize("seed", range(4))
+    def test_as_proximal_gradient(self, seed):
+        X, signs, costs = random_problem(seed)
+        w, margins = solved(X, signs, costs)
+        expected = by_proximal_gradient(X.toarray().astype(float), signs, costs)
+        np.testing.assert_allclose(w, expected, atol=1e-5)
+        np.testing.assert_array_equal(w == 0, expected == 0)
+        assert 0 < (w == 0).sum() < len(w)
+        np.testing.assert_allclose(margins, X @ w, atol=1e-9)
+
+    def test_few_steps_are_nearly_enough(self):
+        X, signs, costs = random_problem(7)
+        rough, exact = (solved(X, signs, costs, *limits)[0] for limits in ((0.01, 10), (1e-9, 500)))
+        none, best = objective(0 * exact, X, signs, costs), objective(exact, X, signs, costs)
+        assert best <= objective(rough, X, signs, costs) < best + 0.01 * (none - best)
+
+    def test_slopes(self):
+        rng = np.random.default_rng(0)
+        margins, signs, costs = (
+            rng.normal(size=50) * 8,
+            rng.choice([-1, 1], 50).astype(np.int8),
+            rng.uniform(0.1, 3, 50),
+        )
+        slopes, curvatures = np.empty(50), np.empty(50)
+        loss = l1_logistic.slopes_at(margins, signs, costs, slopes, curvatures)
+        p = 1 / (1 + np.exp(-signs * margins))
+        np.testing.assert_allclose(slopes, -costs * signs * (1 - p), rtol=1e-9)
+        np.testing.assert_allclose(curvatures, costs * p * (1 - p), rtol=1e-9)
+        assert loss == pytest.approx(-(costs @ np.log(p)))
+        moved = l1_logistic.loss_at(margins, 0.5, slopes, signs, costs)
+        assert moved == pytest.approx(costs @ np.logaddexp(0, -signs * (margins + 0.5 * slopes)))
+
+    def test_margins_that_are_huge_stay_numbers(self):
+        X = csr_array(np.array([[1e15], [-1e15], [3e14]], np.float32))
+        w, margins = solved(X, np.array([1, -1, -1], np.int8), np.full(3, 1e9))
+        assert np.isfinite(w).all()
+        assert np.isfinite(margins).all()
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_columns_that_are_left_out_have_no_weight(self, seed):
+        """The bound is exact: where neither sum exceeds 1 the best weight is 0."""
+        X, signs, costs = random_problem(seed, n_columns=60)
+        X = csr_array(X * np.where(np.arange(60) % 2, 0.1, 1).astype(np.float32))
+        costs *= 0.5
+        against, in_favour, columns = np.zeros(60), np.zeros(60), np.empty(60, np.int32)
+        n = l1_logistic.reach(*rows_of(X), np.arange(60), signs, costs, against, in_favour, columns)
+        weighted = costs[:, None] * signs[:, None] * X.toarray()
+        np.testing.assert_allclose(in_favour, np.maximum(weighted, 0).sum(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(against, np.maximum(-weighted, 0).sum(axis=0), rtol=1e-6)
+        assert sorted(columns[:n]) == sorted(np.flatnonzero(np.abs(X.toarray()).sum(axis=0)))
+        w, _ = solved(X, signs, costs)
+        left_out = np.maximum(against, in_favour) <= 1
+        assert left_out.sum() > 10
+        assert (w[left_out] == 0).all()
+        assert (w != 0).any()
+
+
+def parted(Y: np.ndarray, weights: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """FastXML's alternation in a few lines of NumPy."""
+    discounts, last = 1 / np.log2(np.arange(Y.shape[1]) + 2), -1.0
+    gains = Y * weights / np.cumsum(discounts)[Y.sum(axis=1).astype(int) - 1][:, None]
+    used = np.flatnonzero(Y.sum(axis=0))
+    for _ in range(growing.MAX_ROUNDS):
+        leaning, ndcg = np.zeros(Y.shape[1]), 0.0
+        for side in (-1, 1):
+            sums = gains[signs == side].sum(axis=0)
+            ranking = used[np.lexsort((used, -sums[used]))]
+            leaning[ranking] += side * discounts[: len(used)]
+            ndcg += sums[ranking] @ discounts[: len(used)] / len(Y)
+        lean = gains @ leaning
+        signs = np.where(np.abs(lean) > 1e-12, np.sign(lean), signs)
+        if ndcg - last < growing.MIN_GAIN:
+            return signs
+        last = ndcg
+    return signs
+
+
+class TestGrowing:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_part(self, seed):
+        rng = np.random.default_rng(seed)
+        Y = (rng.random((80, 12)) < 0.2).astype(np.float32)
+        Y[np.arange(80), rng.integers(12, size=80)] = 1
+        weights = rng.uniform(0.2, 1, 12)
+        given = Dataset.from_matrix(np.ones((80, 1)), Y)
+        gains, discounts = family.gains_of(given, weights)
+        signs = rng.choice([-1, 1], 80).astype(np.int8)
+        expected = parted(Y, weights, signs.astype(float))
+        labels = given.Y.indptr.astype(np.int64), given.Y.indices.astype(np.int32), gains
+        rankings, sums, leaning = np.empty((2, 12), np.int32), np.zeros((2, 12)), np.zeros(12)
+        n = growing.part(np.arange(80), *labels, discounts, signs, rankings, sums, leaning)
+        np.testing.assert_array_equal(signs, expected)
+        assert n == (expected > 0).sum()
+        assert not sums.any()
+        assert not leaning.any()
+
+    def test_gains_by_hand(self):
+        gains, discounts = family.gains_of(
+            Dataset.from_matrix(np.ones((2, 1)), [[1, 0, 1], [0, 0, 1]]), np.array([1, 1, 0.5])
+        )
+        np.testing.assert_allclose(discounts, [1, 1 / np.log2(3), 0.5])
+        best = 1 + 1 / np.log2(3)
+        np.testing.assert_allclose(gains, [1 / best, 0.5 / best, 0.5])
+
+    @pytest.mark.parametrize("n", [0, 1, 2, 50])
+    def test_sort_by(self, n):
+        keys = np.random.default_rng(n).integers(0, 9, 60).astype(float)
+        items = np.random.default_rng(n).permutation(60).astype(np.int32)
+        expected = sorted(items[:n], key=lambda item: (-keys[item], item))
+        growing.sort_by(keys, items, n)
+        assert items[:n].tolist() == expected
+
+    def test_columns(self):
+        X, signs, costs = random_problem(3, n_columns=40)
+        docs = np.array([5, 3, 50, 21, 8, 30, 31])
+        signs, costs = signs[: len(docs)], costs[: len(docs)]
+        arrays, n_features = rows_of(X), 40
+        against, in_favour, place = np.zeros(41), np.zeros(41), np.zeros(41, np.int64)
+        columns = np.empty(41, np.int32)
+        n, n_entries = growing.useful_columns(*arrays, docs, signs, costs, against, in_favour, place, columns)
+        dense = X.toarray()[docs]
+        weighted = costs[:, None] * signs[:, None] * dense
+        useful = np.maximum(np.maximum(weighted, 0).sum(axis=0), np.maximum(-weighted, 0).sum(axis=0)) > 1
+        assert 0 < useful.sum() < n_features
+        assert sorted(columns[:n]) == np.flatnonzero(useful).tolist()
+        assert not against.any()
+        assert not in_favour.any()
+
+        starts, rows, values = (
+            np.empty(n + 2, np.int64),
+            np.empty(n_entries + 7, np.int32),
+            np.empty(n_entries + 7, np.float32),
+        )
+        growing.by_columns(*arrays, docs, place, columns, n, starts, rows, values)
+        found = csc_array((values, rows, starts), shape=(7, n + 1)).toarray()
+        np.testing.assert_array_equal(found, np.hstack([dense[:, columns[:n]], np.ones((7, 1))]))
+        assert not place.any()
+
+    def test_divide(self):
+        docs = np.array([4, 9, 2, 7, 5])
+        assert growing.divide(docs, np.array([-1.0, 0.0, 2.0, -0.1, 3.0])) == 3
+        assert docs.tolist() == [9, 2, 5, 4, 7]
+
+    def test_leaf_labels(self):
+        Y = csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]], np.float32))
+        found, sums = np.empty(4, np.int32), np.zeros(4)
+        labels = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
+        n = growing.leaf_labels(np.array([0, 1, 2]), *labels, 3, found, sums)
+        assert found[:n].tolist() == [0, 1, 2]  # label 3 is as frequent, and comes last
+        np.testing.assert_allclose(sums, [1 / 3, 1, 1 / 3, 0])
+
+    def test_a_tree_sends_its_own_documents_where_it_put_them(self):
+        """Leaves are as large as the number of training documents that a walk brings there."""
+        forest = model().forest
+        leaves = forest.leaves(*rows_of(data().X), model().n_features)
+        counted = np.bincount(leaves.ravel(), minlength=len(forest.sizes))
+        in_leaf = forest.negative == LEAF
+        assert (counted[~in_leaf] == 0).all()
+        np.testing.assert_array_equal(counted[in_leaf], forest.sizes[in_leaf])
+        inner = np.flatnonzero(~in_leaf)
+        first = forest.roots[np.searchsorted(forest.roots, inner, side="right") - 1]
+        assert (forest.sizes[inner] == forest.sizes[inner + 1] + forest.sizes[first + forest.negative[inner]]).all()
+
+    def test_documents_that_are_all_the_same_are_one_leaf(self):
+        same = Dataset.from_matrix(np.ones((40, 3)), np.eye(2)[np.arange(40) % 2])
+        found = FastXML(n_trees=2).fit(same, run=ONE)
+        assert found.forest.negative.tolist() == [LEAF, LEAF]
+        np.testing.assert_allclose(found.predict(same, 2, ONE).scores, 0.5)
+
+    def test_a_leaf_remembers_no_more_than_it_may(self):
+        found = FastXML(n_trees=2, leaf_labels=3, max_leaf=50).fit(data(), run=ONE).forest
+        assert np.diff(found.ends)[found.negative == LEAF].max() == 3
+
+
+def slow_scores(found, X: np.ndarray) -> np.ndarray:
+    """(n_docs, n_labels): every tree walked in Python."""
+    forest, total = found.forest, np.zeros((len(X), found.n_labels))
+    for tree in range(forest.n_trees):
+        for doc, x in enumerate(np.hstack([X, np.ones((len(X), 1))])):
+            node = root = forest.roots[tree]
+            while forest.negative[node] != LEAF:
+                here = slice(forest.ends[node], forest.ends[node + 1])
+                margin = forest.values[here] @ x[forest.items[here]]
+                node = node + 1 if margin >= 0 else root + forest.negative[node]
+            here = slice(forest.ends[node], forest.ends[node + 1])
+            total[doc, forest.items[here]] += forest.values[here] / forest.n_trees
+    return total
+
+
+def assert_ranked_as(answers, expected: np.ndarray) -> None:
+    for labels, scores, wanted in zip(answers.labels, answers.scores, expected, strict=True):
+        named = labels >= 0
+        assert named.sum() == min(len(labels), (wanted > 0).sum())
+        np.testing.assert_allclose(scores[named], wanted[labels[named]], rtol=1e-4)
+        np.testing.assert_allclose(scores[named], np.sort(wanted)[::-1][: named.sum()], rtol=1e-4)
+
+
+class TestModels:
+    def test_votes(self):
+        documents = data().rows(slice(0, 40))
+        assert_ranked_as(model().predict(documents, 7, ONE), slow_scores(model(), documents.X.toarray()))
+
+    def test_centres(self):
+        documents, found = data().rows(slice(0, 40)), reranked()
+        X, Y = data().X.toarray(), data().Y.toarray()
+        unit = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+        centres = (Y.T @ unit) / Y.sum(axis=0)[:, None]
+        np.testing.assert_allclose(centres_of(data(), Y.sum(axis=0)).toarray(), centres, atol=1e-6)
+        distances = ((unit[:40, None] - centres[None]) ** 2).sum(axis=2)
+        near = 1 / (1 + np.exp(found.gamma / 2 * distances))
+        expected = slow_scores(found, documents.X.toarray()) ** found.alpha * near ** (1 - found.alpha)
+        assert_ranked_as(found.predict(documents, 7, ONE), expected)
+
+    def test_rare_labels_weigh_more(self, monkeypatch):
+        """Where documents are parted, by their inverse propensity."""
+        Y, given = np.zeros((40, 3)), []
+        Y[:, 0], Y[:4, 1], Y[20:, 2] = 1, 1, 1
+        monkeypatch.setattr(family, "grow", lambda *all_of_it: given.append(all_of_it) or growing.grow(*all_of_it))
+        PfastreXML(n_trees=1).fit(Dataset.from_matrix(np.eye(40), Y), run=ONE)
+        inverse, best = Propensity().inverse(Y.sum(axis=0), 40), 1 + 1 / np.log2(3)
+        np.testing.assert_allclose(given[0][1][2][:2], inverse[:2] / inverse.max() / best)
+
+    def test_presets_are_the_papers_propensities(self):
+        assert (PfastreXML(preset="amazon").A, PfastreXML(preset="amazon").B) == (0.6, 2.6)
+        assert PfastreXML(preset="wikipedia", A=0.7).A == 0.7
+
+    def test_shares(self):
+        """Of the training documents that pass a node, those with the label."""
+        forest, (begin, end) = model().forest, model().forest.roots[:2]
+        leaves, has_label = forest.leaves(*rows_of(data().X), model().n_features)[:, 0], data().Y.toarray()[:, 7] > 0
+        shares = np.empty(end - begin)
+        nodes = forest.negative[begin:end], forest.sizes[begin:end], forest.ends[begin : end + 1]
+        shares_of(7, *nodes, forest.items, forest.values, shares)
+        passing = {node: [] for node in range(end)}
+        for document, leaf in enumerate(leaves):
+            for node in [leaf, *(above for above, _ in forest.path(0, leaf))]:
+                passing[node].append(has_label[document])
+        np.testing.assert_allclose(shares, [np.mean(passing[node]) for node in range(end)], atol=1e-6)
+
+    def test_explanations_add_up_to_what_the_words_moved(self):
+        """Where every step is decided by one word alone, its share is the whole change from the root to the leaf."""
+        X, Y = np.eye(2)[np.arange(60) % 2], np.eye(2)[np.arange(60) % 2]
+        found = FastXML(n_trees=3, C=100.0).fit(Dataset.from_matrix(X, Y), run=ONE)
+        explained = found.explain(Dataset.from_matrix(X[:1]), 0)
+        assert explained.ids.tolist() == [0]
+        assert 0.2 < explained.weights[0] <= 0.5  # from a half to all; the rest is the bias's
+        against = found.explain(Dataset.from_matrix(X[:1]), 1)
+        assert against.weights[0] == pytest.approx(-explained.weights[0])
+
+    def test_a_forest_is_its_trees_side_by_side(self):
+        four, forest = FastXML(n_trees=4).fit(data(), run=ONE).forest, model().forest
+        one = FastXML(n_trees=1).fit(data(), run=ONE).forest
+        assert four.n_trees == 4
+        np.testing.assert_array_equal(forest.negative[: forest.roots[1]], one.negative)
+        np.testing.assert_array_equal(forest.values[: forest.ends[forest.roots[1]]], one.values)
+
+    def test_a_training_that_was_stopped_goes_on(self, tmp_path, monkeypatch):
+        whole, recipe = model().forest, FastXML(n_trees=4)
+        run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept"))
+        with monkeypatch.context() as patch:
+            calls = iter(range(10))
+            patch.setattr(family, "grow", lambda *given: growing.grow(*given) if next(calls) < 2 else 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                recipe.fit(data(), run=run)
+        run.checkpoint.release()
+        grown = []
+        monkeypatch.setattr(family, "grow", lambda *given: grown.append(1) or growing.grow(*given))
+        again = recipe.fit(data(), run=run).forest
+        assert len(grown) == 2
+        for ours, theirs in zip(again.arrays, whole.arrays, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+    def test_too_little_memory_is_told_before_the_training(self, monkeypatch):
+        monkeypatch.setattr("xmtc.base.memory.memory", lambda: 1000.0)
+        with pytest.raises(XmtcError, match=r"^Growing 1 trees at a time would take .* give it fewer threads"):
+            FastXML().fit(data(), run=ONE)
+
+
+def broken(array: np.ndarray, place: int, value: float) -> np.ndarray:
+    changed = array.copy()
+    changed[place] = value
+    return changed
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        ("name", "place", "value"),
+        [
+            ("roots", 0, 1), ("roots", 1, 0), ("roots", -1, 10**9),
+            ("negative", 0, 0), ("negative", 0, 1), ("negative", 0, 10**6), ("negative", 0, -7), ("negative", 0, LEAF),
+            ("sizes", 0, 0), ("ends", 1, -1), ("ends", 2, 10**12), ("items", 0, -1), ("items", 0, 10**6),
+            ("items", -1, 10**6), ("items", -1, 0), ("values", -1, -0.1), ("values", -1, 1.5),
+        ],
+    )  # fmt: skip
+    def test_of_a_forest(self, name, place, value):
+        model().check()
+        forest = replace(model().forest, **{name: broken(getattr(model().forest, name), place, value)})
+        with pytest.raises(ValueError, match="arrays of a forest do not fit together"):
+            replace(model(), forest=forest).check()
+
+    @pytest.mark.parametrize(
+        ("negative", "is_whole"),
+        [
+            ([LEAF], True),
+            ([4, 3, LEAF, LEAF, LEAF], True),
+            ([3, 4, LEAF, LEAF, LEAF], False),  # children that cross
+            ([2, LEAF, LEAF, LEAF], False),  # a node that nothing leads to
+            ([3, LEAF, LEAF], False),
+            ([1, LEAF, LEAF], False),
+        ],
+    )
+    def test_preorder(self, negative, is_whole):
+        nodes = np.array([LEAF, *negative, LEAF], np.int32)
+        roots = np.array([0, 1, len(negative) + 1, len(negative) + 2])
+        assert in_preorder(roots, nodes, np.empty(len(nodes), np.int64)) == is_whole
+
+    @pytest.mark.parametrize("name", ["negative", "sizes", "items", "values"])
+    def test_of_its_sizes(self, name):
+        forest = replace(model().forest, **{name: getattr(model().forest, name)[:-1]})
+        with pytest.raises(ValueError, match="arrays of a forest do not fit together"):
+            replace(model(), forest=forest).check()
+
+    @pytest.mark.parametrize(
+        ("name", "place", "value"), [("starts", 1, -1), ("starts", -1, 1), ("labels", 0, -1), ("labels", 0, 40)]
+    )
+    def test_of_centres(self, name, place, value):
+        reranked().check()
+        with pytest.raises(ValueError, match="centres of its labels do not fit together"):
+            replace(reranked(), **{name: broken(getattr(reranked(), name), place, value)}).check()
+        with pytest.raises(ValueError, match="centres of its labels do not fit together"):
+            replace(reranked(), squares=reranked().squares[:-1]).check()
+
+
+EXTREME = {
+    "nothing": np.zeros((40, 3)),
+    "tiny": 1e-45 * np.random.default_rng(0).integers(0, 3, (40, 3)),
+    "large": 1e14 * np.random.default_rng(0).standard_normal((40, 3)),
+    "mixed": 10.0 ** np.random.default_rng(0).integers(-44, 14, (40, 3)),
+}
+
+
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e9])
+@pytest.mark.parametrize("kind", EXTREME)
+@pytest.mark.parametrize("method", [FastXML, PfastreXML])
+def test_extreme_numbers_give_scores(method, kind, C):
+    given = Dataset.from_matrix(EXTREME[kind], np.eye(4)[np.arange(40) % 4])
+    found = method(n_trees=3, C=C).fit(given, run=ONE)
+    found.check()
+    scores = found.predict(given, 4, ONE).scores
+    assert np.isfinite(scores).all()
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert np.isfinite(found.explain(given.rows([0]), 2).weights).all()
+
+
+def test_zeros_that_are_written_down_are_no_features():
+    """A sparse matrix may hold them; a column of them alone must not be counted again and again."""
+    X = csr_array((np.zeros(400, np.float32), np.zeros(400, np.int32), np.arange(401)), shape=(400, 1))
+    given = Dataset.from_matrix(X, np.eye(4)[np.arange(400) % 4])
+    assert given.X.nnz == 400
+    assert FastXML(n_trees=1).fit(given, run=ONE).forest.negative.tolist() == [LEAF]
+
+
+@pytest.mark.parametrize("method", [FastXML, PfastreXML])
+def test_labels_that_no_document_has(method):
+    Y = np.zeros((20, 3))
+    for labels in (Y, np.hstack([Y, np.ones((20, 1))])):
+        given = Dataset.from_matrix(np.eye(20), labels)
+        answer = method(n_trees=2).fit(given, run=ONE).predict(given, 4, ONE)
+        assert (answer.labels[:, 0] == (3 if labels.any() else -1)).all()
+        assert (answer.labels[:, 1:] == -1).all()

@@ -1,0 +1,73 @@
+"""What FastXML and PfastreXML have in common: how a forest over documents is grown. They differ in what a label is
+worth, and in what is asked after the leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from xmtc.base.dataset import Dataset
+from xmtc.base.memory import check_fits
+from xmtc.base.method import Method
+from xmtc.base.params import param
+from xmtc.base.run import Run
+from xmtc.methods.instance_tree.forest import TREE, Forest
+from xmtc.methods.instance_tree.growing import grow
+from xmtc.sparse import rows_of
+
+
+@dataclass(frozen=True)
+class DocumentTrees(Method):
+    """Trees over documents. A subclass says what labels weigh and hands them to `grow`."""
+
+    tiny: ClassVar[dict[str, Any]] = {"C": 10.0}
+
+    n_trees: int = param(50, "trees, each grown from its own random start", low=1, high=10_000)
+    max_leaf: int = param(10, "documents of a node that is not divided any further", low=1, search=(5, 50), log=True)
+    leaf_labels: int = param(100, "labels that a leaf remembers at most", low=1)
+    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True)
+    seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
+
+    def grow(self, data: Dataset, label_weights: np.ndarray, run: Run) -> Forest:
+        """All trees, a thread for each at a time. Labels weigh 1 at most, where documents are parted."""
+        if run.checkpoint.folder:
+            run.checkpoint.claim(f"{self} {data.fingerprint()}")
+        check_fits(run.n_threads * room(data), f"Growing {run.n_threads} trees at a time", "give it fewer threads")
+        gains, discounts = gains_of(data, label_weights)
+        X, Y = rows_of(data.X), (*rows_of(data.Y)[:2], gains)
+
+        def grown(number: int) -> dict[str, np.ndarray]:
+            kept = run.checkpoint.recall(f"tree-{number}")
+            if kept is None:
+                limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
+                arrays = grow(X, Y, discounts, data.X.shape[1], *limits, first_state(self.seed, number))
+                kept = dict(zip(TREE, arrays, strict=True))
+                run.checkpoint.keep(f"tree-{number}", kept)
+            return kept
+
+        return Forest.of(list(run.map(grown, range(self.n_trees), "growing trees", total=self.n_trees)))
+
+
+def first_state(seed: int, tree: int) -> np.uint64:
+    """Of the random numbers of a tree, which no other seed shares; never 0."""
+    return np.random.SeedSequence((seed, tree)).generate_state(1, np.uint64)[0] | np.uint64(1)
+
+
+def gains_of(data: Dataset, label_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What each of a document's labels adds to its nDCG at the first rank, and the discounts of the ranks (FastXML,
+    section 4.1)."""
+    Y = data.Y
+    assert Y is not None
+    discounts = 1 / np.log2(np.arange(Y.shape[1]) + 2)
+    counts = np.diff(Y.indptr)
+    best = np.concatenate([[1.0], np.cumsum(discounts)])[counts]
+    return label_weights[Y.indices] / np.repeat(best, counts), discounts
+
+
+def room(data: Dataset) -> int:
+    """Bytes that the growing of one tree takes at most, without the tree: the documents column by column, and numbers
+    for each document, feature and label."""
+    assert data.Y is not None
+    return 8 * (data.X.nnz + data.n_docs) + 120 * data.n_docs + 80 * data.X.shape[1] + 24 * data.n_labels

@@ -1,0 +1,153 @@
+"""What trees over documents leave behind: leaves vote for labels; after PfastreXML, labels' centres are asked too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc.base.dataset import Dataset
+from xmtc.base.form import array
+from xmtc.base.method import Explanation, Model
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
+from xmtc.compiled import kernel
+from xmtc.linear.search import insert
+from xmtc.linear.tree import climbs
+from xmtc.methods.instance_tree.forest import Forest, add_votes, shares_of, vote
+from xmtc.sparse import rows_of, with_unit_rows
+
+MOST_DOCS = 1024  # that one thread looks at, at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForestModel(Model):
+    """The mean over the trees of what the document's leaf says: which part of its training documents has a label."""
+
+    forest: Forest
+
+    @property
+    def n_features(self) -> int:
+        return sum(self.views.values())
+
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        k = min(k, self.n_labels)
+        size = max(1, min(MOST_DOCS, -(-data.n_docs // run.n_threads)))
+        batches = [data.X[i : i + size] for i in range(0, data.n_docs, size)]
+        empty = Predictions.trusted(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
+        answers = run.map(lambda X: self._rank(X, k), batches, "predicting", total=len(batches))
+        return Predictions.stack([empty, *answers])
+
+    def _rank(self, X: csr_array, k: int) -> Predictions:
+        labels, scores = np.empty((X.shape[0], k), np.int32), np.empty((X.shape[0], k), np.float32)
+        vote(*self._said(X), np.zeros(self.n_labels, np.float32), np.empty(self.n_labels, np.int32), labels, scores)
+        return Predictions.trusted(labels, scores)
+
+    def _said(self, X: csr_array) -> tuple[np.ndarray, ...]:
+        """The leaves of each document, and where to read what they say."""
+        leaves = self.forest.leaves(*rows_of(X), self.n_features)
+        return leaves, self.forest.ends, self.forest.items, self.forest.values
+
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        """What each word adds to the label's score: every step of the document's path through a tree changes the part
+        of documents that have the label, and the words share the change as they share in the margin."""
+        (view,) = self.views
+        features, weights = document.X.indices, self._shares(document.X, label)
+        return Explanation.summed(view, features, weights[features])
+
+    def _shares(self, X: csr_array, label: int) -> np.ndarray:
+        """(n_features,), of the change from the roots to the leaves."""
+        x, forest = np.append(X.toarray()[0], np.float32(1)), self.forest
+        total = np.zeros(len(x))
+        for tree, leaf in enumerate(forest.leaves(*rows_of(X), self.n_features)[0]):
+            begin, end = forest.roots[tree], forest.roots[tree + 1]
+            shares = np.empty(end - begin)
+            nodes = forest.negative[begin:end], forest.sizes[begin:end], forest.ends[begin : end + 1]
+            shares_of(label, *nodes, forest.items, forest.values, shares)
+            for node, following in forest.path(tree, int(leaf)):
+                here = slice(forest.ends[node], forest.ends[node + 1])
+                parts = forest.values[here].astype(np.float64) * x[forest.items[here]]
+                change = shares[following - begin] - shares[node - begin]
+                toward = 1 if following == node + 1 else -1
+                total[forest.items[here]] += toward * change * parts / max(np.abs(parts).sum(), 1e-30)
+        return total[:-1] / forest.n_trees
+
+    def check(self) -> None:
+        self.forest.check_sizes(self.n_labels, self.n_features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankedForestModel(ForestModel):
+    """P^α B^(1 − α), where P is what the leaves say, and B = 1 / (1 + exp(γ/2 ‖x − μ‖²)) tells how near the document is
+    to the centre μ of the label's training documents, all of length 1."""
+
+    alpha: float
+    gamma: float
+    starts: np.ndarray = array(np.int64)  # (n_features + 1,), a feature's entries are starts[f]:starts[f + 1]
+    labels: np.ndarray = array(np.int32)  # (n_entries,), the labels whose centres have the feature
+    centres: np.ndarray = array(np.float32)  # (n_entries,)
+    squares: np.ndarray = array(np.float32)  # (n_labels,), ‖μ‖²
+
+    def _rank(self, X: csr_array, k: int) -> Predictions:
+        labels, scores = np.empty((X.shape[0], k), np.int32), np.empty((X.shape[0], k), np.float32)
+        room = np.zeros(self.n_labels, np.float32), np.empty(self.n_labels, np.int32), np.zeros(self.n_labels)
+        tail = self.starts, self.labels, self.centres, self.squares
+        weights = self.alpha, self.gamma
+        vote_again(*self._said(X), *rows_of(with_unit_rows(X)), *tail, *weights, *room, labels, scores)
+        return Predictions.trusted(labels, scores)
+
+    def _shares(self, X: csr_array, label: int) -> np.ndarray:
+        """Of the logarithm of the score, which is the sum of two."""
+        leaves = self.forest.leaves(*rows_of(X), self.n_features)[0]
+        totals = np.zeros(self.n_labels, np.float32)
+        add_votes(leaves, *self._said(X)[1:], totals, np.empty(self.n_labels, np.int32))
+        said = max(float(totals[label]) / self.forest.n_trees, 1e-6)
+        near, x = np.zeros(self.n_features), with_unit_rows(X).toarray()[0]
+        for feature in X.indices:
+            here = slice(self.starts[feature], self.starts[feature + 1])
+            near[feature] = self.gamma * x[feature] * self.centres[here][self.labels[here] == label].sum()
+        return self.alpha * super()._shares(X, label) / said + (1 - self.alpha) * near
+
+    def check(self) -> None:
+        super().check()
+        columns = climbs(self.starts, self.n_features, len(self.labels)) and len(self.centres) == len(self.labels)
+        in_range = columns and ((self.labels >= 0) & (self.labels < self.n_labels)).all()
+        if not in_range or len(self.squares) != self.n_labels or not (0 <= self.alpha <= 1 and self.gamma >= 0):
+            raise ValueError("the centres of its labels do not fit together")
+
+
+@kernel
+def log_nearness(square_distance, gamma):
+    """log 1 / (1 + exp(γ/2 ‖x − μ‖²))."""
+    z = gamma / 2 * max(square_distance, 0.0)
+    return -z - np.log1p(np.exp(-z))
+
+
+@kernel
+def vote_again(
+    leaves, ends, items, values,
+    indptr, indices, data,
+    starts, tail_labels, centres, squares, alpha, gamma,
+    totals, seen, dots, labels, scores,
+):  # fmt: skip
+    """`vote`, and then the labels' centres are asked. `dots` begin as zeros, as `totals` do."""
+    n_docs, n_trees = leaves.shape
+    for doc in range(n_docs):
+        length = 0.0
+        for i in range(indptr[doc], indptr[doc + 1]):
+            length += data[i] * data[i]
+            for j in range(starts[indices[i]], starts[indices[i] + 1]):
+                dots[tail_labels[j]] += data[i] * centres[j]
+        n, n_top = add_votes(leaves[doc], ends, items, values, totals, seen), np.int64(0)
+        for i in range(n):
+            label = np.int64(seen[i])
+            said = np.log(min(totals[label] / n_trees, np.float32(1)))
+            near = log_nearness(length + squares[label] - 2 * dots[label], gamma)
+            score = np.float32(np.exp(alpha * said + (1 - alpha) * near))
+            n_top = insert(score, label, scores[doc], labels[doc], n_top)
+            totals[label] = 0
+        for i in range(len(dots)):
+            dots[i] = 0
+        for i in range(n_top, labels.shape[1]):
+            labels[doc, i], scores[doc, i] = NO_LABEL, 0
