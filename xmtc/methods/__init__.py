@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # the same methods as in the table, which type checkers canno
     from xmtc.methods.autoencoder.bce_ae import BCEAE as BCEAE
     from xmtc.methods.autoencoder.c2ae import C2AE as C2AE
     from xmtc.methods.autoencoder.rank_ae import RankAE as RankAE
+    from xmtc.methods.embedding.annexml import AnnexML as AnnexML
+    from xmtc.methods.embedding.sleec import SLEEC as SLEEC
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
     from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
     from xmtc.methods.label_tree.bonsai import Bonsai as Bonsai
@@ -29,6 +31,8 @@ METHODS = {
     "bonsai": "xmtc.methods.label_tree.bonsai:Bonsai",
     "plt": "xmtc.methods.label_tree.plt:PLT",
     "dismec": "xmtc.methods.one_vs_all.dismec:DiSMEC",
+    "sleec": "xmtc.methods.embedding.sleec:SLEEC",
+    "annexml": "xmtc.methods.embedding.annexml:AnnexML",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
     "xml_rnn": "xmtc.methods.attention.xml_rnn:XMLRNN",
     "rank_ae": "xmtc.methods.autoencoder.rank_ae:RankAE",
