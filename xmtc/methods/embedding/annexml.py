@@ -24,7 +24,6 @@ from xmtc.base.run import Run
 from xmtc.compiled import fast_kernel, kernel
 from xmtc.linear.solver import first_state, shuffle
 from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
-from xmtc.methods.embedding.model import SHARPEST
 from xmtc.methods.embedding.neighbours import NOBODY, label_neighbours
 from xmtc.sparse import Compact
 
@@ -41,10 +40,6 @@ class AnnexML(LocalEmbeddings):
     n_learners: int = param(15, "learners, each from its own random start", low=1, high=1000)
     n_neighbours: int = param(10, "documents nearest by labels that each is to be near to", low=1, high=10_000)
     dimension: int = param(50, "length of the vectors", low=1, high=4096, search=(25, 200), log=True)
-    n_votes: int = param(40, "neighbours that vote, of each learner", low=1, high=10_000, search=(5, 100), log=True)
-    sharpness: float = param(
-        20.0, "how much more a nearer neighbour's vote counts; 0: not at all", low=0.0, high=SHARPEST, search=(0, 30)
-    )
     epochs: int = param(10, "passes over a cluster's documents", low=1, high=10_000)
     cluster_epochs: int = param(10, "passes over all documents in learning the clusters", low=1, high=10_000)
     rate: float = param(0.03, "learning rate of AdaGrad", low=1e-6, high=10.0, search=(0.003, 0.3), log=True)

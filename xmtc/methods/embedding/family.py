@@ -47,9 +47,9 @@ class LocalEmbeddings(Method):
     n_clusters: int = param(0, "clusters of documents; 0: one for every 6,000", low=0, high=100_000)
     n_neighbours: int = param(100, "documents nearest by labels that each is to be near to", low=1, high=10_000)
     dimension: int = param(100, "length of the vectors", low=1, high=4096, search=(25, 200), log=True)
-    n_votes: int = param(20, "neighbours that vote, of each learner", low=1, high=10_000, search=(5, 100), log=True)
+    n_votes: int = param(40, "neighbours that vote, of each learner", low=1, high=10_000, search=(5, 100), log=True)
     sharpness: float = param(
-        0.0, "how much more a nearer neighbour's vote counts; 0: not at all", low=0.0, high=SHARPEST, search=(0, 30)
+        20.0, "how much more a nearer neighbour's vote counts; 0: not at all", low=0.0, high=SHARPEST, search=(0, 30)
     )
     search: str = param(
         "exact",
@@ -162,5 +162,3 @@ def learner_of(routes: np.ndarray, clusters: list[Cluster]) -> Learner:
         embeddings=embeddings,
         lengths=np.sqrt(np.maximum(squares, 1)).astype(np.float32),
     )
-
-

@@ -86,28 +86,45 @@ def nearest(
     matrix, dimension × documents, and queries rows of length 1: sums are added up in one order whatever the batch."""
     n, size = len(queries), members.stop - members.start
     found, cosines = np.empty((n, min(k, size)), np.int32), np.empty((n, min(k, size)), np.float32)
-    room = np.zeros(n, np.int64), np.empty(TILE, np.float32)
+    room = np.zeros(n, np.int64), np.empty(TILE, np.float32), np.empty((len(columns), TILE), np.float32)
     scan(queries, columns, lengths, members.start, members.stop, *room, found, cosines)
     return found, cosines
 
 
 @fast_kernel
-def scan(queries, columns, lengths, first, last, counts, room, found, cosines):
-    """`nearest`, written into its last two arguments. A tile of columns meets all queries before the next is read."""
+def scan(queries, columns, lengths, first, last, counts, room, tile, found, cosines):
+    """`nearest`, written into its last two arguments. A tile of columns is unpacked once and meets all queries while it
+    is near the processor."""
     dimension, k = len(columns), found.shape[1]
     for begin in range(first, last, TILE):
         size = min(TILE, last - begin)
-        for q in range(len(queries)):
+        for d in range(dimension):
+            packed, row = columns[d], tile[d]
             for j in range(size):
-                room[j] = 0
-            for d in range(dimension):
-                row, value = columns[d], queries[q, d]
-                for j in range(size):
-                    room[j] += value * row[begin + j]
+                row[j] = packed[begin + j]
+        for q in range(len(queries)):
+            products(queries[q], tile, size, room)
             for j in range(size):
                 cosine = room[j] / lengths[begin + j]
                 if counts[q] < k or cosine > cosines[q, k - 1]:
                     counts[q] = insert(cosine, begin + j, cosines[q], found[q], counts[q])
+
+
+@fast_kernel
+def products(query, tile, size, room):
+    """Of a query with the columns of a tile. Four rows are added at a time, so that sums are fetched a fourth as often."""
+    whole = len(query) - len(query) % 4
+    for j in range(size):
+        room[j] = 0
+    for d in range(0, whole, 4):
+        row, second, third, fourth = tile[d], tile[d + 1], tile[d + 2], tile[d + 3]
+        a, b, c, e = query[d], query[d + 1], query[d + 2], query[d + 3]
+        for j in range(size):
+            room[j] += a * row[j] + b * second[j] + c * third[j] + e * fourth[j]
+    for d in range(whole, len(query)):
+        row, a = tile[d], query[d]
+        for j in range(size):
+            room[j] += a * row[j]
 
 
 def check_library() -> None:

@@ -35,9 +35,30 @@ class SLEEC(LocalEmbeddings):
 
     tiny: ClassVar[dict[str, Any]] = {"n_learners": 3, "dimension": 40, "n_neighbours": 20, "n_votes": 10}
     presets: ClassVar[Presets] = {
-        "EUR-Lex": {"n_learners": 5, "n_clusters": 3, "n_neighbours": 100, "dimension": 100, "n_votes": 8},
-        "Wiki10-31K": {"n_learners": 5, "n_clusters": 5, "n_neighbours": 50, "dimension": 75, "n_votes": 11},
-        "Amazon-670K": {"n_learners": 20, "n_clusters": 100, "n_neighbours": 25, "dimension": 50, "n_votes": 5},
+        "EUR-Lex": {
+            "n_learners": 5,
+            "n_clusters": 3,
+            "n_neighbours": 100,
+            "dimension": 100,
+            "n_votes": 8,
+            "sharpness": 0.0,
+        },
+        "Wiki10-31K": {
+            "n_learners": 5,
+            "n_clusters": 5,
+            "n_neighbours": 50,
+            "dimension": 75,
+            "n_votes": 11,
+            "sharpness": 0.0,
+        },
+        "Amazon-670K": {
+            "n_learners": 20,
+            "n_clusters": 100,
+            "n_neighbours": 25,
+            "dimension": 50,
+            "n_votes": 5,
+            "sharpness": 0.0,
+        },
     }
 
     preset: str = param("", "start from the authors' settings for a data set", choices=("", *presets))
@@ -69,7 +90,9 @@ def centres(X: csr_array, n_clusters: int, seed: Seed) -> np.ndarray:
         return np.zeros((X.shape[1], 1), np.float32)
     starts = np.random.default_rng(seed).choice(X.shape[0], n_clusters, replace=False)
     cluster = k_means(compact(X, np.arange(X.shape[0])), starts)
-    which = csr_array((np.ones(len(cluster), np.float32), (cluster, np.arange(len(cluster)))), (n_clusters, len(cluster)))
+    which = csr_array(
+        (np.ones(len(cluster), np.float32), (cluster, np.arange(len(cluster)))), (n_clusters, len(cluster))
+    )
     return np.ascontiguousarray(with_unit_rows(csr_array(which @ X)).toarray().T)
 
 
