@@ -14,7 +14,7 @@ from xmtc import Classifier, Dataset, Run, XmtcError
 from xmtc.base.form import same
 from xmtc.errors import MissingExtra
 from xmtc.linear.regression import ridge
-from xmtc.methods import AnnexML, SLEEC
+from xmtc.methods import SLEEC, AnnexML
 from xmtc.methods.embedding import annexml, neighbours
 from xmtc.methods.embedding.model import in_8_bits, positions, project, route, vote
 from xmtc.methods.embedding.neighbours import NOBODY, label_neighbours, nearest
@@ -298,14 +298,14 @@ def test_without_the_library_it_says_so_before_training_and_searches_exactly_aft
 
 def test_what_no_memory_holds_is_refused_before_the_training(monkeypatch):
     monkeypatch.setattr("xmtc.base.memory.memory", lambda: 10_000.0)
-    with pytest.raises(XmtcError, match="A model of 15 learners would take .* lower n_learners"):
+    with pytest.raises(XmtcError, match=r"A model of 15 learners would take .* lower n_learners"):
         AnnexML().fit(data(), run=ONE)
 
 
 def test_features_too_large_are_refused():
     large = Dataset.from_matrix(np.full((3, 2), 1e12), np.eye(3))
     for method in (SLEEC(), AnnexML()):
-        with pytest.raises(XmtcError, match="X has values of up to 1e[+]12, too large"):
+        with pytest.raises(XmtcError, match=r"X has values of up to 1e[+]12, too large"):
             method.fit(large, run=ONE)
 
 

@@ -88,6 +88,8 @@ def with_encoder(kind: str):
 MAKERS: dict[str, Callable[[], Any]] = {
     "parabel": lambda: trained("parabel", n_trees=2),
     "plt": lambda: trained("plt", ngrams=2),
+    "sleec": lambda: trained("sleec", dimension=4, n_clusters=2),
+    "annexml": lambda: trained("annexml", dimension=4, n_clusters=2, search="approximate"),
     "columns": of_columns,
     "combined": combined,
     "ensemble": lambda: trained("ensemble"),
@@ -100,7 +102,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "xlnet": lambda: with_encoder("xlnet"),
 }
 ENCODERS = ("bert", "xlnet")
-LINEAR = ("parabel", "plt", "columns", "combined", "ensemble")
+LINEAR = ("parabel", "plt", "sleec", "annexml", "columns", "combined", "ensemble")
 
 
 def names() -> list[str]:

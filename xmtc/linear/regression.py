@@ -1,5 +1,5 @@
-"""Ridge regression of many targets side by side: the solver of the linear methods (solver.py) with a squared loss, whose
-dual steps need no bounds. Features without a bias, because what is learnt is compared by its direction."""
+"""Ridge regression of many targets side by side: the solver of the linear methods (solver.py) with a squared loss,
+whose dual steps need no bounds. There is no bias, because what is learnt is compared by its direction."""
 
 from __future__ import annotations
 

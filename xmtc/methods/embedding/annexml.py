@@ -41,7 +41,7 @@ class AnnexML(LocalEmbeddings):
     n_neighbours: int = param(10, "documents nearest by labels that each is to be near to", low=1, high=10_000)
     dimension: int = param(50, "length of the vectors", low=1, high=4096, search=(25, 200), log=True)
     epochs: int = param(10, "passes over a cluster's documents", low=1, high=10_000)
-    cluster_epochs: int = param(10, "passes over all documents in learning the clusters", low=1, high=10_000)
+    cluster_epochs: int = param(3, "passes over all documents in learning the clusters", low=1, high=10_000)
     rate: float = param(0.03, "learning rate of AdaGrad", low=1e-6, high=10.0, search=(0.003, 0.3), log=True)
     gamma: float = param(10.0, "cosines are multiplied by this before they are ranked", low=0.01, high=1000.0)
     sparsity: float = param(4.0, "weight of the L1 regulariser of the clusters (the paper's λ)", low=0.0, high=1e6)

@@ -47,8 +47,8 @@ def near_by_labels(
     for i in range(len(found)):
         doc = first + i
         n_seen, n_found = np.int64(0), np.int64(0)
-        for l in range(indptr[doc], indptr[doc + 1]):
-            begin, end = holder_ends[indices[l]], holder_ends[indices[l] + 1]
+        for own in range(indptr[doc], indptr[doc + 1]):
+            begin, end = holder_ends[indices[own]], holder_ends[indices[own] + 1]
             size = end - begin
             at = next_holder(holders, begin, end, doc)
             for step in range(min(size, MOST_HOLDERS)):
@@ -58,7 +58,7 @@ def near_by_labels(
                     if similarity[other] == 0:
                         seen[n_seen] = other
                         n_seen += 1
-                    similarity[other] += data[l] * holder_data[where]
+                    similarity[other] += data[own] * holder_data[where]
         for s in range(n_seen):
             other = np.int64(seen[s])
             n_found = insert(similarity[other], (other - doc) % n_docs, similarities, found[i], n_found)
@@ -112,7 +112,7 @@ def scan(queries, columns, lengths, first, last, counts, room, tile, found, cosi
 
 @fast_kernel
 def products(query, tile, size, room):
-    """Of a query with the columns of a tile. Four rows are added at a time, so that sums are fetched a fourth as often."""
+    """Of a query with the columns of a tile: four rows at a time, so that sums are fetched a fourth as often."""
     whole = len(query) - len(query) % 4
     for j in range(size):
         room[j] = 0
@@ -148,10 +148,8 @@ def index_of(columns: np.ndarray, members: slice, edges: int) -> Any:
 
 def nearly_nearest(queries: np.ndarray, index: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
     """`nearest`, as far as an index finds them."""
-    k = min(k, len(index))
-    found, cosines = np.full((len(queries), k), NOBODY, np.int32), np.zeros((len(queries), k), np.float32)
-    for i, query in enumerate(queries):  # one by one: a batch may leave the GIL held
-        matches = index.search(query, k, threads=1)
-        found[i, : len(matches)] = matches.keys
-        cosines[i, : len(matches)] = 1 - matches.distances
-    return found, cosines
+    twice = np.vstack([queries, queries[-1:]])  # of one query alone, the library's answer has another shape
+    matches = index.search(twice, max(1, min(k, len(index))), threads=1)
+    is_found = np.arange(matches.keys.shape[1]) < matches.counts[:, None]
+    found = np.where(is_found, matches.keys.astype(np.int64), NOBODY).astype(np.int32)
+    return found[:-1], np.where(is_found, 1 - matches.distances, 0)[:-1].astype(np.float32)
