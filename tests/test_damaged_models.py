@@ -243,6 +243,7 @@ def mirrored(array):
         ("label_ends", lambda ends: ends[:0], "training documents do not fit together"),
         ("learners.0.members", replaced(0, 10**6), "the arrays of a learner do not fit together"),
         ("learners.0.members", replaced(0, -1), "the arrays of a learner do not fit together"),
+        ("learners.0.member_ends", replaced(1, 0), "the arrays of a learner do not fit together"),
         ("learners.0.member_ends", replaced(1, -5), "the arrays of a learner do not fit together"),
         ("learners.0.features", replaced(0, 10**6), "the arrays of a learner do not fit together"),
         ("learners.0.feature_ends", replaced(1, 10**9), "the arrays of a learner do not fit together"),

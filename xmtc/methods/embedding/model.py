@@ -92,6 +92,7 @@ class Learner(Form):
             and dimension >= 1
             and climbs(self.feature_ends, self.n_clusters, len(self.features))
             and climbs(self.member_ends, self.n_clusters, len(self.members))
+            and (np.diff(self.member_ends) > 0).all()
             and len(self.scales) == len(self.weights) == len(self.features)
             and len(self.lengths) == len(self.members)
             and self.embeddings.shape == (dimension, len(self.members))

@@ -149,7 +149,7 @@ def index_of(columns: np.ndarray, members: slice, edges: int) -> Any:
 def nearly_nearest(queries: np.ndarray, index: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
     """`nearest`, as far as an index finds them."""
     twice = np.vstack([queries, queries[-1:]])  # of one query alone, the library's answer has another shape
-    matches = index.search(twice, max(1, min(k, len(index))), threads=1)
+    matches = index.search(twice, min(k, len(index)), threads=1)
     is_found = np.arange(matches.keys.shape[1]) < matches.counts[:, None]
     found = np.where(is_found, matches.keys.astype(np.int64), NOBODY).astype(np.int32)
-    return found[:-1], np.where(is_found, 1 - matches.distances, 0)[:-1].astype(np.float32)
+    return found[:-1], 1 - np.where(is_found, matches.distances, 1)[:-1].astype(np.float32)
