@@ -49,7 +49,7 @@ class AnnexML(LocalEmbeddings):
     def divide(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
         if n_clusters == 1:
             return iter([np.zeros((data.X.shape[1], 1), np.float32)] * self.n_learners)
-        near = label_neighbours(data.Y, self.n_neighbours, run)  # type: ignore[arg-type]
+        near = label_neighbours(data.Y, self.n_neighbours, run)
 
         def work(seed: Seed) -> np.ndarray:
             return self._routes(data.X, near, n_clusters, seed)

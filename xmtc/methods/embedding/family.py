@@ -75,9 +75,10 @@ class LocalEmbeddings(Method):
         self.check_size(data)
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
-        labelled = data.rows(np.flatnonzero(np.diff(data.Y.indptr)))  # type: ignore[union-attr]
-        shuffled_data = labelled.rows(shuffled(labelled.n_docs, self.seed))  # so that equals rank in no order
-        Y = shuffled_data.Y
+        assert data.Y is not None
+        labelled = np.flatnonzero(np.diff(data.Y.indptr))
+        documents = data.rows(labelled[shuffled(len(labelled), self.seed)])  # so that equals rank in no order
+        Y = csr_array(documents.Y)
         return NeighbourModel(
             n_labels=data.n_labels,
             views=data.sizes,
@@ -86,7 +87,7 @@ class LocalEmbeddings(Method):
             edges=self.n_edges if self.search == "approximate" else 0,
             label_ends=Y.indptr.astype(np.int64),
             labels=Y.indices.astype(np.int32),
-            learners=tuple(self._learners(shuffled_data, run)),
+            learners=tuple(self._learners(documents, run)),
         )
 
     def clusters_of(self, n_docs: int) -> int:
