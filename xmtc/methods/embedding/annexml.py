@@ -2,7 +2,7 @@
 Nearest Neighbor Search for Extreme Multi-label Classification (KDD 2017).
 
 Differs from the authors' code in: a document is ranked against the neighbours of the other documents of its batch,
-instead of ten drawn for it alone, which saves nine tenths of the work; one of its neighbours is drawn at a time; the
+instead of ten drawn for it alone, and in each pass with one of its neighbours instead of all ten; the
 steps of AdaGrad are one for each feature instead of one for each weight; votes are weighted by nearness (sharpness=0:
 as in the paper), because equal votes were worse on held-out documents. The exact search is the default: within a
 cluster of 6,000 documents it is over before a graph has been made. Differs from SLEEC in: clusters are learnt from the
