@@ -242,6 +242,69 @@ def test_a_forest_is_looked_at_too(name, change, phrase, tmp_path):
         Tagger.load(tmp_path / "model").tags(TEXTS)
 
 
+@pytest.fixture(scope="module")
+def neighbours() -> Tagger:
+    return Classifier("sleec", n_learners=1, dimension=4, n_clusters=2).fit(TEXTS, TAGS).tagger_
+
+
+def mirrored(array):
+    return np.ascontiguousarray(array[::-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "phrase"),
+    [
+        ("labels", replaced(0, 10**6), "a label twice, or one that there is not"),
+        ("labels", replaced(0, -1), "a label twice, or one that there is not"),
+        ("labels", lambda labels: np.full_like(labels, 3), "a label twice, or one that there is not"),
+        ("label_ends", replaced(3, 10**12), "training documents do not fit together"),
+        ("label_ends", mirrored, "training documents do not fit together"),
+        ("label_ends", lambda ends: ends[:0], "training documents do not fit together"),
+        ("learners.0.members", replaced(0, 10**6), "the arrays of a learner do not fit together"),
+        ("learners.0.members", replaced(0, -1), "the arrays of a learner do not fit together"),
+        ("learners.0.member_ends", replaced(1, 0), "the arrays of a learner do not fit together"),
+        ("learners.0.member_ends", replaced(1, -5), "the arrays of a learner do not fit together"),
+        ("learners.0.features", replaced(0, 10**6), "the arrays of a learner do not fit together"),
+        ("learners.0.feature_ends", replaced(1, 10**9), "the arrays of a learner do not fit together"),
+        ("learners.0.weights", lambda weights: weights[:-1], "the arrays of a learner do not fit together"),
+        ("learners.0.weights", lambda weights: weights[:, :0], "the arrays of a learner do not fit together"),
+        ("learners.0.scales", lambda scales: scales[:-1], "the arrays of a learner do not fit together"),
+        ("learners.0.routes", lambda routes: routes[:-1], "the arrays of a learner do not fit together"),
+        ("learners.0.routes", lambda routes: routes[:, :0], "the arrays of a learner do not fit together"),
+        ("learners.0.embeddings", mirrored, None),
+        ("learners.0.embeddings", lambda found: found[:-1], "the arrays of a learner do not fit together"),
+        ("learners.0.lengths", replaced(0, 0), "an embedding has no length"),
+        ("learners.0.scales", replaced(0, np.nan), "learners.0.scales holds nan or infinity"),
+    ],
+)
+def test_learners_are_looked_at_before_they_are_used(neighbours, tmp_path, name, change, phrase):
+    neighbours.save(tmp_path / "model")
+    set_array(tmp_path / "model", f"model.{name}", change)
+    loaded = Tagger.load(tmp_path / "model")
+    if phrase is None:  # other numbers, other answers
+        assert all(0 <= tag.score <= 1 for tags in loaded.tags(TEXTS) for tag in tags)
+        return
+    for use in (lambda: loaded.tags(TEXTS), lambda: loaded.explain(TEXTS[0], TAGS[0][0])):
+        with pytest.raises(XmtcError, match=f"model is damaged: .*{phrase}.*; copy or train it again"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("n_votes", 0), ("n_votes", -3), ("sharpness", 1e9), ("sharpness", -1.0), ("edges", -1)]
+)
+def test_votes_that_cannot_be_counted(neighbours, tmp_path, field, value):
+    neighbours.save(tmp_path / "model")
+    set_said(tmp_path / "model", f"parts.model.{field}", value)
+    with pytest.raises(XmtcError, match=r"is damaged: its neighbours cannot vote; copy or train it again"):
+        Tagger.load(tmp_path / "model").tags(TEXTS)
+
+
+def test_very_many_votes_take_no_more_memory_than_there_are_documents(neighbours, tmp_path):
+    neighbours.save(tmp_path / "model")
+    set_said(tmp_path / "model", "parts.model.n_votes", 2**40)
+    assert Tagger.load(tmp_path / "model").tags(TEXTS[:2])
+
+
 def test_a_network_is_looked_at_too(tmp_path):
     pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
     Classifier("c2ae", layer=4, epochs=1).fit(TEXTS, TAGS).save(tmp_path / "model")

@@ -16,6 +16,7 @@ EXTRAS = {
     "tokenizers": ("tokenizers", "neural"),
     "ray": ("Ray", "cluster"),
     "optuna": ("Optuna", "tune"),
+    "usearch": ("usearch", "neighbours"),
 }
 
 

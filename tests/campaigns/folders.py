@@ -90,6 +90,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "plt": lambda: trained("plt", ngrams=2),
     "fastxml": lambda: trained("fastxml", n_trees=2),
     "pfastrexml": lambda: trained("pfastrexml", n_trees=2),
+    "sleec": lambda: trained("sleec", dimension=4, n_clusters=2),
+    "annexml": lambda: trained("annexml", dimension=4, n_clusters=2, search="approximate"),
     "columns": of_columns,
     "combined": combined,
     "ensemble": lambda: trained("ensemble"),
@@ -102,7 +104,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "xlnet": lambda: with_encoder("xlnet"),
 }
 ENCODERS = ("bert", "xlnet")
-LINEAR = ("parabel", "plt", "fastxml", "pfastrexml", "columns", "combined", "ensemble")
+LINEAR = ("parabel", "plt", "fastxml", "pfastrexml", "sleec", "annexml", "columns", "combined", "ensemble")
 
 
 def names() -> list[str]:

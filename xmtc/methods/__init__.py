@@ -18,7 +18,9 @@ if TYPE_CHECKING:  # the same methods as in the table, which type checkers canno
     from xmtc.methods.autoencoder.rank_ae import RankAE as RankAE
     from xmtc.methods.convolution.bow_cnn import BowCNN as BowCNN
     from xmtc.methods.convolution.xml_cnn import XMLCNN as XMLCNN
+    from xmtc.methods.embedding.annexml import AnnexML as AnnexML
     from xmtc.methods.embedding.fasttext import FastText as FastText
+    from xmtc.methods.embedding.sleec import SLEEC as SLEEC
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
     from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
     from xmtc.methods.instance_tree.fastxml import FastXML as FastXML
@@ -42,6 +44,8 @@ METHODS = {
     "proxml": "xmtc.methods.one_vs_all.proxml:ProXML",
     "fastxml": "xmtc.methods.instance_tree.fastxml:FastXML",
     "pfastrexml": "xmtc.methods.instance_tree.pfastrexml:PfastreXML",
+    "sleec": "xmtc.methods.embedding.sleec:SLEEC",
+    "annexml": "xmtc.methods.embedding.annexml:AnnexML",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
     "xml_rnn": "xmtc.methods.attention.xml_rnn:XMLRNN",
     "xml_cnn": "xmtc.methods.convolution.xml_cnn:XMLCNN",
