@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
-EXTRAS = ("neural", "tune")
+EXTRAS = ("neural", "tune", "neighbours")
 
 
 class Dependency(NamedTuple):
