@@ -147,7 +147,8 @@ def test_methods_without_weights_refuse_them():
     with pytest.raises(XmtcError) as raised:
         Weightless().fit(weighted(DATA, TIMES))
     assert str(raised.value) == (
-        "Weightless does not take weights of documents; leave sample_weight out, or use parabel, bonsai, plt or dismec."
+        "Weightless does not take weights of documents; leave sample_weight out, or use one that does, such as parabel "
+        "or dismec."
     )
 
 

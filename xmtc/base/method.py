@@ -132,8 +132,8 @@ class Method(Recipe, ABC):
             )
         if data.weights is not None and not self.takes_weights:
             raise XmtcError(
-                f"{type(self).__name__} does not take weights of documents; leave sample_weight out, or use parabel, "
-                "bonsai, plt or dismec."
+                f"{type(self).__name__} does not take weights of documents; leave sample_weight out, or use one "
+                "that does, such as parabel or dismec."
             )
         if valid is not None:
             check_is_dataset(valid)
