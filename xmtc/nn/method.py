@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 from xmtc.base.method import Method
 from xmtc.base.params import param
+from xmtc.data.splits import VALID_SHARE
+from xmtc.nn.fitting import HELD_OUT
 from xmtc.nn.training import Plan
-
-AVERAGE_EVERY = 20  # steps between weights that are averaged
-AVERAGE_OVER = 75  # weights in the average, of which older ones fade
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,11 @@ class WordNetworkMethod(Method):
     rate: float = param(0.002, "learning rate of Adam", low=1e-8, high=10.0, search=(5e-4, 1e-2), log=True)
     decay: float = param(1.0, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
     average_from: int = param(10, "pass from which on weights are averaged", low=0)
-    patience: int = param(5, "passes without a better nDCG@5 after which training ends", low=1)
+    average_every: int = param(20, "steps between weights that are averaged", low=1)
+    average_over: int = param(75, "weights in the average, of which older ones fade; 0: all alike, as in SWA", low=0)
+    look_every: int = param(0, "steps between looks at nDCG@5 of held-out documents; 0: one after every pass", low=0)
+    patience: int = param(5, "looks without a better nDCG@5 after which training ends", low=1)
+    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
 
@@ -39,7 +42,8 @@ class WordNetworkMethod(Method):
             patience=self.patience,
             seconds=60 * self.minutes or inf,
             average_from=self.average_from,
-            average_every=AVERAGE_EVERY,
-            average_over=AVERAGE_OVER,
+            average_every=self.average_every,
+            average_over=self.average_over or inf,
+            look_every=self.look_every,
             **({"seed": self.seed} | more),
         )

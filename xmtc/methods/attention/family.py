@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import repeat
-from math import inf
 from typing import ClassVar
 
 import numpy as np
 import torch
 
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.data.splits import VALID_SHARE
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
 from xmtc.methods.attention.levels import LOSSES, SUM, LevelData, table_of_children, train_level
@@ -24,7 +21,8 @@ from xmtc.methods.attention.network import LabelAttention, RecurrentNetwork, beg
 from xmtc.nn import distributed
 from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import working
-from xmtc.nn.fitting import HELD_OUT, begin
+from xmtc.nn.fitting import begin
+from xmtc.nn.method import WordNetworkMethod
 from xmtc.nn.network import TrainedNetwork
 from xmtc.nn.training import Plan
 from xmtc.nn.vectors import vectors_of_tokens
@@ -38,11 +36,9 @@ TreeOf = Callable[[Dataset, Run], LabelTree]  # grown from the documents that ar
 
 
 @dataclass(frozen=True)
-class RecurrentMethod(Method):
+class RecurrentMethod(WordNetworkMethod):
     """A bidirectional LSTM over word vectors. A subclass says how labels are read off its states."""
 
-    reads: ClassVar[tuple[str, ...]] = (VIEW,)
-    is_exact: ClassVar[bool] = False
     pooling: ClassVar[str]
 
     vectors: str = param(
@@ -66,16 +62,6 @@ class RecurrentMethod(Method):
     )
     loss: str = param(SUM, "of a document: cross-entropy of its labels summed, or their mean (eq. 6)", choices=LOSSES)
     clips: bool = param(True, "scale gradients down that are far longer than recent ones")
-    batch: int = param(200, "documents of a step", low=1)
-    epochs: int = param(30, "passes over the documents at most", low=1)
-    rate: float = param(0.002, "learning rate of Adam", low=1e-8, high=10.0, search=(5e-4, 1e-2), log=True)
-    decay: float = param(1.0, "what the learning rate is multiplied by after every pass", low=0.01, high=1.0)
-    average_from: int = param(10, "pass from which on weights are averaged", low=0)
-    average_every: int = param(20, "steps between weights that are averaged", low=1)
-    average_over: int = param(75, "weights in the average, of which older ones fade; 0: all alike, as in SWA", low=0)
-    look_every: int = param(0, "steps between looks at nDCG@5 of held-out documents; 0: one after every pass", low=0)
-    patience: int = param(5, "looks without a better nDCG@5 after which training ends", low=1)
-    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit), a level's own", low=0.0)
     seed: int = param(0, "seed of the first weights, the order of documents and the tree", low=0, high=2**32 - 1)
 
@@ -159,19 +145,7 @@ class RecurrentMethod(Method):
         return network
 
     def plan(self, number: int) -> Plan:
-        return Plan(
-            epochs=self.epochs,
-            rate=self.rate,
-            decay=self.decay,
-            patience=self.patience,
-            seconds=60 * self.minutes or inf,
-            average_from=self.average_from,
-            average_every=self.average_every,
-            average_over=self.average_over or inf,
-            look_every=self.look_every,
-            clips=self.clips,
-            seed=level_seed(self.seed, number),
-        )
+        return self.schedule(clips=self.clips, seed=level_seed(self.seed, number))
 
 
 def level_seed(seed: int, number: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -185,7 +184,7 @@ class ConvolutionalMethod(WordNetworkMethod):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> RegionModel:
         vectors = self.first_vectors(data, run)
-        data, valid, device = begin(self, data, valid, run, seed=self.seed, vectors=vectors)
+        data, valid, device = begin(self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors)
         assert data.Y is not None
         design = self.design(data, vectors)
         design.check_room(device)
@@ -198,10 +197,14 @@ class ConvolutionalMethod(WordNetworkMethod):
         trained = TrainedNetwork(design=design, weights=Weights.of(network))
         return RegionModel(n_labels=data.n_labels, views=data.sizes, network=trained)
 
-    def train(self, network: RegionNetwork, design: RegionDesign, data: Dataset, valid: Any, run: Run) -> None:
+    def train(
+        self, network: RegionNetwork, design: RegionDesign, data: Dataset, valid: Dataset | None, run: Run
+    ) -> None:
         """The best nDCG@5 of held-out documents stays."""
+        assert data.Y is not None
         device = device_with(network)
-        loader, held_out, labels = design.loader(data, device), design.loader(valid, device), LabelRows(data.Y, device)
+        loader, labels = design.loader(data, device), LabelRows(data.Y, device)
+        held_out = None if valid is None else design.loader(valid, device)
         judged = Judged(network)
         forward = distributed.shared(judged)
 
@@ -211,7 +214,8 @@ class ConvolutionalMethod(WordNetworkMethod):
                 return forward(batch, *labels.pairs(batch.docs))
 
         def answer(run: Run) -> Predictions:
+            assert held_out is not None
             return predict_with(network, held_out, 5, run)
 
-        plan = self.schedule()
-        fit_network(judged, loader=loader, loss=loss, answer=answer, Y=valid.Y, plan=plan, batch=self.batch, run=run)
+        Y, plan = None if valid is None else valid.Y, self.schedule()
+        fit_network(judged, loader=loader, loss=loss, answer=answer, Y=Y, plan=plan, batch=self.batch, run=run)
