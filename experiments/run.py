@@ -31,6 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path("..") / "shared" / "data"  # where corpora lie, beside the checkout
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "transformers")
+COSTS = {"train_s": "training s", "train_cpu_s": "CPU s", "peak_mb": "peak MB", "model_mb": "model MB"}
 MADE_BY = ("method", "combine", "compare")  # a row says one of these
 
 
@@ -99,7 +100,7 @@ def read(path: Path) -> tuple[str, list[Job]]:
         if sum(key in whole for key in MADE_BY) != 1 or not {"name", "data", "measures"} <= whole.keys():
             wanted = f"name, data, measures and one of {', '.join(MADE_BY)}"
             raise SystemExit(f"{path}: row {row.get('name', '?')!r} must have {wanted}.")
-        jobs += [Job(path.stem, whole, seed) for seed in whole.get("seeds", [None])]
+        jobs += [Job(path.stem, each, seed) for each in on_each_corpus(whole) for seed in whole.get("seeds", [None])]
     if len({job.slug for job in jobs}) < len(jobs):
         raise SystemExit(f"{path}: two rows have the same name.")
     return title, jobs
@@ -113,6 +114,18 @@ def by_rate(table: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
     seed = {"seed": noise["seed"]} if "seed" in noise else {}
     kinds = [(kind, rate) for kind, rates in noise.items() if kind != "seed" for rate in rates]
     return [row | {"name": f"{row['name']}, {kind} {rate}", "noise": {kind: rate} | seed} for kind, rate in kinds]
+
+
+def on_each_corpus(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row on several corpora is as many rows, named after them, as are the ones that it is made of. `on` has what
+    holds on one of them alone."""
+    if isinstance(row["data"], str):
+        return [row]
+    made = []
+    for data in row["data"]:
+        others = {kind: [f"{name}, {data}" for name in row[kind]] for kind in ("combine", "compare") if kind in row}
+        made.append(row | others | row.get("on", {}).get(data, {}) | {"data": data, "name": f"{row['name']}, {data}"})
+    return made
 
 
 def members(job: Job, jobs: Sequence[Job]) -> list[Job]:
@@ -219,8 +232,9 @@ def asked(job: Job, jobs: Sequence[Job], place: Place) -> list[str]:
 # Running
 
 
-def run(words: Sequence[str], log: Path) -> tuple[str, float, int]:
-    """Run xmtc of this tree in a process of its own: what it printed, its seconds, and its memory at the peak in MB."""
+def run(words: Sequence[str], log: Path) -> tuple[str, dict[str, float]]:
+    """Run xmtc of this tree in a process of its own: what it printed, and what it took: seconds by the clock and of all
+    its threads, and memory at the peak in MB."""
     log.parent.mkdir(parents=True, exist_ok=True)
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
@@ -235,7 +249,9 @@ def run(words: Sequence[str], log: Path) -> tuple[str, float, int]:
         if process.returncode:
             said = " ".join(err.read().strip().splitlines()[-3:])
             raise Failed(f"xmtc {words[0]} ended with status {process.returncode}: {said}")
-        return out.read(), round(seconds, 1), round(usage.ru_maxrss / (1024 if sys.platform != "darwin" else 2**20))
+        megabytes = round(usage.ru_maxrss / (1024 if sys.platform != "darwin" else 2**20))
+        took = {"s": round(seconds, 1), "cpu_s": round(usage.ru_utime + usage.ru_stime, 1), "peak_mb": megabytes}
+        return out.read(), took
 
 
 def make_corpora(job: Job, place: Place) -> None:
@@ -255,10 +271,15 @@ def make_model(job: Job, jobs: Sequence[Job], place: Place) -> dict[str, Any]:
         if not is_made(member, jobs, place):
             raise Failed(f"its member {member.name!r} has no model")
     make_corpora(job, place)
-    _, seconds, megabytes = run([*words, "--quiet", *place.options], Path(f"{place.model(job)}.log"))
-    took = {"command": place.shown(words), "train_s": seconds, "peak_mb": megabytes}
+    _, costs = run([*words, "--quiet", *place.options], Path(f"{place.model(job)}.log"))
+    took = {"train_s": costs["s"], "train_cpu_s": costs["cpu_s"], "peak_mb": costs["peak_mb"]}
+    took |= {"model_mb": size_of(place.model(job)), "command": place.shown(words)}
     stamp.write_text(json.dumps(took))
     return took
+
+
+def size_of(model: Path) -> float:
+    return round(sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6, 1)
 
 
 def is_made(job: Job, jobs: Sequence[Job], place: Place) -> bool:
@@ -281,11 +302,11 @@ def finish(job: Job, jobs: Sequence[Job], place: Place, waiting: dict[Job, Futur
     try:
         took = {} if "compare" in job.row else make_model(job, jobs, place)
         words = judging(job, jobs, place)
-        said, seconds, megabytes = run([*words, "--quiet", *place.options], Path(f"{place.model(job)}.evaluate"))
+        said, costs = run([*words, "--quiet", *place.options], Path(f"{place.model(job)}.evaluate"))
         figures = json.loads(said)
         figures = figures.get("overlap", figures)  # what a comparison is about
-        result |= {name: took[name] for name in ("train_s", "peak_mb") if name in took}
-        result |= {"evaluate_s": seconds, "evaluate_peak_mb": megabytes}
+        result |= {name: value for name, value in took.items() if name != "command"}
+        result |= {f"evaluate_{name}": value for name, value in costs.items()}
         result["figures"] = {name: None if value is None else round(100 * value, 2) for name, value in figures.items()}
         print(f"{job.name}: {took.get('train_s', 0)} s,", *result["figures"].items(), flush=True)
     except Failed as error:
@@ -381,7 +402,7 @@ def table_of(jobs: Sequence[Job], results: dict[str, Any]) -> str:
         dict.fromkeys(key for kept in found.values() for result in kept for key in result.get("figures", {}))
     )
     rows = {job.row["name"]: job.row for job in jobs}
-    lines = [["", *columns, "training s", "MB", "source"], ["---"] * (len(columns) + 4)]
+    lines = [["", *columns, *COSTS.values(), "source"], ["---"] * (len(columns) + len(COSTS) + 2)]
     lines += [cells(rows[name], kept, columns) for name, kept in found.items()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -391,11 +412,10 @@ def cells(row: dict[str, Any], kept: Sequence[dict[str, Any]], columns: Sequence
     good, published = [result for result in kept if "failed" not in result], row.get("published", {})
     if not good:
         why = f"failed: {kept[0]['failed']}" if kept else "not run"
-        return [row["name"], why, *[""] * (len(columns) + 2)]
+        return [row["name"], why, *[""] * (len(columns) + len(COSTS))]
     figures = [cell([result["figures"].get(column) for result in good], published.get(column)) for column in columns]
-    seconds = spread([result["train_s"] for result in good if "train_s" in result], 1)
-    megabytes = spread([result["peak_mb"] for result in good if "peak_mb" in result], 0)
-    return [row["name"], *figures, seconds, megabytes, row.get("source", "")]
+    costs = [spread([result[name] for result in good if name in result], 1) for name in COSTS]
+    return [row["name"], *figures, *costs, row.get("source", "")]
 
 
 def cell(values: Sequence[float | None], published: float | None) -> str:

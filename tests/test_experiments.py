@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import lines_of
@@ -151,8 +152,8 @@ def test_table(whole, corpora):
     done, _ = run(folder, corpora, "--table", table=TABLE + '[[row]]\nname = "new"\nmethod = "plt"\n')
     lines = done.stdout.splitlines()
     assert lines[0] == "A table"
-    assert lines[2] == "|  | P@1 | P@3 | training s | MB | source |"
-    assert "|  | top1 | top2 | top3 | top4 | top5 | training s | MB | source |" in lines
+    assert lines[2] == "|  | P@1 | P@3 | training s | CPU s | peak MB | model MB | source |"
+    assert "|  | top1 | top2 | top3 | top4 | top5 | training s | CPU s | peak MB | model MB | source |" in lines
     assert f"| Parabel | {figure:.2f} (50.00, {figure - 50:+.2f}) |" in done.stdout
     assert "A paper, Table 1" in done.stdout
     assert "| Parabel, two seeds | " in done.stdout
@@ -243,6 +244,13 @@ def test_what_is_missing_is_said(corpora, tmp_path):
     assert "row 'empty' must have name, data, measures and one of method, combine, compare." in done.stderr
 
 
+def the_runner() -> Any:
+    sys.path.insert(0, str(RUN.parent))
+    import run
+
+    return run
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
 def test_the_experiments_can_be_read(path):
     """Rows are complete, members are there, and methods and parameters exist."""
@@ -250,9 +258,7 @@ def test_the_experiments_can_be_read(path):
     from xmtc.features import COLUMNS, TEXTS
     from xmtc.pipeline import Pipeline
 
-    sys.path.insert(0, str(RUN.parent))
-    import run as runner
-
+    runner = the_runner()
     _, jobs = runner.read(path)
     assert jobs
     assert tomllib.loads(path.read_text())["title"]
@@ -263,3 +269,26 @@ def test_the_experiments_can_be_read(path):
             seed = {} if job.seed is None else {"seed": Typed(str(job.seed))}
             content = COLUMNS if job.row.get("ending", "").startswith("txt") else TEXTS
             Pipeline.of(job.row["method"], content, params | seed)
+
+
+def test_a_row_on_several_corpora_is_several_rows(tmp_path):
+    (tmp_path / "table.toml").write_text("""
+        data = ["a", "b"]
+        measures = ["P@1"]
+        on = {b = {ending = "txt.gz"}}
+        [[row]]
+        name = "one"
+        method = "parabel"
+        [[row]]
+        name = "both"
+        combine = ["one", "one"]
+    """)
+    runner = the_runner()
+    _, jobs = runner.read(tmp_path / "table.toml")
+    assert [(job.name, job.row["data"], job.row.get("ending")) for job in jobs] == [
+        ("one, a", "a", None),
+        ("one, b", "b", "txt.gz"),
+        ("both, a", "a", None),
+        ("both, b", "b", "txt.gz"),
+    ]
+    assert [job.name for job in runner.members(jobs[3], jobs)] == ["one, b", "one, b"]
