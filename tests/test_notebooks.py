@@ -35,4 +35,6 @@ def test_every_cell_runs(written, tmp_path):
     assert "95 % interval" in said
     assert any("image/png" in data for data in shown)  # the history
     assert any("<mark" in data.get("text/html", "") for data in shown)  # the explanation
-    assert any(str(data.get("text/plain", "")).startswith("Classifier('bce_ae', epochs=12)") for data in shown)
+    assert any(
+        str(data.get("text/plain", "")).startswith("Classifier('bce_ae', epochs=12, held_out=0.1)") for data in shown
+    )
