@@ -272,7 +272,7 @@ def make_model(job: Job, jobs: Sequence[Job], place: Place) -> dict[str, Any]:
             raise Failed(f"its member {member.name!r} has no model")
     make_corpora(job, place)
     _, costs = run([*words, "--quiet", *place.options], Path(f"{place.model(job)}.log"))
-    took = {"train_s": costs["s"], "train_cpu_s": costs["cpu_s"], "peak_mb": costs["peak_mb"]}
+    took: dict[str, Any] = {"train_s": costs["s"], "train_cpu_s": costs["cpu_s"], "peak_mb": costs["peak_mb"]}
     took |= {"model_mb": size_of(place.model(job)), "command": place.shown(words)}
     stamp.write_text(json.dumps(took))
     return took
