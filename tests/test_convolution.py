@@ -191,3 +191,9 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(method, tmp_path):
         strict=True,
     ):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(("field", "value"), [("region", 10**30), ("stride", 0), ("stride", 10**30)])
+def test_regions_of_no_size_are_refused(field, value):
+    with pytest.raises(ValueError, match="its regions are of no size that there is"):
+        replace(BAGS, **{field: value}).check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -242,6 +243,15 @@ def test_a_forest_is_looked_at_too(name, change, phrase, tmp_path):
         Tagger.load(tmp_path / "model").tags(TEXTS)
 
 
+@pytest.mark.parametrize("gamma", [10**30, -1, 1e300])
+def test_a_forest_whose_numbers_no_method_gives_is_refused(gamma):
+    model = Classifier("pfastrexml", n_trees=2, max_leaf=5).fit(TEXTS, TAGS).tagger_.model
+    with pytest.raises(ValueError, match="centres of its labels do not fit together"):
+        replace(model, gamma=gamma).check()
+    whole = replace(model, gamma=30)  # as JSON may write it
+    whole.check()
+
+
 @pytest.fixture(scope="module")
 def neighbours() -> Tagger:
     return Classifier("sleec", n_learners=1, dimension=4, n_clusters=2).fit(TEXTS, TAGS).tagger_
@@ -290,12 +300,13 @@ def test_learners_are_looked_at_before_they_are_used(neighbours, tmp_path, name,
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("n_votes", 0), ("n_votes", -3), ("sharpness", 1e9), ("sharpness", -1.0), ("edges", -1)]
+    ("field", "value"),
+    [("n_votes", 0), ("n_votes", -3), ("sharpness", 1e9), ("sharpness", -1.0), ("edges", -1), ("edges", 1)],
 )
 def test_votes_that_cannot_be_counted(neighbours, tmp_path, field, value):
     neighbours.save(tmp_path / "model")
     set_said(tmp_path / "model", f"parts.model.{field}", value)
-    with pytest.raises(XmtcError, match=r"is damaged: its neighbours cannot vote; copy or train it again"):
+    with pytest.raises(XmtcError, match=r"is damaged: its neighbours cannot (vote|be found); copy or train it again"):
         Tagger.load(tmp_path / "model").tags(TEXTS)
 
 

@@ -92,11 +92,14 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "pfastrexml": lambda: trained("pfastrexml", n_trees=2),
     "sleec": lambda: trained("sleec", dimension=4, n_clusters=2),
     "annexml": lambda: trained("annexml", dimension=4, n_clusters=2, search="approximate"),
+    "fasttext": lambda: trained("fasttext", loss="hs", word_ngrams=2),
     "columns": of_columns,
     "combined": combined,
     "ensemble": lambda: trained("ensemble"),
     "attention_xml": lambda: trained("attention_xml"),
     "xml_rnn": lambda: trained("xml_rnn"),
+    "xml_cnn": lambda: trained("xml_cnn"),
+    "bow_cnn": lambda: trained("bow_cnn"),
     "rank_ae": lambda: trained("rank_ae"),
     "rank_ae of words": lambda: trained("rank_ae", input="lstm"),
     "c2ae": lambda: trained("c2ae"),
@@ -104,7 +107,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "xlnet": lambda: with_encoder("xlnet"),
 }
 ENCODERS = ("bert", "xlnet")
-LINEAR = ("parabel", "plt", "fastxml", "pfastrexml", "sleec", "annexml", "columns", "combined", "ensemble")
+LINEAR = ("parabel", "plt", "fastxml", "pfastrexml", "sleec", "annexml", "fasttext", "columns", "combined", "ensemble")
 
 
 def names() -> list[str]:

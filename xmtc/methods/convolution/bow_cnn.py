@@ -34,6 +34,8 @@ from xmtc.methods.convolution.family import (
 )
 from xmtc.nn.batches import TokenBatch
 
+MOST_WORDS = 100_000  # of a region, and from one to the next
+
 
 class BagNetwork(RegionNetwork):
     """Rows of words, summed over regions, ReLU, pooling, response normalisation, labels."""
@@ -50,8 +52,9 @@ class BagNetwork(RegionNetwork):
         return self.embedding(batch.ids.masked_fill(batch.ids >= self.design.n_rows, 0))
 
     def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
-        region, stride, chunks = self.design.region, self.design.stride, self.design.chunks
+        stride, chunks = self.design.stride, self.design.chunks
         words = batch.padded(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
+        region = min(self.design.region, words.shape[2])  # beyond the texts there is nothing to add up
         regions = region * avg_pool1d(pad(words, (0, region - 1)), region, stride)
         regions, lengths = relu(regions + self.bias[:, None]), -(-lengths_of(batch) // stride)
         if self.design.pooling == MAX:
@@ -80,8 +83,10 @@ class BagDesign(RegionDesign):
 
     def check(self) -> None:
         super().check()
-        if self.pooling not in POOLINGS or min(self.vocabulary, self.region, self.stride) < 1:
+        if self.pooling not in POOLINGS or self.vocabulary < 1:
             raise ValueError("its network is none")
+        if not (1 <= self.region <= MOST_WORDS and 1 <= self.stride <= MOST_WORDS):
+            raise ValueError("its regions are of no size that there is")
 
 
 @dataclass(frozen=True)
@@ -96,8 +101,8 @@ class BowCNN(ConvolutionalMethod):
     rate: float = param(0.005, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-3, 2e-2), log=True)
     vocabulary: int = param(30_000, "words that count, the most frequent by documents", low=1)
     maps: int = param(1000, "numbers of a region", low=1, search=(250, 2000), log=True)
-    region: int = param(20, "words of a region", low=1, high=100_000)
-    stride: int = param(2, "words from one region to the next", low=1, high=100_000)
+    region: int = param(20, "words of a region", low=1, high=MOST_WORDS)
+    stride: int = param(2, "words from one region to the next", low=1, high=MOST_WORDS)
     pooling: str = param(MEAN, "of the regions of a chunk, the mean or the largest numbers", choices=POOLINGS)
     chunks: int = param(10, "parts of a text, each of which the labels read", low=1, high=10_000)
 

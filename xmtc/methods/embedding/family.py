@@ -19,7 +19,7 @@ from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.linear.packing import offsets
 from xmtc.linear.solver import LARGEST, shuffled
-from xmtc.methods.embedding.model import SHARPEST, Learner, NeighbourModel, in_8_bits, project, route
+from xmtc.methods.embedding.model import MOST_EDGES, SHARPEST, Learner, NeighbourModel, in_8_bits, project, route
 from xmtc.methods.embedding.neighbours import check_library
 from xmtc.sparse import Compact, compact
 
@@ -56,7 +56,7 @@ class LocalEmbeddings(Method):
         "look at all documents of a cluster, or have usearch follow a graph",
         choices=("exact", "approximate"),
     )
-    n_edges: int = param(50, "of each document in the graph of an approximate search", low=2, high=1000)
+    n_edges: int = param(50, "of each document in the graph of an approximate search", low=2, high=MOST_EDGES)
     seed: int = param(0, "seed of everything random", low=0, high=2**32 - 1)
 
     takes_weights: ClassVar[bool] = False

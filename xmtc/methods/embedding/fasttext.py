@@ -20,7 +20,16 @@ from xmtc.base.memory import check_fits
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.methods.embedding.fasttext_model import HIERARCHICAL, LOSSES, VIEW, FastTextModel, all_ngrams, shares
+from xmtc.methods.embedding.fasttext_model import (
+    HIERARCHICAL,
+    LONGEST,
+    LOSSES,
+    MOST_BUCKETS,
+    VIEW,
+    FastTextModel,
+    all_ngrams,
+    shares,
+)
 from xmtc.methods.embedding.fasttext_training import Training
 
 
@@ -42,9 +51,9 @@ class FastText(Method):
     )
     epochs: int = param(25, "passes over the documents", low=1, search=(5, 50), log=True)
     word_ngrams: int = param(
-        1, "words of the longest n-grams that have vectors of their own", low=1, high=100, search=(1, 2)
+        1, "words of the longest n-grams that have vectors of their own", low=1, high=LONGEST, search=(1, 2)
     )
-    buckets: int = param(2_000_000, "numbers that n-grams are hashed to", low=1, high=2**31 - 1)
+    buckets: int = param(2_000_000, "numbers that n-grams are hashed to", low=1, high=MOST_BUCKETS)
     negatives: int = param(5, "with loss=ns, labels drawn at random in each step", low=1, high=10_000)
     seed: int = param(0, "seed of the first vectors, the order of documents and what is drawn", low=0, high=2**32 - 1)
 

@@ -20,6 +20,7 @@ VIEW = "words"
 END = 0  # the id of the end of a text, which every document has; in the view, that of unknown words, which are left out
 LOSSES = OVA, SOFTMAX, HIERARCHICAL, NEGATIVE = "ova", "softmax", "hs", "ns"
 MOST_NUMBERS = 2**22  # scores held by one thread at a time
+LONGEST, MOST_BUCKETS = 100, 2**31 - 1  # words of an n-gram, and numbers that n-grams are hashed to
 FEW = 100  # labels up to which an answer is found faster than by sorting all
 FACTOR = np.uint64(116049371)  # fastText's, of hashes
 
@@ -156,8 +157,10 @@ class FastTextModel(Model):
 
     def check(self) -> None:
         n_outputs = self.n_labels - 1 if self.loss == HIERARCHICAL else self.n_labels
-        if self.loss not in LOSSES or set(self.views) != {VIEW} or self.ngrams < 1 or self.n_buckets < 1:
+        if self.loss not in LOSSES or set(self.views) != {VIEW}:
             raise ValueError("it is for other documents, or of another loss")
+        if not 1 <= self.ngrams <= LONGEST or not 1 <= self.n_buckets <= MOST_BUCKETS:
+            raise ValueError("its n-grams are longer, or more, than any method makes them")
         if len(self.vectors) != self.views[VIEW] + len(self.buckets) or (np.diff(self.buckets) <= 0).any():
             raise ValueError("its vectors are not those of its words and n-grams")
         if self.outputs.shape != (self.vectors.shape[1], n_outputs):

@@ -22,6 +22,7 @@ from xmtc.linear.tree import climbs
 from xmtc.methods.embedding.neighbours import NOBODY, index_of, nearest, nearly_nearest
 
 MOST_DOCS = 1024  # answered by one thread at a time
+MOST_EDGES = 1000  # of a document in the graph of an approximate search
 SHARPEST = 40.0  # so that no vote vanishes in float32
 FINEST = 127  # what the largest number of a vector is kept as
 
@@ -183,8 +184,10 @@ class NeighbourModel(Model):
         rising[self.label_ends[:-1][self.label_ends[:-1] < len(rising)]] = True  # where another document begins
         if not within(self.labels, self.n_labels) or not rising.all():
             raise ValueError("a training document has a label twice, or one that there is not")
-        if self.n_votes < 1 or not 0 <= self.sharpness <= SHARPEST or not 0 <= self.edges <= 1000:
+        if self.n_votes < 1 or not 0 <= self.sharpness <= SHARPEST:
             raise ValueError("its neighbours cannot vote")
+        if self.edges not in (0, *range(2, MOST_EDGES + 1)):
+            raise ValueError("its neighbours cannot be found")
         for learner in self.learners:
             learner.check_sizes(sum(self.views.values()), n_docs)
 

@@ -19,6 +19,7 @@ from xmtc.methods.instance_tree.forest import Forest, add_votes, shares_of, vote
 from xmtc.sparse import rows_of, with_unit_rows
 
 MOST_DOCS = 1024  # that one thread looks at, at a time
+STEEPEST = 1e6  # that γ may be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ class RerankedForestModel(ForestModel):
         labels, scores = np.empty((X.shape[0], k), np.int32), np.empty((X.shape[0], k), np.float32)
         room = np.zeros(self.n_labels, np.float32), np.empty(self.n_labels, np.int32), np.zeros(self.n_labels)
         tail = self.starts, self.labels, self.centres, self.squares
-        weights = self.alpha, self.gamma
+        weights = float(self.alpha), float(self.gamma)  # a folder may have written 30, not 30.0
         vote_again(*self._said(X), *rows_of(with_unit_rows(X)), *tail, *weights, *room, labels, scores)
         return Predictions.trusted(labels, scores)
 
@@ -113,7 +114,11 @@ class RerankedForestModel(ForestModel):
         super().check()
         columns = climbs(self.starts, self.n_features, len(self.labels)) and len(self.centres) == len(self.labels)
         in_range = columns and ((self.labels >= 0) & (self.labels < self.n_labels)).all()
-        if not in_range or len(self.squares) != self.n_labels or not (0 <= self.alpha <= 1 and self.gamma >= 0):
+        if (
+            not in_range
+            or len(self.squares) != self.n_labels
+            or not (0 <= self.alpha <= 1 and 0 <= self.gamma <= STEEPEST)
+        ):
             raise ValueError("the centres of its labels do not fit together")
 
 

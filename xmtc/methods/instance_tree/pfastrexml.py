@@ -19,7 +19,7 @@ from xmtc.base.params import Presets, param
 from xmtc.base.run import Run
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 from xmtc.methods.instance_tree.family import DocumentTrees
-from xmtc.methods.instance_tree.model import RerankedForestModel
+from xmtc.methods.instance_tree.model import STEEPEST, RerankedForestModel
 from xmtc.sparse import with_unit_rows
 
 PRESETS = {name: {"A": given.A, "B": given.B} for name, given in PROPENSITIES.items() if name != "default"}
@@ -36,7 +36,12 @@ class PfastreXML(DocumentTrees):
     B: float = param(Propensity.B, "propensity: what is added to every frequency", low=1e-6, high=1e6)
     alpha: float = param(0.8, "weight of the trees against the labels' centres", low=0.0, high=1.0, search=(0.5, 1.0))
     gamma: float = param(
-        30.0, "how fast a label fades with the distance from its centre", low=0.0, high=1e6, search=(3, 100), log=True
+        30.0,
+        "how fast a label fades with the distance from its centre",
+        low=0.0,
+        high=STEEPEST,
+        search=(3, 100),
+        log=True,
     )
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> RerankedForestModel:
