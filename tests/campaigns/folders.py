@@ -227,7 +227,7 @@ def change_value(about: Any, places: list[tuple], rng: Rng) -> None:
         inner[chosen([*sorted(inner), "more"], rng)] = chosen(ODD, rng)
         holder[last] = json.dumps(inner)
     else:
-        holder[last] = chosen(ODD, rng)
+        holder[last] = copy.deepcopy(chosen(ODD, rng))  # or a later case would change what others are given
 
 
 def change_array(arrays: dict[str, np.ndarray], rng: Rng) -> None:
