@@ -71,6 +71,7 @@ class Place:
     overrides: dict[str, str] = field(default_factory=dict)  # of parameters, where a row has them
     options: list[str] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)  # machine, versions, commit
+    limit: float | None = None  # seconds of a command
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def model(self, job: Job) -> Path:
@@ -232,18 +233,23 @@ def asked(job: Job, jobs: Sequence[Job], place: Place) -> list[str]:
 # Running
 
 
-def run(words: Sequence[str], log: Path) -> tuple[str, dict[str, float]]:
+def run(words: Sequence[str], log: Path, limit: float | None = None) -> tuple[str, dict[str, float]]:
     """Run xmtc of this tree in a process of its own: what it printed, and what it took: seconds by the clock and of all
-    its threads, and memory at the peak in MB."""
+    its threads, and memory at the peak in MB. After `limit` seconds it is ended."""
     log.parent.mkdir(parents=True, exist_ok=True)
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
     begin = time.perf_counter()
     with log.with_suffix(".out").open("w+") as out, log.open("w+") as err:
         process = subprocess.Popen([sys.executable, "-m", "xmtc", *words], stdout=out, stderr=err, env=env)
+        clock = threading.Timer(limit or threading.TIMEOUT_MAX, process.kill)
+        clock.start()
         _, status, usage = os.wait4(process.pid, 0)
+        clock.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - begin
+        if process.returncode and limit and seconds >= limit:
+            raise Failed(f"xmtc {words[0]} was ended after {limit:g} s")
         out.seek(0)
         err.seek(0)
         if process.returncode:
@@ -271,7 +277,7 @@ def make_model(job: Job, jobs: Sequence[Job], place: Place) -> dict[str, Any]:
         if not is_made(member, jobs, place):
             raise Failed(f"its member {member.name!r} has no model")
     make_corpora(job, place)
-    _, costs = run([*words, "--quiet", *place.options], Path(f"{place.model(job)}.log"))
+    _, costs = run([*words, "--quiet", *place.options], Path(f"{place.model(job)}.log"), place.limit)
     took: dict[str, Any] = {"train_s": costs["s"], "train_cpu_s": costs["cpu_s"], "peak_mb": costs["peak_mb"]}
     took |= {"model_mb": size_of(place.model(job)), "command": place.shown(words)}
     stamp.write_text(json.dumps(took))
@@ -469,6 +475,7 @@ def main() -> None:
     parser.add_argument("--param", action="append", default=[], help="NAME=VALUE, instead of what rows have for NAME")
     parser.add_argument("--device", help="for every command")
     parser.add_argument("--threads", help="for every command")
+    parser.add_argument("--limit", type=float, help="seconds after which a training is ended, and its row says so")
     parser.add_argument("--machine", help="what the results say of the machine")
     parser.add_argument("--commit", help="what they say of the commit, where git cannot tell")
     args = parser.parse_args()
@@ -482,6 +489,7 @@ def main() -> None:
         return
     said = {"--device": args.device, "--threads": args.threads}
     place.options = [word for name, value in said.items() if value for word in (name, value)]
+    place.limit = args.limit
     place.about = about(args.machine, args.commit)
     sys.exit(0 if run_all(path, args.only, args.jobs, place) else 1)
 
