@@ -31,7 +31,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path("..") / "shared" / "data"  # where corpora lie, beside the checkout
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "transformers")
-COSTS = {"train_s": "training s", "train_cpu_s": "CPU s", "peak_mb": "peak MB", "model_mb": "model MB"}
+COSTS = {
+    "train_s": "training s",
+    "train_cpu_s": "CPU s",
+    "evaluate_s": "evaluation s",
+    "peak_mb": "peak MB",
+    "model_mb": "model MB",
+}
 MADE_BY = ("method", "combine", "compare")  # a row says one of these
 
 
@@ -302,9 +308,7 @@ def finish(job: Job, jobs: Sequence[Job], place: Place, waiting: dict[Job, Futur
             waiting[member].result()
     result = {"row": job.row["name"], "seed": job.seed, "command": asked(job, jobs, place), **place.about}
     if place.overrides:
-        result["overrides"] = {  # without this machine's folders
-            name: Path(value).name if Path(value).exists() else value for name, value in place.overrides.items()
-        }
+        result["overrides"] = {name: Path(value).name for name, value in place.overrides.items()}  # no folders of here
     try:
         took = {} if "compare" in job.row else make_model(job, jobs, place)
         words = judging(job, jobs, place)
@@ -394,10 +398,15 @@ def run_all(path: Path, only: Sequence[str], n_jobs: int, place: Place) -> bool:
 
 def markdown(path: Path, place: Place) -> str:
     """Measured figures in percent; in brackets what was published, and the difference. Seeds: mean ± deviation.
-    Comparisons, which have other figures, are a table of their own."""
+    Each corpus has a table of its own, and comparisons, which have other figures."""
     title, jobs = read(path)
-    kinds = [[job for job in jobs if ("compare" in job.row) == is_one] for is_one in (False, True)]
-    return "\n\n".join([title, *(table_of(kind, kept_results(path.stem, place)) for kind in kinds if kind)])
+    results, corpora = kept_results(path.stem, place), dict.fromkeys(job.row["data"] for job in jobs)
+    parts = [title]
+    for data, is_one in ((data, is_one) for data in corpora for is_one in (False, True)):
+        if kind := [job for job in jobs if job.row["data"] == data and ("compare" in job.row) == is_one]:
+            parts += [f"{data}:"] if len(corpora) > 1 else []
+            parts.append(table_of(kind, results))
+    return "\n\n".join(parts)
 
 
 def table_of(jobs: Sequence[Job], results: dict[str, Any]) -> str:
@@ -418,10 +427,10 @@ def cells(row: dict[str, Any], kept: Sequence[dict[str, Any]], columns: Sequence
     good, published = [result for result in kept if "failed" not in result], row.get("published", {})
     if not good:
         why = f"failed: {kept[0]['failed']}" if kept else "not run"
-        return [row["name"], why, *[""] * (len(columns) + len(COSTS))]
+        return [row["name"].removesuffix(f", {row['data']}"), why, *[""] * (len(columns) + len(COSTS))]
     figures = [cell([result["figures"].get(column) for result in good], published.get(column)) for column in columns]
     costs = [spread([result[name] for result in good if name in result], 1) for name in COSTS]
-    return [row["name"], *figures, *costs, row.get("source", "")]
+    return [row["name"].removesuffix(f", {row['data']}"), *figures, *costs, row.get("source", "")]
 
 
 def cell(values: Sequence[float | None], published: float | None) -> str:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from xmtc.base.dataset import Tokens
 from xmtc.features.words import Words
@@ -31,6 +32,19 @@ def test_mutual_information_is_the_formula_where_it_is_positive():
     with np.errstate(divide="ignore", invalid="ignore"):
         expected = np.where(dense > 0, np.log(dense / (totals[:, None] * smooth)), 0).clip(min=0)
     assert mutual_information(counts).toarray() == pytest.approx(expected, abs=1e-5)
+
+
+def test_linear_algebra_takes_one_core(monkeypatch):
+    threads = []
+    found = singular_vectors
+
+    def watched(*words):
+        threads.extend(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+        return found(*words)
+
+    monkeypatch.setattr("xmtc.text.cooccurrence.singular_vectors", watched)
+    corpus_vectors(tokens([1, 2, 1, 2, 3, 1, 4, 4, 2], n_words=5), 2)
+    assert set(threads) == {1}
 
 
 def test_singular_vectors_are_those_of_a_dense_matrix():

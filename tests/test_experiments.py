@@ -152,14 +152,30 @@ def test_table(whole, corpora):
     done, _ = run(folder, corpora, "--table", table=TABLE + '[[row]]\nname = "new"\nmethod = "plt"\n')
     lines = done.stdout.splitlines()
     assert lines[0] == "A table"
-    assert lines[2] == "|  | P@1 | P@3 | training s | CPU s | peak MB | model MB | source |"
-    assert "|  | top1 | top2 | top3 | top4 | top5 | training s | CPU s | peak MB | model MB | source |" in lines
+    assert lines[2] == "|  | P@1 | P@3 | training s | CPU s | evaluation s | peak MB | model MB | source |"
+    assert (
+        "|  | top1 | top2 | top3 | top4 | top5 | training s | CPU s | evaluation s | peak MB | model MB | source |"
+        in lines
+    )
     assert f"| Parabel | {figure:.2f} (50.00, {figure - 50:+.2f}) |" in done.stdout
     assert "A paper, Table 1" in done.stdout
     assert "| Parabel, two seeds | " in done.stdout
     assert " ± " in next(line for line in lines if line.startswith("| Parabel, two seeds"))
     assert "| broken | failed: " in done.stdout
     assert "| new | not run |" in done.stdout
+
+
+def test_a_training_that_takes_too_long_is_a_row_that_says_so(corpora, tmp_path):
+    done, kept = run(tmp_path, corpora, "--only", "Parabel", "--limit", "0.01")
+    assert done.returncode == 1
+    assert kept["Parabel"]["failed"] == "xmtc train was ended after 0.01 s"
+
+
+def test_each_corpus_has_a_table_of_its_own(corpora, tmp_path):
+    table = TABLE.replace('data = "tiny"', 'data = ["tiny", "other"]')
+    done, _ = run(tmp_path, corpora, "--table", table=table)
+    assert [line for line in done.stdout.splitlines() if line.endswith(":")] == ["tiny:", "tiny:", "other:", "other:"]
+    assert "| Parabel | not run |" in done.stdout
 
 
 NOISY = """

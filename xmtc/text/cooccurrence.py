@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
 
 from xmtc.base.dataset import Tokens
 
@@ -20,7 +21,8 @@ MORE, ROUNDS = 20, 3  # of the search for singular vectors: directions beyond th
 def corpus_vectors(tokens: Tokens, dimension: int, seed: int = 0) -> np.ndarray:
     """(n_words, dimension) float32; zeros for words without neighbours, and beyond what the words span."""
     weights = mutual_information(neighbours(tokens))
-    left, values = singular_vectors(weights, min(dimension, weights.shape[0]), seed)
+    with threadpool_limits(1, "blas"):  # which would take every core; and their number may change a digit
+        left, values = singular_vectors(weights, min(dimension, weights.shape[0]), seed)
     vectors = np.zeros((weights.shape[0], dimension), np.float32)
     vectors[:, : left.shape[1]] = left * np.sqrt(values)
     return vectors * (SPREAD / max(float(vectors.std()), 1e-12))
