@@ -1,0 +1,167 @@
+"""Whether a difference is real: intervals, ranks and tests. The tables are those of AttentionXML's first version."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from xmtc.errors import XmtcError
+from xmtc.evaluation.significance import (
+    alike,
+    average_ranks,
+    critical_difference,
+    difference,
+    friedman,
+    holm,
+    interval,
+    ranks,
+    resampled_means,
+    signed_rank,
+)
+
+METHODS = ("SLEEC", "AnnexML", "PfastreXML", "PD-Sparse", "Parabel", "XML-CNN", "XML-RNN", "AttentionXML")
+TABLE_2 = """
+94.69 95.26 94.11 93.72 95.85 94.79 95.30 95.76
+78.90 79.30 79.59 78.74 80.05 78.93 80.42 81.22
+54.24 55.25 55.80 54.82 55.88 54.59 55.99 56.75
+79.09 79.56 73.14 74.00 82.12 75.32 74.77 82.87
+64.14 64.92 60.16 60.24 68.91 60.14 61.04 70.35
+52.51 53.53 50.54 49.64 57.89 49.21 50.11 58.39
+85.88 86.50 83.57 75.63 84.19 81.41 82.94 83.03
+72.98 74.29 68.61 62.95 72.46 66.23 69.77 74.58
+62.70 64.20 59.10 52.90 63.37 56.11 59.38 65.28
+48.57 57.78 50.85 53.26 58.79 55.17 57.02 62.89
+27.25 33.09 29.62 30.72 34.47 31.09 31.82 36.05
+18.46 22.54 20.17 20.91 23.33 21.13 21.46 24.32
+90.53 93.54 91.75 88.85 93.02 93.26 94.08 94.83
+76.33 78.38 77.97 73.20 79.14 77.06 78.41 80.45
+61.52 63.32 63.68 59.24 64.51 61.40 62.34 65.24
+"""
+TABLE_3 = """
+94.69 95.26 94.11 93.72 95.85 94.79 95.30 95.76
+90.05 90.26 90.16 89.73 91.01 90.13 91.60 92.33
+90.32 91.12 91.31 90.65 91.86 90.73 92.44 93.29
+79.09 79.56 73.14 74.00 82.12 75.32 74.77 82.87
+67.96 68.65 63.51 63.77 72.33 63.95 64.55 73.65
+61.76 62.68 58.71 58.38 66.95 58.11 58.78 67.67
+85.88 86.50 83.57 75.63 84.19 81.41 82.94 83.03
+76.02 77.16 72.00 65.92 75.22 69.78 72.92 76.62
+68.13 69.44 64.54 58.19 68.22 61.83 64.91 69.68
+48.57 57.78 50.85 53.26 58.79 55.17 57.02 62.89
+47.52 57.64 50.77 53.85 59.26 54.28 55.78 62.48
+49.06 59.65 52.57 55.92 61.12 56.21 57.51 64.38
+90.53 93.54 91.75 88.85 93.02 93.26 94.08 94.83
+84.96 87.30 86.48 81.82 87.70 86.20 87.55 89.33
+82.77 85.12 84.96 79.92 85.98 83.43 84.61 87.31
+"""
+PUBLISHED = [
+    (
+        TABLE_2,
+        [5.73, 3.20, 5.73, 7.20, 2.53, 6.13, 4.13, 1.33],
+        [8.55e-4, 4.27e-3, 1.22e-4, 6.10e-5, 1.53e-3, 6.10e-5, 6.10e-5],
+    ),
+    (
+        TABLE_3,
+        [5.80, 3.00, 6.00, 7.33, 2.53, 5.87, 4.07, 1.40],
+        [6.10e-4, 5.37e-3, 1.22e-4, 6.10e-5, 6.10e-4, 6.10e-5, 6.10e-5],
+    ),
+]
+
+
+def results(table: str) -> np.ndarray:
+    return np.array([[float(number) for number in line.split()] for line in table.split("\n") if line])
+
+
+@pytest.mark.parametrize(("table", "published_ranks", "p_values"), PUBLISHED, ids=["P@k", "nDCG@k"])
+def test_ranks_and_p_values_are_those_that_the_paper_prints(table, published_ranks, p_values):
+    found = results(table)
+    assert found.shape == (15, len(METHODS))
+    assert average_ranks(found) == pytest.approx(published_ranks, abs=0.005)
+    measured = [signed_rank(found[:, -1], found[:, other]) for other in range(7)]
+    assert measured == pytest.approx(p_values, rel=5e-3)  # three digits are printed
+
+
+def test_ranks_of_equal_results_are_shared():
+    assert ranks([[3.0, 5.0, 3.0]]).tolist() == [[2.5, 1.0, 2.5]]
+
+
+@pytest.mark.parametrize("differences", [[1.0, 2.0, -3.0, 4.0, 5.0], [1.0, 1.0, -1.0, 2.0, 3.0, 3.0], [0.0, 2.0, 1.0]])
+def test_signed_ranks_are_those_of_every_sign_tried(differences):
+    from scipy.stats import rankdata
+
+    kept = np.array([each for each in differences if each])
+    by_size = rankdata(np.abs(kept))
+    sums = [
+        sum(rank for rank, sign in zip(by_size, signs, strict=True) if sign)
+        for signs in product([0, 1], repeat=len(kept))
+    ]
+    seen, middle = by_size[kept > 0].sum(), by_size.sum() / 2
+    expected = np.mean([abs(each - middle) >= abs(seen - middle) - 1e-9 for each in sums])
+    assert signed_rank(differences, np.zeros(len(differences))) == pytest.approx(expected)
+
+
+def test_signed_ranks_of_equal_and_of_many_results():
+    assert signed_rank([1.0, 2.0], [1.0, 2.0]) == 1.0
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=80)
+    assert signed_rank(one + 1, one) < 1e-10
+    assert signed_rank(rng.normal(size=80), rng.normal(size=80)) > 0.01
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]).tolist() == [1.0, 1.0]
+
+
+def test_an_interval_holds_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    held = [interval(rng.random(200) < 0.3, n=400, seed=seed) for seed in range(200)]
+    share = np.mean([found.low <= 0.3 <= found.high for found in held])
+    assert 0.9 < share < 0.99
+
+
+def test_a_paired_difference_is_surer_than_two_intervals():
+    rng = np.random.default_rng(0)
+    hard = rng.random(500)  # documents differ far more than methods
+    one, other = hard + 0.02 * rng.random(500), hard
+    found = difference(one, other)
+    assert found.excludes_zero
+    assert found.mean == pytest.approx((one - other).mean())
+    assert interval(other).high > interval(one).low  # which overlap
+    assert not difference(hard, hard[::-1]).excludes_zero
+
+
+def test_samples_are_the_same_for_the_same_seed_and_paired():
+    values = np.random.default_rng(0).random((50, 2))
+    means = resampled_means(np.column_stack([values, values[:, 0] + 1]), n=20, seed=3)
+    assert means.shape == (20, 3)
+    assert means[:, 2] == pytest.approx(means[:, 0] + 1)
+    assert resampled_means(values[:, 0], n=20, seed=3) == pytest.approx(means[:, 0])
+    assert means.std() > 0
+
+
+def test_what_cannot_be_compared_is_said():
+    with pytest.raises(XmtcError, match="values of 2 and of 3 documents"):
+        difference(np.zeros(2), np.zeros(3))
+    with pytest.raises(XmtcError, match="no documents"):
+        interval(np.zeros(0))
+
+
+def test_critical_differences_are_those_of_the_table():
+    # Demšar, Table 5: q of 2, 5 and 10 methods at 0.05 is 1.960, 2.728 and 3.164
+    for n_methods, q in [(2, 1.960), (5, 2.728), (10, 3.164)]:
+        expected = q * np.sqrt(n_methods * (n_methods + 1) / (6 * 14))
+        assert critical_difference(n_methods, 14) == pytest.approx(expected, rel=1e-3)
+
+
+def test_methods_that_do_not_differ_are_grouped():
+    assert alike(np.array([3.0, 1.0, 1.8, 5.0]), 1.5) == [(1, 2), (2, 0)]
+    assert alike(np.array([1.0, 1.5, 2.0]), 5) == [(0, 1, 2)]
+    assert alike(np.array([1.0, 3.0]), 1) == []
+
+
+def test_friedman():
+    assert friedman(results(TABLE_2)) < 1e-10
+    assert friedman(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [2.0, 2.0, 2.0]])) > 0.5
+    assert friedman(np.ones((4, 3))) == 1.0
+    assert friedman(np.array([[1.0, 2.0]])) == 1.0
