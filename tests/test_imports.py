@@ -20,7 +20,7 @@ FLOORS = [
     {"data"},
     {"labels", "text"},
     {"encoders", "evaluation"},
-    {"features"},
+    {"decisions", "features"},
     {"linear", "nn"},
     {"methods"},
     {"store"},
