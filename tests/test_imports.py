@@ -25,6 +25,7 @@ FLOORS = [
     {"methods"},
     {"store"},
     {"explain"},
+    {"report"},
     {"tagger"},
     {"parameters"},
     {"pipeline"},

@@ -1,0 +1,193 @@
+"""The figures of a report, by hand; and the forms that show them."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.report import Report, figures
+from xmtc.report.files import as_json, label_rows, markdown
+from xmtc.report.page import page
+from xmtc.report.shown import Excerpt, Named
+
+# four documents, labels 0 to 3 known, 4 not; ranked and given
+TRUE = [[1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 1, 0, 0, 1], [1, 0, 0, 1, 0]]
+RANKED = [[0, 1, 2], [0, 3, 2], [3, 0, 1], [2, 3, 0]]
+SCORES = [[0.9, 0.8, 0.1], [0.95, 0.6, 0.4], [0.85, 0.3, 0.2], [0.7, 0.6, 0.5]]
+GIVEN = 0.55
+FREQUENCIES, N_TRAIN = np.array([120, 30, 7, 2]), 150
+
+
+def answers() -> tuple[Predictions, Predictions]:
+    ranked = Predictions(np.array(RANKED), np.array(SCORES))
+    return ranked, ranked.above(GIVEN)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    branches = ["first", "first", "second", None, None]
+    words = np.array([10, 20, 30, 40])
+    return figures(*answers(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, words=words, branches=branches)
+
+
+def test_metrics_have_intervals(report):
+    assert report.n_docs == 4
+    assert report.metrics["P@1"].mean == pytest.approx(2 / 4)
+    for found in report.metrics.values():
+        assert found.low <= found.mean <= found.high
+
+
+def test_what_is_given_by_hand(report):
+    # given: {0, 1}, {0, 3}, {3}, {2, 3}; right: 2, 1, 0, 1 of 2, 2, 2, 2
+    found = report.decided
+    assert found.tags == pytest.approx(7 / 4)
+    assert found.micro == pytest.approx((4 / 7, 4 / 8, 8 / 15))
+    assert found.by_document == pytest.approx(
+        ((1 + 0.5 + 0 + 0.5) / 4, (1 + 0.5 + 0 + 0.5) / 4, (1 + 0.5 + 0 + 0.5) / 4)
+    )
+    # labels 0 to 4: right 2 1 0 1 0, given 2 1 1 3 0, true 3 2 1 1 1
+    assert found.macro[2] == pytest.approx((4 / 5 + 2 / 3 + 0 + 2 / 4 + 0) / 5)
+
+
+def test_labels_by_hand(report):
+    found = {each.number: each for each in report.labels}
+    assert [each.number for each in report.labels][:2] == [0, 1]
+    assert set(found) == {0, 1, 2, 3, 4}
+    zero = found[0]
+    assert (zero.trained, zero.support, zero.given, zero.right, zero.missed, zero.wrong) == (120, 3, 2, 2, 1, 0)
+    assert (zero.precision, zero.recall, zero.f1) == pytest.approx((1, 2 / 3, 4 / 5))
+    assert zero.confused_with == ((2, 1),)  # in document 3, where 2 was given and 0 missed
+    assert zero.missed_in == (3,)
+    assert found[3].wrongly_in == (1, 2)
+    assert found[1].confused_with == ((3, 1),)
+    assert np.isnan(found[4].precision)
+    assert found[4].recall == 0
+
+
+def test_bands_by_hand(report):
+    assert [(band.least, band.most, band.n_labels, band.n_true) for band in report.bands] == [
+        (0, 0, 1, 1), (1, 4, 1, 1), (5, 19, 1, 1), (20, 99, 1, 2), (100, 999, 1, 3),
+    ]  # fmt: skip
+    rare, frequent = report.bands[1], report.bands[-1]
+    assert (rare.precision, rare.recall) == pytest.approx((1 / 3, 1))
+    assert frequent.found_at_5 == 1  # the third answer of document 3 is label 0
+    assert np.isnan(rare.auc)  # too few documents for a curve
+
+
+def test_curves_where_labels_occur_often():
+    rng = np.random.default_rng(0)
+    Y = (rng.random((60, 3)) < 0.4).astype(np.int8)
+    scores = (Y * 0.8 + rng.random(Y.shape) * 0.1).astype(np.float32)  # never wrong
+    order = np.argsort(-scores, axis=1)
+    ranked = Predictions(order, np.take_along_axis(scores, order, 1))
+    report = figures(ranked, ranked.above(0.5), csr_array(Y), np.array([30, 40, 50]), 100)
+    (band,) = report.bands
+    assert (band.auc, band.aupr, band.f1) == pytest.approx((1, 1, 1))
+    assert report.decided.micro == pytest.approx((1, 1, 1))
+
+
+def test_calibration_by_hand(report):
+    # scores 0.9 and 0.95 (both right), 0.85 (wrong), 0.8 (right) …
+    top = report.calibration[-1]
+    assert (top.score, top.right, top.n) == pytest.approx(((0.9 + 0.95) / 2, 1.0, 2))
+    assert sum(each.n for each in report.calibration) == 12
+
+
+def test_lengths_and_branches(report):
+    assert [(each.least, each.most, each.n_docs) for each in report.lengths] == [
+        (10, 10, 1), (20, 20, 1), (30, 30, 1), (40, 40, 1),
+    ]  # fmt: skip
+    assert report.lengths[0].metrics["P@1"] == 1
+    first, second = report.branches
+    assert (first.name, first.n_true) == ("first", 5)
+    assert (first.precision, first.recall) == pytest.approx((3 / 3, 3 / 5))
+    assert (second.name, second.precision) == ("second", 0)
+
+
+def test_documents_of_one_length_are_one_group():
+    found = figures(*answers(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, words=np.full(4, 7))
+    assert [each.n_docs for each in found.lengths] == [4]
+
+
+def test_the_surest_of_the_worst_come_first(report):
+    assert report.worst[0] == 2  # its one true known label is third
+    assert report.worst.index(3) < report.worst.index(1)
+    assert report.unknown == [(4, 1)]
+
+
+def test_without_answers_there_are_still_figures():
+    none = Predictions(np.full((2, 3), NO_LABEL), np.zeros((2, 3)))
+    found = figures(none, none, csr_array(np.array([[1, 0], [0, 1]])), np.array([3, 4]), 7)
+    assert found.decided.micro == (0, 0, 0)
+    assert found.calibration == []
+    text = page(named(found))
+    assert "Missed most often" in text
+    assert "nan" not in text
+
+
+def named(report: Report) -> Named:
+    names = ["zero", "<b>one</b>", "two | 2", "drei, drei", "unbekannt"]
+    excerpts = [Excerpt("doc-2", "A text & more", ["<b>one</b>"], [("drei, drei", 0.85)], ["word"])]
+    return Named(report, "Report <1>", {"Model": "m & n"}, names.__getitem__, lambda doc: f"doc-{doc}", excerpts)
+
+
+class Seen(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.links = [], set(), set()
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.ids |= {found["id"]} if "id" in found else set()
+        self.links |= {found["href"]} if "href" in found else set()
+        assert tag not in ("script", "img", "link", "iframe", "object")
+        assert not any(name.startswith("on") or str(value).startswith(("http", "//")) for name, value in attrs)
+        if tag not in ("meta", "rect", "path", "circle", "polyline"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in ("rect", "path", "circle", "polyline"):
+            return
+        assert self.open.pop() == tag
+
+
+def test_a_page_is_whole_and_needs_nothing_else(report):
+    text = page(named(report))
+    seen = Seen()
+    seen.feed(text)
+    assert seen.open == []
+    assert {link.removeprefix("#") for link in seen.links} <= seen.ids
+    assert len(seen.links) == 11
+    assert "<b>one</b>" not in text
+    assert "&lt;b&gt;one&lt;/b&gt;" in text
+    assert "A text &amp; more" in text
+    assert not re.search(r"\bnan\b", text)
+
+
+def test_a_page_of_many_labels_folds_them(report):
+    many = replace(report, labels=report.labels * 10)
+    assert "<summary>50 rows</summary>" in page(named(many))
+
+
+def test_markdown_json_and_rows(report):
+    text = markdown(named(report))
+    assert text.startswith("# Report <1>\n")
+    assert "| two \\| 2 |" in text
+    assert "| P@1 | 50.0 |" in text
+    found = json.loads(as_json(named(report)))
+    assert found["metrics"]["P@1"]["mean"] == 0.5
+    assert found["labels"][0]["label"] == "zero"
+    assert found["labels"][0]["given_in_its_place"] == [["two | 2", 1]]
+    assert found["bands"][0]["auc"] is None
+    rows = list(csv.DictReader(io.StringIO(label_rows(named(report)))))
+    assert len(rows) == 5
+    assert rows[0]["label"] == "zero"
+    assert rows[3]["label"] in ("two | 2", "drei, drei", "unbekannt")
+    assert float(rows[0]["recall"]) == pytest.approx(2 / 3, abs=1e-6)

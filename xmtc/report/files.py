@@ -1,0 +1,69 @@
+"""A report as Markdown, JSON, and rows for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict
+
+from xmtc.report.shown import Cell, Named, Table, records, tables
+
+
+def markdown(named: Named) -> str:
+    about = "\n".join(f"- {name}: {value}" for name, value in named.about.items())
+    return "\n\n".join([f"# {named.title}", about, *(markdown_table(table) for table in tables(named)), ""])
+
+
+def markdown_table(table: Table) -> str:
+    lines: list[list[Cell]] = [[*table.columns], ["---"] * len(table.columns), *table.rows]
+    body = "\n".join(f"| {' | '.join(plain(cell) for cell in line)} |" for line in lines)
+    return f"## {table.title}\n\n{table.note}\n\n{body}"
+
+
+def plain(cell: object) -> str:
+    text = f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def as_json(named: Named) -> str:
+    """Every figure as a fraction or a count."""
+    report = named.report
+    found = {
+        "title": named.title,
+        "about": named.about,
+        "documents": report.n_docs,
+        "metrics": {name: asdict(value) for name, value in report.metrics.items()},
+        "decided": asdict(report.decided),
+        "calibration": [asdict(each) for each in report.calibration],
+        "calibration_error": report.calibration_error,
+        "bands": [asdict(each) for each in report.bands],
+        "lengths": [asdict(each) for each in report.lengths],
+        "branches": [asdict(each) for each in report.branches],
+        "unknown": [[named.label(label), n] for label, n in report.unknown],
+        "worst": [asdict(each) for each in named.excerpts],
+        "labels": list(records(named)),
+    }
+    return json.dumps(without_nan(found), ensure_ascii=False, indent=1) + "\n"
+
+
+def without_nan(value: object) -> object:
+    """JSON knows no nan: null says that there is no value."""
+    if isinstance(value, dict):
+        return {name: without_nan(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(each) for each in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+def label_rows(named: Named) -> str:
+    """CSV with a row for each label."""
+    out = io.StringIO()
+    found = list(records(named))
+    names = ["label", "training_documents", "true", "given", "right", "precision", "recall", "f1"]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*names, "given_in_its_place"])
+    for each in found:
+        places = "; ".join(f"{label} ({n})" for label, n in each["given_in_its_place"])
+        writer.writerow([*(each[name] for name in names), places])
+    return out.getvalue()
