@@ -28,6 +28,9 @@ RejectsFile = Annotated[str | None, typer.Option("--rejects", help="file for bad
 Device = Annotated[
     str, typer.Option(help="where networks are computed: cpu, cuda, cuda:1 (auto: a GPU if there is one)")
 ]
+Always = Annotated[
+    bool, typer.Option("--always", help="label also what has no word that the model knows, which is guessing")
+]
 Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
 LogJson = Annotated[
