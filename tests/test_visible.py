@@ -8,9 +8,9 @@ import json
 
 import pytest
 from rich.console import Console
+from xmtc.cli.writing import answer_writer
 
 from xmtc.cli.explain import block
-from xmtc.cli.writing import answer_writer
 from xmtc.errors import XmtcError, nearest, visible, visible_json
 from xmtc.explain.pieces import Highlight, Piece
 from xmtc.tagger import Tag

@@ -58,9 +58,7 @@ class Tagger:
         no word has none; with `always`, those that the model would guess of any text."""
         return self.named(self.rank(as_documents(texts), k, run, always=always).above(threshold))
 
-    def rank(
-        self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False
-    ) -> Predictions:
+    def rank(self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False) -> Predictions:
         """Label numbers and scores of documents; see `tags` for names, and for `always`."""
         check_k(k)
         return self._ranked(self.read(documents, run), k, run, always)

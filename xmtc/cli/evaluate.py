@@ -113,8 +113,8 @@ def report_unanswered(predictions: Predictions, corpus: str) -> None:
     n = int((predictions.labels == NO_LABEL).all(axis=1).sum())
     if n:
         typer.echo(
-            f"{n:,} of the {predictions.n_docs:,} documents in {display_name(corpus)} get no label and count as missed, "
-            "as a rule because the model knows no word of them; with --always it guesses.",
+            f"{n:,} of the {predictions.n_docs:,} documents in {display_name(corpus)} get no label and count as "
+            "missed, as a rule because the model knows no word of them; with --always it guesses.",
             err=True,
         )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from xmtc.cli.options import (
+    Always,
     Device,
     Id,
     InputFormat,
@@ -24,17 +25,50 @@ from xmtc.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from xmtc.answers import Write
+    from xmtc.base.run import Run
     from xmtc.data.document import Document
+    from xmtc.tagger import Tagger
 
 BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # what is held at a time, whatever the size of the input
+
+File = Annotated[str | None, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")]
+String = Annotated[str | None, typer.Option(metavar="TEXT", help="one text, instead of FILE")]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file to write, its format told by its name: jsonl, csv, tsv, xlsx, parquet",
+    ),
+]
+Format = Annotated[
+    str | None, typer.Option(help="jsonl, csv, tsv, xlsx or parquet (a table on a terminal, elsewhere jsonl)")
+]
+Wide = Annotated[bool, typer.Option("--wide", help="a row for each document: label_1, score_1, label_2 …")]
+Keep = Annotated[str, typer.Option(metavar="NAMES", help="fields of FILE to carry along: title,url")]
+Bom = Annotated[bool, typer.Option("--bom", help="begin csv or tsv with a mark by which Excel knows UTF-8")]
+Beside = Annotated[bool, typer.Option("--beside", help="write a file beside each document of the folder FILE")]
+Suffix = Annotated[str, typer.Option(help="how the names of these files end, instead of .txt")]
+Force = Annotated[bool, typer.Option("--force", help="replace those that are there, which are left out otherwise")]
 
 
 def predict(
     model: ModelPath,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")],
+    file: File = None,
+    string: String = None,
     k: Annotated[int, typer.Option("-k", min=1, help="labels per document, at most")] = 5,
     threshold: Annotated[float, typer.Option(help="only labels that score at least this")] = 0.0,
-    format: Annotated[str, typer.Option(help="format to write: jsonl, tsv or csv")] = "jsonl",
+    always: Always = False,
+    output: Output = None,
+    format: Format = None,
+    wide: Wide = False,
+    keep: Keep = "",
+    bom: Bom = False,
+    beside: Beside = False,
+    suffix: Suffix = ".tags.tsv",
+    force: Force = False,
     threads: Threads = 0,
     device: Device = "auto",
     input_format: InputFormat = None,
@@ -47,24 +81,98 @@ def predict(
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
-    """Print the best labels of each document: JSON Lines, or one row per label in TSV and CSV."""
+    """Give each document its best labels: as a table on a terminal, as JSON Lines in a pipe, or as a file (-o)."""
     import sys
     from dataclasses import replace
+    from pathlib import Path
 
-    from xmtc.cli.writing import answer_writer
+    from xmtc.answers import AnswerTable, format_of, writing_answers
+    from xmtc.answers.beside import Results
+    from xmtc.data.document import Document
     from xmtc.tagger import Tagger
 
-    write = answer_writer(format, sys.stdout)
+    kept = tuple(filter(None, map(str.strip, keep.split(","))))
+    check_asked(file, string, beside, {"-o": output, "--format": format, "--wide": wide, "--keep": kept, "--bom": bom})
+    path, is_shown = output or "-", output in (None, "-") and sys.stdout.isatty()
+    form = format_of(path, format, is_shown)
     tagger = Tagger.load(model)
     run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
-    quiet = quiet or sys.stdout.isatty()  # there the answers themselves show the progress; elsewhere, how much is read
-    source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, quiet)
-    for batch in in_batches(source):
-        ranked = tagger.rank(batch, k, run).above(threshold)
-        for document, tags in zip(batch, tagger.named(ranked), strict=True):
-            write(document.id, tags)
+    if file is not None:  # on a terminal the answers themselves show the progress; elsewhere, how much is read
+        names = (text, None, id, None)
+        source = open_input(file, input_format, names, on_error, rejects, False, quiet or is_shown, kept)
+        source.check_target(path)
+    documents: Iterable[Document] = [Document("1", string, [])] if string is not None else source
+
+    table = AnswerTable(min(k, len(tagger.labels)), wide, kept)
+    writer = writing_answers(path, form, table, bom)
+    if beside:
+        results = Results(Path(str(file)), suffix, table, force)
+        documents, writer = results.waiting(documents), results.writing()
+    if kept:
+        documents = with_fields(documents, kept)
+    with writer as write:
+        said = tag(tagger, in_batches(documents), write, (k, threshold, always, run))
+    if not quiet and (is_shown or output or beside):
+        typer.echo(said, err=True)
+    if file is not None:
+        report_rejects(source)
+
+
+def check_asked(file: str | None, string: str | None, beside: bool, others: dict[str, Any]) -> None:
+    """Refuse options that contradict each other."""
+    from xmtc.errors import XmtcError
+
+    if (file is None) == (string is None):
+        found = "no text" if file is None else "both FILE and --string"
+        raise XmtcError(f"Found {found}; give one: a FILE, - for standard input, or --string TEXT.")
+    given = [name for name, value in others.items() if value]
+    if beside and given:
+        raise XmtcError(f"--beside writes files of its own kind, for which {given[0]} means nothing; give one of them.")
+    if string is not None and (beside or others["--keep"]):
+        name = "--beside" if beside else "--keep"
+        raise XmtcError(f"{name} is about a FILE, and --string gives none; leave it out.")
+
+
+def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
+    """Refuse documents of a format without named fields, where some are to be kept."""
+    from xmtc.errors import XmtcError
+
+    for document in documents:
+        if len(document.kept) != len(kept):
+            found = f"--keep {','.join(kept)} names fields, and this corpus has none"
+            raise XmtcError(f"{found}: it is no table and no JSON Lines; leave --keep out, or convert it.")
+        yield document
+
+
+def tag(tagger: Tagger, batches: Iterable[list[Document]], write: Write, asked: tuple[int, float, bool, Run]) -> str:
+    """Write the answers, batch by batch; in the end, a sentence of what was done. Asked are k, the threshold, whether
+    always to answer, and the run."""
+    import sys
+
+    from xmtc.answers import Answer
+    from xmtc.base.predictions import NO_LABEL
+
+    k, threshold, always, run = asked
+    n_docs = n_silent = 0
+    for batch in batches:
+        ranked = tagger.rank(batch, k, run, always=always)
+        tags = tagger.named(ranked.above(threshold))
+        write(
+            Answer(document.id, found, document.kept, document.text)
+            for document, found in zip(batch, tags, strict=True)
+        )
         sys.stdout.flush()
-    report_rejects(source)
+        n_docs += ranked.n_docs
+        n_silent += int((ranked.labels[:, 0] == NO_LABEL).sum())
+    return summary(n_docs, n_silent)
+
+
+def summary(n_docs: int, n_silent: int) -> str:
+    documents = "1 document" if n_docs == 1 else f"{n_docs:,} documents"
+    if not n_silent:
+        return f"{documents} tagged."
+    others = "it" if n_docs == 1 else "the others"
+    return f"{n_docs - n_silent:,} of {documents} tagged: the model knows no word of {others} (--always has it guess)."
 
 
 def in_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

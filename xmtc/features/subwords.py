@@ -23,7 +23,11 @@ from xmtc.features.view import FittedView, View, holding, nothing_to_learn_from
 from xmtc.text.spans import Span
 from xmtc.text.tokenizer import batches
 
-SPACES = (" ", "\u2581", "\u0120")  # how tokenizers write the space before a word, of which it may be all that they know
+SPACES = (
+    " ",
+    "\u2581",
+    "\u0120",
+)  # how tokenizers write the space before a word, of which it may be all that they know
 
 
 @dataclass(frozen=True)
