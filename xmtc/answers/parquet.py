@@ -20,9 +20,8 @@ def parquet(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
 
         def write(answers: Iterable[Answer]) -> None:
             rows = [row for answer in answers for row in table.rows(answer)]
-            columns = [
-                values(column, cells) for column, cells in zip(table.columns, zip(*rows, strict=True), strict=True)
-            ]
+            cells = zip(*rows, strict=True)
+            columns = [values(*each) for each in zip(table.columns, cells, strict=True)]
             writer.write_batch(pyarrow.record_batch(columns, schema=schema))
 
         yield write

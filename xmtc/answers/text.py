@@ -87,6 +87,6 @@ class RowWriter:
         if self.n_formulas:
             cells = "1 cell begins" if self.n_formulas == 1 else f"{self.n_formulas:,} cells begin"
             say(
-                f"{cells} as a formula does (with =, +, - or @) and got a ' before it, so that no spreadsheet runs it; "
-                "jsonl, xlsx and parquet have it as it is."
+                f"{cells} as a formula does (with =, +, - or @) and got a ' in front, so that no spreadsheet runs it; "
+                "jsonl, xlsx and parquet hold the text as it is."
             )

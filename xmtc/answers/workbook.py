@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
@@ -32,17 +34,19 @@ def workbook(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
             f"A workbook has {MOST_COLUMNS:,} columns at most, and {len(table.columns):,} are asked for; give a "
             "smaller -k, or leave --wide out."
         )
-    with TemporaryDirectory() as folder:  # for the rows, until all are there
-        book = xlsxwriter.Workbook(stream, {"constant_memory": True, "tmpdir": folder, "use_zip64": True})
+    with TemporaryDirectory() as folder:  # a zip archive that cannot be finished complains when it is forgotten
+        made = Path(folder, "answers.xlsx")
+        book = xlsxwriter.Workbook(made, {"constant_memory": True, "tmpdir": folder, "use_zip64": True})
         sheets = Sheets(book, table)
         yield sheets.write
         try:
             sheets.finish()
             book.close()
         except XlsxWriterException as error:
-            if isinstance(error.args[0], OSError):  # which it wraps: the disk is full
-                raise error.args[0] from None
-            raise
+            cause = error.args[0]
+            raise cause if isinstance(cause, OSError) else error from None  # it wraps those of the disk
+        with made.open("rb") as file:
+            copyfileobj(file, stream)
     sheets.tell()
 
 

@@ -111,9 +111,9 @@ def predict(
     if kept:
         documents = with_fields(documents, kept)
     with writer as write:
-        said = tag(tagger, in_batches(documents), write, (k, threshold, always, run))
-    if not quiet and (is_shown or output or beside):
-        typer.echo(said, err=True)
+        n_docs, n_silent = tag(tagger, in_batches(documents), write, (k, threshold, always, run))
+    if not quiet and (output or beside or (is_shown and n_silent)):
+        typer.echo(summary(n_docs, n_silent), err=True)
     if file is not None:
         report_rejects(source)
 
@@ -144,9 +144,11 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
         yield document
 
 
-def tag(tagger: Tagger, batches: Iterable[list[Document]], write: Write, asked: tuple[int, float, bool, Run]) -> str:
-    """Write the answers, batch by batch; in the end, a sentence of what was done. Asked are k, the threshold, whether
-    always to answer, and the run."""
+def tag(
+    tagger: Tagger, batches: Iterable[list[Document]], write: Write, asked: tuple[int, float, bool, Run]
+) -> tuple[int, int]:
+    """Write the answers, batch by batch; of how many documents, and of how many the model knows no word. Asked are k,
+    the threshold, whether always to answer, and the run."""
     import sys
 
     from xmtc.answers import Answer
@@ -164,14 +166,14 @@ def tag(tagger: Tagger, batches: Iterable[list[Document]], write: Write, asked: 
         sys.stdout.flush()
         n_docs += ranked.n_docs
         n_silent += int((ranked.labels[:, 0] == NO_LABEL).sum())
-    return summary(n_docs, n_silent)
+    return n_docs, n_silent
 
 
 def summary(n_docs: int, n_silent: int) -> str:
     documents = "1 document" if n_docs == 1 else f"{n_docs:,} documents"
     if not n_silent:
         return f"{documents} tagged."
-    others = "it" if n_docs == 1 else "the others"
+    others = "it" if n_docs == 1 else "any" if n_silent == n_docs else "the others"
     return f"{n_docs - n_silent:,} of {documents} tagged: the model knows no word of {others} (--always has it guess)."
 
 
