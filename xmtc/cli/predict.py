@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +32,7 @@ from xmtc.cli.options import (
 if TYPE_CHECKING:
     from xmtc.answers import Write
     from xmtc.base.run import Run
+    from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
     from xmtc.tagger import Tagger
 
@@ -82,55 +88,85 @@ def predict(
     log_json: LogJson = None,
 ) -> None:
     """Give each document its best labels: as a table on a terminal, as JSON Lines in a pipe, or as a file (-o)."""
-    import sys
-    from dataclasses import replace
-    from pathlib import Path
-
-    from xmtc.answers import AnswerTable, format_of, writing_answers
-    from xmtc.answers.beside import Results
     from xmtc.data.document import Document
     from xmtc.tagger import Tagger
 
     kept = tuple(filter(None, map(str.strip, keep.split(","))))
-    check_asked(file, string, beside, {"-o": output, "--format": format, "--wide": wide, "--keep": kept, "--bom": bom})
-    path, is_shown = output or "-", output in (None, "-") and sys.stdout.isatty()
-    form = format_of(path, format, is_shown)
+    target = Target(output, format, wide, kept, bom, (suffix, force) if beside else None)
+    check_asked(file, string, target)
     tagger = Tagger.load(model)
     run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
-    if file is not None:  # on a terminal the answers themselves show the progress; elsewhere, how much is read
-        names = (text, None, id, None)
-        source = open_input(file, input_format, names, on_error, rejects, False, quiet or is_shown, kept)
-        source.check_target(path)
-    documents: Iterable[Document] = [Document("1", string, [])] if string is not None else source
-
-    table = AnswerTable(min(k, len(tagger.labels)), wide, kept)
-    writer = writing_answers(path, form, table, bom)
-    if beside:
-        results = Results(Path(str(file)), suffix, table, force)
-        documents, writer = results.waiting(documents), results.writing()
-    if kept:
-        documents = with_fields(documents, kept)
-    with writer as write:
-        n_docs, n_silent = tag(tagger, in_batches(documents), write, (k, threshold, always, run))
-    if not quiet and (output or beside or (is_shown and n_silent)):
-        typer.echo(summary(n_docs, n_silent), err=True)
+    source: Corpus | list[Document] = [Document("1", string or "", [])]
     if file is not None:
+        unseen = quiet or target.is_shown  # answers on a terminal show the progress; else, how much is read is shown
+        source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, unseen, kept)
+        source.check_target(target.path)
+    n_docs, n_silent = tag(tagger, source, target, (k, threshold, always, run))
+    if not quiet and (output or beside or (target.is_shown and n_silent)):
+        typer.echo(summary(n_docs, n_silent), err=True)
+    if not isinstance(source, list):
         report_rejects(source)
 
 
-def check_asked(file: str | None, string: str | None, beside: bool, others: dict[str, Any]) -> None:
-    """Refuse options that contradict each other."""
+@dataclass(frozen=True)
+class Target:
+    """Where answers go, and in which form."""
+
+    output: str | None
+    format: str | None
+    wide: bool
+    kept: tuple[str, ...]
+    bom: bool
+    beside: tuple[str, bool] | None  # how the names of results end, and whether those that are there are replaced
+
+    @cached_property
+    def path(self) -> str:
+        return self.output or "-"
+
+    @cached_property
+    def is_shown(self) -> bool:
+        return self.path == "-" and self.beside is None and sys.stdout.isatty()
+
+    def form(self) -> str:
+        """The format, or an error if it is none, or none for its place."""
+        from xmtc.answers import format_of
+
+        return format_of(self.path, self.format, self.is_shown)
+
+    def given(self) -> list[str]:
+        """The options that are not about results beside files."""
+        options = {"-o": self.output, "--format": self.format, "--wide": self.wide, "--keep": self.kept}
+        return [name for name, value in (options | {"--bom": self.bom}).items() if value]
+
+    def opened(
+        self, source: Corpus | list[Document], k: int
+    ) -> tuple[AbstractContextManager[Write], Iterable[Document]]:
+        """What writes the answers, and the documents that it wants answers for."""
+        from xmtc.answers import AnswerTable, writing_answers
+        from xmtc.answers.beside import Results
+
+        table = AnswerTable(k, self.wide, self.kept)
+        if self.beside is not None and not isinstance(source, list):
+            results = Results(Path(source.path), self.beside[0], table, self.beside[1])
+            return results.writing(), results.waiting(source)
+        documents = with_fields(source, self.kept) if self.kept else source
+        return writing_answers(self.path, self.form(), table, self.bom), documents
+
+
+def check_asked(file: str | None, string: str | None, target: Target) -> None:
+    """Refuse options that contradict each other, before the work."""
     from xmtc.errors import XmtcError
 
     if (file is None) == (string is None):
         found = "no text" if file is None else "both FILE and --string"
         raise XmtcError(f"Found {found}; give one: a FILE, - for standard input, or --string TEXT.")
-    given = [name for name, value in others.items() if value]
-    if beside and given:
-        raise XmtcError(f"--beside writes files of its own kind, for which {given[0]} means nothing; give one of them.")
-    if string is not None and (beside or others["--keep"]):
-        name = "--beside" if beside else "--keep"
-        raise XmtcError(f"{name} is about a FILE, and --string gives none; leave it out.")
+    if target.beside and target.given():
+        option = target.given()[0]
+        raise XmtcError(f"--beside writes files of its own kind, for which {option} means nothing; give one of them.")
+    if string is not None and (target.beside or target.kept):
+        option = "--beside" if target.beside else "--keep"
+        raise XmtcError(f"{option} is about a FILE, and --string gives none; leave it out.")
+    target.form()
 
 
 def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
@@ -145,27 +181,25 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
 
 
 def tag(
-    tagger: Tagger, batches: Iterable[list[Document]], write: Write, asked: tuple[int, float, bool, Run]
+    tagger: Tagger, source: Corpus | list[Document], target: Target, asked: tuple[int, float, bool, Run]
 ) -> tuple[int, int]:
     """Write the answers, batch by batch; of how many documents, and of how many the model knows no word. Asked are k,
     the threshold, whether always to answer, and the run."""
-    import sys
-
     from xmtc.answers import Answer
     from xmtc.base.predictions import NO_LABEL
 
     k, threshold, always, run = asked
     n_docs = n_silent = 0
-    for batch in batches:
-        ranked = tagger.rank(batch, k, run, always=always)
-        tags = tagger.named(ranked.above(threshold))
-        write(
-            Answer(document.id, found, document.kept, document.text)
-            for document, found in zip(batch, tags, strict=True)
-        )
-        sys.stdout.flush()
-        n_docs += ranked.n_docs
-        n_silent += int((ranked.labels[:, 0] == NO_LABEL).sum())
+    writer, documents = target.opened(source, min(k, len(tagger.labels)))
+    with writer as write:
+        for batch in in_batches(documents):
+            ranked = tagger.rank(batch, k, run, always=always)
+            tags = tagger.named(ranked.above(threshold))
+            pairs = zip(batch, tags, strict=True)
+            write(Answer(document.id, found, document.kept, document.text) for document, found in pairs)
+            sys.stdout.flush()
+            n_docs += ranked.n_docs
+            n_silent += int((ranked.labels[:, 0] == NO_LABEL).sum())
     return n_docs, n_silent
 
 
