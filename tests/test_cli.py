@@ -123,7 +123,24 @@ MISTAKES = [
     (["predict", "train.jsonl", "test.jsonl"], "train.jsonl is a file; expected a model folder"),
     (["predict", "nowhere", "test.jsonl"], "nowhere is not there; expected a model folder"),
     (["predict", "model", "sparse.txt"], "Document '2' holds features, but this model reads text"),
-    (["predict", "model", "test.jsonl", "--format", "xml"], "--format xml is not known; expected jsonl, tsv or csv."),
+    (["predict", "model", "test.jsonl", "--format", "xml"], "--format xml is not known; expected jsonl, csv, tsv, "),
+    (["predict", "model"], "Found no text; give one: a FILE, - for standard input, or --string TEXT."),
+    (["predict", "model", "test.jsonl", "--string", "x"], "Found both FILE and --string; give one"),
+    (["predict", "model", "test.jsonl", "-o", "x.doc"], "x.doc does not say which format to write; expected a name th"),
+    (["predict", "model", "test.jsonl", "-o", "m/x.csv"], "m/x.csv cannot be written (No such file or directory); "),
+    (["predict", "model", "test.jsonl", "-o", "model", "--format", "csv"], "model cannot be written (Is a directory)"),
+    (["predict", "model", "test.jsonl", "-o", "test.jsonl"], "test.jsonl is part of the corpus that is read"),
+    (["predict", "model", "test.jsonl", "-o", "x.xlsx", "--bom"], "--bom is for csv or tsv, by which Excel knows them"),
+    (["predict", "model", "test.jsonl", "--beside"], "--beside writes results beside the files of a folder, and test."),
+    (["predict", "model", ".", "--beside", "-o", "x.csv"], "--beside writes files of its own kind, for which -o means"),
+    (["predict", "model", "model", "--beside"], "model is a folder without .txt files; expected"),
+    (["predict", "model", ".", "--beside", "--suffix", ".txt"], "--suffix '.txt' cannot end the names of results"),
+    (["predict", "model", "--string", "x", "--beside"], "--beside is about a FILE, and --string gives none"),
+    (["predict", "model", "--string", "x", "--keep", "id"], "--keep is about a FILE, and --string gives none"),
+    (["predict", "model", "plain.txt", "--keep", "id"], "--keep id names fields, and this corpus has none: it is no"),
+    (["predict", "model", "table.csv", "--keep", "titel"], "table.csv, the header: there is no field 'titel' among"),
+    (["predict", "model", "empty.jsonl"], "empty.jsonl is empty, expected at least one document"),
+    (["predict", "model", "test.jsonl", "-o", "x.xlsx", "--threshold", "nan"], "threshold=nan is no number to compare"),
     (["evaluate", "model", "test.jsonl", "P"], "'P' is not a metric"),
     (["evaluate", "model", "test.jsonl", "P@0"], "'P@0' is not a metric"),
     (["evaluate", "model", "test.jsonl", "--propensity", "x"], "--propensity x is not known; expected one of default"),
@@ -141,6 +158,8 @@ def test_mistakes_get_one_sentence_and_exit_code_2(place, words, sentence):
     (place / "unlike.jsonl").write_text('{"text": "one", "labels": ["a"]}\n{"text": "two", "labels": ["a"]}\n')
     (place / "unlabelled.jsonl").write_text('{"text": "word"}\n')
     (place / "sparse.txt").write_text("1 3 2\n0,1 0:1 2:1\n")
+    (place / "plain.txt").write_text("a text\n")
+    (place / "table.csv").write_text("text,title\na word,A title\n")
     done = xmtc(*words, cwd=place)
     assert done.returncode == 2
     assert done.stdout == b""

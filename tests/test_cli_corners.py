@@ -79,7 +79,7 @@ def test_no_bar_among_answers_on_a_terminal(place):
     assert b"BAR" in subprocess.run(command, cwd=place, capture_output=True, check=True).stderr
     terminal, end = pty.openpty()
     done = subprocess.run(command, cwd=place, stdout=end, stderr=subprocess.PIPE, check=True)
-    assert os.read(terminal, 4096).startswith(b'{"id": "d0"')
+    assert b"d0" in os.read(terminal, 4096)
     assert done.stderr == b""
     os.close(end)
     os.close(terminal)

@@ -215,7 +215,7 @@ def test_a_page_says_what_its_colours_mean():
     nothing = page([Highlight("l", None, [Piece("text", 0)], [])])
     assert "No word of this text weighs anything" in nothing
     assert "not among the labels that the model finds" in nothing
-    assert "The model finds no label for this text." in page([])
+    assert "The model finds no label for this text: as a rule, it knows no word of it." in page([])
 
 
 def test_a_page_lists_words_with_their_signs():

@@ -30,7 +30,7 @@ FLOORS = [
     {"parameters"},
     {"pipeline"},
     {"indicators"},
-    {"classifier", "combine", "tune"},
+    {"answers", "classifier", "combine", "tune"},
     {"testing"},
     {"cli", "server"},
     {"__main__"},

@@ -9,8 +9,10 @@ import json
 import pytest
 from rich.console import Console
 
+from xmtc.answers import Answer, AnswerTable
+from xmtc.answers.terminal import terminal
+from xmtc.answers.text import csv_rows, json_lines, tsv_rows
 from xmtc.cli.explain import block
-from xmtc.cli.writing import answer_writer
 from xmtc.errors import XmtcError, nearest, visible, visible_json
 from xmtc.explain.pieces import Highlight, Piece
 from xmtc.tagger import Tag
@@ -49,27 +51,30 @@ def test_json_stays_the_same_json():
     assert visible(written.replace("\n", "")) == written.replace("\n", "")
 
 
-class Terminal(io.StringIO):
+class Terminal(io.BytesIO):
     def isatty(self) -> bool:
         return True
 
 
-def written(format: str, stream: io.StringIO) -> str:
-    answer_writer(format, stream)(EVIL, [Tag("=1+1", 0.5), Tag(EVIL, 0.25), Tag("-1", 0.125)])
-    return stream.getvalue()
+WRITERS = {"csv": csv_rows, "tsv": tsv_rows, "jsonl": json_lines, "table": terminal}
+
+
+def written(format: str, stream: io.BytesIO) -> str:
+    tags = [Tag("=1+1", 0.5), Tag(EVIL, 0.25), Tag("-1", 0.125)]
+    with WRITERS[format](stream, AnswerTable()) as write:
+        write([Answer(EVIL, tags, text=EVIL)])
+    return stream.getvalue().decode()
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv"])
 def test_a_table_in_a_file_is_read_as_it_was(format):
-    """Also what a spreadsheet takes for a formula: the label -1 must stay the label -1."""
+    """But for what a spreadsheet takes for a formula; the label -1 stays the label -1."""
     rows = list(
-        csv.reader(
-            io.StringIO(written(format, io.StringIO()), newline=""), dialect=f"excel{'-tab' * (format == 'tsv')}"
-        )
+        csv.reader(io.StringIO(written(format, io.BytesIO()), newline=""), dialect=f"excel{'-tab' * (format == 'tsv')}")
     )
     assert rows == [
         ["id", "rank", "label", "score"],
-        [EVIL, "1", "=1+1", "0.5"],
+        [EVIL, "1", "'=1+1", "0.5"],
         [EVIL, "2", EVIL, "0.25"],
         [EVIL, "3", "-1", "0.125"],
     ]
@@ -82,8 +87,18 @@ def test_a_table_on_a_terminal_is_harmless(format):
     assert answer.count("\n") == (1 if format == "jsonl" else 4)
 
 
+def test_the_table_that_people_read_is_harmless(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    answer = written("table", Terminal())
+    assert not set(answer.replace("\n", "").replace("[1m", "")) & set("\r\x07\x9b\u202e\u2066\u2028\u200f")
+    assert "\x1b[2J" not in answer
+    assert "\\x1b[2J\\n\\r\\x07\\x9b" in answer
+
+
 def test_json_lines_are_read_as_they_were():
-    found = json.loads(written("jsonl", io.StringIO()))
+    found = json.loads(written("jsonl", io.BytesIO()))
     assert found["id"] == EVIL
     assert [each["label"] for each in found["labels"]] == ["=1+1", EVIL, "-1"]
 

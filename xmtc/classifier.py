@@ -7,6 +7,7 @@ an indicator matrix with a column for each label."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -149,81 +150,96 @@ class Classifier(BaseEstimator):
             raise XmtcError(str(error)) from None
         return csr_array(checked)
 
-    def predict(self, X: Any, k: int | None = None, threshold: float | None = None, run: Run = Run()) -> Any:
+    def predict(
+        self,
+        X: Any,
+        k: int | None = None,
+        threshold: float | None = None,
+        run: Run = Run(),
+        *,
+        always: bool = False,
+    ) -> Any:
         """The labels of each document. Trained on lists of names: the names of the best k (5), best first, that score
         at least the threshold (0). Trained on an indicator: an indicator of the same kind, with a 1 where a label is
         among the best k (all) and scores at least the threshold (0.5). Trained on a column with one label for each
-        document: such a column."""
+        document: such a column.
+
+        A text of which the model knows no word gets no labels, unless `always`: then those that it would guess of any
+        text. A column has a label for each document, whatever it holds."""
         kind = self._target()["kind"]
         if kind == LISTS:
-            return [
-                [tag.label for tag in tags] for tags in self.tags(X, BEST if k is None else k, threshold or 0.0, run)
-            ]
+            named = self.tags(X, BEST if k is None else k, threshold or 0.0, run, always=always)
+            return [[tag.label for tag in tags] for tags in named]
         if kind == COLUMN:
             best = self.rank(X, 1, run).labels
             return self.classes_[np.where(best == NO_LABEL, self._trained().frequencies.argmax(), best)]
-        indicator = self._indicated(X, k, threshold, run)
+        indicator = self._indicated(X, k, threshold, run, always)
         if kind == SPARSE:
             return indicator
         check_room(indicator.shape[0], indicator.shape[1], indicator.dtype.itemsize)
         return as_frame(X, indicator.toarray(), self.classes_) if kind == FRAME else indicator.toarray()
 
-    def _indicated(self, X: Any, k: int | None, threshold: float | None, run: Run) -> csr_array:
+    def _indicated(self, X: Any, k: int | None, threshold: float | None, run: Run, always: bool) -> csr_array:
         """(n_docs, n_labels) int64, ones at the labels of each document."""
         least = (SURE if k is None else 0.0) if threshold is None else threshold
-        predictions = self._all_above(X, least, run) if k is None else self.rank(X, k, run)
+        predictions = self._all_above(X, least, run, always) if k is None else self.rank(X, k, run, always=always)
         return sparse(predictions.above(least), self._n_labels, as_ones=True)
 
-    def _all_above(self, X: Any, threshold: float, run: Run) -> Predictions:
+    def _all_above(self, X: Any, threshold: float, run: Run, always: bool) -> Predictions:
         """As many labels as it takes until every document's last one is below the threshold."""
         found, n_labels, k = list(self._read(X)), self._n_labels, FIRST_LOOK
         while True:
-            predictions = self._trained().rank(found, min(k, n_labels), run)
+            predictions = self._trained().rank(found, min(k, n_labels), run, always=always)
             is_enough = k >= n_labels or not predictions.n_docs or predictions.scores[:, -1].max() < threshold
             if is_enough:
                 return predictions
             k *= 10
             check_room(len(found), min(k, n_labels), 2 * np.dtype(np.float32).itemsize)
 
-    def predict_proba(self, X: Any, k: int | None = None, run: Run = Run()) -> Any:
+    def predict_proba(self, X: Any, k: int | None = None, run: Run = Run(), *, always: bool = False) -> Any:
         """(n_docs, n_labels) float32, the scores of all labels, in the order of `classes_`; 0 where a method did not
-        look at a label. With k, a sparse matrix of each document's k best, for label sets whose scores would not fit
-        in memory."""
+        look at a label, and throughout for a text of which the model knows no word, unless `always`. With k, a sparse
+        matrix of each document's k best, for label sets whose scores would not fit in memory."""
         found, n_labels = list(self._read(X)), self._n_labels
+        rank = partial(self._trained().rank, always=self._answers(always))
         if k is not None:
-            return sparse(self._trained().rank(found, k, run), n_labels)
+            return sparse(rank(found, k, run), n_labels)
         check_room(len(found), n_labels, np.dtype(np.float32).itemsize)
-        return dense(self._trained().rank, found, n_labels, run)
+        return dense(rank, found, n_labels, run)
 
     def decision_function(self, X: Any, run: Run = Run()) -> np.ndarray:
         """(n_docs, n_labels) float32, the scores less 0.5: above 0 where `predict` says 1."""
         return self.predict_proba(X, run=run) - np.float32(SURE)
 
-    def tags(self, X: Any, k: int = BEST, threshold: float = 0.0, run: Run = Run()) -> list[list[Tag]]:
-        """The best k labels of each document that score at least the threshold, with their scores."""
-        found = self._trained().named(self.rank(X, k, run).above(threshold))
+    def tags(
+        self, X: Any, k: int = BEST, threshold: float = 0.0, run: Run = Run(), *, always: bool = False
+    ) -> list[list[Tag]]:
+        """The best k labels of each document that score at least the threshold, with their scores; `always` as in
+        `predict`."""
+        found = self._trained().named(self.rank(X, k, run, always=always).above(threshold))
         if not self._target()["numbers"]:
             return found
         return [[Tag(int(tag.label), tag.score) for tag in tags] for tags in found]  # type: ignore[arg-type]
 
-    def rank(self, X: Any, k: int = BEST, run: Run = Run()) -> Predictions:
-        """Label numbers and scores as two arrays; a number is a place in `classes_`."""
+    def rank(self, X: Any, k: int = BEST, run: Run = Run(), *, always: bool = False) -> Predictions:
+        """Label numbers and scores as two arrays; a number is a place in `classes_`. `always` as in `predict`."""
         self._trained()
-        return self.tagger_.rank(self._read(X), k, run)
+        return self.tagger_.rank(self._read(X), k, run, always=self._answers(always))
 
     def evaluate(
         self, X: Any, y: Any = None, metrics: str | Sequence[str] = DEFAULT, run: Run = Run()
     ) -> dict[str, float]:
-        """Metrics by their published names, as fractions. A corpus brings its labels along."""
+        """Metrics by their published names, as fractions, of what `predict` answers. A corpus brings its labels
+        along."""
         metrics = [metrics] if isinstance(metrics, str) else metrics
-        return self._trained().evaluate(self._labelled(X, y), metrics, run=run)
+        return self._trained().evaluate(self._labelled(X, y), metrics, run=run, always=self._answers())
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """nDCG@5, for scikit-learn's searches."""
         tagger, name = self._trained(), "nDCG@5"
         if sample_weight is None:
             return self.evaluate(X, y, name)[name]
-        found = evaluation.per_document(*tagger.rank_labelled(self._labelled(X, y), 5), [name])
+        found = evaluation.per_document(*tagger.rank_labelled(self._labelled(X, y), 5, always=self._answers()), [name])
         return float(np.average(found[name], weights=document_weights(sample_weight, len(found[name]))))
 
     def _labelled(self, X: Any, y: Any) -> Iterable[Document]:
@@ -282,6 +298,10 @@ class Classifier(BaseEstimator):
     def _target(self) -> dict[str, Any]:
         """How labels were given, and are to be given back."""
         return self._trained().about.get("target", {"kind": LISTS, "numbers": False})
+
+    def _answers(self, always: bool = False) -> bool:
+        """Whether a text without known words gets labels: in a column, each document has one."""
+        return always or self._target()["kind"] == COLUMN
 
     def _trained(self) -> Tagger:
         if not self.__sklearn_is_fitted__():

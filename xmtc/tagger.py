@@ -51,14 +51,25 @@ class Tagger:
         trained = f"trained on {self.about['n_docs']:,} documents"
         return f"Tagger({', '.join([self.about['method'], f'{len(self.labels):,} labels', *sizes, trained])})"
 
-    def tags(self, texts: Iterable[str], k: int = 5, threshold: float = 0.0, run: Run = Run()) -> list[list[Tag]]:
-        """The best k labels of each text that score at least the threshold, best first."""
-        return self.named(self.rank(as_documents(texts), k, run).above(threshold))
+    def tags(
+        self, texts: Iterable[str], k: int = 5, threshold: float = 0.0, run: Run = Run(), *, always: bool = False
+    ) -> list[list[Tag]]:
+        """The best k labels of each text that score at least the threshold, best first. A text of which the model knows
+        no word has none; with `always`, those that the model would guess of any text."""
+        return self.named(self.rank(as_documents(texts), k, run, always=always).above(threshold))
 
-    def rank(self, documents: Iterable[Document], k: int = 5, run: Run = Run()) -> Predictions:
-        """Label numbers and scores of documents; see `tags` for names."""
+    def rank(self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False) -> Predictions:
+        """Label numbers and scores of documents; see `tags` for names, and for `always`."""
         check_k(k)
-        return finite(self.model.predict(self.read(documents, run), k, run))
+        return self._ranked(self.read(documents, run), k, run, always)
+
+    def _ranked(self, data: Dataset, k: int, run: Run, always: bool = False) -> Predictions:
+        found = finite(self.model.predict(data, k, run))
+        return found if always else found.only(features.known(self.views, data))
+
+    def knows(self, text: str) -> bool:
+        """Whether the text holds a word that the model knows."""
+        return bool(features.known(self.views, self.read(as_documents([text])))[0])
 
     def named(self, predictions: Predictions) -> list[list[Tag]]:
         """Label names and scores, document by document."""
@@ -91,16 +102,20 @@ class Tagger:
         names: Sequence[str] = evaluation.DEFAULT,
         propensity: evaluation.Propensity = evaluation.Propensity(),
         run: Run = Run(),
+        *,
+        always: bool = False,
     ) -> dict[str, float]:
-        """Metrics by their published names, as fractions. Labels that training never saw count as missed."""
-        return self.measure(*self.rank_labelled(documents, evaluation.max_k(names), run), names, propensity)
+        """Metrics by their published names, as fractions, of what `rank` answers. Labels that training never saw count
+        as missed, and so do those of a document without an answer."""
+        found = self.rank_labelled(documents, evaluation.max_k(names), run, always=always)
+        return self.measure(*found, names, propensity)
 
     def rank_labelled(
-        self, documents: Iterable[Document], k: int = 5, run: Run = Run()
+        self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False
     ) -> tuple[Predictions, csr_array]:
         """Predictions, and the true labels beside them; those that training never saw have the last columns."""
         collector = LabelCollector()
-        predictions = self.rank(collector.watch(documents), k, run)
+        predictions = self.rank(collector.watch(documents), k, run, always=always)
         return predictions, collector.matrix(self.labels.words())
 
     def measure(
@@ -120,14 +135,14 @@ class Tagger:
 
     def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run()) -> list[Highlight]:
         """The whole text with each word's weight, for each label, or for the best k where none is named; with it the n
-        words that weigh most, for the label or against it."""
+        words that weigh most, for the label or against it. A text of which the model knows no word has no best."""
         document = self._to_explain(text)
         numbers = [self._number(label) for label in labels]
-        best = finite(self.model.predict(document, k, run))
+        best = self._ranked(document, k, run)
         if not labels:
             numbers = [number for number in best.labels[0].tolist() if number != NO_LABEL]
         elif not set(numbers) <= set(best.labels[0].tolist()):
-            best = finite(self.model.predict(document, LOOK_FURTHER, run))  # only now: it may take longer
+            best = self._ranked(document, LOOK_FURTHER, run)  # only now: it may take longer
         scores = dict(zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True))
 
         found = []

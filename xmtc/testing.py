@@ -186,9 +186,14 @@ def threads_change_no_answer(case: Case) -> None:
     assert min(pieces.counts.values(), default=2) >= 2, "the work was too little to be shared by two threads"
 
 
-def empty_and_unknown_text_is_answered(case: Case) -> None:
-    answer = case.rank(["", "unheard-of ïn træining", " \n "], 3)
+def empty_and_unknown_text_gets_no_labels_unless_always(case: Case) -> None:
+    texts = ["", "unheard-of ïn træining", " \n "]
+    answer, silent = case.trained.rank(texts, 3, ONE_THREAD, always=True), case.rank([*texts, *case.test[0][:5]], 3)
+    unknown = np.array([not case.trained.tagger_.knows(text) for text in texts])
     assert answer.labels.shape == (3, 3)
+    assert (silent.labels[:3][unknown] == NO_LABEL).all(), "a text without a known word gets a label"
+    np.testing.assert_array_equal(silent.labels[:3][~unknown], answer.labels[~unknown])
+    assert (silent.labels[3:, 0] != NO_LABEL).all(), "a text with known words gets no label"
     assert np.isfinite(answer.scores).all()
     # nothing that is known is the same as nothing at all, but to a method that reads letters
     for other in (2,) if "subwords" in case.recipe.reads else (1, 2):
@@ -285,7 +290,7 @@ CHECKS = (
     saved_is_loaded,
     one_at_a_time_is_the_batch,
     threads_change_no_answer,
-    empty_and_unknown_text_is_answered,
+    empty_and_unknown_text_gets_no_labels_unless_always,
     no_documents_have_no_answers,
     a_label_never_seen_is_missed_not_fatal,
     documents_without_labels_do_not_disturb_training,

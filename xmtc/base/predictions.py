@@ -47,6 +47,13 @@ class Predictions:
         labels, scores = np.where(keep, self.labels, NO_LABEL), np.where(keep, self.scores, 0)
         return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
 
+    def only(self, rows: np.ndarray) -> Predictions:
+        """Of these documents alone (n_docs,) bool; the others get no label."""
+        if rows.all():
+            return self
+        labels, scores = np.where(rows[:, None], self.labels, NO_LABEL), np.where(rows[:, None], self.scores, 0)
+        return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
+
     def widened(self, k: int) -> Predictions:
         """The same with k places for each document, of which the further ones are empty."""
         more = ((0, 0), (0, max(0, k - self.k)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xmtc.cli.options import (
+    Always,
     CorpusPath,
     Device,
     Id,
@@ -28,6 +29,7 @@ from xmtc.cli.options import (
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from xmtc.base.predictions import Predictions
     from xmtc.labels.propensity import Propensity
 
 
@@ -39,6 +41,7 @@ def evaluate(
     propensity: Annotated[str, typer.Option(help="propensity model of PSP: default, amazon or wikipedia")] = "default",
     propensity_a: Annotated[float | None, typer.Option(help="its A, instead of the model's own")] = None,
     propensity_b: Annotated[float | None, typer.Option(help="its B, instead of the model's own")] = None,
+    always: Always = False,
     threads: Threads = 0,
     device: Device = "auto",
     input_format: InputFormat = None,
@@ -61,13 +64,14 @@ def evaluate(
     k, weights = max_k(names), chosen_propensity(propensity, propensity_a, propensity_b)  # refused before the work
     source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects, quiet=quiet)
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
-    predictions, truth = tagger.rank_labelled(source, k, run)
+    predictions, truth = tagger.rank_labelled(source, k, run, always=always)
     result = tagger.measure(predictions, truth, names, weights)
     if json:  # a group without labels has no value: nan, which JSON does not know
         typer.echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
         typer.echo(metric_table(result))
     report_unknown(truth, len(tagger.labels), corpus)
+    report_unanswered(predictions, corpus)
     report_rejects(source)
 
 
@@ -97,6 +101,20 @@ def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:
         typer.echo(
             f"{n_unknown:,} of the {n_labels:,} labels in {display_name(corpus)} ({share}) are unknown to the model, "
             "and count as missed.",
+            err=True,
+        )
+
+
+def report_unanswered(predictions: Predictions, corpus: str) -> None:
+    """Say how many documents got no label: as a rule, because the model knows no word of them."""
+    from xmtc.base.predictions import NO_LABEL
+    from xmtc.data.files import display_name
+
+    n = int((predictions.labels == NO_LABEL).all(axis=1).sum())
+    if n:
+        typer.echo(
+            f"{n:,} of the {predictions.n_docs:,} documents in {display_name(corpus)} get no label and count as "
+            "missed, as a rule because the model knows no word of them; with --always it guesses.",
             err=True,
         )
 

@@ -35,7 +35,12 @@ def explain(
     check_page(html, json)
     say_when_compiling()
     tagger = Tagger.load(model)
-    found = tagger.highlight(text_to_explain(text, file), *(label or []), k=k, n=n)
+    text = text_to_explain(text, file)
+    found = tagger.highlight(text, *(label or []), k=k, n=n)
+    if not tagger.knows(text):
+        typer.echo("The model knows no word of this text, so it gives it no label.", err=True)
+    elif not found:
+        typer.echo("The model finds no label for this text.", err=True)
     if html is not None:
         write_page(html, found)
     if json:
@@ -104,8 +109,6 @@ def show(found: list[Highlight]) -> None:
     from rich.console import Console
 
     console = Console()
-    if not found:
-        typer.echo("The model finds no label for this text.", err=True)
     # the console has decided on colours; typer would take them, and what looks like them, out of what is piped
     typer.echo("\n".join(block(each, console) for each in found), nl=False, color=True)
 

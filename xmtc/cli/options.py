@@ -28,6 +28,9 @@ RejectsFile = Annotated[str | None, typer.Option("--rejects", help="file for bad
 Device = Annotated[
     str, typer.Option(help="where networks are computed: cpu, cuda, cuda:1 (auto: a GPU if there is one)")
 ]
+Always = Annotated[
+    bool, typer.Option("--always", help="label also what has no word that the model knows, which is guessing")
+]
 Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
 LogJson = Annotated[
@@ -44,15 +47,17 @@ def open_input(
     rejects: str | None,
     labels_required: bool = True,
     quiet: bool = False,
+    keep: tuple[str, ...] = (),
 ) -> Corpus:
-    """The corpus that the options speak of; names are those of the text, labels and id fields, and the separator."""
+    """The corpus that the options speak of; names are those of the text, labels and id fields, and the separator. The
+    fields to keep are carried along."""
     from xmtc.base.progress import shown, silent
     from xmtc.data.corpus import open_corpus
     from xmtc.data.records import Fields
     from xmtc.errors import visible
 
     show = silent if quiet else shown
-    corpus = open_corpus(path, format, Fields(*names), labels_required, on_error, rejects, show)
+    corpus = open_corpus(path, format, Fields(*names, keep=keep), labels_required, on_error, rejects, show)
     if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and names[1] is not None:
         typer.echo(f"Labels are read from {visible(corpus.files[1])}.", err=True)  # nobody named it
     return corpus

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xmtc.cli.options import (
+    Always,
     Device,
     Id,
     InputFormat,
@@ -24,17 +30,51 @@ from xmtc.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from xmtc.answers import Write
+    from xmtc.base.run import Run
+    from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
+    from xmtc.tagger import Tagger
 
 BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # what is held at a time, whatever the size of the input
+
+File = Annotated[str | None, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")]
+String = Annotated[str | None, typer.Option(metavar="TEXT", help="one text, instead of FILE")]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file to write, its format told by its name: jsonl, csv, tsv, xlsx, parquet",
+    ),
+]
+Format = Annotated[
+    str | None, typer.Option(help="jsonl, csv, tsv, xlsx or parquet (a table on a terminal, elsewhere jsonl)")
+]
+Wide = Annotated[bool, typer.Option("--wide", help="a row for each document: label_1, score_1, label_2 …")]
+Keep = Annotated[str, typer.Option(metavar="NAMES", help="fields of FILE to carry along: title,url")]
+Bom = Annotated[bool, typer.Option("--bom", help="begin csv or tsv with a mark by which Excel knows UTF-8")]
+Beside = Annotated[bool, typer.Option("--beside", help="write a file beside each document of the folder FILE")]
+Suffix = Annotated[str, typer.Option(help="how the names of these files end, instead of .txt")]
+Force = Annotated[bool, typer.Option("--force", help="replace those that are there, which are left out otherwise")]
 
 
 def predict(
     model: ModelPath,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")],
+    file: File = None,
+    string: String = None,
     k: Annotated[int, typer.Option("-k", min=1, help="labels per document, at most")] = 5,
     threshold: Annotated[float, typer.Option(help="only labels that score at least this")] = 0.0,
-    format: Annotated[str, typer.Option(help="format to write: jsonl, tsv or csv")] = "jsonl",
+    always: Always = False,
+    output: Output = None,
+    format: Format = None,
+    wide: Wide = False,
+    keep: Keep = "",
+    bom: Bom = False,
+    beside: Beside = False,
+    suffix: Suffix = ".tags.tsv",
+    force: Force = False,
     threads: Threads = 0,
     device: Device = "auto",
     input_format: InputFormat = None,
@@ -47,24 +87,128 @@ def predict(
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
-    """Print the best labels of each document: JSON Lines, or one row per label in TSV and CSV."""
-    import sys
-    from dataclasses import replace
-
-    from xmtc.cli.writing import answer_writer
+    """Give each document its best labels: as a table on a terminal, as JSON Lines in a pipe, or as a file (-o)."""
+    from xmtc.data.document import Document
     from xmtc.tagger import Tagger
 
-    write = answer_writer(format, sys.stdout)
+    kept = tuple(filter(None, map(str.strip, keep.split(","))))
+    target = Target(output, format, wide, kept, bom, (suffix, force) if beside else None)
+    check_asked(file, string, target)
     tagger = Tagger.load(model)
     run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
-    quiet = quiet or sys.stdout.isatty()  # there the answers themselves show the progress; elsewhere, how much is read
-    source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, quiet)
-    for batch in in_batches(source):
-        ranked = tagger.rank(batch, k, run).above(threshold)
-        for document, tags in zip(batch, tagger.named(ranked), strict=True):
-            write(document.id, tags)
-        sys.stdout.flush()
-    report_rejects(source)
+    source: Corpus | list[Document] = [Document("1", string or "", [])]
+    if file is not None:
+        unseen = quiet or target.is_shown  # answers on a terminal show the progress; else, how much is read is shown
+        source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, unseen, kept)
+        source.check_target(target.path)
+    n_docs, n_silent = tag(tagger, source, target, (k, threshold, always, run))
+    if not quiet and (output or beside or (target.is_shown and n_silent)):
+        typer.echo(summary(n_docs, n_silent), err=True)
+    if not isinstance(source, list):
+        report_rejects(source)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where answers go, and in which form."""
+
+    output: str | None
+    format: str | None
+    wide: bool
+    kept: tuple[str, ...]
+    bom: bool
+    beside: tuple[str, bool] | None  # how the names of results end, and whether those that are there are replaced
+
+    @cached_property
+    def path(self) -> str:
+        return self.output or "-"
+
+    @cached_property
+    def is_shown(self) -> bool:
+        return self.path == "-" and self.beside is None and sys.stdout.isatty()
+
+    def form(self) -> str:
+        """The format, or an error if it is none, or none for its place."""
+        from xmtc.answers import format_of
+
+        return format_of(self.path, self.format, self.is_shown)
+
+    def given(self) -> list[str]:
+        """The options that are not about results beside files."""
+        options = {"-o": self.output, "--format": self.format, "--wide": self.wide, "--keep": self.kept}
+        return [name for name, value in (options | {"--bom": self.bom}).items() if value]
+
+    def opened(
+        self, source: Corpus | list[Document], k: int
+    ) -> tuple[AbstractContextManager[Write], Iterable[Document]]:
+        """What writes the answers, and the documents that it wants answers for."""
+        from xmtc.answers import AnswerTable, writing_answers
+        from xmtc.answers.beside import Results
+
+        table = AnswerTable(k, self.wide, self.kept)
+        if self.beside is not None and not isinstance(source, list):
+            results = Results(Path(source.path), self.beside[0], table, self.beside[1])
+            return results.writing(), results.waiting(source)
+        documents = with_fields(source, self.kept) if self.kept else source
+        return writing_answers(self.path, self.form(), table, self.bom), documents
+
+
+def check_asked(file: str | None, string: str | None, target: Target) -> None:
+    """Refuse options that contradict each other, before the work."""
+    from xmtc.errors import XmtcError
+
+    if (file is None) == (string is None):
+        found = "no text" if file is None else "both FILE and --string"
+        raise XmtcError(f"Found {found}; give one: a FILE, - for standard input, or --string TEXT.")
+    if target.beside and target.given():
+        option = target.given()[0]
+        raise XmtcError(f"--beside writes files of its own kind, for which {option} means nothing; give one of them.")
+    if string is not None and (target.beside or target.kept):
+        option = "--beside" if target.beside else "--keep"
+        raise XmtcError(f"{option} is about a FILE, and --string gives none; leave it out.")
+    target.form()
+
+
+def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
+    """Refuse documents of a format without named fields, where some are to be kept."""
+    from xmtc.errors import XmtcError
+
+    for document in documents:
+        if len(document.kept) != len(kept):
+            found = f"--keep {','.join(kept)} names fields, and this corpus has none"
+            raise XmtcError(f"{found}: it is no table and no JSON Lines; leave --keep out, or convert it.")
+        yield document
+
+
+def tag(
+    tagger: Tagger, source: Corpus | list[Document], target: Target, asked: tuple[int, float, bool, Run]
+) -> tuple[int, int]:
+    """Write the answers, batch by batch; of how many documents, and of how many the model knows no word. Asked are k,
+    the threshold, whether always to answer, and the run."""
+    from xmtc.answers import Answer
+    from xmtc.base.predictions import NO_LABEL
+
+    k, threshold, always, run = asked
+    n_docs = n_silent = 0
+    writer, documents = target.opened(source, min(k, len(tagger.labels)))
+    with writer as write:
+        for batch in in_batches(documents):
+            ranked = tagger.rank(batch, k, run, always=always)
+            tags = tagger.named(ranked.above(threshold))
+            pairs = zip(batch, tags, strict=True)
+            write(Answer(document.id, found, document.kept, document.text) for document, found in pairs)
+            sys.stdout.flush()
+            n_docs += ranked.n_docs
+            n_silent += int((ranked.labels[:, 0] == NO_LABEL).sum())
+    return n_docs, n_silent
+
+
+def summary(n_docs: int, n_silent: int) -> str:
+    documents = "1 document" if n_docs == 1 else f"{n_docs:,} documents"
+    if not n_silent:
+        return f"{documents} tagged."
+    others = "it" if n_docs == 1 else "any" if n_silent == n_docs else "the others"
+    return f"{n_docs - n_silent:,} of {documents} tagged: the model knows no word of {others} (--always has it guess)."
 
 
 def in_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,3 +14,4 @@ class Document(NamedTuple):
     text: str
     labels: list[str]
     features: tuple[np.ndarray, np.ndarray] | None = None  # non-zero columns int32, their values float32
+    kept: tuple[Any, ...] = ()  # values of the fields to carry along, as Fields.keep names them

@@ -30,6 +30,7 @@ class Fields:
     labels: str | None = "labels"  # None: labels are not read
     id: str = "id"  # optional under this name, with the line number as default; a field of another name is required
     separator: str | None = None  # between the labels in one string
+    keep: tuple[str, ...] = ()  # to carry along, for whoever reads the answers
 
     @property
     def text_names(self) -> list[str]:
@@ -60,7 +61,8 @@ def record_parser(
         if type(id) is not str:
             id = _identifier(id, fields.id, number)
 
-        return Document(id, text, checked_labels(labels, label_field, separator))
+        document = Document(id, text, checked_labels(labels, label_field, separator))
+        return document._replace(kept=tuple(map(record.get, fields.keep))) if fields.keep else document
 
     return parse
 

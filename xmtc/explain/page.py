@@ -90,7 +90,7 @@ def fragment(highlight: Highlight) -> str:
 def key(highlights: Sequence[Highlight]) -> str:
     """What the backgrounds mean."""
     if not highlights:
-        return "The model finds no label for this text."
+        return "The model finds no label for this text: as a rule, it knows no word of it."
     strong = "The stronger a word’s background, the more it weighs"
     if not any(piece.weight < 0 for each in highlights for piece in each.pieces):
         return f"{strong} for the label."

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from xmtc.base.dataset import Bag, Dataset, Tokens
 from xmtc.base.run import Run
 from xmtc.base.tables import Table
@@ -20,6 +22,7 @@ __all__ = [
     "FittedView",
     "View",
     "fit",
+    "known",
     "transform",
     "view_class",
     "views_for",
@@ -89,6 +92,11 @@ def transform(fitted: Mapping[str, FittedView], documents: Iterable[Document], r
     """New documents in views that were learnt."""
     documents = repeatable(documents, len(fitted))
     return Dataset({name: view.transform(contents(documents, view.made_from), run) for name, view in fitted.items()})
+
+
+def known(fitted: Mapping[str, FittedView], data: Dataset) -> np.ndarray:
+    """(n_docs,) bool: of which documents at least one view knows a word."""
+    return np.any([view.known(data.views[name]) for name, view in fitted.items()], axis=0)
 
 
 def repeatable(documents: Iterable[Document], times: int) -> Iterable[Document]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Bag
+from xmtc.base.dataset import Bag, Tokens
 from xmtc.base.form import array
 from xmtc.base.params import param
 from xmtc.base.run import Run
@@ -62,6 +62,10 @@ class FittedColumns(FittedView):
 
     def scaled(self, X: csr_array) -> Bag:
         return Bag(with_unit_rows(X) if self.unit_length else X)
+
+    def known(self, shown: Bag | Tokens) -> np.ndarray:
+        """All of them: a feature of zero is a value like others, and says something."""
+        return np.ones(shown.n_docs, bool)
 
     def term(self, number: int) -> str:
         return f"column {number}"

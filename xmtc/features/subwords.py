@@ -7,20 +7,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from json import loads
 from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Tokens
+from xmtc.base.dataset import Bag, Tokens
 from xmtc.base.form import array
 from xmtc.base.params import param
 from xmtc.base.run import Run
 from xmtc.encoders import tokenizing
 from xmtc.encoders.catalogue import find_encoder, readable
 from xmtc.encoders.configuration import check_is_encoder, n_positions, read_config, tokenizer_json
-from xmtc.features.view import FittedView, View, nothing_to_learn_from
+from xmtc.features.view import FittedView, View, holding, nothing_to_learn_from
 from xmtc.text.spans import Span
 from xmtc.text.tokenizer import batches
+
+SPACES = (
+    " ",
+    "\u2581",
+    "\u0120",
+)  # how tokenizers write the space before a word, of which it may be all that they know
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,20 @@ class FittedSubwords(FittedView):
         lengths = [length for _, part in parts for length in part]
         ids = np.concatenate([np.zeros(0, np.int32), *(part for part, _ in parts)])
         return Tokens(ids, np.cumsum([0, *lengths], dtype=np.int64), self.size)
+
+    def known(self, shown: Bag | Tokens) -> np.ndarray:
+        """Subwords that stand for letters: neither special tokens, nor unknown ones, nor spaces alone."""
+        assert isinstance(shown, Tokens)
+        return holding(shown, ~np.isin(shown.ids, self._wordless))
+
+    @cached_property
+    def _wordless(self) -> list[int]:
+        """The ids that stand for no part of a word."""
+        tokenizer, model = self._tokenizer, loads(self.json.tobytes())["model"]
+        names = [model.get("unk_token"), *SPACES]
+        found = [tokenizer.token_to_id(name) for name in names if isinstance(name, str)]
+        special = self.transform([""]).ids.tolist()
+        return [number for number in (*special, *found, model.get("unk_id")) if number is not None]
 
     def spans(self, text: str) -> list[Span]:
         """A word belongs to all of its subwords, as far as the text is read."""

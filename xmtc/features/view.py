@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from xmtc.base.dataset import Bag, Tokens
 from xmtc.base.form import Form
 from xmtc.base.params import Recipe
@@ -16,6 +18,7 @@ from xmtc.errors import XmtcError
 from xmtc.text.spans import Span
 
 TEXTS, COLUMNS = "texts", "features"  # what a corpus holds, and a view is made from
+UNKNOWN = 0  # the id of a word that is not in a vocabulary
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,14 @@ class FittedView(Form, ABC):
     def transform(self, contents: Iterable[Any], run: Run = Run()) -> Bag | Tokens:
         """New documents as this view shows them."""
 
+    def known(self, shown: Bag | Tokens) -> np.ndarray:
+        """(n_docs,) bool: which documents, as `transform` has shown them, hold anything that this view knows."""
+        if isinstance(shown, Bag):
+            return np.diff(shown.matrix.indptr) > 0
+        if shown.vocabulary is None:  # of which nobody has said what an unknown token is
+            return np.ones(shown.n_docs, bool)
+        return holding(shown, shown.ids != UNKNOWN)
+
     @abstractmethod
     def term(self, number: int) -> str:
         """What an id stands for."""
@@ -64,6 +75,12 @@ class FittedView(Form, ABC):
     @abstractmethod
     def spans(self, text: str) -> list[Span]:
         """The words of a text, where they stand in it, and which tokens or terms of the view they belong to."""
+
+
+def holding(tokens: Tokens, is_wanted: np.ndarray) -> np.ndarray:
+    """(n_docs,) bool: which documents hold a wanted token, given for each token whether it is."""
+    n_before = np.concatenate([[0], np.cumsum(is_wanted)])
+    return np.diff(n_before[tokens.offsets]) > 0
 
 
 def nothing_to_learn_from(n_docs: int) -> XmtcError:

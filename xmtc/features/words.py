@@ -12,12 +12,10 @@ from xmtc.base.arrays import trusted
 from xmtc.base.dataset import Tokens
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.features.view import FittedView, View, nothing_to_learn_from
+from xmtc.features.view import UNKNOWN, FittedView, View, nothing_to_learn_from
 from xmtc.text.spans import Span, find_spans
 from xmtc.text.tokenizer import Sequences, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
-
-UNKNOWN = 0  # the id of a word that is not in the vocabulary
 
 
 @dataclass(frozen=True)

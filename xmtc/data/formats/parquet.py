@@ -116,9 +116,13 @@ def _columns(source: Source, names: list[str]) -> list[str]:
             require_field(names, name, "text")
         if source.labels_required and fields.labels is not None:
             require_field(names, fields.labels, "labels")
+        for name in fields.keep:
+            require_field(names, name, "keep")
     except BadRecord as problem:
         raise XmtcError(f"{source.name}: {problem}.") from None
-    return [name for name in dict.fromkeys([*fields.text_names, fields.labels, fields.id]) if name in names]
+    return [
+        name for name in dict.fromkeys([*fields.text_names, fields.labels, fields.id, *fields.keep]) if name in names
+    ]
 
 
 @contextmanager

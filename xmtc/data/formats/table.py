@@ -70,7 +70,9 @@ def _check_header(header: list[str], fields: Fields, labels_required: bool) -> N
         require_field(header, name, "text")
     if labels_required and fields.labels is not None:
         require_field(header, fields.labels, "labels")
-    for name in filter(None, (*fields.text_names, fields.labels, fields.id)):
+    for name in fields.keep:
+        require_field(header, name, "keep")
+    for name in filter(None, (*fields.text_names, fields.labels, fields.id, *fields.keep)):
         if header.count(name) > 1:
             raise BadRecord(f"the column {name!r} occurs {header.count(name)} times, expected once; rename the others")
 

@@ -1,0 +1,356 @@
+"""What `xmtc predict` writes: every format and layout, beside documents, on a terminal; whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow.parquet
+import pytest
+from commands import XMTC, make_place, xmtc
+
+from xmtc.answers import Answer, AnswerTable, format_of, workbook, writing_answers
+from xmtc.answers.text import is_formula
+from xmtc.errors import MissingExtra, XmtcError
+from xmtc.tagger import Tag
+
+EXCEL = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = make_place(tmp_path_factory.mktemp("answers"))
+    lines = [
+        {"id": "a", "title": "=Ärger, 1", "year": 1999, "text": "word1alpha word1beta", "labels": ["x", "y"]},
+        {"id": "b", "title": None, "year": -5, "text": "nothing of this is known", "labels": []},
+        {"id": "c", "title": "-", "text": "word7alpha word7gamma word7beta", "labels": ["z"]},
+    ]
+    (folder / "three.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def sheets_of(path: Path) -> list[list[list[Any]]]:
+    """The cells of a workbook, read as Excel would: texts, numbers, None where there is none."""
+    with zipfile.ZipFile(path) as book:
+        names = sorted(name for name in book.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
+        trees = [ElementTree.fromstring(book.read(name)) for name in names]
+    return [[cells_of(row) for row in tree.iter(f"{EXCEL}row")] for tree in trees]
+
+
+def cells_of(row: ElementTree.Element) -> list[Any]:
+    found: dict[int, Any] = {}
+    for cell in row.iter(f"{EXCEL}c"):
+        assert cell.find(f"{EXCEL}f") is None, "a formula"
+        letters = re.sub(r"\d", "", cell.get("r", ""))
+        text, number = cell.find(f"{EXCEL}is/{EXCEL}t"), cell.find(f"{EXCEL}v")
+        value = text.text if text is not None else None if number is None else float(number.text or "nan")
+        found[ord(letters) - ord("A")] = value
+    return [found.get(i) for i in range(max(found, default=-1) + 1)]
+
+
+def rows_in(path: Path) -> list[list[Any]]:
+    """The rows of any kind of table; of text, numbers as numbers and empty cells as None."""
+    if path.suffix == ".xlsx":
+        (sheet,) = sheets_of(path)
+        return [row + [None] * (len(sheet[0]) - len(row)) for row in sheet]
+    if path.suffix == ".parquet":
+        table = pyarrow.parquet.read_table(path)
+        return [table.column_names, *([row[name] for name in table.column_names] for row in table.to_pylist())]
+    rows = csv.reader(
+        io.StringIO(path.read_text("utf-8"), newline=""), delimiter="\t" if path.suffix == ".tsv" else ","
+    )
+    head, *others = rows
+    return [head, *([as_value(cell, name) for cell, name in zip(row, head, strict=True)] for row in others)]
+
+
+def as_value(cell: str, name: str) -> Any:
+    is_number = cell and name.startswith(("rank", "score"))
+    return float(cell) if is_number else cell or None
+
+
+TABLES = ["x.csv", "x.tsv", "x.xlsx", "x.parquet"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_row_for_each_label(place, name):
+    done = xmtc("predict", "model", "three.jsonl", "-k", 2, "-o", name, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b""
+    assert b"2 of 3 documents tagged: the model knows no word of the others (--always has it guess).\n" in done.stderr
+    head, *rows = rows_in(place / name)
+    assert head == ["id", "rank", "label", "score"]
+    assert [row[:3] for row in rows[:3]] == [["a", 1, "label-01"], ["a", 2, rows[1][2]], ["b", None, None]]
+    assert [row[0] for row in rows] == ["a", "a", "b", "c", "c"]
+    assert rows[3][2] == "label-07"
+    assert rows[2][3] is None
+    assert 0.2 < rows[0][3] <= 1
+    assert isinstance(rows[0][3], float)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_row_for_each_document_and_fields_carried_along(place, name):
+    words = ("predict", "model", "three.jsonl", "-k", 2, "--wide", "--keep", "title, year,labels", "-o", name)
+    done = xmtc(*words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    head, *rows = rows_in(place / name)
+    assert head == ["id", "title", "year", "input_labels", "label_1", "score_1", "label_2", "score_2"]
+    is_text = name in ("x.csv", "x.tsv")
+    mark = "'" if is_text else ""
+    years = [1999, -5, None] if name == "x.xlsx" else ["1999", "-5", None]
+    assert [row[0] for row in rows] == ["a", "b", "c"]
+    assert [row[1] for row in rows] == [f"{mark}=Ärger, 1", None, f"{mark}-"]
+    assert [row[2] for row in rows] == years
+    assert [row[3] for row in rows] == ['["x", "y"]', "[]", '["z"]']
+    assert [row[4] for row in rows] == ["label-01", None, "label-07"]
+    assert rows[1][4:] == [None] * 4
+    assert (b"2 cells begin as a formula does" in done.stderr) == is_text
+
+
+def test_json_lines_hold_all_as_it_was(place):
+    xmtc("predict", "model", "three.jsonl", "--keep", "title,year,labels", "-k", 1, "-o", "x.ndjson", cwd=place)
+    first, second, third = map(json.loads, (place / "x.ndjson").read_text("utf-8").splitlines())
+    assert list(first) == ["id", "title", "year", "input_labels", "labels"]
+    assert (first["title"], first["year"], first["input_labels"]) == ("=Ärger, 1", 1999, ["x", "y"])
+    assert second == {"id": "b", "title": None, "year": -5, "input_labels": [], "labels": []}
+    assert third["year"] is None
+    assert [tag["label"] for tag in third["labels"]] == ["label-07"]
+
+
+@pytest.mark.parametrize("source", ["table.csv", "table.parquet"])
+def test_fields_of_tables_are_carried_along(place, source):
+    (place / "table.csv").write_text("id,text,Shelf\n1,word1alpha word1beta,Top\n2,word7alpha,\n")
+    table = {"id": ["1", "2"], "text": ["word1alpha word1beta", "word7alpha"], "Shelf": ["Top", None]}
+    pyarrow.parquet.write_table(pyarrow.table(table), place / "table.parquet")
+    done = xmtc("predict", "model", source, "--keep", "Shelf", "-k", 1, "-o", "kept.csv", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert [row[:2] for row in rows_in(place / "kept.csv")] == [["id", "Shelf"], ["1", "Top"], ["2", None]]
+
+
+def test_names_have_a_column_where_there_are_names(tmp_path):
+    table = AnswerTable(k=2, names={"q1": "Äpfel"}.get)
+    answers = [Answer("d", [Tag("q1", 0.5), Tag("q2", 0.25)])]
+    assert [column.name for column in table.columns] == ["id", "rank", "label", "name", "score"]
+    assert table.rows(answers[0]) == [["d", 1, "q1", "Äpfel", 0.5], ["d", 2, "q2", None, 0.25]]
+    wide = AnswerTable(k=2, wide=True, names=table.names)
+    assert [column.name for column in wide.columns][1:] == [
+        "label_1",
+        "name_1",
+        "score_1",
+        "label_2",
+        "name_2",
+        "score_2",
+    ]
+    assert wide.rows(answers[0]) == [["d", "q1", "Äpfel", 0.5, "q2", None, 0.25]]
+    assert wide.rows(Answer("e", [])) == [["e", *[None] * 6]]
+    assert table.record(answers[0])["labels"][0] == {"label": "q1", "name": "Äpfel", "score": 0.5}
+    for name in TABLES:
+        with writing_answers(str(tmp_path / name), format_of(name, None), wide) as write:
+            write(answers)
+        assert rows_in(tmp_path / name)[1][2] == "Äpfel"
+
+
+def test_a_mark_for_excel_and_compression(place):
+    for name, delimiter in (("x.csv", ","), ("x.tsv", "\t")):
+        assert xmtc("predict", "model", "three.jsonl", "-o", name, "--bom", cwd=place).returncode == 0
+        assert (place / name).read_bytes().startswith(f"\ufeffid{delimiter}rank".encode())
+    done = xmtc("predict", "model", "three.jsonl", "--format", "csv", "--bom", cwd=place)
+    assert done.stdout.startswith(b"\xef\xbb\xbfid,rank,label,score\n")
+    xmtc("predict", "model", "three.jsonl", "-o", "x.csv.gz", cwd=place)
+    assert gzip.decompress((place / "x.csv.gz").read_bytes()).startswith(b"id,rank,label,score\na,1,label-01,")
+
+
+def test_a_format_by_name_is_stronger_than_the_ending(place):
+    assert xmtc("predict", "model", "three.jsonl", "-o", "x.dat", "--format", "tsv", cwd=place).returncode == 0
+    assert (place / "x.dat").read_text().startswith("id\trank\t")
+    piped = xmtc("predict", "model", "three.jsonl", "--format", "parquet", cwd=place).stdout
+    assert piped.startswith(b"PAR1")
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", "-1+2", "--1", "＝1", "-", "+49 1"])
+def test_what_a_spreadsheet_runs(text):
+    assert is_formula(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["-1", "+1.5", "-0.25", "-1e-05", ".5", "-.5", "1", "a=b", "", " =1", "'=1", "http://x"]
+)
+def test_what_a_spreadsheet_does_not_run(text):
+    assert not is_formula(text)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_numbers_below_zero_stay_numbers(tmp_path, name):
+    """No method of xmtc has such scores; another package's may."""
+    table = AnswerTable(keep=("n", "list", "no"))
+    answers = [Answer("-7", [Tag("-1", -0.25), Tag("=x", -1e-7)], (-3.5, ["=x"], float("nan")))]
+    with writing_answers(str(tmp_path / name), format_of(name, None), table) as write:
+        write(answers)
+    rows = rows_in(tmp_path / name)[1:]
+    assert [row[-1] for row in rows] == pytest.approx([-0.25, -1e-7])
+    assert [row[-2] for row in rows] == ["-1", "'=x" if name in ("x.csv", "x.tsv") else "=x"]
+    assert rows[0][:4] == ["-7", -3.5 if name == "x.xlsx" else "-3.5", '["=x"]', None]
+
+
+def test_texts_in_a_workbook_stay_texts(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(workbook, "MOST_CHARACTERS", 20)
+    table = AnswerTable(keep=("much", "long"))
+    kept = (10**17, "half \ud83d and far more than that")
+    with writing_answers(str(tmp_path / "x.xlsx"), "xlsx", table) as write:
+        write([Answer("1", [Tag("=1+1", 0.5), Tag("\x1b_x0041_ & <b>", 0.25)], kept)])
+    (rows,) = sheets_of(tmp_path / "x.xlsx")
+    assert rows[1][:5] == ["1", "100000000000000000", "half \\ud83d and far…", 1, "=1+1"]
+    assert "2 texts are longer than the 20 characters of a cell and cut" in capsys.readouterr().err
+    with zipfile.ZipFile(tmp_path / "x.xlsx") as book:
+        styles = ElementTree.fromstring(book.read("xl/styles.xml"))
+        sheet = ElementTree.fromstring(book.read("xl/worksheets/sheet1.xml"))
+    marked = [xf.get("quotePrefix") == "1" for xf in styles.find(f"{EXCEL}cellXfs") or []]
+    style = {cell.get("r"): int(cell.get("s", 0)) for cell in sheet.iter(f"{EXCEL}c")}
+    assert [marked[style[place]] for place in ("A2", "E2", "E3")] == [False, True, False]
+
+
+def test_a_workbook_goes_on_in_another_sheet(tmp_path, monkeypatch):
+    monkeypatch.setattr(workbook, "MOST_ROWS", 4)
+    with writing_answers(str(tmp_path / "x.xlsx"), "xlsx", AnswerTable()) as write:
+        write(Answer(str(i), [Tag("a", 0.5)]) for i in range(7))
+    sheets = sheets_of(tmp_path / "x.xlsx")
+    assert [len(sheet) for sheet in sheets] == [4, 4, 2]
+    assert [row[0] for sheet in sheets for row in sheet[1:]] == list("0123456")
+    assert {tuple(sheet[0]) for sheet in sheets} == {("id", "rank", "label", "score")}
+
+
+def test_what_no_workbook_holds_is_refused_before_anything_is_lost(tmp_path):
+    (tmp_path / "x.xlsx").write_text("old")
+    writer = writing_answers(str(tmp_path / "x.xlsx"), "xlsx", AnswerTable(k=10_000, wide=True))
+    with pytest.raises(XmtcError, match=r"A workbook has 16,384 columns at most, and 20,001 are asked for"), writer:
+        pass
+    assert (tmp_path / "x.xlsx").read_text() == "old"
+    assert os.listdir(tmp_path) == ["x.xlsx"]
+
+
+def test_a_workbook_needs_an_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    writer = writing_answers(str(tmp_path / "x.xlsx"), "xlsx", AnswerTable())
+    with (
+        pytest.raises(MissingExtra, match=r"A workbook \(.xlsx\) needs XlsxWriter: pip install 'xmtc\[tables\]'"),
+        writer,
+    ):
+        pass
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", *TABLES])
+def test_a_result_is_not_lost_where_something_fails(place, name):
+    """The last of many lines is torn: all before it were answered."""
+    (place / name).write_text("old")
+    (place / "torn.jsonl").write_text((place / "test.jsonl").read_text() * 100 + "{torn\n")
+    done = xmtc("predict", "model", "torn.jsonl", "-o", name, cwd=place)
+    assert done.returncode == 2
+    assert b"torn.jsonl, line 6001: " in done.stderr
+    assert (place / name).read_text() == "old"
+    assert not [path.name for path in place.iterdir() if path.name.endswith(".part")]
+    done = xmtc("predict", "model", "torn.jsonl", "-o", name, "--on-error", "skip", cwd=place)
+    assert b"6,000 documents tagged.\n1 line of torn.jsonl set aside" in done.stderr
+    assert (place / name).read_bytes()[:3] != b"old"
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "xlsx", "parquet"])
+def test_a_full_disk_is_a_sentence(place, format):
+    done = xmtc("predict", "model", "test.jsonl", "-o", "/dev/full", "--format", format, cwd=place)
+    assert done.returncode == 2
+    assert done.stderr == b"xmtc: /dev/full cannot be written (No space left on device); choose another place.\n"
+
+
+def shown_on_a_terminal(*words, cwd: Path, columns: int = 100) -> tuple[str, str]:
+    """What a command prints to a terminal, without colours, and to standard error."""
+    master, end = pty.openpty()
+    variables = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "TERM": "xterm"}
+    done = subprocess.run([*XMTC, *map(str, words)], cwd=cwd, stdout=end, stderr=subprocess.PIPE, env=variables)
+    os.close(end)
+    shown = b""
+    try:
+        while part := os.read(master, 65536):
+            shown += part
+    except OSError:  # how a terminal ends
+        pass
+    os.close(master)
+    return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).replace("\r\n", "\n"), done.stderr.decode()
+
+
+def test_a_table_on_a_terminal(place):
+    shown, said = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 2, cwd=place)
+    lines = [line.split() for line in shown.splitlines() if line.strip(" ─")]
+    assert lines[0] == ["id", "text", "rank", "label", "score"]
+    assert lines[1][:5] == ["a", "word1alpha", "word1beta", "1", "label-01"]
+    assert lines[2][0] == "2"
+    assert lines[3] == ["b", "nothing", "of", "this", "is", "known"]
+    assert said == "2 of 3 documents tagged: the model knows no word of the others (--always has it guess).\n"
+    kept, _ = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 1, "--keep", "title", cwd=place)
+    assert "=Ärger, 1" in kept
+    assert "word1alpha" not in kept
+    wide, _ = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 2, "--wide", cwd=place)
+    assert wide.split()[:6] == ["id", "text", "label_1", "score_1", "label_2", "score_2"]
+
+
+def test_a_named_format_stays_itself_on_a_terminal(place):
+    shown, _ = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 1, "--format", "jsonl", cwd=place)
+    assert [json.loads(line)["id"] for line in shown.splitlines()] == ["a", "b", "c"]
+    _, said = shown_on_a_terminal("predict", "model", "three.jsonl", "--format", "xlsx", cwd=place)
+    assert said == "xmtc: xlsx is nothing that a terminal can show; name a file with -o, such as answers.xlsx.\n"
+
+
+def test_one_text(place):
+    done = xmtc("predict", "model", "--string", "word7alpha\nword7gamma", "-k", 1, cwd=place)
+    assert done.stderr == b""
+    (answer,) = map(json.loads, done.stdout.splitlines())
+    assert answer["id"] == "1"
+    assert [tag["label"] for tag in answer["labels"]] == ["label-07"]
+    assert json.loads(xmtc("predict", "model", "--string", "", cwd=place).stdout) == {"id": "1", "labels": []}
+    xmtc("predict", "model", "--string", "word7alpha", "-o", "one.csv", cwd=place)
+    assert len(rows_in(place / "one.csv")) == 6
+    odd = subprocess.run([*XMTC, "predict", "model", "--string", b"word7alpha \xff"], cwd=place, capture_output=True)
+    assert odd.returncode == 0
+    assert b"label-07" in odd.stdout
+
+
+def test_results_beside_the_files_of_a_folder(place):
+    folder = place / "texts"
+    folder.mkdir()
+    (folder / "a.b.txt").write_text("word1alpha word1beta")
+    (folder / "c.txt").write_text("nothing known")
+    (folder / "c.tags.tsv").write_text("mine")
+    done = xmtc("predict", "model", "texts", "--beside", "-k", 2, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b""
+    assert b"1 result was there already and left as before; --force replaces them.\n1 document tagged.\n" in done.stderr
+    lines = (folder / "a.b.tags.tsv").read_text().splitlines()
+    assert len(lines) == 2
+    label, score = lines[0].split("\t")
+    assert label == "label-01"
+    assert 0 < float(score) <= 1
+    assert (folder / "c.tags.tsv").read_text() == "mine"
+    xmtc("predict", "model", "texts", "--beside", "-k", 2, "--suffix", ".annif", cwd=place)
+    assert (folder / "a.b.annif").read_text().splitlines() == lines
+    xmtc("predict", "model", "texts", "--beside", "--force", cwd=place)
+    assert (folder / "c.tags.tsv").read_text() == ""
+    assert sorted(os.listdir(folder)) == ["a.b.annif", "a.b.tags.tsv", "a.b.txt", "c.annif", "c.tags.tsv", "c.txt"]
+
+
+def test_subjects_stand_in_brackets_with_their_names_as_annif_has_them(tmp_path):
+    from xmtc.answers.beside import Results
+
+    names = {"http://x/1": "Äpfel"}.get
+    results = Results(tmp_path, ".annif", AnswerTable(names=names))
+    with results.writing() as write:
+        write([Answer("d", [Tag("http://x/1", 0.5), Tag("urn:n:2", 0.25), Tag("=3", 0.125)])])
+    lines = (tmp_path / "d.annif").read_text("utf-8").splitlines()
+    assert lines == ["<http://x/1>\tÄpfel\t0.5", "<urn:n:2>\t\t0.25", "'=3\t\t0.125"]

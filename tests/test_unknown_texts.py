@@ -1,0 +1,181 @@
+"""A text of which the model knows no word gets no label, unless it must: in every view, method and face."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import make_place, xmtc
+from planted import own_words, planted
+from scipy.sparse import csr_array
+
+from xmtc import Classifier, Run
+from xmtc.base.dataset import Bag, Tokens
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.data.in_memory import documents_of
+from xmtc.features.columns import FittedColumns
+from xmtc.features.tfidf import Tfidf
+from xmtc.features.words import Words
+from xmtc.methods.embedding.fasttext import FastText
+from xmtc.methods.ensemble.consensus import Consensus
+from xmtc.methods.label_tree.parabel import Parabel
+
+TEXTS, TAGS = planted(200, seed=0)
+UNKNOWN, KNOWN = "zzz unheard-of", " ".join(own_words(7))
+ONE = Run(threads=1, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def linear() -> Classifier:
+    return Classifier("parabel", max_leaf=10).fit(TEXTS, TAGS, run=ONE)
+
+
+def known(view, texts: list[str]) -> list[bool]:
+    return view.known(view.transform(texts)).tolist()
+
+
+def test_a_bag_knows_a_document_with_a_term():
+    fitted, _ = Tfidf(stop_words="english").fit(["apple tree", "apple pie tree"])
+    assert known(fitted, ["an apple", "", "pear", "the", "pie", "TREE"]) == [True, False, False, False, False, True]
+
+
+def test_words_know_a_document_with_a_word_of_the_vocabulary():
+    fitted, _ = Words(max_words=2).fit(["apple tree", "apple pie tree"])
+    assert known(fitted, ["pear apple", "", "pear", "pear plum", "tree"]) == [True, False, False, False, True]
+    assert known(fitted, []) == []
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+def test_subwords_know_a_document_with_letters_of_their_own(kind):
+    pytest.importorskip("tokenizers")
+    from tiny_encoders import tiny
+
+    from xmtc.features.subwords import Subwords
+
+    fitted, _ = Subwords(encoder=tiny(kind)).fit(["noise1"])
+    texts = ["noise1", "", " \n ", "qz", "数字 かな", "数字 noise1", "▁"]
+    assert known(fitted, texts) == [True, False, False, True, False, True, False]
+
+
+def test_of_features_zero_is_a_value_like_others():
+    fitted = FittedColumns(n_columns=2, unit_length=False)
+    assert fitted.known(Bag(csr_array(np.zeros((3, 2), np.float32)))).all()
+
+
+def test_tokens_of_which_nobody_said_what_is_unknown_are_known():
+    from letters import Letters
+
+    fitted, _ = Letters(length=2).fit(["abc"])
+    assert fitted.known(Tokens(np.zeros(3, np.int32), np.array([0, 1, 3]), 4)).tolist() == [True, True]
+
+
+def test_predictions_of_some_documents_alone():
+    found = Predictions(np.array([[1, 2], [0, 3]]), np.array([[0.9, 0.5], [0.8, 0.1]]))
+    left = found.only(np.array([False, True]))
+    assert left.labels.tolist() == [[NO_LABEL, NO_LABEL], [0, 3]]
+    assert left.scores.tolist() == [[0, 0], pytest.approx([0.8, 0.1])]
+    assert (left.labels.dtype, left.scores.dtype) == (np.int32, np.float32)
+    assert found.only(np.array([True, True])) is found
+
+
+def test_a_tagger_answers_nothing_unless_always(linear):
+    tagger = linear.tagger_
+    nothing, something = tagger.tags([UNKNOWN, KNOWN], k=2)
+    assert nothing == []
+    assert something[0].label == "label-07"
+    guessed, same = tagger.tags([UNKNOWN, KNOWN], k=2, always=True)
+    assert len(guessed) == 2
+    assert same == something
+    assert (tagger.knows(UNKNOWN), tagger.knows(KNOWN)) == (False, True)
+
+
+def test_a_classifier_answers_nothing_unless_always(linear):
+    assert linear.predict([UNKNOWN, KNOWN], k=1) == [[], ["label-07"]]
+    assert [len(labels) for labels in linear.predict([UNKNOWN], always=True)] == [5]
+    assert [len(tags) for tags in linear.tags([UNKNOWN], k=3)] == [0]
+    assert [len(tags) for tags in linear.tags([UNKNOWN], k=3, always=True)] == [3]
+    scores = linear.predict_proba([UNKNOWN, KNOWN])
+    assert scores[0].max() == 0 < scores[1].max()
+    assert linear.predict_proba([UNKNOWN], always=True).max() > 0
+    assert linear.predict_proba([UNKNOWN], k=3).nnz == 0 < linear.predict_proba([UNKNOWN], k=3, always=True).nnz
+
+
+def test_indicators_and_their_scores_agree():
+    """One label has nearly all documents, and is guessed of anything: at more than 0.5."""
+    texts = [f"apple number{i % 9}" for i in range(40)]
+    Y = np.zeros((40, 2), int)
+    Y[:36, 0], Y[36:, 1] = 1, 1
+    classifier = Classifier("dismec").fit(texts, Y, run=ONE)
+    assert classifier.predict(["zzz"], always=True).tolist() == [[1, 0]]
+    assert classifier.predict(["zzz"]).tolist() == [[0, 0]]
+    assert (classifier.decision_function(["zzz", "apple"]) > 0).tolist() == classifier.predict(
+        ["zzz", "apple"]
+    ).tolist()
+
+
+def test_a_column_has_a_label_for_each_document():
+    texts = ["red apple", "green pear", "red berry"] * 4
+    classifier = Classifier("dismec").fit(texts, np.array([[7], [3], [7]] * 4), run=ONE)
+    assert classifier.predict(["zzz", "green pear"]).tolist() == [[7], [3]]
+    assert classifier.classes_[classifier.predict_proba(["zzz"]).argmax()] == 7
+    assert classifier.score(["zzz"], np.array([[7]])) == 1
+
+
+def test_features_are_answered_whatever_they_are():
+    X = csr_array(np.eye(4, dtype=np.float32))
+    classifier = Classifier("dismec").fit(X, [["a"], ["a"], ["b"], ["a"]], run=ONE)
+    assert len(classifier.predict(csr_array((1, 4), dtype=np.float32))[0]) == 2
+
+
+def test_one_member_that_knows_a_word_is_enough():
+    members = [Parabel(max_leaf=10), FastText(epochs=1)]
+    tagger = Classifier(Consensus(members=members), max_features=100).fit(TEXTS, TAGS, run=ONE).tagger_
+    assert list(tagger.views) == ["tfidf", "words"]
+    words = [word for label in range(40) for word in own_words(label)]
+    rare = next(word for word in words if known(tagger.views["tfidf"], [word]) == [False])
+    assert len(tagger.tags([rare], k=2)[0]) == 2
+    assert tagger.tags([UNKNOWN]) == [[]]
+
+
+def test_evaluation_measures_what_is_answered(linear):
+    texts, tags = [KNOWN, UNKNOWN], [["label-07"], [linear.predict([UNKNOWN], k=1, always=True)[0][0]]]
+    assert linear.evaluate(texts, tags, "P@1") == {"P@1": 0.5}
+    assert linear.tagger_.evaluate(documents_of(texts, tags), ["P@1"], always=True) == {"P@1": 1.0}
+    assert linear.score(texts, tags) == linear.score(texts, tags, [1, 1]) == 0.5
+
+
+def test_there_is_nothing_to_explain(linear):
+    assert linear.highlight(UNKNOWN) == []
+    (named,) = linear.highlight(UNKNOWN, "label-07")
+    assert (named.score, named.words) == (None, [])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = make_place(tmp_path_factory.mktemp("unknown"))
+    rows = [{"text": KNOWN, "labels": ["label-07"]}, {"text": UNKNOWN, "labels": ["label-01"]}]
+    (folder / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_commands_say_why_there_are_none(place):
+    answers = [
+        json.loads(line)["labels"] for line in xmtc("predict", "model", "two.jsonl", cwd=place).stdout.splitlines()
+    ]
+    assert [len(labels) for labels in answers] == [5, 0]
+    always = xmtc("predict", "model", "two.jsonl", "--always", "--format", "csv", cwd=place).stdout
+    assert len(always.splitlines()) == 11
+
+    done = xmtc("evaluate", "model", "two.jsonl", "P@1", "--json", cwd=place)
+    assert json.loads(done.stdout) == {"P@1": 0.5}
+    said = (
+        b"1 of the 2 documents in two.jsonl get no label and count as missed, as a rule because the model knows no word"
+    )
+    assert said in done.stderr
+    assert xmtc("evaluate", "model", "two.jsonl", "P@1", "--always", cwd=place).stderr == b""
+
+    done = xmtc("explain", "model", UNKNOWN, cwd=place)
+    assert (done.stdout, done.returncode) == (b"", 0)
+    assert done.stderr == b"The model knows no word of this text, so it gives it no label.\n"

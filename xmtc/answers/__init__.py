@@ -1,0 +1,62 @@
+"""What a model has answered, as people and programs want it: a file for each kind of file, and one for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+
+from xmtc.answers.table import Answer, AnswerTable, Write
+from xmtc.data.detect import extension_of
+from xmtc.data.files import STANDARD_STREAM, writing
+from xmtc.errors import XmtcError
+
+__all__ = ["FORMATS", "Answer", "AnswerTable", "Write", "format_of", "writing_answers"]
+
+FORMATS = {
+    "jsonl": "xmtc.answers.text:json_lines",
+    "csv": "xmtc.answers.text:csv_rows",
+    "tsv": "xmtc.answers.text:tsv_rows",
+    "xlsx": "xmtc.answers.workbook:workbook",
+    "parquet": "xmtc.answers.parquet:parquet",
+}
+TERMINAL = "terminal"  # what is no format of a file
+WRITERS = {**FORMATS, TERMINAL: "xmtc.answers.terminal:terminal"}
+BINARY = ("xlsx", "parquet")
+EXTENSIONS = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl", ".tab": "tsv", ".pq": "parquet"}
+Writer = Callable[..., AbstractContextManager[Write]]
+MARKED = ("csv", "tsv")  # which may begin with a byte order mark
+
+
+def format_of(path: str, named: str | None, on_terminal: bool = False) -> str:
+    """The format to write: the one that is named, or else what the name of the file says; for people, a table."""
+    if named is not None and named not in FORMATS:
+        raise XmtcError(f"--format {named} is not known; expected {in_a_row(FORMATS)}.")
+    if on_terminal and named in BINARY:
+        raise XmtcError(f"{named} is nothing that a terminal can show; name a file with -o, such as answers.{named}.")
+    if named is not None:
+        return named
+    if path == STANDARD_STREAM:
+        return TERMINAL if on_terminal else "jsonl"
+    if extension_of(path) not in EXTENSIONS:
+        raise XmtcError(
+            f"{path} does not say which format to write; expected a name that ends with {in_a_row(EXTENSIONS)}, or "
+            "--format."
+        )
+    return EXTENSIONS[extension_of(path)]
+
+
+def in_a_row(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
+
+
+@contextmanager
+def writing_answers(path: str, format: str, table: AnswerTable, bom: bool = False) -> Iterator[Write]:
+    """A function that adds a batch of answers to a file, which is written whole or not at all; - is standard output."""
+    if bom and format not in MARKED:
+        raise XmtcError(f"--bom is for {in_a_row(MARKED)}, by which Excel knows them as UTF-8; {format} needs none.")
+    module, _, name = WRITERS[format].partition(":")
+    writer: Writer = getattr(import_module(module), name)
+    with writing(path) as stream, writer(stream, table, bom) if bom else writer(stream, table) as write:
+        yield write

@@ -1,0 +1,113 @@
+"""Answers as rows and columns: one row for each label, or one for each document."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from xmtc.tagger import Tag
+
+Cell = str | int | float | None
+Names = Callable[[str], str | None]  # from a label to what people call it
+DIGITS = 6  # of a score, as it is written for people
+
+
+class Answer(NamedTuple):
+    """The labels of a document, and what is carried along of it."""
+
+    id: str
+    tags: list[Tag]
+    kept: tuple[Any, ...] = ()  # the values of the fields to keep, as the corpus has them
+    text: str = ""
+
+
+class Column(NamedTuple):
+    name: str
+    kind: type  # str, int or float
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """Which columns there are. Labels have a column of names only where there are names."""
+
+    k: int = 5  # labels of a document, at most
+    wide: bool = False  # one row for each document: label_1, score_1, label_2, …
+    keep: tuple[str, ...] = ()  # fields of the corpus that are carried along
+    names: Names | None = None
+
+    @cached_property
+    def of_document(self) -> list[Column]:
+        """The columns of a document, which come first."""
+        taken = {"id", "labels", *(column.name for column in self.of_labels)}  # `labels` is that of JSON Lines
+        kept = (f"input_{name}" if name in taken else name for name in self.keep)
+        return [Column("id", str), *(Column(name, str) for name in kept)]
+
+    @cached_property
+    def of_labels(self) -> list[Column]:
+        """The columns of its labels."""
+        one = [("label", str), *([("name", str)] if self.names else []), ("score", float)]
+        if not self.wide:
+            return [Column("rank", int), *(Column(*each) for each in one)]
+        return [Column(f"{name}_{rank}", kind) for rank in range(1, self.k + 1) for name, kind in one]
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        return [*self.of_document, *self.of_labels]
+
+    def rows(self, answer: Answer) -> list[list[Cell]]:
+        """The rows of a document; one without labels keeps a row, so that none is lost."""
+        first = [answer.id, *map(cell, answer.kept)]
+        each = [self.label_cells(tag) for tag in answer.tags]
+        if self.wide:
+            cells = [cell for cells in each for cell in cells]
+            return [[*first, *cells, *[None] * (len(self.of_labels) - len(cells))]]
+        return [[*first, rank, *cells] for rank, cells in enumerate(each, 1)] or [
+            [*first, *[None] * len(self.of_labels)]
+        ]
+
+    def label_cells(self, tag: Tag) -> list[Cell]:
+        score = float(f"{tag.score:.{DIGITS}g}")
+        return [tag.label, self.names(tag.label), score] if self.names else [tag.label, score]
+
+    def record(self, answer: Answer) -> dict[str, Any]:
+        """The same as a JSON object."""
+        fields = zip(self.of_document, (answer.id, *map(without_nan, answer.kept)), strict=True)
+        labels = []
+        for tag in answer.tags:
+            name = {"name": self.names(tag.label)} if self.names else {}
+            labels.append({"label": tag.label, **name, "score": round(tag.score, DIGITS)})
+        return {column.name: value for column, value in fields} | {"labels": labels}
+
+
+def cell(value: Any) -> Cell:
+    """A value of a corpus as one cell: numbers stay numbers, lists and objects become JSON."""
+    value = without_nan(value)
+    if value is None or (isinstance(value, (str, int, float)) and not isinstance(value, bool)):
+        return value
+    return as_text(value) if not isinstance(value, (bool, list, dict)) else in_json(value)
+
+
+def without_nan(value: Any) -> Any:
+    """None for what is no number, as data frames write an empty cell."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def in_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=as_text)
+
+
+def as_text(value: Any) -> str:
+    """Dates and what else JSON has no form for; of bytes, those that are no UTF-8 as \\xff."""
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def number_in_words(value: int | float) -> str:
+    """As people write it: 1, not 1.0."""
+    return repr(value).removesuffix(".0")
+
+
+Write = Callable[[Iterable[Answer]], None]  # adds the answers of a batch to what is written
