@@ -17,6 +17,9 @@ EXTRAS = {
     "ray": ("Ray", "cluster"),
     "optuna": ("Optuna", "tune"),
     "usearch": ("usearch", "neighbours"),
+    "python_calamine": ("python-calamine", "tables"),
+    "trafilatura": ("trafilatura", "documents"),
+    "pypdf": ("pypdf", "documents"),
 }
 
 

@@ -14,3 +14,4 @@ class Document(NamedTuple):
     text: str
     labels: list[str]
     features: tuple[np.ndarray, np.ndarray] | None = None  # non-zero columns int32, their values float32
+    pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages

@@ -1,0 +1,113 @@
+"""Which encoding a file of text has. Byte order marks and the zeros of UTF-16 tell it; then UTF-8 is tried, because
+nothing else looks like it by chance; and last, charset-normalizer judges what the bytes are in the older code pages.
+
+Windows-1252, the code page of western Europe and America, is taken wherever it is as plausible as the best of the
+others: short texts fit many code pages. Where nothing is plausible, the file counts as UTF-8 with bad lines in it."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import NamedTuple
+
+from xmtc.errors import XmtcError, nearest
+
+UTF8 = "utf-8"
+HEAD_BYTES = 1 << 20  # of a file, what is looked at
+JUDGED_BYTES = 1 << 16  # of those, what is judged: lines with letters beyond ASCII
+MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # before UTF-16, whose mark begins the same
+MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+# Likely first. What they are called elsewhere: Python's cp1252 is everybody's windows-1252.
+WESTERN = "windows-1252"
+CODE_PAGES = (WESTERN, "windows-1250", "windows-1251", "windows-1253", "windows-1254", "windows-1257", "mac-roman")
+CODE_PAGES += ("cp850", "koi8-r", "shift_jis", "gb18030", "big5", "euc_jp", "euc_kr")
+SLIGHTLY, TOO_MUCH = 0.02, 0.15  # of what charset-normalizer calls chaos: a difference that is none; where text ends
+# A letter beyond ASCII in a word, or a typographic mark: what a text has, and a byte that fell in by accident has not.
+IN_WORDS = re.compile(r"[^\W\d_][^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f][^\W\d_]|[–—‘’“”„…€£§°«»¿¡]")
+BEYOND_ASCII = re.compile(rb"[^\x00-\x7f]")
+
+
+class Encoding(NamedTuple):
+    name: str
+    example: str = ""  # a few words with letters beyond ASCII, by which a person can tell whether it is right
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a line cannot be told by its bytes: they are UTF-16 or UTF-32."""
+        return self.name.startswith(("utf-16", "utf-32"))
+
+
+def encoding_named(name: str) -> str:
+    """An encoding that Python knows, by the name that it was given."""
+    try:
+        found = codecs.lookup(name)
+        if getattr(found, "_is_text_encoding", True):
+            "".encode(name)
+            return name.lower().replace("_sig", "").replace("-sig", "")
+    except (LookupError, ValueError):
+        pass
+    near = nearest(name.lower(), ("utf-8", "utf-16", "latin-1", *CODE_PAGES))
+    hint = f"did you mean {near[0]}?" if near else f"expected one such as utf-8, utf-16, latin-1 or {WESTERN}."
+    raise XmtcError(f"There is no encoding {name!r}; {hint}")
+
+
+def encoding_of(head: bytes, is_whole: bool, likely: str | None = None) -> Encoding:
+    """The encoding of a file that begins so; `likely` is that of the corpus which the model was trained on."""
+    for mark, name in MARKS.items():
+        if head.startswith(mark):
+            return Encoding(name)
+    if wide := without_mark(head):
+        return Encoding(wide)
+    lines = head.splitlines(keepends=True)
+    if not is_whole and len(lines) > 1:
+        lines.pop()  # which may end in the middle of a letter
+    odd = [line for line in lines if BEYOND_ASCII.search(line)]
+    if not odd or any(map(is_utf8, odd)):
+        return Encoding(UTF8)
+    judged = b"".join(odd)[:JUDGED_BYTES]
+    name = likely if likely and decoded(judged, likely) else most_plausible(judged)
+    return Encoding(UTF8) if name is None else Encoding(name, example_of(decoded(judged, name) or ""))
+
+
+def without_mark(head: bytes) -> str | None:
+    """UTF-16 without its mark: of western text, every other byte is zero."""
+    sample = head[:1000]
+    shares = [part.count(0) / max(1, len(part)) for part in (sample[1::2], sample[::2])]
+    for share, other, name in ((*shares, "utf-16-le"), (*reversed(shares), "utf-16-be")):
+        if share > 0.7 and other < 0.1 and len(sample) >= 8:
+            return name
+    return None
+
+
+def is_utf8(line: bytes) -> bool:
+    return decoded(line, UTF8) is not None
+
+
+def decoded(content: bytes, encoding: str) -> str | None:
+    try:
+        return content.decode(encoding)
+    except (UnicodeDecodeError, LookupError):
+        return None
+
+
+def most_plausible(content: bytes) -> str | None:
+    """The code page in which bytes are most like text; None if they are in none."""
+    chaos = {name: chaos_of(content, name) for name in CODE_PAGES if decoded(content, name)}
+    chaos = {name: value for name, value in chaos.items() if IN_WORDS.search(content.decode(name))}
+    best = min(chaos.values(), default=1.0)
+    if best > TOO_MUCH:
+        return None
+    return next(name for name, value in chaos.items() if value <= best + (SLIGHTLY if name == WESTERN else 0))
+
+
+def chaos_of(content: bytes, encoding: str) -> float:
+    """How unlike a text the bytes are in an encoding, from 0 to 1, as charset-normalizer measures it."""
+    from charset_normalizer import from_bytes
+
+    found = from_bytes(content, cp_isolation=[encoding], threshold=1.0, enable_fallback=False).best()
+    return 1.0 if found is None else found.chaos
+
+
+def example_of(text: str) -> str:
+    words = [word for word in re.findall(r"[^\W\d_]+", text) if not word.isascii()]
+    return ", ".join(list(dict.fromkeys(word[:20] for word in words))[:3])
