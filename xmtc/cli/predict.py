@@ -9,17 +9,15 @@ import typer
 
 from xmtc.cli.options import (
     Device,
-    Id,
-    InputFormat,
     LogJson,
     ModelPath,
-    OnError,
     Quiet,
-    RejectsFile,
-    Text,
+    Reading,
     Threads,
     make_run,
     open_input,
+    reads_corpus,
+    remembered_by,
     report_rejects,
 )
 
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # what is held at a time, whatever the size of the input
 
 
+@reads_corpus("labels", "separator")  # taken as by `evaluate`, and not read
 def predict(
     model: ModelPath,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")],
@@ -37,13 +36,7 @@ def predict(
     format: Annotated[str, typer.Option(help="format to write: jsonl, tsv or csv")] = "jsonl",
     threads: Threads = 0,
     device: Device = "auto",
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Annotated[str, typer.Option(hidden=True)] = "labels",  # taken as by `evaluate`, and not read
-    id: Id = "id",
-    separator: Annotated[str | None, typer.Option(hidden=True)] = None,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
@@ -58,7 +51,7 @@ def predict(
     tagger = Tagger.load(model)
     run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
     quiet = quiet or sys.stdout.isatty()  # there the answers themselves show the progress; elsewhere, how much is read
-    source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, quiet)
+    source = open_input(file, reading, remembered_by(tagger), reads_labels=False, quiet=quiet)
     for batch in in_batches(source):
         ranked = tagger.rank(batch, k, run).above(threshold)
         for document, tags in zip(batch, tagger.named(ranked), strict=True):

@@ -60,8 +60,9 @@ class Part:
             return None  # whoever reads it is told
         if found.name == UTF8:
             return None
-        example = f" ({found.example})" if found.example else ""
-        source.voice.note(f"{source.name} is read as {found.name}{example}; --encoding names another.")
+        if found.name != source.likely.encoding:
+            example = f" ({found.example})" if found.example else ""
+            source.voice.note(f"{source.name} is read as {found.name}{example}; --encoding names another.")
         return found.name
 
     @property

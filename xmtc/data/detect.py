@@ -20,9 +20,9 @@ Two kinds of files are usually plain texts: those called so, beside a file of la
 train_labels.txt), which are read as paired; and documents to be tagged, which need no labels. For them a format is
 detected only if it is certain: JSON that can be parsed, features that can be parsed (below a sparse header, those of
 the next line), a header with the text field, subjects that are URIs. Rules 8 and 9 do not apply: a text may contain
-tabs. A file called .tsv still needs its header. A plain file called .txt is then one document, also where labels are needed if
-they lie beside it (a.txt and a.key); any other plain file, and standard input, has a document in each line, as fasttext
-without labels."""
+tabs. A file called .tsv still needs its header. A plain file called .txt is then one document, also where labels are
+needed if they lie beside it (a.txt and a.key); any other plain file, and standard input, has a document in each line,
+as fasttext without labels."""
 
 from __future__ import annotations
 

@@ -19,8 +19,10 @@ MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # before
 MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 # Likely first. What they are called elsewhere: Python's cp1252 is everybody's windows-1252.
 WESTERN = "windows-1252"
-CODE_PAGES = (WESTERN, "windows-1250", "windows-1251", "windows-1253", "windows-1254", "windows-1257", "mac-roman")
-CODE_PAGES += ("cp850", "koi8-r", "shift_jis", "gb18030", "big5", "euc_jp", "euc_kr")
+CODE_PAGES: tuple[str, ...] = (
+    *(WESTERN, "windows-1250", "windows-1251", "windows-1253", "windows-1254", "windows-1257", "mac-roman"),
+    *("cp850", "koi8-r", "shift_jis", "gb18030", "big5", "euc_jp", "euc_kr"),
+)
 SLIGHTLY, TOO_MUCH = 0.02, 0.15  # of what charset-normalizer calls chaos: a difference that is none; where text ends
 # A letter beyond ASCII in a word, or a typographic mark: what a text has, and a byte that fell in by accident has not.
 IN_WORDS = re.compile(r"[^\W\d_][^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f][^\W\d_]|[–—‘’“”„…€£§°«»¿¡]")
@@ -65,18 +67,19 @@ def encoding_of(head: bytes, is_whole: bool, likely: str | None = None) -> Encod
     if not odd or any(map(is_utf8, odd)):
         return Encoding(UTF8)
     judged = b"".join(odd)[:JUDGED_BYTES]
-    name = likely if likely and decoded(judged, likely) else most_plausible(judged)
-    return Encoding(UTF8) if name is None else Encoding(name, example_of(decoded(judged, name) or ""))
+    chosen = likely if likely and decoded(judged, likely) else most_plausible(judged)
+    return Encoding(UTF8) if chosen is None else Encoding(chosen, example_of(decoded(judged, chosen) or ""))
 
 
 def without_mark(head: bytes) -> str | None:
     """UTF-16 without its mark: of western text, every other byte is zero."""
     sample = head[:1000]
-    shares = [part.count(0) / max(1, len(part)) for part in (sample[1::2], sample[::2])]
-    for share, other, name in ((*shares, "utf-16-le"), (*reversed(shares), "utf-16-be")):
-        if share > 0.7 and other < 0.1 and len(sample) >= 8:
-            return name
-    return None
+    if len(sample) < 8:
+        return None
+    even, odd = (part.count(0) / len(part) for part in (sample[::2], sample[1::2]))
+    if odd > 0.7 and even < 0.1:
+        return "utf-16-le"
+    return "utf-16-be" if even > 0.7 and odd < 0.1 else None
 
 
 def is_utf8(line: bytes) -> bool:
@@ -92,12 +95,12 @@ def decoded(content: bytes, encoding: str) -> str | None:
 
 def most_plausible(content: bytes) -> str | None:
     """The code page in which bytes are most like text; None if they are in none."""
-    chaos = {name: chaos_of(content, name) for name in CODE_PAGES if decoded(content, name)}
+    chaos: dict[str, float] = {name: chaos_of(content, name) for name in CODE_PAGES if decoded(content, name)}
     chaos = {name: value for name, value in chaos.items() if IN_WORDS.search(content.decode(name))}
     best = min(chaos.values(), default=1.0)
     if best > TOO_MUCH:
         return None
-    return next(name for name, value in chaos.items() if value <= best + (SLIGHTLY if name == WESTERN else 0))
+    return next(name for name, value in chaos.items() if value <= best + (SLIGHTLY if name == WESTERN else 0.0))
 
 
 def chaos_of(content: bytes, encoding: str) -> float:

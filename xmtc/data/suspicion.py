@@ -17,6 +17,7 @@ CODE = re.compile(r"\d+|\S*\d\S*|<?\w+://\S+")
 LISTED = re.compile(r"^[\[({]|[\])}]$|^['\"].*['\"]$", re.DOTALL)
 MANY = 20  # labels, from which on it means something that each occurs once
 NAMES = {"\n": "a line break", "\t": "a tab", " ": "blanks"}
+OPTIONS = {"\n": "$'\\n'", "\t": "$'\\t'"}  # as a shell takes them
 
 
 class LabelWatch:
@@ -37,8 +38,9 @@ class LabelWatch:
             yield self._of_separator(*found)
         listed = [label for label in self.counts if LISTED.search(label)]
         if len(listed) >= max(LEAST, SHARE_SURE * len(self.counts)):
+            share = f"{len(listed):,} of {len(self.counts):,} labels"
             yield (
-                f"{len(listed):,} of {len(self.counts):,} labels look like parts of a list, such as {listed[0][:40]!r}; "
+                f"{share} look like parts of a list, such as {listed[0][:40]!r}; "
                 f"expected a whole list in a cell, ['a', 'b'], or names and a --separator."
             )
         if found is None and len(self.counts) >= MANY and max(self.counts.values()) == 1:
@@ -62,12 +64,12 @@ class LabelWatch:
         return len(parts) < len(holding) and (mark != " " or all(map(CODE.fullmatch, parts)))
 
     def _of_separator(self, mark: str, holding: list[str]) -> str:
-        once = sum(self.counts[label] == 1 for label in holding)
+        n_labels, n_once = len(self.counts), sum(self.counts[label] == 1 for label in holding)
         parts = {part.strip() for label in self.counts for part in label.split(mark)} - {""}
-        shown = NAMES.get(mark, repr(mark))
-        option = {"\n": "$'\\n'", "\t": "$'\\t'"}.get(mark, f"'{mark}'")
-        how_often = "occur once and contain" if once == len(holding) else f"contain (and {once:,} of these occur once)"
+        shown, option = NAMES.get(mark, repr(mark)), OPTIONS.get(mark, f"'{mark}'")
+        once = " occur once and contain" if n_once == len(holding) else " contain"
+        rest = f" ({n_once:,} of them occur once)" if 0 < n_once < len(holding) else ""
         return (
-            f"{len(holding):,} of {len(self.counts):,} labels {how_often} {shown}, such as {holding[0][:60]!r}: did you "
-            f"mean --separator {option}? That would make {len(parts):,} labels."
+            f"{len(holding):,} of {n_labels:,} labels{once} {shown}{rest}, such as {holding[0][:60]!r}: "
+            f"did you mean --separator {option}? That would make {len(parts):,} labels."
         )

@@ -67,7 +67,7 @@ def delimiter_of(source: Source, usual: str) -> str:
     if declared := DECLARED.fullmatch(first):
         return declared[1]
     found = sniffed(first, source.fields, source.likely.delimiter or usual)
-    if found != usual:
+    if found not in (usual, source.likely.delimiter):
         between = DELIMITERS.get(found, repr(found))
         source.voice.note(f"{source.name} is read with {between} between its cells; --delimiter names another.")
     return found

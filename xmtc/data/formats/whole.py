@@ -90,7 +90,8 @@ def tell_encodings(source: Source, found: list[tuple[str, Encoding]]) -> None:
     """Say which files were not read as UTF-8, and in what instead."""
     if source.layout.encoding is not None:
         return
-    for name, count in Counter(encoding.name for _, encoding in found if encoding.name != UTF8).items():
+    expected = (UTF8, source.likely.encoding)
+    for name, count in Counter(encoding.name for _, encoding in found if encoding.name not in expected).items():
         file, encoding = next(each for each in found if each[1].name == name)
         example = f" ({encoding.example})" if encoding.example else ""
         where = source.name if len(found) == 1 else f"{count:,} of {len(found):,} files in {source.name}, as {file},"

@@ -85,7 +85,7 @@ def _sheet_with_header(source: Source, workbook: Any) -> tuple[Any, int, list[st
             cells = [as_text(cell).strip() for cell in row]
             first = first or (None if is_blank(cells) else (sheet, place, cells))
             if all(matching(cells, text) for text in source.fields.text_names):
-                if len(workbook.sheet_names) > 1:
+                if len(workbook.sheet_names) > 1 and source.layout.sheet is None:
                     source.voice.note(f"{source.name}: the sheet {name!r} is read; --sheet names another.")
                 return sheet, place, _header(source, name, cells)
     if first is None:
