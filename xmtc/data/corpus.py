@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from xmtc.base.progress import ShowProgress, silent
-from xmtc.data.detect import PAIRS, detect, extension_of, format_of_pair, format_to_write
+from xmtc.data.detect import EXTENSIONS, PAIRS, detect, extension_of, format_of_pair, format_to_write
 from xmtc.data.document import Document
-from xmtc.data.encodings import HEAD_BYTES, UTF8, encoding_of
+from xmtc.data.encodings import HEAD_BYTES, UTF8, Encoding, encoding_of
 from xmtc.data.files import DAMAGE, STANDARD_STREAM, display_name, open_binary, unreadable, writing
 from xmtc.data.formats import Dimensions, Format, format_named, writable_formats
 from xmtc.data.formats.paired import named_files
@@ -37,33 +37,32 @@ class Part:
 
     def __init__(self, source: Source, format: str | None) -> None:
         self.source = source
-        source.encoding = source.layout.encoding or self._encoding(format)
         source.pipe = pipe_of(source.path, source.layout.encoding)
+        source.encoding = source.layout.encoding
+        found = None if source.encoding else self._encoding(format or EXTENSIONS.get(extension_of(source.path)))
+        if found is not None:
+            source.encoding = found.name
         self.format: Format = format_named(format or detect(source))
+        if found is not None and self.format.name in IN_LINES and found.name != source.likely.encoding:
+            example = f" ({found.example})" if found.example else ""
+            source.voice.note(f"{source.name} is read as {found.name}{example}; --encoding names another.")
         if self.format.layout is not None:
             source.layout = self.format.layout(source)
 
         # Read here, because the header of a pipe can be looked at only before the pipe is read.
         self.dimensions = self.format.dimensions(source) if self.format.dimensions else Dimensions()
 
-    def _encoding(self, format: str | None) -> str | None:
-        """The encoding of a file in lines; None for UTF-8, and what is no such file."""
-        source = self.source
-        chosen = format or ("csv" if extension_of(source.path) not in (".txt", ".html", ".htm", ".pdf") else "text")
-        if chosen not in IN_LINES or not os.path.isfile(source.path):
+    def _encoding(self, format: str | None) -> Encoding | None:
+        """The encoding of a file in lines, if it is not UTF-8; of a file whose format is not known, as if it were."""
+        if format not in (None, *IN_LINES) or not os.path.isfile(self.source.path):
             return None
         try:
-            with open_binary(source.path, encoding=UTF8) as stream:
+            with open_binary(self.source.path, encoding=UTF8) as stream:
                 head = stream.read(HEAD_BYTES)
-                found = encoding_of(head, is_whole=len(head) < HEAD_BYTES, likely=source.likely.encoding)
         except DAMAGE:
             return None  # whoever reads it is told
-        if found.name == UTF8:
-            return None
-        if found.name != source.likely.encoding:
-            example = f" ({found.example})" if found.example else ""
-            source.voice.note(f"{source.name} is read as {found.name}{example}; --encoding names another.")
-        return found.name
+        found = encoding_of(head, is_whole=len(head) < HEAD_BYTES, likely=self.source.likely.encoding)
+        return None if found.name == UTF8 else found
 
     @property
     def files(self) -> list[str]:
@@ -143,7 +142,9 @@ class Corpus:
         """How it was read, as far as it is not as usual: what a model remembers of the corpus that it is trained on."""
         source = self.parts[0].source
         told, usual = asdict(self.fields), asdict(Fields())
-        found = asdict(source.layout) | {"encoding": source.encoding}
+        found = asdict(source.layout)
+        if self.parts[0].format.name in IN_LINES:
+            found["encoding"] = source.encoding
         if (self.format == "csv" and found["delimiter"] == ",") or (
             self.format == "tsv" and found["delimiter"] == "\t"
         ):

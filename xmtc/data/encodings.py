@@ -20,7 +20,7 @@ MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 # Likely first. What they are called elsewhere: Python's cp1252 is everybody's windows-1252.
 WESTERN = "windows-1252"
 CODE_PAGES: tuple[str, ...] = (
-    *(WESTERN, "windows-1250", "windows-1251", "windows-1253", "windows-1254", "windows-1257", "mac-roman"),
+    *(WESTERN, "windows-1250", "windows-1251", "mac-roman", "windows-1253", "windows-1254", "windows-1257"),
     *("cp850", "koi8-r", "shift_jis", "gb18030", "big5", "euc_jp", "euc_kr"),
 )
 SLIGHTLY, TOO_MUCH = 0.02, 0.15  # of what charset-normalizer calls chaos: a difference that is none; where text ends
@@ -66,9 +66,9 @@ def encoding_of(head: bytes, is_whole: bool, likely: str | None = None) -> Encod
     odd = [line for line in lines if BEYOND_ASCII.search(line)]
     if not odd or any(map(is_utf8, odd)):
         return Encoding(UTF8)
-    judged = b"".join(odd)[:JUDGED_BYTES]
-    chosen = likely if likely and decoded(judged, likely) else most_plausible(judged)
-    return Encoding(UTF8) if chosen is None else Encoding(chosen, example_of(decoded(judged, chosen) or ""))
+    sample = b"".join(odd)[:JUDGED_BYTES]
+    chosen = likely if likely and decoded(sample, likely) else most_plausible(sample)
+    return Encoding(UTF8) if chosen is None else Encoding(chosen, example_of(decoded(sample, chosen) or ""))
 
 
 def without_mark(head: bytes) -> str | None:
@@ -94,21 +94,25 @@ def decoded(content: bytes, encoding: str) -> str | None:
 
 
 def most_plausible(content: bytes) -> str | None:
-    """The code page in which bytes are most like text; None if they are in none."""
-    chaos: dict[str, float] = {name: chaos_of(content, name) for name in CODE_PAGES if decoded(content, name)}
-    chaos = {name: value for name, value in chaos.items() if IN_WORDS.search(content.decode(name))}
+    """The code page in which bytes are most like text, and most like a language; None if they are in none."""
+    readable = [name for name in CODE_PAGES if IN_WORDS.search(decoded(content, name) or "")]
+    chaos, coherence = {}, {}
+    for name in readable:
+        chaos[name], coherence[name] = judged(content, name)
     best = min(chaos.values(), default=1.0)
     if best > TOO_MUCH:
         return None
-    return next(name for name, value in chaos.items() if value <= best + (SLIGHTLY if name == WESTERN else 0.0))
+    if chaos.get(WESTERN, 1.0) <= best + SLIGHTLY:
+        return WESTERN
+    return max((name for name in readable if chaos[name] == best), key=coherence.__getitem__)
 
 
-def chaos_of(content: bytes, encoding: str) -> float:
-    """How unlike a text the bytes are in an encoding, from 0 to 1, as charset-normalizer measures it."""
+def judged(content: bytes, encoding: str) -> tuple[float, float]:
+    """How unlike a text the bytes are in an encoding, and how like a language: as charset-normalizer measures it."""
     from charset_normalizer import from_bytes
 
     found = from_bytes(content, cp_isolation=[encoding], threshold=1.0, enable_fallback=False).best()
-    return 1.0 if found is None else found.chaos
+    return (1.0, 0.0) if found is None else (found.chaos, found.coherence)
 
 
 def example_of(text: str) -> str:
