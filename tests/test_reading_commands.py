@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from commands import xmtc
+from paper import pdf
 from planted import planted
-from test_real_life_files import pdf, workbook
+from test_real_life_files import workbook
 
 from xmtc.tagger import Tagger
 
@@ -101,7 +102,10 @@ def test_suspicious_labels_are_told_or_refused(place):
     words = ["train", "train.csv", "-o", "wrong", *TRAIN[:-2]]
     said = run(*words, cwd=place)[1]
     assert "labels contain ';' (" in said
-    assert f"did you mean --separator ';'? That would make {Tagger.load(place / 'model').about['n_labels']} labels." in said
+    assert (
+        f"did you mean --separator ';'? That would make {Tagger.load(place / 'model').about['n_labels']} labels."
+        in said
+    )
     refused = xmtc(*words[:3], "strict", *words[4:], "--strict", cwd=place)
     assert refused.returncode == 2
     assert b"did you mean --separator ';'?" in refused.stderr
