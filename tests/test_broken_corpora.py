@@ -35,7 +35,7 @@ from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
 REMEDY = "; fix it, or set such lines aside with --on-error skip."
-FORMAT_NAMES = "jsonl, csv, tsv, parquet, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired"
+FORMAT_NAMES = "jsonl, csv, tsv, parquet, xlsx, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired, text, html, pdf, folder"
 JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 
 
@@ -166,7 +166,8 @@ CASES = [
     case("an empty file", "c.jsonl", b"", "{file} is empty, expected at least one document; check where it comes from."),
     case("an empty file, .txt", "c.txt", b"\n \n", "{file} is empty, expected at least one document; check where it comes from."),
     case("a folder, a file expected", "c", folder(a_txt=b""), "{file} is a folder, expected a file; name a file in it.", format="jsonl"),
-    case("a folder of something else", "c", folder(a_pdf=b""), "{file} is a folder without .txt files; expected a corpus file, or an Annif folder."),
+    case("a folder of something else", "c", folder(a_doc=b""), "{file} is a folder without .txt, .html, .htm, .pdf files; expected documents, or the name of a corpus file in it."),
+    case("a folder of folders", "c", lambda path: folder(a_txt=b"")(path / "d") if path.mkdir() is None else None, "{file} is a folder with .txt, .html, .htm, .pdf files only in folders within it; pass --recursive."),
     case("an unknown format", "c.jsonl", JSON_LINE, f"There is no corpus format 'json'. Did you mean jsonl? The formats are {FORMAT_NAMES}.", format="json"),
     case("no format recognised", "c.txt", b"Once upon a time\n", f"{{file}}: its first line 'Once upon a time' fits no known format; pass --input-format, one of {FORMAT_NAMES}."),
     case("a JSON array", "c.json", b'[{"text": "a"},\n {"text": "b"}]', "{file} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."),
@@ -175,7 +176,7 @@ CASES = [
     case("truncated zstd", "c.jsonl.zst", pyarrow.compress(JSON_LINE * 9, "zstd", asbytes=True)[:-9], "{file}, after line 0: the data is damaged or ends too early (Truncated compressed stream), expected a whole file; fetch or compress it again."),
     case("an unknown way with bad lines", "c.jsonl", JSON_LINE, "on_error='ignore' is unknown, expected one of stop, skip.", on_error="ignore"),
     # JSON Lines
-    jsonl("wrong UTF-8", b'{"text": "caf\xe9", "labels": []}', "line 2: byte 0xe9 at position 14 is no UTF-8, expected UTF-8 text"),
+    case("wrong UTF-8", "c.jsonl", '{"text": "café", "labels": ["x"]}\n'.encode() + b'{"text": "caf\xe9", "labels": []}\n' + JSON_LINE, "line 2: byte 0xe9 at position 14 is no UTF-8, expected UTF-8 text, or the encoding of the file as --encoding"),
     jsonl("bad JSON", b'{"text": "b" "labels": []}', "line 2: this is no valid JSON (Expecting ',' delimiter at character 14), expected one JSON object per line"),
     jsonl("JSON cut off", b'{"text": "b", "labels": [', "line 2: this is no valid JSON (Expecting value), expected one JSON object per line"),
     jsonl("JSON too deep", b"[" * 100_000, "line 2: this is no readable JSON (maximum recursion depth exceeded while decoding a JSON array from a unicode string), expected one JSON object per line"),
@@ -216,7 +217,7 @@ CASES = [
     case("fastText label without a name", "c.ft", b"__label__x a\n__label__ b\n__label__y c\n", "line 2: found __label__ without a name, expected __label__name"),
     case("Annif without a tab", "c.tsv", b"a\t<http://x/1>\nb <http://x/2>\nc\t\n", "line 2: this line has 1 columns between tabs, expected text ⇥ <subject URIs>"),
     case("Annif without a URI", "c.tsv", b"a\t<http://x/1>\nb\tfish\nc\t\n", "line 2: found the subject 'fish', expected a URI in angle brackets"),
-    case("Annif folder without labels", "c", folder(a_txt=b"a", b_txt=b"b"), "{file} holds 2 .txt files and no .tsv or .key beside them, expected one for each; add the label files."),
+    case("Annif folder without labels", "c", folder(a_txt=b"a", b_txt=b"b"), "{file} holds 2 documents and no .tsv or .key files beside them, expected one for each; add the label files."),
     case("Annif text without labels", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", c_txt=b"c", c_key=b""), "file b.txt: there is no b.tsv or b.key beside it, expected its labels there", raw=b"{file}/b.txt"),
     case("Annif labels in wrong UTF-8", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x\n\xff", c_txt=b"c", c_key=b""), "file b.txt: line 2 of b.key holds byte 0xff, which is no UTF-8, expected UTF-8 text", raw=b"{file}/b.txt"),
     case("Annif file named in Latin-1", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x", **{"caf\udce9_txt": b"c", "caf\udce9_key": b"x"}), "file caf\\xe9.txt: its name is no UTF-8, expected one that can be written as the document's id", raw=b"{file}/caf\xe9.txt"),
@@ -320,6 +321,7 @@ WORDS = b'text labels , " { [ : 1 -1 <a> __label__ # e9 nan | PAR1'.split()
 crumbs = st.sampled_from([*WORDS, b"1 2 3", b"\t", b"\n", b"\r", b" ", b"\0", b"PK\x03\x04", b"\x1f\x8b"])
 
 
+@pytest.mark.filterwarnings("ignore::xmtc.data.layout.ReadingWarning")
 @pytest.mark.parametrize("format", [None, *FORMATS])
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @given(content=st.lists(crumbs | st.binary(max_size=8), max_size=25).map(b"".join))

@@ -296,7 +296,11 @@ MISTAKES = [
     (["model"], "Found no text; give one: the text itself, - for standard input, or --file PATH."),
     (["model", "text", "--file", "text.txt"], "Found both TEXT and --file; give one"),
     (["model", "--file", "txt.txt"], "txt.txt: there is no such file; did you mean text.txt?"),
-    (["model", "--file", "latin.txt"], "latin.txt: byte 0xe9 at position 4 is no UTF-8; expected UTF-8 text."),
+    (
+        ["model", "--file", "mixed.txt"],
+        "mixed.txt, file mixed.txt: line 2 holds byte 0xe9, which is no UTF-8",
+    ),
+    (["model", "--file", "text.txt", "--encoding", "utf8x"], "There is no encoding 'utf8x'; did you mean utf-8?"),
     (["model", "text", "--html", "latin.txt"], "latin.txt exists and is not a page of `xmtc explain`; choose another"),
     (["model", "text", "--html", "-", "--json"], "--html - and --json both write to standard output;"),
 ]
@@ -305,6 +309,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("words", "sentence"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
 def test_mistakes_get_one_sentence(place, words, sentence):
     (place / "latin.txt").write_bytes("café".encode("latin-1"))
+    (place / "mixed.txt").write_bytes("é\n".encode() + b"caf\xe9")
     done = xmtc("explain", *words, cwd=place)
     assert done.returncode == 2
     assert done.stderr.decode().startswith(f"xmtc: {sentence}")

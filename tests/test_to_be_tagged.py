@@ -36,8 +36,9 @@ def read(path: Path, content: bytes, **options) -> tuple[str, list[str]]:
     ],
 )
 def test_plain_texts_are_read_whole(lines: list[str], tmp_path: Path) -> None:
-    for name in ("c", "c.txt"):
-        assert read(tmp_path / name, "\n".join(lines).encode()) == ("fasttext", [line.strip() for line in lines])
+    content = "\n".join(lines)
+    assert read(tmp_path / "c", content.encode()) == ("fasttext", [line.strip() for line in lines])
+    assert read(tmp_path / "c.txt", content.encode()) == ("text", [content])  # which is one document
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ def describe(
     """As a consensus of the same methods would be described."""
     abouts = [tagger.about for tagger in taggers]
     members = [{"method": about["method"], "parameters": about["parameters"]} for about in abouts]
+    readings = [about.get("reading", {}) for about in abouts]
     packages = {about.get("package", "xmtc") for about in abouts} - {"xmtc"}
     return {
         "xmtc": xmtc.__version__,
@@ -99,4 +100,5 @@ def describe(
         "n_docs": max(about["n_docs"] for about in abouts),
         "n_labels": n_labels,
         "data": " ".join(dict.fromkeys(about["data"] for about in abouts)),
+        **({"reading": readings[0]} if readings[0] and readings == readings[:1] * len(readings) else {}),
     }

@@ -18,6 +18,9 @@ EXTRAS = {
     "optuna": ("Optuna", "tune"),
     "usearch": ("usearch", "neighbours"),
     "xlsxwriter": ("XlsxWriter", "tables"),
+    "python_calamine": ("python-calamine", "tables"),
+    "trafilatura": ("trafilatura", "documents"),
+    "pypdf": ("pypdf", "documents"),
 }
 
 

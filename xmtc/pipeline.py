@@ -16,6 +16,7 @@ from xmtc.base.method import Method, Model
 from xmtc.base.run import Run
 from xmtc.base.tables import package_of
 from xmtc.data.collect import LabelCollector
+from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS, TEXTS, FittedViews, View, Views
@@ -66,11 +67,13 @@ class Pipeline:
         """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
         mean. `classes` are all labels in the order that they are to have, `weights` how much each document counts."""
         run, history = run.recorded()
+        reading = documents.reading if isinstance(documents, Corpus) else {}
         prepared = self.prepare(documents, run, classes)
         if weights is not None:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
         checked = None if valid is None else prepared.labelled(valid, run)
-        return replace(prepared.train(self.method, checked, run), history=tuple(history))
+        trained = replace(prepared.train(self.method, checked, run), history=tuple(history))
+        return replace(trained, about=trained.about | {"reading": reading}) if reading else trained
 
     def prepare(
         self, documents: Iterable[Document], run: Run = Run(), classes: Sequence[str] | None = None
@@ -153,8 +156,11 @@ def train(
     **parameters: Any,
 ) -> Tagger:
     """A Tagger from labelled documents, which may be a stream. Parameters are those of the method and of its views."""
-    first, documents = peek(documents)
-    content = TEXTS if first.features is None else COLUMNS
+    if isinstance(documents, Corpus):
+        content = COLUMNS if documents.holds_features else TEXTS
+    else:
+        first, documents = peek(documents)
+        content = TEXTS if first.features is None else COLUMNS
     return Pipeline.of(method, content, parameters).fit(documents, valid, run)
 
 

@@ -202,7 +202,14 @@ def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
         for name, kind in wanted.items():
             if not isinstance(found.get(name), kind):
                 raise ValueError(f"its {name} is missing or of another kind")
+    check_reading(about.get("reading", {}))
     check_sizes(about["n_docs"], **parts)
+
+
+def check_reading(reading: Any) -> None:
+    """Refuse what cannot be how a corpus was read; folders of older versions do not say it."""
+    if not isinstance(reading, dict) or not all(isinstance(value, (str, bool)) for value in reading.values()):
+        raise ValueError("it does not say how its corpus was read")
 
 
 def check_sizes(n_docs: int, views: dict[str, Any], labels: Vocabulary, frequencies: np.ndarray, model: Model) -> None:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -25,11 +26,15 @@ from pyarrow.parquet import write_table
 from scipy import sparse
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 import cases
+from paper import pdf
 
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
+from xmtc.data.layout import Layout, Voice
 from xmtc.data.records import Fields
+from xmtc.errors import visible
 
 Files = dict[str, bytes]  # by name; the first is the one that is opened
 Mutation = Callable[[bytes, np.random.Generator], bytes]
@@ -59,7 +64,32 @@ def corpora() -> dict[str, Files]:
         "svmlight": {"c.svm": b"# a comment\n1,2 qid:1 1:1 4:0.5 # more\n-1 3:1e30\n 2:1\n+3.0\n"},
         "npz": {"X.npz": matrix(np.eye(4, 6)), "Y.npz": matrix(np.tri(4, 5))},
         "paired": {"texts.txt": joined(t for t, _ in plain), "labels.txt": joined(" ".join(ys) for _, ys in plain)},
+        "text": {"c.txt": joined(t for t, _ in plain), "c.key": b"x\ny\n"},
+        **documents(rows),
     }  # fmt: skip
+
+
+def documents(rows: list) -> dict[str, Files]:
+    """Workbooks, PDF and HTML, where what they need is installed."""
+    found: dict[str, Files] = {}
+    with suppress(ImportError):
+        import openpyxl
+        import python_calamine  # noqa: F401
+
+        book, stream = openpyxl.Workbook(), io.BytesIO()
+        for row in [["id", "text", "labels"], *([i, t, "|".join(y)] for i, (t, y) in enumerate(rows))]:
+            book.active.append(row)
+        book.save(stream)
+        found["xlsx"] = {"c.xlsx": stream.getvalue()}
+    with suppress(ImportError):
+        import trafilatura  # noqa: F401
+
+        found["html"] = {"c.html": b"<title>A</title><p>some text, and more</p>", "c.key": b"x\n"}
+    with suppress(ImportError):
+        import pypdf  # noqa: F401
+
+        found["pdf"] = {"c.pdf": pdf("some text", "and more"), "c.key": b"x\n"}
+    return found
 
 
 def joined(lines) -> bytes:
@@ -356,6 +386,8 @@ def case(seed: int, number: int) -> None:
             ),
             labels_required=labels is not None and rng.random() < 0.7,
             on_error=chosen(["stop", "skip"], rng),
+            layout=Layout(chosen([None, None, ";", "\t"], rng), chosen([None, None, "utf-16", "latin-1"], rng)),
+            voice=Voice(lambda sentence: visible(sentence).encode()),
         )
         for document in corpus:
             check(document)

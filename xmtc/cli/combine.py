@@ -9,21 +9,19 @@ import typer
 
 from xmtc.cli.options import (
     Device,
-    Id,
-    InputFormat,
-    Labels,
     LogJson,
-    OnError,
     Quiet,
-    Separator,
-    Text,
+    Reading,
     Threads,
     make_run,
     open_input,
+    reads_corpus,
+    remembered_by,
     report_rejects,
 )
 
 
+@reads_corpus()
 def combine(
     models: Annotated[list[str], typer.Argument(metavar="MODEL MODEL…", help="model folders, at least two")],
     output: Annotated[Path, typer.Option("-o", "--output", help="model folder to write; a model there is replaced")],
@@ -33,12 +31,7 @@ def combine(
     ] = None,
     threads: Threads = 0,
     device: Device = "auto",
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
-    on_error: OnError = "stop",
+    reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
@@ -56,7 +49,7 @@ def combine(
     taggers = [Tagger.load(model) for model in models]
     source = None
     if valid is not None:
-        source = open_input(valid, input_format, (text, labels, id, separator), on_error, None, quiet=quiet)
+        source = open_input(valid, reading, remembered_by(taggers[0]), quiet=quiet)
     documents = None if source is None else list(source)
     combined = made_one(taggers, rule, documents, run)
     combined.save(output)

@@ -9,19 +9,15 @@ import typer
 from xmtc.cli.options import (
     CorpusPath,
     Device,
-    Id,
-    InputFormat,
-    Labels,
     LogJson,
     ModelPath,
-    OnError,
     Quiet,
-    RejectsFile,
-    Separator,
-    Text,
+    Reading,
     Threads,
     make_run,
     open_input,
+    reads_corpus,
+    remembered_by,
     report_rejects,
 )
 
@@ -29,6 +25,7 @@ METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
 TOP = (1, 2, 3, 4, 5)
 
 
+@reads_corpus()
 def compare(
     one: ModelPath,
     other: ModelPath,
@@ -36,13 +33,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="print a JSON object of fractions")] = False,
     threads: Threads = 0,
     device: Device = "auto",
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
@@ -52,8 +43,8 @@ def compare(
     from xmtc.evaluation.overlap import overlap, renumbered
     from xmtc.tagger import Tagger
 
-    source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects, quiet=quiet)
     taggers = [Tagger.load(one), Tagger.load(other)]
+    source = open_input(corpus, reading, remembered_by(taggers[0]), quiet=quiet)
     run = make_run(threads, quiet, device=device, log_json=log_json)
     documents = list(source)  # both models read them
     answers = [tagger.rank_labelled(documents, max(TOP), run) for tagger in taggers]

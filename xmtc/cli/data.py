@@ -8,14 +8,10 @@ import typer
 
 from xmtc.cli.options import (
     CorpusPath,
-    Id,
-    InputFormat,
-    Labels,
-    OnError,
-    RejectsFile,
-    Separator,
-    Text,
+    CorpusPaths,
+    Reading,
     open_input,
+    reads_corpus,
     report_rejects,
 )
 
@@ -32,16 +28,11 @@ Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="documents may la
 
 
 @app.command()
+@reads_corpus()
 def stats(
-    path: CorpusPath,
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
+    path: CorpusPaths,
     unlabelled: Unlabelled = False,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Print what the papers' data tables hold, plus duplicates, empty documents and rare labels."""
@@ -50,7 +41,7 @@ def stats(
 
     from xmtc.data.stats import statistics
 
-    corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects, not unlabelled)
+    corpus = open_input(path, reading, labels_required=not unlabelled)
     found = statistics(corpus)
     if json:
         typer.echo(dumps(asdict(found), indent=2))
@@ -60,23 +51,18 @@ def stats(
 
 
 @app.command()
+@reads_corpus()
 def convert(
     path: CorpusPath,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
     to: To = None,
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
     unlabelled: Unlabelled = False,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
 ) -> None:
     """Write a corpus in another format: id, text and labels, under these names; other fields are left behind."""
     from xmtc.data.corpus import writing_corpus
 
-    corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects, not unlabelled)
+    corpus = open_input(path, reading, labels_required=not unlabelled)
     n_docs = 0
     with writing_corpus(target, to, corpus) as add:
         for document in corpus:
@@ -87,6 +73,7 @@ def convert(
 
 
 @app.command()
+@reads_corpus()
 def split(
     path: CorpusPath,
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="file for the training part")],
@@ -95,18 +82,12 @@ def split(
     count: Annotated[int | None, typer.Option(help="documents for TEST, instead of a share")] = None,
     seed: Seed = 0,
     to: To = None,
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
 ) -> None:
     """Split a corpus at random, so that every label has a document in the training part."""
     from xmtc.data.splits import split_corpus
 
-    corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects)
+    corpus = open_input(path, reading)
     parts = split_corpus(corpus, train, test, share, count, seed, to)
     typer.echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
     if parts.n_test < parts.n_requested:
@@ -116,6 +97,7 @@ def split(
 
 
 @app.command()
+@reads_corpus()
 def noise(
     path: CorpusPath,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
@@ -125,18 +107,12 @@ def noise(
     ] = "missing",
     seed: Seed = 0,
     to: To = None,
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
 ) -> None:
     """Write a corpus with labels missing or wrong at random, at a rate. A document may end without labels."""
     from xmtc.data.noise import noisy_corpus
 
-    corpus = open_input(path, input_format, (text, labels, id, separator), on_error, rejects)
+    corpus = open_input(path, reading)
     done = noisy_corpus(corpus, target, rate, kind, seed, to)
     typer.echo(
         f"{done.n_docs:,} documents written to {target}: of {done.n_labels:,} labels {done.n_removed:,} were removed, "

@@ -10,19 +10,15 @@ from xmtc.cli.options import (
     Always,
     CorpusPath,
     Device,
-    Id,
-    InputFormat,
-    Labels,
     LogJson,
     ModelPath,
-    OnError,
     Quiet,
-    RejectsFile,
-    Separator,
-    Text,
+    Reading,
     Threads,
     make_run,
     open_input,
+    reads_corpus,
+    remembered_by,
     report_rejects,
 )
 
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
     from xmtc.labels.propensity import Propensity
 
 
+@reads_corpus()
 def evaluate(
     model: ModelPath,
     corpus: CorpusPath,
@@ -44,13 +41,7 @@ def evaluate(
     always: Always = False,
     threads: Threads = 0,
     device: Device = "auto",
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
@@ -62,8 +53,8 @@ def evaluate(
 
     names = metrics or DEFAULT
     k, weights = max_k(names), chosen_propensity(propensity, propensity_a, propensity_b)  # refused before the work
-    source = open_input(corpus, input_format, (text, labels, id, separator), on_error, rejects, quiet=quiet)
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
+    source = open_input(corpus, reading, remembered_by(tagger), quiet=quiet)
     predictions, truth = tagger.rank_labelled(source, k, run, always=always)
     result = tagger.measure(predictions, truth, names, weights)
     if json:  # a group without labels has no value: nan, which JSON does not know

@@ -6,25 +6,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xmtc.cli.options import ModelPath
+from xmtc.cli.options import ModelPath, remembered_by, say
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from xmtc.data.document import Document
     from xmtc.explain.pieces import Highlight
 
 
 def explain(
     model: ModelPath,
     text: Annotated[str | None, typer.Argument(metavar="TEXT|-", help="the text; - reads standard input")] = None,
-    file: Annotated[str | None, typer.Option(help="file with the text, instead of TEXT")] = None,
+    file: Annotated[str | None, typer.Option(help="file with the text, also HTML or PDF, instead of TEXT")] = None,
     label: Annotated[list[str] | None, typer.Option("--label", "-l", help="label to explain; repeatable")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="without --label, explain this many of the best")] = 3,
     n: Annotated[int, typer.Option("-n", min=0, help="strongest words to list")] = 20,
     html: Annotated[str | None, typer.Option(help="write a page, too; - writes it to standard output, alone")] = None,
     json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False,
+    encoding: Annotated[str | None, typer.Option(help="of the file, such as utf-16 or windows-1252")] = None,
 ) -> None:
     """Show how much each word of a text weighs for its labels: attention, or what a linear model adds up."""
+    from dataclasses import replace
     from json import dumps
 
     from xmtc.cli.log import say_when_compiling
@@ -35,9 +38,9 @@ def explain(
     check_page(html, json)
     say_when_compiling()
     tagger = Tagger.load(model)
-    text = text_to_explain(text, file)
-    found = tagger.highlight(text, *(label or []), k=k, n=n)
-    if not tagger.knows(text):
+    document = document_to_explain(text, file, encoding, remembered_by(tagger).get("encoding"))
+    found = [replace(each, pages=document.pages) for each in tagger.highlight(document.text, *(label or []), k=k, n=n)]
+    if not tagger.knows(document.text):
         typer.echo("The model knows no word of this text, so it gives it no label.", err=True)
     elif not found:
         typer.echo("The model finds no label for this text.", err=True)
@@ -49,24 +52,33 @@ def explain(
         show(found)
 
 
-def text_to_explain(text: str | None, file: str | None) -> str:
-    """The text itself, or what the file or standard input holds."""
-    from xmtc.data.files import STANDARD_STREAM, display_name, open_binary
+def document_to_explain(text: str | None, file: str | None, encoding: str | None, likely: str | None) -> Document:
+    """The text itself, or what the file or standard input holds, with its pages if it has some."""
+    from xmtc.data.corpus import open_corpus
+    from xmtc.data.detect import EXTENSIONS, extension_of
+    from xmtc.data.document import Document
+    from xmtc.data.files import STANDARD_STREAM
+    from xmtc.data.layout import Layout, Voice
+    from xmtc.data.records import Fields
     from xmtc.errors import XmtcError
 
     if (text is None) == (file is None):
         found = "no text" if text is None else "both TEXT and --file"
         raise XmtcError(f"Found {found}; give one: the text itself, - for standard input, or --file PATH.")
     if text is not None and text != STANDARD_STREAM:
-        return text
+        return Document("1", text, [])
     path = file or STANDARD_STREAM
-    with open_binary(path) as stream:
-        content = stream.read()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{content[error.start]:02x} at position {error.start + 1} is no UTF-8"
-        raise XmtcError(f"{display_name(path)}: {found}; expected UTF-8 text.") from None
+    format = EXTENSIONS.get(extension_of(path))
+    (document,) = open_corpus(
+        path,
+        format if format in ("html", "pdf") else "text",
+        Fields(labels=None),
+        labels_required=False,
+        layout=Layout(encoding=encoding),
+        likely=Layout(encoding=likely),
+        voice=Voice(say),
+    )
+    return document
 
 
 def check_page(path: str | None, json: bool) -> None:
@@ -101,7 +113,10 @@ def as_json(highlight: Highlight) -> dict[str, Any]:
         "label": highlight.label,
         "score": None if highlight.score is None else round(highlight.score, 6),
         "words": [{"word": word, "weight": round(weight, 6)} for word, weight in highlight.words],
-        "pieces": [{"text": piece.text, "weight": round(piece.weight, 6)} for piece in highlight.pieces],
+        "pieces": [
+            {"text": piece.text, "weight": round(piece.weight, 6)} | ({"page": page} if page else {})
+            for piece, page in zip(highlight.pieces, highlight.page_numbers(), strict=True)
+        ],
     }
 
 
@@ -124,4 +139,8 @@ def block(highlight: Highlight, console: Console) -> str:
     text = terminal(highlight, console)
     words = ", ".join(f"{one_line(word)} {weight:.3g}" for word, weight in highlight.words)
     words = words or "No word of this text weighs anything for the label."
-    return f"{one_line(highlight.label)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n"
+    pages = "".join(
+        f"page {page}: {', '.join(f'{one_line(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
+        for page, pieces in highlight.by_page().items()
+    )
+    return f"{one_line(highlight.label)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{pages}"

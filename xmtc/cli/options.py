@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import Field, dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
     from xmtc.base.run import Run
     from xmtc.data.corpus import Corpus
+    from xmtc.tagger import Tagger
 
-CorpusPath = Annotated[
-    str,
-    typer.Argument(
-        metavar="CORPUS", help="file, Annif folder, pair (texts.txt,labels.txt or X.npz,Y.npz), or - for stdin"
-    ),
-]
+WHAT = "file, folder of documents, pair (texts.txt,labels.txt or X.npz,Y.npz), pattern in quotes, or - for stdin"
+CorpusPath = Annotated[str, typer.Argument(metavar="CORPUS", help=WHAT)]
+CorpusPaths = Annotated[list[str], typer.Argument(metavar="CORPUS…", help=f"{WHAT}; several are read as one")]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, as `xmtc train` writes it")]
-InputFormat = Annotated[str | None, typer.Option(help="format to read (told from name and content if left out)")]
-Text = Annotated[str, typer.Option(help="text field, or several joined by a space: title,abstract")]
-Labels = Annotated[str, typer.Option(help="field with the labels")]
-Id = Annotated[str, typer.Option(help="field with the document's id")]
-Separator = Annotated[str | None, typer.Option(help="between labels in one cell ('|' in tables)")]
-OnError = Annotated[str, typer.Option(help="at a bad line: stop, or skip it into the rejects file")]
-RejectsFile = Annotated[str | None, typer.Option("--rejects", help="file for bad lines (CORPUS.rejects)")]
 Device = Annotated[
     str, typer.Option(help="where networks are computed: cpu, cuda, cuda:1 (auto: a GPU if there is one)")
 ]
@@ -39,28 +35,118 @@ LogJson = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How a corpus is read, as the options of a command say it. What they leave out is as it was for the corpus that
+    the model was trained on, or as usual, or as the file itself tells."""
+
+    input_format: Annotated[str | None, typer.Option(help="format to read (told from name and content)")] = None
+    text: Annotated[str | None, typer.Option(help="text field, or several joined by a space: title,abstract")] = None
+    labels: Annotated[str | None, typer.Option(help="field with the labels")] = None
+    id: Annotated[str | None, typer.Option(help="field with the document's id")] = None
+    separator: Annotated[str | None, typer.Option(help="between labels in one cell ('|' in tables)")] = None
+    delimiter: Annotated[str | None, typer.Option(help="between the cells of a table: ; , | or tab")] = None
+    encoding: Annotated[str | None, typer.Option(help="of the text, such as utf-16 or windows-1252")] = None
+    sheet: Annotated[str | None, typer.Option(help="of a workbook (the first with the text field)")] = None
+    whole: Annotated[bool, typer.Option("--whole", help="a file, or stdin, is one text, whatever its lines")] = False
+    recursive: Annotated[bool, typer.Option("--recursive", help="read folders within a folder, too")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="stop at what looks wrong, instead of a warning")] = False
+    on_error: Annotated[str, typer.Option(help="at a bad line: stop, or skip it into the rejects file")] = "stop"
+    rejects: Annotated[str | None, typer.Option("--rejects", help="file for bad lines (CORPUS.rejects)")] = None
+
+    def fields(self, remembered: Mapping[str, Any]) -> dict[str, Any]:
+        """The names of the fields, and the separator."""
+        told = {name: getattr(self, name) for name in ("text", "labels", "id", "separator")}
+        usual = {"text": "text", "labels": "labels", "id": "id", "separator": None}
+        return {name: value or remembered.get(name) or usual[name] for name, value in told.items()}
+
+
+def reads_corpus(*hidden: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of Reading in place of its parameter `reading`; the hidden ones are taken, and do not
+    stand in its help."""
+    types = get_type_hints(Reading, include_extras=True)
+
+    def option(field: Field) -> inspect.Parameter:
+        kind, shown = get_args(types[field.name])
+        about = copy(shown)
+        about.hidden = field.name in hidden
+        return inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, about]
+        )
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
+        place = list(signature.parameters).index("reading")
+        parameters[place : place + 1] = map(option, fields(Reading))
+
+        @wraps(command)
+        def called(**values: Any) -> None:
+            if "reading" not in values:
+                values["reading"] = Reading(**{field.name: values.pop(field.name) for field in fields(Reading)})
+            command(**values)
+
+        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return called
+
+    return with_options
+
+
 def open_input(
-    path: str,
-    format: str | None,
-    names: tuple[str, str | None, str, str | None],
-    on_error: str,
-    rejects: str | None,
+    path: str | list[str],
+    reading: Reading,
+    remembered: Mapping[str, Any] | None = None,
+    *,
+    reads_labels: bool = True,
     labels_required: bool = True,
     quiet: bool = False,
     keep: tuple[str, ...] = (),
 ) -> Corpus:
-    """The corpus that the options speak of; names are those of the text, labels and id fields, and the separator. The
-    fields to keep are carried along."""
+    """The corpus that the options speak of; `remembered` is how the model's was read. The fields to keep are carried
+    along."""
     from xmtc.base.progress import shown, silent
     from xmtc.data.corpus import open_corpus
+    from xmtc.data.layout import Layout, Voice
     from xmtc.data.records import Fields
     from xmtc.errors import visible
 
-    show = silent if quiet else shown
-    corpus = open_corpus(path, format, Fields(*names, keep=keep), labels_required, on_error, rejects, show)
-    if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and names[1] is not None:
+    remembered = remembered or {}
+    names = reading.fields(remembered) | ({} if reads_labels else {"labels": None, "separator": None})
+    voice = Voice(say, reading.strict)
+    corpus = open_corpus(
+        path,
+        "text" if reading.whole else reading.input_format,
+        Fields(**names, keep=keep),
+        labels_required and reads_labels,
+        reading.on_error,
+        reading.rejects,
+        silent if quiet else shown,
+        layout=Layout(
+            reading.delimiter,
+            reading.encoding,
+            reading.sheet,
+            reading.recursive or bool(remembered.get("recursive")),
+        ),
+        likely=Layout(remembered.get("delimiter"), remembered.get("encoding"), remembered.get("sheet")),
+        voice=voice,
+    )
+    if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and reads_labels:
         typer.echo(f"Labels are read from {visible(corpus.files[1])}.", err=True)  # nobody named it
     return corpus
+
+
+def say(sentence: str) -> None:
+    """What was noticed about a corpus; of several processes, one says it."""
+    from xmtc.base.progress import is_first_process
+    from xmtc.errors import visible
+
+    if is_first_process():
+        typer.echo(visible(sentence), err=True)
+
+
+def remembered_by(tagger: Tagger) -> dict[str, Any]:
+    """How the corpus was read that a model was trained on."""
+    return tagger.about.get("reading", {})
 
 
 def report_rejects(corpus: Corpus) -> None:

@@ -15,17 +15,15 @@ import typer
 from xmtc.cli.options import (
     Always,
     Device,
-    Id,
-    InputFormat,
     LogJson,
     ModelPath,
-    OnError,
     Quiet,
-    RejectsFile,
-    Text,
+    Reading,
     Threads,
     make_run,
     open_input,
+    reads_corpus,
+    remembered_by,
     report_rejects,
 )
 
@@ -60,6 +58,7 @@ Suffix = Annotated[str, typer.Option(help="how the names of these files end, ins
 Force = Annotated[bool, typer.Option("--force", help="replace those that are there, which are left out otherwise")]
 
 
+@reads_corpus("labels", "separator")  # taken as by `evaluate`, and not read
 def predict(
     model: ModelPath,
     file: File = None,
@@ -77,13 +76,7 @@ def predict(
     force: Force = False,
     threads: Threads = 0,
     device: Device = "auto",
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Annotated[str, typer.Option(hidden=True)] = "labels",  # taken as by `evaluate`, and not read
-    id: Id = "id",
-    separator: Annotated[str | None, typer.Option(hidden=True)] = None,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
@@ -99,7 +92,7 @@ def predict(
     source: Corpus | list[Document] = [Document("1", string or "", [])]
     if file is not None:
         unseen = quiet or target.is_shown  # answers on a terminal show the progress; else, how much is read is shown
-        source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, unseen, kept)
+        source = open_input(file, reading, remembered_by(tagger), reads_labels=False, quiet=unseen, keep=kept)
         source.check_target(target.path)
     n_docs, n_silent = tag(tagger, source, target, (k, threshold, always, run))
     if not quiet and (output or beside or (target.is_shown and n_silent)):

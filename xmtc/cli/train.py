@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import (
-    CorpusPath,
+    CorpusPaths,
     Device,
-    Id,
-    InputFormat,
-    Labels,
     LogJson,
-    OnError,
     Quiet,
-    RejectsFile,
-    Separator,
-    Text,
+    Reading,
     Threads,
     make_run,
     open_input,
+    reads_corpus,
     report_rejects,
 )
 
@@ -33,8 +28,9 @@ if TYPE_CHECKING:
     from xmtc.tagger import Tagger
 
 
+@reads_corpus()
 def train(
-    corpus: CorpusPath,
+    corpus: CorpusPaths,
     output: Annotated[Path, typer.Option("-o", "--output", help="model folder to write; a model there is replaced")],
     method: Annotated[str, typer.Option("-m", "--method", help="method, one of `xmtc methods`")] = "parabel",
     parameter: Annotated[
@@ -44,18 +40,13 @@ def train(
     checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
     threads: Threads = 0,
     device: Device = "auto",
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
     """Train a tagger on a corpus of labelled documents."""
     import time
+    from dataclasses import replace
 
     from xmtc import store
     from xmtc.base.progress import is_first_process
@@ -63,9 +54,8 @@ def train(
     start = time.perf_counter()
     run = make_run(threads, quiet, checkpoint, device, log_json)
     store.check_target(output)
-    names = (text, labels, id, separator)
-    source = open_input(corpus, input_format, names, on_error, rejects, quiet=quiet)
-    checked = open_input(valid, input_format, names, on_error, None, quiet=quiet) if valid else None
+    source = open_input(corpus, reading, quiet=quiet)
+    checked = open_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
     pipeline = pipeline_for(method, parameter or [], source)
     trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves

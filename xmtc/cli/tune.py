@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import (
-    CorpusPath,
+    CorpusPaths,
     Device,
-    Id,
-    InputFormat,
-    Labels,
     LogJson,
-    OnError,
     Quiet,
-    RejectsFile,
-    Separator,
-    Text,
+    Reading,
     Threads,
     make_run,
     open_input,
+    reads_corpus,
     report_rejects,
 )
 
@@ -33,8 +28,9 @@ if TYPE_CHECKING:
 WIDE = 1000  # characters of a line that is no terminal's: nothing is cut off
 
 
+@reads_corpus()
 def tune(
-    corpus: CorpusPath,
+    corpus: CorpusPaths,
     method: Annotated[str, typer.Option("-m", "--method", help="method, one of `xmtc methods`")] = "parabel",
     parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value of what is fixed; repeatable")] = None,
     search: Annotated[
@@ -50,33 +46,26 @@ def tune(
     json: Annotated[str | None, typer.Option(help="file for all trials; - writes to standard output, alone")] = None,
     threads: Threads = 0,
     device: Device = "auto",
-    input_format: InputFormat = None,
-    text: Text = "text",
-    labels: Labels = "labels",
-    id: Id = "id",
-    separator: Separator = None,
-    on_error: OnError = "stop",
-    rejects: RejectsFile = None,
+    reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
     """Search the hyper-parameters of a method, and print the command that trains with the best of them."""
+    from dataclasses import asdict, replace
+
     from xmtc.base.params import shown
     from xmtc.cli.train import train
     from xmtc.data.files import STANDARD_STREAM
     from xmtc.tune.search import Goal
 
     run = make_run(threads, quiet, device=device, log_json=log_json)
-    fields, reading = (text, labels, id, separator), (on_error, rejects)
-    source = open_input(corpus, input_format, fields, *reading, quiet=True)  # one bar for all that is done
-    checked = open_input(valid, input_format, fields, on_error, None, quiet=True) if valid else None
+    source = open_input(corpus, reading, quiet=True)  # one bar for all that is done
+    checked = open_input(valid, replace(reading, rejects=None), quiet=True) if valid else None
     check_targets(source, output, json)
     goal, fixed = Goal(metric, trials, minutes, seed), parameter or []
     found = searched(method, fixed, search or [], source, checked, goal, run)
     chosen = [*fixed, *(f"{name}={shown(value)}" for name, value in found[0].parameters.items())]
-    options = {"valid": valid, "device": device, "input-format": input_format, "text": text, "labels": labels}
-    options |= {"id": id, "separator": separator, "on-error": on_error, "rejects": rejects}
-    command = train_command(corpus, method, output, options, chosen)
+    command = train_command(corpus, method, output, {"valid": valid, "device": device} | asdict(reading), chosen)
     if json is not None:
         about = {"method": method, "fixed": fixed, "metric": goal.metric, "seed": seed, "command": command}
         write_trials(json, about, found)
@@ -85,8 +74,10 @@ def tune(
     for each in filter(None, (source, checked)) if output is None else ():  # the training below reports them, too
         report_rejects(each)
     if output is not None:
-        rest = (threads, device, input_format, *fields, *reading, quiet, log_json)
-        train(corpus, output, method, chosen, valid, None, *rest)
+        run_options = {"threads": threads, "device": device, "quiet": quiet, "log_json": log_json}
+        train(
+            corpus=corpus, output=output, method=method, parameter=chosen, valid=valid, reading=reading, **run_options
+        )
 
 
 def check_targets(source: Corpus, output: Path | None, json: str | None) -> None:
@@ -124,14 +115,17 @@ def searched(
     return tune(train, checked, pipeline, space, goal, run)
 
 
-def train_command(corpus: str, method: str, output: Path | None, options: dict[str, Any], chosen: list[str]) -> str:
+def train_command(
+    corpus: list[str], method: str, output: Path | None, options: dict[str, Any], chosen: list[str]
+) -> str:
     """What to type for the final training; of the options, those that are not as they are by themselves."""
     import shlex
 
-    usual = {"device": "auto", "text": "text", "labels": "labels", "id": "id", "on-error": "stop"}
-    words = ["xmtc", "train", corpus, "-m", method, "-o", str(output or "MODEL")]
+    usual = {"device": "auto", "on_error": "stop"}
+    words = ["xmtc", "train", *corpus, "-m", method, "-o", str(output or "MODEL")]
     for name, value in options.items():
-        words += [f"--{name}", value] if value != usual.get(name) else []
+        if value and value != usual.get(name):
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
     return shlex.join([*words, *(word for each in chosen for word in ("-p", each))])
 
 

@@ -4,70 +4,123 @@ How the format is detected from extension and content is described in xmtc/data/
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from xmtc.base.progress import ShowProgress, silent
-from xmtc.data.detect import PAIRS, detect, format_of_pair, format_to_write
+from xmtc.data.detect import EXTENSIONS, PAIRS, detect, extension_of, format_of_pair, format_to_write
 from xmtc.data.document import Document
-from xmtc.data.files import STANDARD_STREAM, display_name, unreadable, writing
+from xmtc.data.encodings import HEAD_BYTES, UTF8, Encoding, encoding_of
+from xmtc.data.files import DAMAGE, STANDARD_STREAM, display_name, open_binary, unreadable, writing
 from xmtc.data.formats import Dimensions, Format, format_named, writable_formats
 from xmtc.data.formats.paired import named_files
+from xmtc.data.layout import Layout, Voice
 from xmtc.data.records import Fields
 from xmtc.data.rejects import Rejects
 from xmtc.data.source import BadLine, Source, pipe_of, stop
+from xmtc.data.suspicion import LabelWatch
 from xmtc.errors import XmtcError, visible
 
 ON_ERROR = ("stop", "skip")
+# Formats of text in lines, whose encoding is looked for; the others are bytes, or look for it file by file.
+IN_LINES = ("jsonl", "csv", "tsv", "fasttext", "annif", "libmultilabel", "sparse", "svmlight", "paired")
+SPLIT_LABELS = ("csv", "tsv", "xlsx", "parquet", "jsonl")  # formats where a separator stands between labels
+
+
+class Part:
+    """One file or folder of a corpus."""
+
+    def __init__(self, source: Source, format: str | None) -> None:
+        self.source = source
+        source.pipe = pipe_of(source.path, source.layout.encoding)
+        source.encoding = source.layout.encoding
+        found = None if source.encoding else self._encoding(format or EXTENSIONS.get(extension_of(source.path)))
+        if found is not None:
+            source.encoding = found.name
+        self.format: Format = format_named(format or detect(source))
+        if found is not None and self.format.name in IN_LINES and found.name != source.likely.encoding:
+            example = f" ({found.example})" if found.example else ""
+            source.voice.note(f"{source.name} is read as {found.name}{example}; --encoding names another.")
+        if self.format.layout is not None:
+            source.layout = self.format.layout(source)
+
+        # Read here, because the header of a pipe can be looked at only before the pipe is read.
+        self.dimensions = self.format.dimensions(source) if self.format.dimensions else Dimensions()
+
+    def _encoding(self, format: str | None) -> Encoding | None:
+        """The encoding of a file in lines, if it is not UTF-8; of a file whose format is not known, as if it were."""
+        if format not in (None, *IN_LINES) or not os.path.isfile(self.source.path):
+            return None
+        try:
+            with open_binary(self.source.path, encoding=UTF8) as stream:
+                head = stream.read(HEAD_BYTES)
+        except DAMAGE:
+            return None  # whoever reads it is told
+        found = encoding_of(head, is_whole=len(head) < HEAD_BYTES, likely=self.source.likely.encoding)
+        return None if found.name == UTF8 else found
+
+    @property
+    def files(self) -> list[str]:
+        return [file for file in self.format.files(self.source.path) if file is not None]
+
+    def read(self, reject: Callable[[BadLine], None], on_read: Callable[[int], None]) -> Iterator[Document]:
+        return self.format.read(replace(self.source, reject=reject, on_read=on_read, n_lines=0))
 
 
 class Corpus:
-    """Documents in a file or folder, read one by one: `for document in open_corpus("train.jsonl")`.
+    """Documents in files or folders, read one by one: `for document in open_corpus("train.jsonl")`.
 
     Each iteration reads the file anew, so a corpus can be passed over as often as needed and is never held in memory;
     only a pipe can be read no more than once. How many documents there are takes a pass to tell, so it has no `len`.
     """
 
-    def __init__(
-        self,
-        path: str,
-        format: str | None,
-        fields: Fields,
-        labels_required: bool,
-        rejects: Rejects | None,
-        progress: ShowProgress,
-    ) -> None:
-        self.path = path
-        self.fields = fields
-        self.labels_required = labels_required
+    def __init__(self, parts: list[Part], rejects: Rejects | None, progress: ShowProgress) -> None:
+        self.parts = parts
         self.rejects = rejects
         self.progress = progress
-
-        self._pipe = pipe_of(path)
-        self._format: Format = format_named(format or detect(self._source(stop)))
-
-        # Read here, because the header of a pipe can be looked at only before the pipe is read.
-        read_dimensions = self._format.dimensions
-        self.dimensions = read_dimensions(self._source(stop)) if read_dimensions else Dimensions()
+        self.voice = parts[0].source.voice
+        self.fields = parts[0].source.fields
+        self.labels_required = parts[0].source.labels_required
+        features, texts = ([p for p in parts if p.format.holds_features is holds] for holds in (True, False))
+        if features and texts:
+            raise XmtcError(
+                f"{features[0].source.name} holds features and {texts[0].source.name} holds texts; expected the same "
+                f"in all files of one corpus."
+            )
 
     def __repr__(self) -> str:
         return f"Corpus({','.join(self.files)!r}, format={self.format!r})"
 
     @property
+    def path(self) -> str:
+        """What was opened, for messages."""
+        return " ".join(part.source.path for part in self.parts)
+
+    @property
     def format(self) -> str:
-        return self._format.name
+        """The name of the format; of several files, those that they have."""
+        return ", ".join(dict.fromkeys(part.format.name for part in self.parts))
 
     @property
     def files(self) -> list[str]:
-        """What is read: the file or folder, or the two files of a pair."""
-        return [file for file in self._format.files(self.path) if file is not None]
+        """What is read: the file or folder, or the two files of a pair; or several of them."""
+        return [file for part in self.parts for file in part.files]
 
     @property
     def holds_features(self) -> bool:
         """Whether documents hold features instead of text."""
-        return self._format.holds_features
+        return self.parts[0].format.holds_features
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """How many features and labels the files declare."""
+        found = [part.dimensions for part in self.parts]
+        return Dimensions(_most(each.n_features for each in found), _most(each.n_labels for each in found))
 
     @property
     def n_features(self) -> int | None:
@@ -84,6 +137,21 @@ class Corpus:
         """Bad lines that were skipped in the last pass."""
         return 0 if self.rejects is None else self.rejects.count
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How it was read, as far as it is not as usual: what a model remembers of the corpus that it is trained on."""
+        source = self.parts[0].source
+        told, usual = asdict(self.fields), asdict(Fields())
+        found = asdict(source.layout)
+        if self.parts[0].format.name in IN_LINES:
+            found["encoding"] = source.encoding
+        if (self.format == "csv" and found["delimiter"] == ",") or (
+            self.format == "tsv" and found["delimiter"] == "\t"
+        ):
+            found["delimiter"] = None
+        usual |= asdict(Layout())
+        return {name: value for name, value in (told | found).items() if value != usual[name]}
+
     def check_target(self, path: str | Path) -> None:
         """Refuse to write over the corpus, or over a file in its folder."""
         for file in named_files(str(path)):
@@ -93,77 +161,104 @@ class Corpus:
                 )
 
     def _holds(self, path: str) -> bool:
-        """Whether a file is one of those that are read."""
-        in_folder = os.path.isdir(self.path)
-        targets = [path, os.path.dirname(os.path.realpath(path))] if in_folder else [path]
-        return any(os.path.exists(s) and os.path.samefile(s, target) for s in self.files for target in targets)
+        """Whether a file is one of those that are read, or lies in a folder that is."""
+        folder = os.path.dirname(os.path.realpath(path))
+        targets = {file: [path, folder] if os.path.isdir(file) else [path] for file in self.files}
+        return any(os.path.exists(file) and os.path.samefile(file, each) for file in targets for each in targets[file])
 
     def __iter__(self) -> Iterator[Document]:
         if self.rejects is None:
             return self._documents(stop)
         return self._documents_without_rejects(self.rejects)
 
-    def _source(self, reject: Callable[[BadLine], None]) -> Source:
-        return Source(
-            path=self.path,
-            fields=self.fields,
-            labels_required=self.labels_required,
-            reject=reject,
-            pipe=self._pipe,
-        )
-
     def _documents_without_rejects(self, rejects: Rejects) -> Iterator[Document]:
         with rejects.of_one_pass():
             yield from self._documents(rejects.keep)
 
     def _documents(self, reject: Callable[[BadLine], None]) -> Iterator[Document]:
-        source = self._source(reject)
-        file = self.files[0]  # of a pair, the one whose lines are counted
+        watch = LabelWatch()
+        for part in self.parts:
+            is_watched = part.format.name in SPLIT_LABELS and part.source.reads_labels
+            for document in self._documents_of(part, reject):
+                if is_watched:
+                    watch.look_at(document.labels)
+                yield document
+        for sentence in watch.suspicions(self.fields.separator):
+            self.voice.suspect(f"{display_name(self.path)}: {sentence}")
+
+    def _documents_of(self, part: Part, reject: Callable[[BadLine], None]) -> Iterator[Document]:
+        file = part.files[0]  # of a pair, the one whose lines are counted
         n_bytes = os.path.getsize(file) if os.path.isfile(file) else None
         is_empty = True
 
-        with self.progress(f"reading {visible(self.path)}", n_bytes) as progress:
-            source.on_read = progress.advance
-            for document in self._format.read(source):
+        with self.progress(f"reading {visible(part.source.path)}", n_bytes) as progress:
+            for document in part.read(reject, progress.advance):
                 is_empty = False
                 yield document
 
         if is_empty and self.n_rejected:
             raise XmtcError(f"Every document was refused: {self.rejects}")
         if is_empty:
-            name = display_name(self.path)
+            name = part.source.name
             raise XmtcError(f"{name} is empty, expected at least one document; check where it comes from.")
 
 
+def _most(numbers: Iterator[int | None]) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
 def open_corpus(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     format: str | None = None,
     fields: Fields = Fields(),
     labels_required: bool = True,
     on_error: str = "stop",
     rejects: str | Path | None = None,
     progress: ShowProgress = silent,
+    *,
+    layout: Layout = Layout(),
+    likely: Layout = Layout(),
+    voice: Voice | None = None,
 ) -> Corpus:
-    """Open the corpus in a file, a folder, a pair of files ("texts.txt,labels.txt"), or standard input ("-").
+    """Open the corpus in a file, a folder, a pair of files ("texts.txt,labels.txt"), or standard input ("-"); or in
+    several of them, a list or a pattern ("part-*.csv").
 
     A bad line is an error, or with on_error="skip" is written to the rejects file, by default `<path>.rejects`.
-    With labels_required=False, as for documents to be tagged, the labels may be missing altogether."""
-    path = str(path)
+    With labels_required=False, as for documents to be tagged, the labels may be missing altogether. `layout` says how
+    the bytes are laid out where they do not tell themselves, `likely` how they probably are."""
     if on_error not in ON_ERROR:
         raise XmtcError(f"on_error={on_error!r} is unknown, expected one of {', '.join(ON_ERROR)}.")
 
-    format = format or format_of_pair(path)
-    file = path if format is None else format_named(format).files(path)[0] or path
-    _check_readable(file, format)
+    paths = expanded([path] if isinstance(path, (str, Path)) else path)
+    voice = voice or Voice()
+    formats = [format or format_of_pair(path) for path in paths]
+    files = [
+        path if chosen is None else format_named(chosen).files(path)[0] or path
+        for path, chosen in zip(paths, formats, strict=True)
+    ]
+    parts = []
+    for file, path, chosen in zip(files, paths, formats, strict=True):
+        _check_readable(file, chosen)
+        source = Source(path, fields, labels_required, layout=layout, likely=likely, voice=voice)
+        source.prefix = f"{os.path.basename(path)}:" if len(paths) > 1 else ""
+        parts.append(Part(source, chosen))
 
-    return Corpus(
-        path=path,
-        format=format,
-        fields=fields,
-        labels_required=labels_required,
-        rejects=Rejects(_rejects_path(file, rejects), display_name(file)) if on_error == "skip" else None,
-        progress=progress,
-    )
+    kept = Rejects(_rejects_path(files, rejects), display_name(" ".join(files))) if on_error == "skip" else None
+    return Corpus(parts, kept, progress)
+
+
+def expanded(paths: Sequence[str | Path]) -> list[str]:
+    """The files that paths and patterns stand for, each once; those of a pattern sorted by name."""
+    found: list[str] = []
+    for path in map(str, paths):
+        is_pattern = glob.has_magic(path) and not os.path.lexists(path)
+        matches = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]
+        if not matches and not any(map(os.path.lexists, named_files(path))):
+            raise XmtcError(f"{path}: no file fits this pattern; check it, and put it in quotes.")
+        found += matches or [path]
+    if not found:
+        raise XmtcError("There is no file to read; name at least one.")
+    return list(dict.fromkeys(found))
 
 
 @contextmanager
@@ -211,17 +306,22 @@ def _check_readable(path: str, format: str | None) -> None:
     try:
         if os.path.isdir(path):
             os.listdir(path)
-            if format not in (None, "annif"):
+            if format not in (None, "annif", "folder"):
                 raise IsADirectoryError
         elif os.path.isfile(path) or not os.path.exists(path):  # a pipe must not be opened twice
             open(path, "rb").close()
+            if format == "folder":
+                raise XmtcError(f"{path} is a file, expected a folder of documents; pass another --input-format.")
     except OSError as error:
         raise unreadable(path, error) from None
 
 
-def _rejects_path(path: str, rejects: str | Path | None) -> str:
+def _rejects_path(files: list[str], rejects: str | Path | None) -> str:
     if rejects is None:
-        return "stdin.rejects" if path == STANDARD_STREAM else os.path.normpath(path) + ".rejects"
-    if os.path.exists(rejects) and os.path.exists(path) and os.path.samefile(rejects, path):
-        raise XmtcError(f"{rejects} is the corpus itself, expected another file for the rejects; choose another name.")
+        return "stdin.rejects" if files[0] == STANDARD_STREAM else os.path.normpath(files[0]) + ".rejects"
+    for path in files:
+        if os.path.exists(rejects) and os.path.exists(path) and os.path.samefile(rejects, path):
+            raise XmtcError(
+                f"{rejects} is the corpus itself, expected another file for the rejects; choose another name."
+            )
     return str(rejects)

@@ -1,11 +1,11 @@
 """Which format a corpus has: detected from its extension, or else from its first line.
 
-The extension (without .gz, .bz2, .zst) decides for .jsonl, .ndjson, .csv, .parquet, .pq, .npz, .ft and .fasttext; a
-folder is Annif's. Two files, as in X.npz,Y.npz or texts.txt,labels.txt, are npz or paired. For anything else,
-including .txt, .tsv and standard input, the first line that is not blank is compared with these rules, and the first
-that fits decides:
+The extension (without .gz, .bz2, .zst) decides for .jsonl, .ndjson, .csv, .parquet, .pq, .xlsx, .xls, .ods, .npz, .ft,
+.fasttext, .html, .htm and .pdf; a folder is one of documents. Two files, as in X.npz,Y.npz or texts.txt,labels.txt, are
+npz or paired. For anything else, including .txt, .tsv and standard input, the first line that is not blank is compared
+with these rules, and the first that fits decides:
 
-1. the magic number of Parquet or of a zip archive       → parquet, npz
+1. the magic number of Parquet or of a zip archive       → parquet, xlsx, npz
 2. begins with `{`                                       → jsonl
 3. holds a word that begins with `__label__`             → fasttext
 4. three whole numbers and nothing else                  → sparse
@@ -14,13 +14,15 @@ that fits decides:
 7. two cells, the second of nothing but `<…>` words      → annif
 8. two or three cells, the last of several words         → libmultilabel
 9. any other line with tabs, or a file called .tsv       → tsv, whose header is then checked
-10. commas, and a cell is called as the text field       → csv
+10. `sep=;`, or a cell called as the text field          → csv (whatever stands between the cells)
 
-Two kinds of files are usually plain texts, one per line: those called so, beside a file of labels (train_texts.txt and
-train_labels.txt), which are read as paired; and documents to be tagged, which need no labels, and are read as fasttext
-without them. For them a format is detected only if it is certain: JSON that can be parsed, features that can be parsed
-(below a sparse header, those of the next line), a header with the text field, subjects that are URIs. Rules 8 and 9 do
-not apply: a text may contain tabs. A file called .tsv still needs its header."""
+Two kinds of files are usually plain texts: those called so, beside a file of labels (train_texts.txt and
+train_labels.txt), which are read as paired; and documents to be tagged, which need no labels. For them a format is
+detected only if it is certain: JSON that can be parsed, features that can be parsed (below a sparse header, those of
+the next line), a header with the text field, subjects that are URIs. Rules 8 and 9 do not apply: a text may contain
+tabs. A file called .tsv still needs its header. A plain file called .txt is then one document, also where labels are
+needed if they lie beside it (a.txt and a.key); any other plain file, and standard input, has a document in each line,
+as fasttext without labels."""
 
 from __future__ import annotations
 
@@ -30,10 +32,11 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from itertools import dropwhile, islice
+from pathlib import Path
 
 from xmtc.data.files import STANDARD_STREAM, without_compression
-from xmtc.data.formats import FORMATS, paired, svmlight, writable_formats
-from xmtc.data.records import BadRecord, Fields, load_json, shortened
+from xmtc.data.formats import FORMATS, paired, svmlight, table, whole, writable_formats
+from xmtc.data.records import BadRecord, Fields, load_json, matching, shortened
 from xmtc.data.source import BYTE_ORDER_MARK, Source
 from xmtc.errors import XmtcError
 
@@ -43,6 +46,14 @@ EXTENSIONS = {
     ".csv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+    ".xlsb": "xlsx",
+    ".xls": "xlsx",
+    ".ods": "xlsx",
+    ".html": "html",
+    ".htm": "html",
+    ".pdf": "pdf",
     ".npz": "npz",
     ".ft": "fasttext",
     ".fasttext": "fasttext",
@@ -52,6 +63,8 @@ TAB_EXTENSIONS = (".tsv", ".tab")
 FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
 SPARSE_HEADER = re.compile(r"\d+\s+\d+\s+\d+\s*", re.ASCII)
 JSON_ARRAY = re.compile(r"\[\s*({|$)")
+OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # what .xls begins with
+WORKBOOK = re.compile(rb"\[Content_Types\]\.xml|_rels/|docProps/|xl/|opendocument\.spreadsheet")  # within a zip archive
 FEATURE = r"\d+:[-+\d.eE]+"
 FEATURE_LINE = re.compile(rf"(?:[-+\d.,]+\s+|\s*)(?:qid:\d+\s+)?{FEATURE}(?:\s+{FEATURE})*\s*(?:#.*)?", re.ASCII)
 
@@ -70,25 +83,28 @@ def format_of_pair(path: str) -> str | None:
 def detect(source: Source) -> str:
     """The name of the format of a corpus."""
     if os.path.isdir(source.path):
-        return "annif"
+        return "folder"
     extension = extension_of(source.path)
     if extension in EXTENSIONS:
         return EXTENSIONS[extension]
 
-    first, second = _first_line(source), partial(_first_line, source, after=1)
-    format = _by_first_line(first, source.fields)
-    labels = paired.labels_beside(source.path) if source.reads_labels else None
-    may_be_texts = labels is not None or not source.labels_required
-    if may_be_texts and not _is_certain(format, _text(first), second, source.fields):
+    first = _first_line(source)
+    format = _by_first_line(first, source)
+    has_labels = paired.labels_beside(source.path) is not None
+    is_document = extension == ".txt" and whole.label_file(Path(source.path)) is not None
+    may_be_texts = has_labels or is_document or not source.labels_required
+    if may_be_texts and not _is_certain(format, source.decode(first), partial(_first_line, source, after=1), source):
         format = None
-    if format is None and labels is not None:
-        return "paired"
+    if format is not None:
+        return format
+    if has_labels:
+        return "paired" if source.reads_labels else "fasttext"
 
-    if format is None and extension in TAB_EXTENSIONS:
+    if extension in TAB_EXTENSIONS:
         return "tsv"
-    if format is None and (source.labels_required or not first or JSON_ARRAY.match(_text(first))):
-        raise _undetected(source.name, first)
-    return format or "fasttext"
+    if not first or JSON_ARRAY.match(source.decode(first)) or (source.labels_required and not is_document):
+        raise _undetected(source, first)
+    return "text" if extension == ".txt" else "fasttext"
 
 
 def format_to_write(path: str, holds_features: bool) -> str:
@@ -113,13 +129,13 @@ def _first_line(source: Source, after: int = 0) -> bytes:
         return next(islice(from_first, after, None), b"")
 
 
-def _by_first_line(first: bytes, fields: Fields) -> str | None:
+def _by_first_line(first: bytes, source: Source) -> str | None:
     if first.startswith(b"PAR1"):
         return "parquet"
-    if first.startswith(b"PK\x03\x04"):
-        return "npz"
+    if first.startswith((b"PK\x03\x04", OLD_WORKBOOK)):
+        return "xlsx" if first.startswith(OLD_WORKBOOK) or WORKBOOK.search(first) else "npz"
 
-    line = _text(first).rstrip("\r\n")
+    line = source.decode(first).rstrip("\r\n")
     if line.lstrip().startswith("{"):
         return "jsonl"
     if FASTTEXT_LABEL.search(line):
@@ -128,21 +144,25 @@ def _by_first_line(first: bytes, fields: Fields) -> str | None:
         return "sparse"
     if FEATURE_LINE.fullmatch(line):
         return "svmlight"
-    if "\t" in line:
-        return _by_cells(line.split("\t"), fields)
-    return "csv" if fields.text_names[0] in _names(line.split(",")) else None
+    if "\t" in line and source.layout.delimiter in (None, "\t"):
+        return _by_cells(line.split("\t"), source.fields)
+    return "csv" if table.DECLARED.fullmatch(line) or _is_header(line, source) else None
 
 
-def _text(line: bytes) -> str:
-    return line.removeprefix(BYTE_ORDER_MARK).decode(errors="replace")
+def _is_header(line: str, source: Source) -> bool:
+    """Whether a line has the text field among its cells; where the delimiter was told, it is a table for sure."""
+    if source.layout.delimiter is not None:
+        return True
+    names = table.header_cells(line, table.sniffed(line, source.fields, ","))
+    return matching(names, source.fields.text_names[0]) is not None
 
 
 def _names(cells: list[str]) -> set[str]:
-    return {cell.strip().strip('"') for cell in cells}
+    return {cell.strip().strip('"').casefold() for cell in cells}
 
 
 def _by_cells(cells: list[str], fields: Fields) -> str:
-    if _names(cells) & {fields.text_names[0], fields.labels}:
+    if _names(cells) & {name.casefold() for name in (fields.text_names[0], fields.labels) if name}:
         return "tsv"
     if len(cells) == 2 and all(re.fullmatch("<.*>", word) for word in cells[1].split()):
         return "annif"
@@ -151,16 +171,18 @@ def _by_cells(cells: list[str], fields: Fields) -> str:
     return "tsv"
 
 
-def _is_certain(format: str | None, first: str, second: Callable[[], bytes], fields: Fields) -> bool:
+def _is_certain(format: str | None, first: str, second: Callable[[], bytes], source: Source) -> bool:
     """Whether a file that may hold plain texts really has the format that its first line looks like."""
     cells = first.rstrip("\r\n").split("\t")
     if format == "jsonl":
         return _is_object(first)
     if format in ("sparse", "svmlight"):
-        return _has_features(_text(second()) if format == "sparse" else first)
+        return _has_features(source.decode(second()) if format == "sparse" else first)
     if format == "annif":
         return all(re.fullmatch("<[^<>:]+:[^<>]+>", word) for word in cells[1].split() or [""])
-    return format != "libmultilabel" and (format != "tsv" or fields.text_names[0] in _names(cells))
+    if format == "csv":
+        return len(table.header_cells(first, table.sniffed(first, source.fields, ","))) > 1  # not a heading "Text"
+    return format != "libmultilabel" and (format != "tsv" or source.fields.text_names[0].casefold() in _names(cells))
 
 
 def _is_object(line: str) -> bool:
@@ -177,13 +199,15 @@ def _has_features(line: str) -> bool:
         return False
 
 
-def _undetected(name: str, first: bytes) -> XmtcError:
+def _undetected(source: Source, first: bytes) -> XmtcError:
     if not first:
-        return XmtcError(f"{name} is empty, expected at least one document; check where it comes from.")
-    line = _text(first).strip()
+        return XmtcError(f"{source.name} is empty, expected at least one document; check where it comes from.")
+    line = source.decode(first).strip()
     if JSON_ARRAY.match(line):
-        return XmtcError(f"{name} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`.")
+        return XmtcError(
+            f"{source.name} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."
+        )
     return XmtcError(
-        f"{name}: its first line {shortened(line)} fits no known format; "
+        f"{source.name}: its first line {shortened(line)} fits no known format; "
         f"pass --input-format, one of {', '.join(FORMATS)}."
     )

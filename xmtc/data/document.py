@@ -15,3 +15,4 @@ class Document(NamedTuple):
     labels: list[str]
     features: tuple[np.ndarray, np.ndarray] | None = None  # non-zero columns int32, their values float32
     kept: tuple[Any, ...] = ()  # values of the fields to carry along, as Fields.keep names them
+    pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages

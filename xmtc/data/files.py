@@ -1,22 +1,25 @@
 """Files as streams: decompressed while they are read, written whole or not at all.
 
-Reading looks at the first bytes, so a `.gz` that is plain text and a nameless file that is zstd both work. Writing goes
-by the extension of the target. "-" is standard input or standard output."""
+Reading looks at the first bytes, so a `.gz` that is plain text and a nameless file that is zstd both work, and so does
+UTF-16 with its byte order mark, which comes out as UTF-8. Writing goes by the extension of the target. "-" is standard
+input or standard output."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import os
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
 
 from xmtc.base.disk import clear_leftovers, new_file, reason
+from xmtc.data.encodings import MARKS, Encoding
 from xmtc.errors import XmtcError, nearest
 
 STANDARD_STREAM = "-"
@@ -39,6 +42,31 @@ class WatchedFile(io.FileIO):
         return n
 
 
+class Transcoded(io.RawIOBase):
+    """A stream of UTF-16 or UTF-32 as one of UTF-8."""
+
+    def __init__(self, stream: io.BufferedReader[Any], encoding: str) -> None:
+        self.stream, self.encoding = stream, encoding
+        self.decoder = codecs.getincrementaldecoder(encoding)()
+        self.waiting = b""  # in UTF-8, not yet read
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.waiting:
+            content = self.stream.read1(BUFFER_BYTES)
+            try:
+                self.waiting = self.decoder.decode(content, final=not content).encode()
+            except UnicodeError as error:
+                raise EOFError(f"this is no {self.encoding.upper()}: {getattr(error, 'reason', error)}") from None
+            if not content:
+                break
+        n = min(len(buffer), len(self.waiting))
+        buffer[:n], self.waiting = self.waiting[:n], self.waiting[n:]
+        return n
+
+
 def without_compression(path: str) -> str:
     """The path less its `.gz`, `.bz2` or `.zst`, so that the extension left says what is inside."""
     stem, extension = os.path.splitext(path)
@@ -51,23 +79,37 @@ def display_name(path: str) -> str:
 
 
 @contextmanager
-def open_binary(path: str, on_read: OnRead | None = None) -> Iterator[io.BufferedReader[Any]]:
-    """The bytes of a file or of standard input, decompressed if the first bytes are those of a compressed file; on_read
-    is called with the number of bytes read from the file."""
-    with _open_raw(path, on_read) as raw:
-        compression = _compression_of(raw.peek(10))
-        if compression is None:
-            yield raw
-            return
+def open_binary(
+    path: str, on_read: OnRead | None = None, encoding: str | None = None
+) -> Iterator[io.BufferedReader[Any]]:
+    """The bytes of a file or of standard input, decompressed if the first bytes are those of a compressed file, and in
+    UTF-8 if they are UTF-16 or the encoding says so; on_read is called with the number of bytes read from the file."""
+    with ExitStack() as stack:
+        stream = stack.enter_context(_open_raw(path, on_read))
+        compression = _compression_of(stream.peek(10))
+        if compression is not None:
+            stream = stack.enter_context(io.BufferedReader(_decompressing(stream, compression), BUFFER_BYTES))
+        wide = _wide_encoding(stream, encoding)
+        if wide is not None:
+            stream = stack.enter_context(io.BufferedReader(Transcoded(stream, wide), BUFFER_BYTES))
+        yield stream
 
-        with io.BufferedReader(_decompressing(raw, compression), BUFFER_BYTES) as stream:
-            yield stream
+
+def _wide_encoding(stream: io.BufferedReader[Any], encoding: str | None) -> str | None:
+    """UTF-16 or UTF-32, if it was named or the first bytes are its mark."""
+    if encoding is not None:
+        return encoding if Encoding(encoding).is_wide else None
+    try:
+        head = stream.peek(4)[:4]
+    except DAMAGE:
+        return None  # whoever reads on is told
+    return next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
 
 
-def read_lines(path: str, on_read: OnRead | None = None) -> Generator[bytes]:
+def read_lines(path: str, on_read: OnRead | None = None, encoding: str | None = None) -> Generator[bytes]:
     """The lines of a file or of standard input, each with its line ending, as bytes."""
     number = 0
-    with open_binary(path, on_read) as stream:
+    with open_binary(path, on_read, encoding) as stream:
         try:
             for line in stream:
                 yield line

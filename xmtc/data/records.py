@@ -1,21 +1,30 @@
 """From named fields (a JSON object, a table's row) to a Document, and label names to and from one cell.
 
-A label cell holds a JSON list, or names with `|` between them; `Fields.separator` names another separator. In JSON
-Lines a string is split into names only if there is a separator. Empty parts and blanks around names are dropped from
-cells; names in lists stay as they are. Repeated names count once. Whole numbers become strings."""
+A label cell holds a list as JSON, Python or numpy writes it, or names with `|` between them; `Fields.separator` names
+another separator. In JSON Lines a string is split into names only if there is a separator. Empty parts and blanks
+around names are dropped from cells; names in lists stay as they are. Repeated names count once. Whole numbers become
+strings. A field is found by its name, or by the only one that is the same but for capitals."""
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from xmtc.data.document import Document
 from xmtc.errors import nearest
 
 CELL_SEPARATOR = "|"
 LISTED_NAMES = 12
+# A list as Python prints it, and numpy, which leaves the commas out: ['a', "b's"], ['a' 'b']. Names in quotes only.
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+LIST_ITEM = re.compile(rf"{QUOTED}|-?\d+")
+PYTHON_LIST = re.compile(rf"\s*\[\s*(?:(?:{QUOTED}|-?\d+)(?:\s*,\s*|\s+|(?=\])))+\]\s*", re.DOTALL)
 
 
 class BadRecord(Exception):
@@ -37,40 +46,89 @@ class Fields:
         return [name.strip() for name in self.text.split(",")]
 
 
-def record_parser(
-    fields: Fields, labels_required: bool, separator: str | None
-) -> Callable[[Mapping[str, Any], int], Document]:
-    """A function from a record and its line number to its Document. With separator None, labels must be a list."""
-    text_names = fields.text_names
-    label_field = fields.labels
-    id_required = fields.id != Fields.id
+class RecordParser:
+    """From a record and its line number to its Document. With separator None, labels must be a list."""
 
-    def parse(record: Mapping[str, Any], number: int) -> Document:
-        text = _text(record, text_names)
+    def __init__(
+        self, fields: Fields, labels_required: bool, separator: str | None, id_of: Callable[[int], str] = str
+    ) -> None:
+        self.fields = fields
+        self.text_names = fields.text_names
+        self.labels_required = labels_required and fields.labels is not None
+        self.separator = separator
+        self.id_of = id_of
+        self.unseen = set(self.text_names)  # text fields that no record had so far
 
-        labels = None if label_field is None else record.get(label_field)
+    def __call__(self, record: Mapping[str, Any], number: int) -> Document:
+        text = self._text(record)
+
+        name = self.fields.labels
+        labels = None if name is None else value_of(record, name)
         if labels is None:
-            if labels_required and label_field is not None:
-                require_field(record, label_field, "labels")
-                raise BadRecord(f"the field {label_field!r} is null, expected a list of names")
+            if self.labels_required and name is not None:
+                require_field(record, name, "labels")
+                raise BadRecord(f"the field {name!r} is null, expected a list of names")
             labels = []
 
-        id = record.get(fields.id)
-        if id is None and id_required:
-            require_field(record, fields.id, "id")
+        id = value_of(record, self.fields.id)
+        if id is None and self.fields.id != Fields.id:
+            require_field(record, self.fields.id, "id")
         if type(id) is not str:
-            id = _identifier(id, fields.id, number)
+            id = self.id_of(number) if id is None else _identifier(id, self.fields.id)
 
-        document = Document(id, text, checked_labels(labels, label_field, separator))
-        return document._replace(kept=tuple(map(record.get, fields.keep))) if fields.keep else document
+        document = Document(id, text, checked_labels(labels, name, self.separator))
+        return document._replace(kept=self._kept(record)) if self.fields.keep else document
 
-    return parse
+    def _kept(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values of the fields to carry along."""
+        return tuple(value_of(record, name) for name in self.fields.keep)
+
+    def _text(self, record: Mapping[str, Any]) -> str:
+        """The text; of several fields, some may be absent, null or empty."""
+        parts = [value_of(record, name) for name in self.text_names]
+        if len(parts) == 1 and isinstance(parts[0], str):
+            return parts[0]
+        for name, part in zip(self.text_names, parts, strict=True):
+            if part is not None and not isinstance(part, str):
+                raise BadRecord(f"the field {name!r} is {in_words(part)}, expected a string")
+        if all(part is None for part in parts):
+            names = [name for name in self.text_names if matching(record, name) is None]
+            if len(names) == len(parts):
+                require_field(record, names[0], "text")
+            raise BadRecord(f"the field {', '.join(map(repr, self.text_names))} is null, expected a string")
+        if self.unseen:
+            self.unseen = {name for name in self.unseen if matching(record, name) is None}
+        return " ".join(part for part in parts if part)
+
+    def suspicion(self) -> str | None:
+        """What to say at the end of a corpus, if one of several text fields was in no document at all."""
+        if not self.unseen or len(self.text_names) == 1 or len(self.unseen) == len(self.text_names):
+            return None
+        listed = " and ".join(map(repr, sorted(self.unseen)))
+        return f"no document has the field {listed}; check the names given with --text."
+
+
+def value_of(record: Mapping[str, Any], name: str) -> Any:
+    """The value of a field, None if it is absent."""
+    if name in record:
+        return record[name]
+    found = matching(record, name)
+    return None if found is None else record[found]
+
+
+def matching(present: Iterable[str], name: str) -> str | None:
+    """The field of that name, or else the only one that is the same but for capitals and blanks around it."""
+    present = list(present)
+    if name in present:
+        return name
+    alike = [field for field in present if isinstance(field, str) and field.strip().casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None
 
 
 def require_field(present: Iterable[str], name: str, option: str) -> None:
     """Raise BadRecord if the field is missing, with the names of those present and the one most likely meant."""
     names = [str(field) for field in present]
-    if name in names:
+    if matching(names, name) is not None:
         return
 
     lowered = {field.lower(): field for field in names}
@@ -100,7 +158,19 @@ def split_labels(cell: str, separator: str) -> list[Any]:
             return load_json(cell)
         except BadRecord:
             pass  # a name may begin with a bracket
+        if PYTHON_LIST.fullmatch(cell):
+            return [_unquoted(item) for item in LIST_ITEM.findall(cell)]
     return [name for part in cell.split(separator) if (name := part.strip())]
+
+
+def _unquoted(item: str) -> str:
+    if item[0] not in "'\"":
+        return item
+    if "\\" in item:
+        with suppress(ValueError, SyntaxError), catch_warnings():
+            simplefilter("ignore")  # about backslashes that begin no escape
+            return ast.literal_eval(item)
+    return item[1:-1]
 
 
 def join_labels(labels: list[str]) -> str:
@@ -143,20 +213,6 @@ def shortened(text: str, limit: int = 40) -> str:
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
-def _text(record: Mapping[str, Any], names: list[str]) -> str:
-    parts = [record.get(name) for name in names]
-    if len(parts) == 1 and isinstance(parts[0], str):
-        return parts[0]
-    for name, part in zip(names, parts, strict=True):
-        if part is None:
-            require_field(record, name, "text")
-        elif not isinstance(part, str):
-            raise BadRecord(f"the field {name!r} is {in_words(part)}, expected a string")
-    if all(part is None for part in parts):
-        raise BadRecord(f"the field {', '.join(map(repr, names))} is null, expected a string")
-    return " ".join(part for part in parts if part)  # of several fields, some may be null or empty
-
-
 def _label_name(label: Any, name: str | None) -> str:
     if isinstance(label, int) and not isinstance(label, bool):
         return str(label)
@@ -164,9 +220,7 @@ def _label_name(label: Any, name: str | None) -> str:
     raise BadRecord(f"the field {name!r} holds {found}, expected a list of names")
 
 
-def _identifier(value: Any, name: str, number: int) -> str:
-    if value is None:
-        return str(number)
+def _identifier(value: Any, name: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise BadRecord(f"the field {name!r} is {in_words(value)}, expected a string or a whole number")

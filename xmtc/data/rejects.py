@@ -39,7 +39,8 @@ class Rejects:
             if self._file is None:
                 self._file = io.FileIO(self.path, "w")  # unbuffered: a bad line is on disk at once
             line = bad.raw.rstrip(b"\r\n").replace(b"\r\n", b"\\n").replace(b"\n", b"\\n")
-            self._file.write(f"{visible(str(bad.location))}\t{visible(bad.reason)}\t".encode() + line + b"\n")
+            where = str(bad.location) if bad.name == self.corpus else f"{bad.name}:{bad.location}"
+            self._file.write(f"{visible(where)}\t{visible(bad.reason)}\t".encode() + line + b"\n")
         except OSError as error:
             raise XmtcError(f"{self.path} cannot be written ({error.strerror}); name another with --rejects.") from None
         self.count += 1

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import IO, NamedTuple, NoReturn
 
 from xmtc.data.document import Document
+from xmtc.data.encodings import UTF8, Encoding
 from xmtc.data.files import STANDARD_STREAM, display_name, open_binary, read_lines
-from xmtc.data.records import BadRecord, Fields
+from xmtc.data.layout import Layout, Voice
+from xmtc.data.records import BadRecord, Fields, RecordParser
 from xmtc.errors import XmtcError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -23,6 +25,7 @@ class BadLine(XmtcError):
 
     def __init__(self, name: str, location: int | str, reason: str, raw: bytes, unit: str = "line") -> None:
         super().__init__(f"{name}, {unit} {location}: {reason}; fix it, or set such lines aside with --on-error skip.")
+        self.name = name
         self.location = location  # number of the line or row, or name of the file
         self.unit = unit
         self.reason = reason
@@ -38,9 +41,9 @@ class Line(NamedTuple):
 class Pipe:
     """The lines of standard input or a named pipe: the first ones can be peeked at, all can be read once."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, encoding: str | None = None) -> None:
         self.name = display_name(path)
-        self.lines = read_lines(path)
+        self.lines = read_lines(path, encoding=encoding)
         self.head: list[bytes] = []
         self.is_spent = False
 
@@ -59,15 +62,22 @@ class Pipe:
         yield from self.lines
 
 
-def pipe_of(path: str) -> Pipe | None:
+def pipe_of(path: str, encoding: str | None = None) -> Pipe | None:
     """The pipe if the path is one, None for files and folders, which can be read again."""
     is_pipe = path == STANDARD_STREAM or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
-    return Pipe(path) if is_pipe else None
+    return Pipe(path, encoding) if is_pipe else None
 
 
 def stop(bad: BadLine) -> NoReturn:
     """Raise the error: what happens to a bad line by default."""
     raise bad
+
+
+def undecodable(raw: bytes, error: UnicodeDecodeError, encoding: str) -> str:
+    """What is wrong with a line that is not in its encoding."""
+    name = encoding.upper() if encoding == UTF8 else encoding
+    found = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is no {name}"
+    return f"{found}, expected {name} text, or the encoding of the file as --encoding"
 
 
 @dataclass
@@ -81,6 +91,11 @@ class Source:
     pipe: Pipe | None = None
     on_read: Callable[[int], None] | None = None  # called with the number of bytes read from the file
     n_lines: int = 0  # lines read so far, bad ones included
+    encoding: str | None = None  # of its text; None: UTF-8, or UTF-16 with a byte order mark
+    layout: Layout = field(default_factory=Layout)  # as it was told
+    likely: Layout = field(default_factory=Layout)  # as that of the corpus which the model was trained on
+    voice: Voice = field(default_factory=Voice)
+    prefix: str = ""  # of ids that are line numbers, where several files are read
 
     @property
     def name(self) -> str:
@@ -96,25 +111,43 @@ class Source:
         """Raise a bad line as an error, or skip it, as `reject` does."""
         self.reject(BadLine(self.name, location=location, reason=reason, raw=raw, unit=unit))
 
+    @property
+    def line_encoding(self) -> str:
+        """The encoding of a line by itself; UTF-16 is UTF-8 by then."""
+        return UTF8 if self.encoding is None or Encoding(self.encoding).is_wide else self.encoding
+
+    def decode(self, raw: bytes) -> str:
+        """A line, for a first look."""
+        return raw.removeprefix(BYTE_ORDER_MARK).decode(self.line_encoding, errors="replace")
+
+    def id_of(self, number: int) -> str:
+        """The id of a document that has none but its number."""
+        return f"{self.prefix}{number}"
+
+    def records(self, separator: str | None) -> RecordParser:
+        """What makes documents of records; labels in one string have the separator between them, unless another was
+        named."""
+        return RecordParser(self.fields, self.labels_required, self.fields.separator or separator, self.id_of)
+
     def raw_lines(self) -> Iterator[bytes]:
-        return iter(read_lines(self.path, self.on_read) if self.pipe is None else self.pipe)
+        return iter(read_lines(self.path, self.on_read, self.encoding) if self.pipe is None else self.pipe)
 
     def peek(self) -> Generator[bytes]:
         """The raw lines from the first on; they can still be read."""
-        return read_lines(self.path) if self.pipe is None else self.pipe.peek()
+        return read_lines(self.path, encoding=self.encoding) if self.pipe is None else self.pipe.peek()
 
     def lines(self, keep_blank: bool = False) -> Iterator[Line]:
         """The lines as text; those of white space alone are skipped, unless keep_blank."""
+        encoding = self.line_encoding
         for number, raw in enumerate(self.raw_lines(), 1):
             self.n_lines = number
             if number == 1:
                 raw = raw.removeprefix(BYTE_ORDER_MARK)
 
             try:
-                text = raw.decode()
+                text = raw.decode(encoding)
             except UnicodeDecodeError as error:
-                found = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is no UTF-8"
-                self.refuse(number, f"{found}, expected UTF-8 text", raw)
+                self.refuse(number, undecodable(raw, error, encoding), raw)
                 continue
 
             if keep_blank or not text.isspace():

@@ -111,6 +111,7 @@ def section(highlight: Highlight) -> str:
             f'<h2 lang="" dir="auto">{escaped(highlight.label)} {score}</h2>',
             f'<div class="text" lang="" dir="auto">{text}</div>',
             strongest_words(highlight) if any(piece.weight for piece in highlight.pieces) else NOTHING,
+            *strongest_by_page(highlight),
             "</section>",
         ]
     )
@@ -130,6 +131,14 @@ def strongest_words(highlight: Highlight) -> str:
         for word, weight in highlight.words
     )
     return f'<p>The strongest words, each with all its occurrences:</p>\n<ol role="list">{"".join(words)}</ol>'
+
+
+def strongest_by_page(highlight: Highlight) -> list[str]:
+    """A line for each page of a document that has pages."""
+    return [
+        f'<p>Page {page}: <bdi lang="">{escaped(", ".join(piece.text for piece in pieces))}</bdi></p>'
+        for page, pieces in highlight.by_page().items()
+    ]
 
 
 def marked(text: str, strength: float, weight: float) -> str:

@@ -6,8 +6,10 @@ part of several terms (with ngrams > 1) weighs what the strongest of them does."
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from xmtc.base.method import Explanation
@@ -30,6 +32,21 @@ class Highlight:
     score: float | None  # None where the label is not among those that the model finds
     pieces: list[Piece]  # joined, they are the text
     words: list[tuple[str, float]]  # what each word of the text weighs in all, the strongest first
+    pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
+
+    def page_numbers(self) -> list[int]:
+        """The page, from 1 on, that each piece begins on."""
+        begins = accumulate((len(piece.text) for piece in self.pieces[:-1]), initial=0)
+        return [bisect_right(self.pages, begin) for begin in begins]
+
+    def by_page(self, n: int = 3) -> dict[int, list[Piece]]:
+        """The n strongest words of each page that has some, by its number."""
+        found: dict[int, dict[str, Piece]] = {}
+        for page, piece in zip(self.page_numbers() if self.pages else (), self.pieces, strict=False):
+            if piece.weight:
+                known = found.setdefault(page, {}).setdefault(piece.text, piece)
+                found[page][piece.text] = max(known, piece, key=lambda each: abs(each.weight))
+        return {page: sorted(pieces.values(), key=lambda p: -abs(p.weight))[:n] for page, pieces in found.items()}
 
     def strengths(self) -> list[float]:
         """The weight of each piece as a share of the strongest one's: between -1 and 1."""

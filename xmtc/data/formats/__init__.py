@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from xmtc.data.document import Document
+from xmtc.data.layout import Layout
 from xmtc.data.records import Fields as Fields
 from xmtc.data.source import Source
 from xmtc.errors import XmtcError, nearest
@@ -20,6 +21,7 @@ FORMATS = {
     "csv": "xmtc.data.formats.table:CSV",
     "tsv": "xmtc.data.formats.table:TSV",
     "parquet": "xmtc.data.formats.parquet:PARQUET",
+    "xlsx": "xmtc.data.formats.xlsx:XLSX",
     "fasttext": "xmtc.data.formats.fasttext:FASTTEXT",
     "annif": "xmtc.data.formats.annif:ANNIF",
     "libmultilabel": "xmtc.data.formats.libmultilabel:LIBMULTILABEL",
@@ -27,6 +29,10 @@ FORMATS = {
     "svmlight": "xmtc.data.formats.svmlight:SVMLIGHT",
     "npz": "xmtc.data.formats.npz:NPZ",
     "paired": "xmtc.data.formats.paired:PAIRED",
+    "text": "xmtc.data.formats.text:TEXT",
+    "html": "xmtc.data.formats.html:HTML",
+    "pdf": "xmtc.data.formats.pdf:PDF",
+    "folder": "xmtc.data.formats.folder:FOLDER",
 }
 
 
@@ -51,6 +57,7 @@ class Format:
     write: Writer | None = None
     holds_features: bool = False  # instead of text
     dimensions: Callable[[Source], Dimensions] | None = None
+    layout: Callable[[Source], Layout] | None = None  # what a look at the beginning tells, beside what was told
     files: Callable[[str], tuple[str | None, ...]] = lambda path: (path,)  # that a path stands for
 
 

@@ -24,16 +24,16 @@ BLANK = re.compile(rf"[{BLANKS}]")
 
 
 def read(source: Source) -> Iterator[Document]:
-    return source.documents(source.lines(), partial(parse, reads_labels=source.reads_labels))
+    return source.documents(source.lines(), partial(parse, reads_labels=source.reads_labels, id_of=source.id_of))
 
 
-def parse(line: str, number: int, reads_labels: bool = True) -> Document:
+def parse(line: str, number: int, reads_labels: bool = True, id_of: Callable[[int], str] = str) -> Document:
     if PREFIX not in line:
-        return Document(str(number), line.strip(), [])
+        return Document(id_of(number), line.strip(), [])
     labels = LABEL.findall(line) if reads_labels else []
     if "" in labels:
         raise BadRecord(f"found {PREFIX} without a name, expected {PREFIX}name")
-    return Document(str(number), LABEL.sub("", line).strip(), checked_labels(labels, "labels", None))
+    return Document(id_of(number), LABEL.sub("", line).strip(), checked_labels(labels, "labels", None))
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from typing import IO
 
 from xmtc.data.document import Document
 from xmtc.data.formats import Dimensions, Format
-from xmtc.data.records import BadRecord, in_words, load_json, record_parser
+from xmtc.data.records import BadRecord, in_words, load_json
 from xmtc.data.source import Source
 
 
 def read(source: Source) -> Iterator[Document]:
-    document_of = record_parser(source.fields, source.labels_required, source.fields.separator)
+    document_of = source.records(None)
 
     def parse(line: str, number: int) -> Document:
         record = load_json(line)
@@ -24,7 +24,9 @@ def read(source: Source) -> Iterator[Document]:
             raise BadRecord(f"this line is {in_words(record)}, expected one JSON object per line")
         return document_of(record, number)
 
-    return source.documents(source.lines(), parse)
+    yield from source.documents(source.lines(), parse)
+    if sentence := document_of.suspicion():
+        source.voice.suspect(f"{source.name}: {sentence}")
 
 
 @contextmanager

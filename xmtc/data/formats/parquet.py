@@ -9,7 +9,7 @@ from typing import IO, Any, NamedTuple
 
 from xmtc.data.document import Document
 from xmtc.data.formats import Dimensions, Format
-from xmtc.data.records import CELL_SEPARATOR, BadRecord, record_parser, require_field
+from xmtc.data.records import CELL_SEPARATOR, BadRecord, matching, require_field
 from xmtc.data.source import Source
 from xmtc.errors import XmtcError
 
@@ -17,11 +17,13 @@ ROWS_PER_BATCH = 4096
 
 
 def read(source: Source) -> Iterator[Document]:
-    document_of = record_parser(source.fields, source.labels_required, source.fields.separator or CELL_SEPARATOR)
+    document_of = source.records(CELL_SEPARATOR)
     for number, row in enumerate(_rows(source), 1):
         try:
             if isinstance(row, BadRow):
                 raise BadRecord(row.reason)
+            if all(value is None for value in row.values()):
+                continue  # a row of empty cells
             document = document_of(row, number)
         except BadRecord as problem:
             raw = row.raw if isinstance(row, BadRow) else in_json(row)
@@ -120,9 +122,9 @@ def _columns(source: Source, names: list[str]) -> list[str]:
             require_field(names, name, "keep")
     except BadRecord as problem:
         raise XmtcError(f"{source.name}: {problem}.") from None
-    return [
-        name for name in dict.fromkeys([*fields.text_names, fields.labels, fields.id, *fields.keep]) if name in names
-    ]
+    wanted = (*fields.text_names, fields.labels, fields.id, *fields.keep)
+    found = (None if name is None else matching(names, name) for name in wanted)
+    return [name for name in dict.fromkeys(found) if name is not None]
 
 
 @contextmanager

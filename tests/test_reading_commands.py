@@ -1,0 +1,166 @@
+"""The commands on files as people have them: a model remembers how its corpus was read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from commands import xmtc
+from paper import pdf
+from planted import planted
+from test_real_life_files import workbook
+
+from xmtc.tagger import Tagger
+
+HEADER = ["Nr", "Title", "Abstract", "Subjects"]
+TRAIN = ["--text", "title,abstract", "--labels", "subjects", "--id", "nr", "--separator", ";"]
+
+
+def rows(n_docs: int, seed: int) -> list[list[str]]:
+    pairs = zip(*planted(n_docs, seed), strict=True)
+    return [[f"n{i}", "über", text, "; ".join(labels)] for i, (text, labels) in enumerate(pairs)]
+
+
+def table(rows: list[list[str]], delimiter: str, encoding: str) -> bytes:
+    stream = io.StringIO()
+    csv.writer(stream, delimiter=delimiter, lineterminator="\r\n").writerows([HEADER, *rows])
+    return stream.getvalue().encode(encoding)
+
+
+def run(*words, **how) -> tuple[str, str]:
+    done = xmtc(*words, **how)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("reading")
+    train, test = rows(300, 0), rows(40, 1)
+    (folder / "train.csv").write_bytes(table(train, ";", "cp1252"))
+    (folder / "test.csv").write_bytes(table(test, ";", "cp1252"))
+    (folder / "modern.csv").write_bytes(table(test, ",", "utf-8"))
+    (folder / "part-1.csv").write_bytes(table(train[:100], ";", "cp1252"))
+    (folder / "part-2.csv").write_bytes(table(train[100:], ";", "cp1252"))
+    said = run("train", "train.csv", "-o", "model", *TRAIN, cwd=folder)[1]
+    assert "train.csv is read as windows-1252 (über); --encoding names another." in said
+    assert "train.csv is read with semicolons between its cells; --delimiter names another." in said
+    return folder
+
+
+def test_a_model_remembers_how_its_corpus_was_read(place):
+    reading = Tagger.load(place / "model").about["reading"]
+    assert reading == {
+        "text": "title,abstract",
+        "labels": "subjects",
+        "id": "nr",
+        "separator": ";",
+        "delimiter": ";",
+        "encoding": "windows-1252",
+    }
+    figures, said = run("evaluate", "model", "test.csv", "P@1", "--json", cwd=place)
+    assert json.loads(figures)["P@1"] > 0.9
+    assert said == ""  # all is as it was in the training
+    assert json.loads(run("predict", "model", "test.csv", cwd=place)[0].splitlines()[3])["id"] == "n3"
+    assert "overlap" in run("compare", "model", "model", "test.csv", cwd=place)[0]
+
+
+def test_what_is_remembered_is_not_forced_on_other_files(place):
+    """A file in UTF-8 is never read as the code page of another."""
+    assert run("evaluate", "model", "modern.csv", cwd=place) == run("evaluate", "model", "test.csv", cwd=place)
+    (place / "other.jsonl").write_text('{"body": "word1 word2", "nr": 5}\n')
+    refused = xmtc("predict", "model", "other.jsonl", cwd=place)
+    assert refused.returncode == 2
+    assert b"there is no field 'title' among 'body', 'nr'; name the right one with --text" in refused.stderr
+    assert json.loads(run("predict", "model", "other.jsonl", "--text", "body", cwd=place)[0])["id"] == "5"
+
+
+def test_combined_models_remember_it_too(place):
+    run("combine", "model", "model", "-o", "both", "--valid", "test.csv", cwd=place)
+    assert run("evaluate", "both", "test.csv", "P@1", cwd=place)[0].startswith("P@1")
+
+
+def test_damaged_memory_is_refused(place):
+    Tagger.load(place / "model").save(place / "damaged")
+    about = json.loads((place / "damaged/about.json").read_text())
+    (place / "damaged/about.json").write_text(json.dumps(about | {"reading": {"text": 7}}))
+    refused = xmtc("evaluate", "damaged", "test.csv", cwd=place)
+    assert refused.returncode == 2
+    assert b"it does not say how its corpus was read" in refused.stderr
+
+
+def test_a_plain_corpus_leaves_no_trace(place):
+    (place / "plain.jsonl").write_text("".join(f'{{"text": "a{i % 3}", "labels": ["{i % 3}"]}}\n' for i in range(30)))
+    run("train", "plain.jsonl", "-o", "plain", "-p", "min_df=1", cwd=place)
+    assert "reading" not in Tagger.load(place / "plain").about
+
+
+def test_suspicious_labels_are_told_or_refused(place):
+    words = ["train", "train.csv", "-o", "wrong", *TRAIN[:-2]]
+    said = run(*words, cwd=place)[1]
+    assert "labels contain ';' (" in said
+    assert (
+        f"did you mean --separator ';'? That would make {Tagger.load(place / 'model').about['n_labels']} labels."
+        in said
+    )
+    refused = xmtc(*words[:3], "strict", *words[4:], "--strict", cwd=place)
+    assert refused.returncode == 2
+    assert b"did you mean --separator ';'?" in refused.stderr
+    assert not (place / "strict").exists()
+
+
+@pytest.mark.parametrize("files", [["part-1.csv", "part-2.csv"], ["part-*.csv"]])
+def test_several_files_for_one_training(files, place):
+    said = run("train", *files, "-o", "parts", *TRAIN, cwd=place)[1]
+    assert "trained on 300 documents" in said
+    assert Tagger.load(place / "parts").about["data"] == Tagger.load(place / "model").about["data"]
+
+
+def test_a_workbook_in_and_answers_out(place):
+    (place / "train.xlsx").write_bytes(workbook([HEADER, *rows(300, 0)], ("Notes", "Books")))
+    said = run("train", "train.xlsx", "-o", "sheet", *TRAIN, cwd=place)[1]
+    assert "train.xlsx: the sheet 'Books' is read; --sheet names another." in said
+    assert Tagger.load(place / "sheet").about["data"] == Tagger.load(place / "model").about["data"]
+    (place / "test.xlsx").write_bytes(workbook([HEADER, *rows(40, 1)]))
+    assert run("evaluate", "sheet", "test.xlsx", cwd=place)[0] == run("evaluate", "model", "test.csv", cwd=place)[0]
+
+
+def ids(answers: str) -> list[str]:
+    return [json.loads(line)["id"] for line in answers.splitlines()]
+
+
+def test_texts_whole_and_in_lines(place):
+    two_lines = b"one line\nanother line\n"
+    assert ids(run("predict", "model", "-", input=two_lines, cwd=place)[0]) == ["1", "2"]
+    assert ids(run("predict", "model", "-", "--whole", input=two_lines, cwd=place)[0]) == ["1"]
+    (place / "texts/sub").mkdir(parents=True, exist_ok=True)
+    for name in ("a.txt", "sub/b.txt", ".c.txt"):
+        (place / "texts" / name).write_bytes(two_lines)
+    assert ids(run("predict", "model", "texts/a.txt", cwd=place)[0]) == ["a"]
+    assert ids(run("predict", "model", "texts/a.txt", "--input-format", "fasttext", cwd=place)[0]) == ["1", "2"]
+    assert ids(run("predict", "model", "texts", cwd=place)[0]) == ["a"]
+    assert ids(run("predict", "model", "texts", "--recursive", cwd=place)[0]) == ["a", "sub/b"]
+
+
+def test_an_explanation_says_the_page(place):
+    pytest.importorskip("pypdf")
+    text = rows(1, 1)[0][2]
+    (place / "report.pdf").write_bytes(pdf("nothing of interest here", text))
+    shown = run("explain", "model", "--file", "report.pdf", "-k", "1", cwd=place)[0]
+    assert "page 2: " in shown
+    assert "page 1: " not in shown
+    (answer,) = json.loads(run("explain", "model", "--file", "report.pdf", "-k", "1", "--json", cwd=place)[0])["labels"]
+    assert {piece["page"] for piece in answer["pieces"] if piece["weight"]} == {2}
+    html = run("explain", "model", "--file", "report.pdf", "-k", "1", "--html", "-", cwd=place)[0]
+    assert "<p>Page 2: " in html
+
+
+def test_explain_takes_other_encodings(place):
+    text = f"über {rows(1, 1)[0][2]}"
+    (place / "text.txt").write_bytes(text.encode("utf-16"))
+    shown, said = run("explain", "model", "--file", "text.txt", "-k", "1", cwd=place)
+    assert text in shown
+    assert "text.txt is read as utf-16; --encoding names another." in said

@@ -1,0 +1,120 @@
+"""Which encoding a file of text has. Byte order marks and the zeros of UTF-16 tell it; then UTF-8 is tried, because
+nothing else looks like it by chance; and last, charset-normalizer judges what the bytes are in the older code pages.
+
+Windows-1252, the code page of western Europe and America, is taken wherever it is as plausible as the best of the
+others: short texts fit many code pages. Where nothing is plausible, the file counts as UTF-8 with bad lines in it."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import NamedTuple
+
+from xmtc.errors import XmtcError, nearest
+
+UTF8 = "utf-8"
+HEAD_BYTES = 1 << 20  # of a file, what is looked at
+JUDGED_BYTES = 1 << 16  # of those, what is judged: lines with letters beyond ASCII
+MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # before UTF-16, whose mark begins the same
+MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+# Likely first. What they are called elsewhere: Python's cp1252 is everybody's windows-1252.
+WESTERN = "windows-1252"
+CODE_PAGES: tuple[str, ...] = (
+    *(WESTERN, "windows-1250", "windows-1251", "mac-roman", "windows-1253", "windows-1254", "windows-1257"),
+    *("cp850", "koi8-r", "shift_jis", "gb18030", "big5", "euc_jp", "euc_kr"),
+)
+SLIGHTLY, TOO_MUCH = 0.02, 0.15  # of what charset-normalizer calls chaos: a difference that is none; where text ends
+# A letter beyond ASCII in a word, or a typographic mark: what a text has, and a byte that fell in by accident has not.
+IN_WORDS = re.compile(r"[^\W\d_][^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f][^\W\d_]|[–—‘’“”„…€£§°«»¿¡]")
+BEYOND_ASCII = re.compile(rb"[^\x00-\x7f]")
+
+
+class Encoding(NamedTuple):
+    name: str
+    example: str = ""  # a few words with letters beyond ASCII, by which a person can tell whether it is right
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a line cannot be told by its bytes: they are UTF-16 or UTF-32."""
+        return self.name.startswith(("utf-16", "utf-32"))
+
+
+def encoding_named(name: str) -> str:
+    """An encoding that Python knows, by the name that it was given."""
+    try:
+        found = codecs.lookup(name)
+        if getattr(found, "_is_text_encoding", True):
+            "".encode(name)
+            return name.lower().replace("_sig", "").replace("-sig", "")
+    except (LookupError, ValueError):
+        pass
+    near = nearest(name.lower(), ("utf-8", "utf-16", "latin-1", *CODE_PAGES))
+    hint = f"did you mean {near[0]}?" if near else f"expected one such as utf-8, utf-16, latin-1 or {WESTERN}."
+    raise XmtcError(f"There is no encoding {name!r}; {hint}")
+
+
+def encoding_of(head: bytes, is_whole: bool, likely: str | None = None) -> Encoding:
+    """The encoding of a file that begins so; `likely` is that of the corpus which the model was trained on."""
+    for mark, name in MARKS.items():
+        if head.startswith(mark):
+            return Encoding(name)
+    if wide := without_mark(head):
+        return Encoding(wide)
+    lines = head.splitlines(keepends=True)
+    if not is_whole and len(lines) > 1:
+        lines.pop()  # which may end in the middle of a letter
+    odd = [line for line in lines if BEYOND_ASCII.search(line)]
+    if not odd or any(map(is_utf8, odd)):
+        return Encoding(UTF8)
+    sample = b"".join(odd)[:JUDGED_BYTES]
+    chosen = likely if likely and decoded(sample, likely) else most_plausible(sample)
+    return Encoding(UTF8) if chosen is None else Encoding(chosen, example_of(decoded(sample, chosen) or ""))
+
+
+def without_mark(head: bytes) -> str | None:
+    """UTF-16 without its mark: of western text, every other byte is zero."""
+    sample = head[:1000]
+    if len(sample) < 8:
+        return None
+    even, odd = (part.count(0) / len(part) for part in (sample[::2], sample[1::2]))
+    if odd > 0.7 and even < 0.1:
+        return "utf-16-le"
+    return "utf-16-be" if even > 0.7 and odd < 0.1 else None
+
+
+def is_utf8(line: bytes) -> bool:
+    return decoded(line, UTF8) is not None
+
+
+def decoded(content: bytes, encoding: str) -> str | None:
+    try:
+        return content.decode(encoding)
+    except (UnicodeDecodeError, LookupError):
+        return None
+
+
+def most_plausible(content: bytes) -> str | None:
+    """The code page in which bytes are most like text, and most like a language; None if they are in none."""
+    readable = [name for name in CODE_PAGES if IN_WORDS.search(decoded(content, name) or "")]
+    chaos, coherence = {}, {}
+    for name in readable:
+        chaos[name], coherence[name] = judged(content, name)
+    best = min(chaos.values(), default=1.0)
+    if best > TOO_MUCH:
+        return None
+    if chaos.get(WESTERN, 1.0) <= best + SLIGHTLY:
+        return WESTERN
+    return max((name for name in readable if chaos[name] == best), key=coherence.__getitem__)
+
+
+def judged(content: bytes, encoding: str) -> tuple[float, float]:
+    """How unlike a text the bytes are in an encoding, and how like a language: as charset-normalizer measures it."""
+    from charset_normalizer import from_bytes
+
+    found = from_bytes(content, cp_isolation=[encoding], threshold=1.0, enable_fallback=False).best()
+    return (1.0, 0.0) if found is None else (found.chaos, found.coherence)
+
+
+def example_of(text: str) -> str:
+    words = [word for word in re.findall(r"[^\W\d_]+", text) if not word.isascii()]
+    return ", ".join(list(dict.fromkeys(word[:20] for word in words))[:3])

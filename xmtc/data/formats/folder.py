@@ -1,0 +1,74 @@
+"""A folder of documents: every .txt, .html, .htm and .pdf file is one, called as the file is, with its labels beside it
+(xmtc/data/formats/whole.py). This is Annif's full-text corpus.
+
+Hidden files are skipped. Of files that differ only in their ending, as a PDF beside its text, the first of the list
+above is read. Folders within are read with --recursive; an id is then the path from the folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from xmtc.data.document import Document
+from xmtc.data.encodings import Encoding
+from xmtc.data.formats import Format, html, pdf, text
+from xmtc.data.formats.whole import document_in, label_file, tell_encodings
+from xmtc.data.records import BadRecord
+from xmtc.data.source import Source
+from xmtc.errors import XmtcError
+
+EXTRACTS = {".txt": text.extract, ".html": html.extract, ".htm": html.extract, ".pdf": pdf.extract}
+ENDINGS = list(EXTRACTS)
+
+
+def read(source: Source) -> Iterator[Document]:
+    folder = Path(source.path)
+    files = documents_in(folder, source.layout.recursive)
+    if not files:
+        raise _without_documents(source, folder)
+    if source.labels_required and not any(map(label_file, files)):
+        raise XmtcError(
+            f"{source.name} holds {len(files)} documents and no .tsv or .key files beside them, expected one for each; "
+            f"add the label files."
+        )
+
+    found: list[tuple[str, Encoding]] = []
+    for file in files:
+        try:
+            document, encoding = document_in(folder, file, source, EXTRACTS[file.suffix.lower()])
+        except BadRecord as problem:
+            name = file.relative_to(folder).as_posix()
+            source.refuse(name, str(problem), raw=os.fsencode(file), unit="file")
+        else:
+            found.append((file.name, encoding))
+            yield document
+    tell_encodings(source, found)
+
+
+def documents_in(folder: Path, recursive: bool) -> list[Path]:
+    """The files of a folder that are documents, sorted; of those of one name, the one of the first ending."""
+    chosen: dict[Path, Path] = {}
+    for file in sorted(_visible_files(folder, recursive), key=lambda file: ENDINGS.index(file.suffix.lower())):
+        chosen.setdefault(file.with_suffix(""), file)
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def _visible_files(folder: Path, recursive: bool) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if recursive and not name.startswith(".")]
+        for name in files:
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTRACTS:
+                yield Path(place, name)
+
+
+def _without_documents(source: Source, folder: Path) -> XmtcError:
+    listed = ", ".join(ENDINGS)
+    if not source.layout.recursive and documents_in(folder, recursive=True):
+        return XmtcError(f"{source.name} is a folder with {listed} files only in folders within it; pass --recursive.")
+    return XmtcError(
+        f"{source.name} is a folder without {listed} files; expected documents, or the name of a corpus file in it."
+    )
+
+
+FOLDER = Format("folder", read)

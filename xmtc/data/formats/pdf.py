@@ -1,0 +1,45 @@
+"""PDF: the text of its pages, as pypdf finds it (the extra `documents`), is one document, which knows where each page
+begins. Pages that are pictures have no text: they need text recognition first."""
+
+from __future__ import annotations
+
+from functools import partial
+from io import BytesIO
+from itertools import accumulate
+from typing import Any
+
+from xmtc.data.formats import Format
+from xmtc.data.formats.whole import Content, read_one
+from xmtc.data.records import BadRecord
+from xmtc.errors import missing_extra
+
+BETWEEN_PAGES = "\n\n"
+
+
+def extract(raw: bytes, told: str | None, likely: str | None) -> Content:
+    try:
+        from pypdf import PdfReader
+    except ImportError as error:
+        raise missing_extra("Reading PDF", error) from None
+    try:
+        reader = PdfReader(BytesIO(raw))
+        texts = [text_of(page) for page in reader.pages]
+    except Exception as error:  # a damaged PDF raises anything
+        if "encrypted" in str(error) or "decrypted" in str(error):
+            raise BadRecord("it is protected by a password, expected a PDF that can be opened without one") from None
+        raise BadRecord(
+            f"it cannot be read as PDF ({str(error) or type(error).__name__}), expected a whole PDF"
+        ) from None
+    if not "".join(texts).strip():
+        n_pages = "its only page holds" if len(texts) == 1 else f"its {len(texts)} pages hold"
+        raise BadRecord(f"{n_pages} no text, expected letters; if they are pictures, recognise their text first (OCR)")
+    begins = accumulate((len(text) + len(BETWEEN_PAGES) for text in texts[:-1]), initial=0)
+    return Content(BETWEEN_PAGES.join(texts), tuple(begins))
+
+
+def text_of(page: Any) -> str:
+    """The text of a page; half of a surrogate pair, which no file can hold again, as a question mark."""
+    return page.extract_text().encode(errors="replace").decode()
+
+
+PDF = Format("pdf", partial(read_one, extract=extract))

@@ -1,0 +1,135 @@
+"""Files that are one document each, alone or in a folder: what a plain text, a web page and a PDF share.
+
+A document is called as its file is. Its labels, where they are needed, are in a file beside it: in `name.tsv`,
+`<http://uri> ⇥ label` per line, or else in `name.key`, one label per line, as Annif has them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from xmtc.data.document import Document
+from xmtc.data.encodings import UTF8, Encoding, encoding_of
+from xmtc.data.files import read_lines, unreadable, without_compression
+from xmtc.data.records import BadRecord, checked_labels, shortened
+from xmtc.data.source import Source
+
+LABEL_FILES = (".tsv", ".key")
+
+
+class Content(NamedTuple):
+    """What the file of a document holds."""
+
+    text: str
+    pages: tuple[int, ...] = ()  # where in the text each page begins
+    encoding: Encoding = Encoding(UTF8)
+
+
+# From the bytes of a file, what they were said to be encoded in, and what they are likely to be; or BadRecord.
+Extract = Callable[[bytes, str | None, str | None], Content]
+
+
+def read_one(source: Source, extract: Extract) -> Iterator[Document]:
+    """The one document of a file, or of standard input."""
+    told = source.layout.encoding
+    if source.pipe is not None:
+        raw, path = b"".join(source.raw_lines()), None
+        told = None if told and Encoding(told).is_wide else told  # which it is no more
+    else:
+        raw, path = _bytes_of(source.path, source), Path(source.path)
+    try:
+        content = extract(raw, told, source.likely.encoding)
+        labels = labels_beside(path, source.labels_required) if path is not None and source.reads_labels else []
+        document = Document(source.id_of(1) if path is None else identifier(path.name), content.text, labels)
+    except BadRecord as problem:
+        source.refuse(os.path.basename(source.name), str(problem), raw=os.fsencode(source.path), unit="file")
+        return
+    if content.text.strip():
+        tell_encodings(source, [(os.path.basename(source.name), content.encoding)])
+        yield document._replace(pages=content.pages)
+
+
+def _bytes_of(path: str, source: Source) -> bytes:
+    """The bytes of a file as they are, whatever byte order mark they begin with."""
+    return b"".join(read_lines(path, source.on_read, UTF8))
+
+
+def document_in(folder: Path, file: Path, source: Source, extract: Extract) -> tuple[Document, Encoding]:
+    """The document of a file in a folder, called by its path from there; or BadRecord."""
+    labels = labels_beside(file, source.labels_required) if source.reads_labels else []
+    name = identifier(file.relative_to(folder).as_posix())
+    content = extract(_bytes_of(str(file), source), source.layout.encoding, source.likely.encoding)
+    return Document(name, content.text, labels, pages=content.pages), content.encoding
+
+
+def identifier(name: str) -> str:
+    """The id of a document from the name of its file."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise BadRecord("its name is no UTF-8, expected one that can be written as the document's id") from None
+    return os.path.splitext(without_compression(name))[0]
+
+
+def decoded(raw: bytes, told: str | None, likely: str | None) -> tuple[str, Encoding]:
+    """The text of a file and its encoding."""
+    encoding = Encoding(told) if told else encoding_of(raw, is_whole=True, likely=likely)
+    try:
+        text = raw.decode(encoding.name)
+    except UnicodeDecodeError as error:
+        name = "UTF-8" if encoding.name == UTF8 else encoding.name
+        found = f"line {raw.count(10, 0, error.start) + 1} holds byte 0x{raw[error.start]:02x}, which is no {name}"
+        raise BadRecord(f"{found}, expected {name} text, or the encoding of the file as --encoding") from None
+    return text.removeprefix("\ufeff"), encoding
+
+
+def tell_encodings(source: Source, found: list[tuple[str, Encoding]]) -> None:
+    """Say which files were not read as UTF-8, and in what instead."""
+    if source.layout.encoding is not None:
+        return
+    expected = (UTF8, source.likely.encoding)
+    for name, count in Counter(encoding.name for _, encoding in found if encoding.name not in expected).items():
+        file, encoding = next(each for each in found if each[1].name == name)
+        example = f" ({encoding.example})" if encoding.example else ""
+        where = source.name if len(found) == 1 else f"{count:,} of {len(found):,} files in {source.name}, as {file},"
+        verb = "is" if count == 1 else "are"
+        source.voice.note(f"{where} {verb} read as {name}{example}; --encoding names another.")
+
+
+def label_file(document: Path) -> Path | None:
+    """The file with a document's labels, which lies beside it."""
+    stem = Path(without_compression(str(document)))
+    return next((file for end in LABEL_FILES if (file := stem.with_suffix(end)).is_file()), None)
+
+
+def labels_beside(document: Path, required: bool) -> list[str]:
+    file = label_file(document)
+    if file is None:
+        if required:
+            stem = document.stem
+            raise BadRecord(f"there is no {stem}.tsv or {stem}.key beside it, expected its labels there")
+        return []
+    try:
+        raw = file.read_bytes()
+        content = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise unreadable(str(file), error) from None
+    except UnicodeDecodeError as error:
+        found = f"line {raw.count(10, 0, error.start) + 1} of {file.name} holds byte 0x{raw[error.start]:02x}"
+        raise BadRecord(f"{found}, which is no UTF-8, expected UTF-8 text") from None
+    lines = [line.strip() for line in content.splitlines() if line.strip()]
+    return checked_labels(
+        [uri(line.split("\t")[0].strip()) for line in lines] if file.suffix == ".tsv" else lines, "labels", None
+    )
+
+
+def uri(word: str) -> str:
+    """A subject's URI, without its angle brackets."""
+    if word.startswith("<") and word.endswith(">") and len(word) > 2:
+        return word[1:-1]
+    if "://" in word:  # Annif itself reads subjects without the brackets
+        return word
+    raise BadRecord(f"found the subject {shortened(word)}, expected a URI in angle brackets")
