@@ -53,7 +53,8 @@ def as_text(cell: Any) -> str:
 
 
 def _wanted(source: Source) -> list[str]:
-    return [*source.fields.text_names, *filter(None, (source.fields.labels, source.fields.id))]
+    fields = source.fields
+    return [*fields.text_names, *filter(None, (fields.labels, fields.id)), *fields.keep]
 
 
 def _workbook(source: Source, file: Any) -> Any:
