@@ -66,7 +66,12 @@ def test_round_trip(format: str, compression: str, tmp_path: Path) -> None:
 
 characters = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 any_document = st.builds(
-    Document, characters, characters, st.lists(characters.filter(bool), unique=True, max_size=4), st.none()
+    Document,
+    characters,
+    characters,
+    st.lists(characters.filter(bool), unique=True, max_size=4),
+    features=st.none(),
+    kept=st.just(()),
 )
 
 
