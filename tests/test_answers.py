@@ -11,6 +11,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -354,3 +355,43 @@ def test_subjects_stand_in_brackets_with_their_names_as_annif_has_them(tmp_path)
         write([Answer("d", [Tag("http://x/1", 0.5), Tag("urn:n:2", 0.25), Tag("=3", 0.125)])])
     lines = (tmp_path / "d.annif").read_text("utf-8").splitlines()
     assert lines == ["<http://x/1>\tÄpfel\t0.5", "<urn:n:2>\t\t0.25", "'=3\t\t0.125"]
+
+
+def test_kept_fields_have_names_of_their_own():
+    table = AnswerTable(keep=("label", "id", "input_label", "title"))
+    names = [column.name for column in table.of_document]
+    assert names == ["id", "input_label", "input_id", "input_input_label", "title"]
+
+
+def test_fields_that_are_nowhere_are_told(place):
+    done = xmtc("predict", "model", "three.jsonl", "--keep", "title,titel,title", "-k", 1, cwd=place)
+    assert done.returncode == 0
+    assert done.stderr == b"No document has anything in the field 'titel'; check --keep.\n"
+    assert list(json.loads(done.stdout.splitlines()[0])) == ["id", "title", "titel", "labels"]
+
+
+def test_many_labels_are_as_many_as_there_are(place):
+    assert xmtc("predict", "model", "three.jsonl", "-k", 10**6, "--wide", "-o", "all.csv", cwd=place).returncode == 0
+    assert len(rows_in(place / "all.csv")[0]) == 1 + 2 * 40
+
+
+def test_a_link_stays_a_link_and_an_interrupted_command_leaves_nothing(place):
+    (place / "target.csv").write_text("old")
+    (place / "link.csv").symlink_to("target.csv")
+    assert xmtc("predict", "model", "three.jsonl", "-o", "link.csv", cwd=place).returncode == 0
+    assert (place / "link.csv").is_symlink()
+    assert (place / "target.csv").read_text().startswith("id,rank,")
+
+    command = [*XMTC, "predict", "model", "-", "-o", "cut.csv"]
+    process = subprocess.Popen(command, cwd=place, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"word1alpha\n" * 9000)
+    process.stdin.flush()
+    while not (parts := list(place.glob(".cut.csv.*"))):
+        assert process.poll() is None
+        time.sleep(0.05)
+    assert len(parts) == 1
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert not list(place.glob("*cut.csv*")) + list(place.glob(".cut.csv*"))

@@ -126,6 +126,8 @@ MISTAKES = [
     (["predict", "model", "test.jsonl", "--format", "xml"], "--format xml is not known; expected jsonl, csv, tsv, "),
     (["predict", "model"], "Found no text; give one: a FILE, - for standard input, or --string TEXT."),
     (["predict", "model", "test.jsonl", "--string", "x"], "Found both FILE and --string; give one"),
+    (["predict", "model", "test.jsonl", "-o", ""], "-o names no file; give one, such as answers.csv, or - for standar"),
+    (["predict", "model", "-"], "standard input is empty, expected at least one document"),
     (["predict", "model", "test.jsonl", "-o", "x.doc"], "x.doc does not say which format to write; expected a name th"),
     (["predict", "model", "test.jsonl", "-o", "m/x.csv"], "m/x.csv cannot be written (No such file or directory); "),
     (["predict", "model", "test.jsonl", "-o", "model", "--format", "csv"], "model cannot be written (Is a directory)"),
@@ -160,7 +162,7 @@ def test_mistakes_get_one_sentence_and_exit_code_2(place, words, sentence):
     (place / "sparse.txt").write_text("1 3 2\n0,1 0:1 2:1\n")
     (place / "plain.txt").write_text("a text\n")
     (place / "table.csv").write_text("text,title\na word,A title\n")
-    done = xmtc(*words, cwd=place)
+    done = xmtc(*words, input=b"", cwd=place)
     assert done.returncode == 2
     assert done.stdout == b""
     said = done.stderr.decode()

@@ -70,8 +70,9 @@ any_document = st.builds(
     characters.filter(str.strip),  # a row of empty cells is no document
     characters,
     st.lists(characters.filter(bool), unique=True, max_size=4),
-    st.none(),
-    st.just(()),
+    features=st.none(),
+    kept=st.just(()),
+    pages=st.just(()),
 )
 
 

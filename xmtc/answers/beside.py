@@ -63,6 +63,7 @@ class Results:
                 rows = RowWriter(stream, "\t")
                 for tag in answer.tags:
                     rows.add([in_brackets(tag.label), *self.table.label_cells(tag)[1:]])
+                rows.flush()
 
 
 def in_brackets(label: str) -> str:

@@ -42,9 +42,13 @@ class AnswerTable:
     @cached_property
     def of_document(self) -> list[Column]:
         """The columns of a document, which come first."""
-        taken = {"id", "labels", *(column.name for column in self.of_labels)}  # `labels` is that of JSON Lines
-        kept = (f"input_{name}" if name in taken else name for name in self.keep)
-        return [Column("id", str), *(Column(name, str) for name in kept)]
+        names = ["id"]
+        taken = {"labels", *(column.name for column in self.of_labels)}  # `labels` is that of JSON Lines
+        for name in self.keep:
+            while name in taken or name in names:
+                name = f"input_{name}"
+            names.append(name)
+        return [Column(name, str) for name in names]
 
     @cached_property
     def of_labels(self) -> list[Column]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,13 +21,13 @@ from xmtc.base.progress import say
 from xmtc.errors import visible, visible_json
 
 # What makes a spreadsheet calculate; the wide forms do so in Chinese and Japanese ones.
-FORMULA = re.compile("[=+\\-@\t\r\n＝＋－＠]")
+CALCULATES = frozenset("=+-@\t\r\n＝＋－＠")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def is_formula(text: str) -> bool:
     """Whether a spreadsheet might run a text as a formula."""
-    return FORMULA.match(text) is not None and NUMBER.fullmatch(text) is None
+    return text[:1] in CALCULATES and NUMBER.fullmatch(text) is None
 
 
 @contextmanager
@@ -51,8 +52,10 @@ def separated(delimiter: str, stream: IO[bytes], table: AnswerTable, bom: bool =
         for answer in answers:
             for row in table.rows(answer):
                 rows.add(row)
+        rows.flush()
 
     yield write
+    rows.flush()  # the header, where there are no answers
     rows.tell()
 
 
@@ -63,7 +66,8 @@ class RowWriter:
     """Rows of a table in text, which no spreadsheet runs anything of."""
 
     def __init__(self, stream: IO[bytes], delimiter: str) -> None:
-        text = codecs.getwriter("utf-8")(stream, "backslashreplace")
+        self.stream = stream
+        self.text = text = io.StringIO(newline="")  # of a batch, which is encoded at once
         self.shown = visible if stream.isatty() else str
         self.usual = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         # csv.writer leaves a lone carriage return unquoted, and csv.reader then refuses it
@@ -72,7 +76,12 @@ class RowWriter:
 
     def add(self, row: list[Cell] | list[str]) -> None:
         cells = [self.harmless(cell) for cell in row]
-        (self.quoting_all if any("\r" in cell for cell in cells) else self.usual).writerow(cells)
+        (self.quoting_all if "\r" in "".join(cells) else self.usual).writerow(cells)
+
+    def flush(self) -> None:
+        self.stream.write(self.text.getvalue().encode(errors="backslashreplace"))
+        self.text.seek(0)
+        self.text.truncate()
 
     def harmless(self, cell: Cell) -> str:
         if not isinstance(cell, str):

@@ -84,7 +84,7 @@ def predict(
     from xmtc.data.document import Document
     from xmtc.tagger import Tagger
 
-    kept = tuple(filter(None, map(str.strip, keep.split(","))))
+    kept = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
     target = Target(output, format, wide, kept, bom, (suffix, force) if beside else None)
     check_asked(file, string, target)
     tagger = Tagger.load(model)
@@ -114,7 +114,7 @@ class Target:
 
     @cached_property
     def path(self) -> str:
-        return self.output or "-"
+        return "-" if self.output is None else self.output
 
     @cached_property
     def is_shown(self) -> bool:
@@ -153,6 +153,8 @@ def check_asked(file: str | None, string: str | None, target: Target) -> None:
     if (file is None) == (string is None):
         found = "no text" if file is None else "both FILE and --string"
         raise XmtcError(f"Found {found}; give one: a FILE, - for standard input, or --string TEXT.")
+    if target.output == "":
+        raise XmtcError("-o names no file; give one, such as answers.csv, or - for standard output.")
     if target.beside and target.given():
         option = target.given()[0]
         raise XmtcError(f"--beside writes files of its own kind, for which {option} means nothing; give one of them.")
@@ -163,14 +165,21 @@ def check_asked(file: str | None, string: str | None, target: Target) -> None:
 
 
 def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
-    """Refuse documents of a format without named fields, where some are to be kept."""
-    from xmtc.errors import XmtcError
+    """Refuse documents of a format without named fields, where some are to be kept; say which fields were always
+    empty, as JSON Lines need not have them."""
+    from xmtc.base.progress import say
+    from xmtc.errors import XmtcError, visible
 
+    empty = set(range(len(kept)))
     for document in documents:
         if len(document.kept) != len(kept):
             found = f"--keep {','.join(kept)} names fields, and this corpus has none"
             raise XmtcError(f"{found}: it is no table and no JSON Lines; leave --keep out, or convert it.")
+        if empty:
+            empty = {place for place in empty if document.kept[place] in (None, "")}
         yield document
+    for place in sorted(empty):
+        say(f"No document has anything in the field {visible(kept[place])!r}; check --keep.")
 
 
 def tag(

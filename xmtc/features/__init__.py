@@ -4,6 +4,7 @@ mapping of them, by name."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def transform(fitted: Mapping[str, FittedView], documents: Iterable[Document], r
 
 def known(fitted: Mapping[str, FittedView], data: Dataset) -> np.ndarray:
     """(n_docs,) bool: of which documents at least one view knows a word."""
-    return np.any([view.known(data.views[name]) for name, view in fitted.items()], axis=0)
+    return reduce(np.logical_or, (view.known(data.views[name]) for name, view in fitted.items()))
 
 
 def repeatable(documents: Iterable[Document], times: int) -> Iterable[Document]:

@@ -63,7 +63,7 @@ class FittedView(Form, ABC):
     def known(self, shown: Bag | Tokens) -> np.ndarray:
         """(n_docs,) bool: which documents, as `transform` has shown them, hold anything that this view knows."""
         if isinstance(shown, Bag):
-            return np.diff(shown.matrix.indptr) > 0
+            return shown.matrix.indptr[1:] > shown.matrix.indptr[:-1]
         if shown.vocabulary is None:  # of which nobody has said what an unknown token is
             return np.ones(shown.n_docs, bool)
         return holding(shown, shown.ids != UNKNOWN)
