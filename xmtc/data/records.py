@@ -153,11 +153,11 @@ def checked_labels(value: Any, name: str | None, separator: str | None) -> list[
 
 def split_labels(cell: str, separator: str) -> list[Any]:
     """The label names in one cell."""
-    if cell.lstrip().startswith("["):
-        try:
-            return load_json(cell)
-        except BadRecord:
-            pass  # a name may begin with a bracket
+    begin = cell.lstrip()[:2]
+    if begin.startswith("["):
+        if begin != "['":  # as Python writes it, and JSON never does: to try would take long
+            with suppress(BadRecord):  # a name may begin with a bracket
+                return load_json(cell)
         if PYTHON_LIST.fullmatch(cell):
             return [_unquoted(item) for item in LIST_ITEM.findall(cell)]
     return [name for part in cell.split(separator) if (name := part.strip())]
