@@ -19,7 +19,7 @@ FLOORS = [
     {"base"},
     {"data"},
     {"labels", "text"},
-    {"encoders", "evaluation"},
+    {"encoders", "evaluation", "vocab"},
     {"features"},
     {"linear", "nn"},
     {"methods"},

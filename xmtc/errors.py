@@ -17,6 +17,7 @@ EXTRAS = {
     "ray": ("Ray", "cluster"),
     "optuna": ("Optuna", "tune"),
     "usearch": ("usearch", "neighbours"),
+    "rdflib": ("rdflib", "vocab"),
 }
 
 
