@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xmtc.cli.options import ModelPath
+from xmtc.cli.options import Language, ModelPath
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,9 +18,12 @@ def explain(
     model: ModelPath,
     text: Annotated[str | None, typer.Argument(metavar="TEXT|-", help="the text; - reads standard input")] = None,
     file: Annotated[str | None, typer.Option(help="file with the text, instead of TEXT")] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", "-l", help="label to explain; repeatable")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", "-l", help="label to explain, or its name; repeatable")
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="without --label, explain this many of the best")] = 3,
     n: Annotated[int, typer.Option("-n", min=0, help="strongest words to list")] = 20,
+    language: Language = None,
     html: Annotated[str | None, typer.Option(help="write a page, too; - writes it to standard output, alone")] = None,
     json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False,
 ) -> None:
@@ -35,7 +38,7 @@ def explain(
     check_page(html, json)
     say_when_compiling()
     tagger = Tagger.load(model)
-    found = tagger.highlight(text_to_explain(text, file), *(label or []), k=k, n=n)
+    found = tagger.highlight(text_to_explain(text, file), *(label or []), k=k, n=n, language=language)
     if html is not None:
         write_page(html, found)
     if json:
@@ -94,6 +97,7 @@ def write_page(path: str, found: list[Highlight]) -> None:
 def as_json(highlight: Highlight) -> dict[str, Any]:
     return {
         "label": highlight.label,
+        **({} if highlight.name is None else {"name": highlight.name}),
         "score": None if highlight.score is None else round(highlight.score, 6),
         "words": [{"word": word, "weight": round(weight, 6)} for word, weight in highlight.words],
         "pieces": [{"text": piece.text, "weight": round(piece.weight, 6)} for piece in highlight.pieces],
@@ -121,4 +125,4 @@ def block(highlight: Highlight, console: Console) -> str:
     text = terminal(highlight, console)
     words = ", ".join(f"{one_line(word)} {weight:.3g}" for word, weight in highlight.words)
     words = words or "No word of this text weighs anything for the label."
-    return f"{one_line(highlight.label)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n"
+    return f"{one_line(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n"

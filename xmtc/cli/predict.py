@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xmtc.cli.options import (
+    Allow,
+    Deny,
     Device,
     Id,
     InputFormat,
+    Language,
     LogJson,
     ModelPath,
     OnError,
@@ -35,6 +38,9 @@ def predict(
     k: Annotated[int, typer.Option("-k", min=1, help="labels per document, at most")] = 5,
     threshold: Annotated[float, typer.Option(help="only labels that score at least this")] = 0.0,
     format: Annotated[str, typer.Option(help="format to write: jsonl, tsv or csv")] = "jsonl",
+    language: Language = None,
+    allow: Allow = None,
+    deny: Deny = None,
     threads: Threads = 0,
     device: Device = "auto",
     input_format: InputFormat = None,
@@ -56,12 +62,13 @@ def predict(
 
     write = answer_writer(format, sys.stdout)
     tagger = Tagger.load(model)
+    allowed = tagger.may_answer(allow or [], deny or [])
     run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
     quiet = quiet or sys.stdout.isatty()  # there the answers themselves show the progress; elsewhere, how much is read
     source = open_input(file, input_format, (text, None, id, None), on_error, rejects, False, quiet)
     for batch in in_batches(source):
-        ranked = tagger.rank(batch, k, run).above(threshold)
-        for document, tags in zip(batch, tagger.named(ranked), strict=True):
+        ranked = tagger.rank(batch, k, run, allowed).above(threshold)
+        for document, tags in zip(batch, tagger.named(ranked, language), strict=True):
             write(document.id, tags)
         sys.stdout.flush()
     report_rejects(source)

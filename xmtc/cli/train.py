@@ -13,6 +13,7 @@ from xmtc.cli.options import (
     Id,
     InputFormat,
     Labels,
+    Language,
     LogJson,
     OnError,
     Quiet,
@@ -24,6 +25,7 @@ from xmtc.cli.options import (
     open_input,
     report_rejects,
 )
+from xmtc.cli.vocab import open_vocabulary, report_problems
 
 if TYPE_CHECKING:
     from xmtc.base.checkpoint import Checkpoint
@@ -42,6 +44,10 @@ def train(
     ] = None,
     valid: Annotated[str | None, typer.Option(help="corpus that decides when to stop, or what scores mean")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
+    vocab: Annotated[
+        str | None, typer.Option(help="vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table")
+    ] = None,
+    language: Language = None,
     threads: Threads = 0,
     device: Device = "auto",
     input_format: InputFormat = None,
@@ -63,6 +69,7 @@ def train(
     start = time.perf_counter()
     run = make_run(threads, quiet, checkpoint, device, log_json)
     store.check_target(output)
+    vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
     names = (text, labels, id, separator)
     source = open_input(corpus, input_format, names, on_error, rejects, quiet=quiet)
     checked = open_input(valid, input_format, names, on_error, None, quiet=quiet) if valid else None
@@ -70,6 +77,9 @@ def train(
     trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
+    if vocabulary is not None:
+        trained = trained.with_vocabulary(vocabulary, language)
+        report_problems(trained)
     save(trained, output, run.checkpoint)
     run.checkpoint.forget()
     report_rejects(source)

@@ -42,7 +42,10 @@ def table_writer(delimiter: str, stream: TextIO) -> Writer:
 
 
 def json_line(stream: TextIO, id: str, tags: list[Tag]) -> None:
-    labels = [{"label": tag.label, "score": round(tag.score, 6)} for tag in tags]
+    labels = [
+        {"label": tag.label, **({} if tag.name is None else {"name": tag.name}), "score": round(tag.score, 6)}
+        for tag in tags
+    ]
     stream.write(visible_json(json.dumps({"id": id, "labels": labels}, ensure_ascii=False)) + "\n")
 
 

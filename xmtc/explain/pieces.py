@@ -30,6 +30,12 @@ class Highlight:
     score: float | None  # None where the label is not among those that the model finds
     pieces: list[Piece]  # joined, they are the text
     words: list[tuple[str, float]]  # what each word of the text weighs in all, the strongest first
+    name: str | None = None  # of the label, where a vocabulary tells
+
+    @property
+    def title(self) -> str:
+        """The label, and its name where it has one."""
+        return self.label if self.name is None else f"{self.name} ({self.label})"
 
     def strengths(self) -> list[float]:
         """The weight of each piece as a share of the strongest one's: between -1 and 1."""

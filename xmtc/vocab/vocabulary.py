@@ -151,6 +151,10 @@ class Vocabulary(Form):
         preferred.sort(key=lambda i: (names.languages[i] != wanted, names.languages[i]))
         return names[preferred[0]] if preferred else None
 
+    def check_language(self, language: str | None) -> None:
+        """Refuse a language that there are no names in."""
+        self._language(language or None)
+
     def _language(self, language: str | None) -> int:
         """The number of a language; `en` stands for `en-GB` and the other way round where only one is there."""
         if language is None:

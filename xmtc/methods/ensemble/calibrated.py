@@ -40,6 +40,9 @@ class Calibrated(Model):
     def explain(self, document: Dataset, label: int) -> Explanation:
         return self.model.explain(document, label)
 
+    def unbounded(self) -> Calibrated:
+        return replace(self, model=self.model.unbounded())
+
     def max_lengths(self) -> dict[str, int]:
         return self.model.max_lengths()
 

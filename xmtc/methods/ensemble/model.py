@@ -36,6 +36,9 @@ class Combination(Model):
         (view, *_) = in_order(part.view for part in parts)
         return mean_explanation([part for part in parts if part.view == view])
 
+    def unbounded(self) -> Combination:
+        return replace(self, models=tuple(model.unbounded() for model in self.models))
+
     def max_lengths(self) -> dict[str, int]:
         """What all of the models can read."""
         limits: dict[str, int] = {}
@@ -78,6 +81,9 @@ class Adapted(Model):
 
     def _read(self, data: Dataset) -> Dataset:
         return Dataset({name: data.views[here] for name, here in self.names.items()})
+
+    def unbounded(self) -> Adapted:
+        return replace(self, model=self.model.unbounded())
 
     def max_lengths(self) -> dict[str, int]:
         return {self.names[view]: most for view, most in self.model.max_lengths().items()}
