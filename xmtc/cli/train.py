@@ -44,10 +44,6 @@ def train(
     ] = None,
     valid: Annotated[str | None, typer.Option(help="corpus that decides when to stop, or what scores mean")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
-    vocab: Annotated[
-        str | None, typer.Option(help="vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table")
-    ] = None,
-    language: Language = None,
     threads: Threads = 0,
     device: Device = "auto",
     input_format: InputFormat = None,
@@ -59,6 +55,10 @@ def train(
     rejects: RejectsFile = None,
     quiet: Quiet = False,
     log_json: LogJson = None,
+    vocab: Annotated[
+        str | None, typer.Option(help="vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table")
+    ] = None,
+    language: Language = None,
 ) -> None:
     """Train a tagger on a corpus of labelled documents."""
     import time
