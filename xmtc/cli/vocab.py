@@ -75,9 +75,8 @@ def stats(
     for name, number in numbers.items():
         typer.echo(f"{visible(name):<{width}}  {number:>10,}")
     for group in groups:
-        typer.echo(
-            f"{group.kind} {visible(group.name or group.uri)} ({visible(group.uri)}): {group.concepts:,} concepts"
-        )
+        name = "" if group.name is None else f"{visible(group.name)} "
+        typer.echo(f"{group.kind} {name}<{visible(group.uri)}>: {group.concepts:,} concepts")
 
 
 @app.command()

@@ -40,18 +40,20 @@ def labels_of(entry: str, labels: Words, concepts: LabelConcepts | None) -> np.n
     kind, colon, name = entry.strip().partition(":")
     if colon and kind == FILE:
         return labels_in_file(name.strip(), labels, concepts)
-    found = one_label(entry, labels, concepts)
-    if found.any():
-        return found
-    if (colon and kind in (*KINDS, BRANCH)) or entry in (DEPRECATED, UNKNOWN):
+    if is_of_several(entry) and labels.number(entry) == ABSENT:
         if concepts is None:
-            raise XmtcError(
-                f"{entry} asks for a vocabulary, which the model has not; `xmtc vocab attach` gives it one."
-            )
-        return np.append(concepts_of(entry, kind, name.strip(), concepts.vocabulary), entry == UNKNOWN)[
-            concepts.concepts
-        ]
-    raise unknown(entry, labels)
+            raise XmtcError(f"{entry} needs a vocabulary, which the model has not; `xmtc vocab attach` gives it one.")
+        chosen = concepts_of(entry, kind, name.strip(), concepts.vocabulary)
+        return np.append(chosen, entry == UNKNOWN)[concepts.concepts]  # ABSENT is the last
+    found = one_label(entry, labels, concepts)
+    if not found.any():
+        raise unknown(entry, labels)
+    return found
+
+
+def is_of_several(entry: str) -> bool:
+    kind, colon, _ = entry.partition(":")
+    return bool(colon and kind in (*KINDS, BRANCH)) or entry in (DEPRECATED, UNKNOWN)
 
 
 def labels_in_file(path: str, labels: Words, concepts: LabelConcepts | None) -> np.ndarray:
@@ -60,17 +62,18 @@ def labels_in_file(path: str, labels: Words, concepts: LabelConcepts | None) -> 
     for line in read_lines(path):
         entry = line.decode("utf-8-sig", "replace").partition("\t")[0].strip()
         if entry and not entry.startswith("#"):
-            is_group = entry.partition(":")[0] in (*KINDS, BRANCH)
-            found |= labels_of(entry, labels, concepts) if is_group else one_label(entry, labels, concepts)
+            found |= labels_of(entry, labels, concepts) if is_of_several(entry) else one_label(entry, labels, concepts)
     if not found.any():
         raise XmtcError(f"{path} names no label of the model; expected one in each line, by its id, URI or name.")
     return found
 
 
 def one_label(entry: str, labels: Words, concepts: LabelConcepts | None) -> np.ndarray:
+    """The label itself or, with a vocabulary, the first that is called so."""
     found = np.zeros(len(labels), bool)
-    exact = labels.number(entry)
-    called = [exact] if exact != ABSENT or concepts is None else concepts.labels_called(entry)[:1]
+    called = [labels.number(entry)]
+    if called == [ABSENT] and concepts is not None:
+        called = concepts.labels_called(entry)[:1]
     found[[number for number in called if number != ABSENT]] = True
     return found
 
