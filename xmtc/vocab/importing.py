@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from xmtc.base.progress import ShowProgress, silent
 from xmtc.data.files import OnRead, without_compression
 from xmtc.errors import XmtcError
+from xmtc.vocab.arranging import arranged
 from xmtc.vocab.collecting import Collector
 from xmtc.vocab.skos import read_ntriples, read_rdf
 from xmtc.vocab.tables import language_of, read_table
@@ -41,7 +42,7 @@ def import_files(
     with show("reading", sum(os.path.getsize(path) for path in paths if os.path.isfile(path))) as progress:
         for path, its_format in zip(paths, formats, strict=True):
             read(path, collector, its_format, language, progress.advance)
-    return collector.vocabulary()
+    return arranged(collector)
 
 
 def read(path: str, collector: Collector, format: str, language: str | None, on_read: OnRead) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from xmtc.data.files import OnRead, display_name, open_binary, read_lines
 from xmtc.errors import XmtcError, missing_extra
@@ -28,13 +28,7 @@ NAMES = {
     f"{SKOS}notation": NOTATION,
     f"{RDFS}label": FALLBACK,
 }
-TYPE, DEPRECATED = f"{RDF}type", f"{OWL}deprecated"
 GROUPS = {f"{SKOS}ConceptScheme": SCHEME, f"{SKOS}Collection": COLLECTION, f"{SKOS}OrderedCollection": COLLECTION}
-BROADER, NARROWER = f"{SKOS}broader", f"{SKOS}narrower"
-REPLACED, REPLACES = f"{DCT}isReplacedBy", f"{DCT}replaces"
-IN_SCHEME = {f"{SKOS}inScheme", f"{SKOS}topConceptOf"}
-HAS_TOP, MEMBER = f"{SKOS}hasTopConcept", f"{SKOS}member"
-WANTED = {*NAMES, TYPE, DEPRECATED, BROADER, NARROWER, REPLACED, REPLACES, *IN_SCHEME, HAS_TOP, MEMBER}
 
 NODE = r"<([^>]*)>|(_:[^\s<\"]+)"
 LITERAL = r'"((?:[^"\\]|\\.)*)"(?:@([A-Za-z]+(?:-[A-Za-z0-9]+)*)|\^\^<[^>]*>)?'
@@ -43,58 +37,65 @@ ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
 
 
-class Statement(NamedTuple):
-    subject: str
-    predicate: str
-    object: str
-    language: str = ""
+Take = Callable[[Collector, str, str, str], None]  # of subject, object and its language, what a vocabulary keeps
 
 
-def collect(collector: Collector, statement: Statement) -> None:
-    """Take from a statement what a vocabulary keeps."""
-    subject, predicate, object, language = statement
-    if predicate in NAMES:
-        collector.name(collector.thing(subject), object, language, NAMES[predicate])
-    elif predicate == TYPE:
-        if object == f"{SKOS}Concept":
-            collector.concept(subject)
-        elif object in GROUPS:
-            collector.group(subject, GROUPS[object])
-    elif predicate == BROADER:
-        collector.broader.add(collector.thing(subject), collector.thing(object))
-    elif predicate == NARROWER:
-        collector.broader.add(collector.thing(object), collector.thing(subject))
-    elif predicate in IN_SCHEME:
-        collector.members.add(collector.group(object, SCHEME), collector.concept(subject))
-    elif predicate == HAS_TOP:
-        collector.members.add(collector.group(subject, SCHEME), collector.concept(object))
-    elif predicate == MEMBER:
-        collector.members.add(collector.group(subject, COLLECTION), collector.thing(object))
-    elif predicate == REPLACED:
-        collector.replacements.add(collector.thing(subject), collector.thing(object))
-    elif predicate == REPLACES:
-        collector.replacements.add(collector.thing(object), collector.thing(subject))
-    elif predicate == DEPRECATED and object in ("true", "1"):
-        collector.deprecated.add(collector.thing(subject))
+def name_of(kind: int) -> Take:
+    return lambda found, subject, text, language: found.name(found.thing(subject), text, language, kind)
+
+
+def take_type(found: Collector, subject: str, kind: str, language: str) -> None:
+    if kind == f"{SKOS}Concept":
+        found.concept(subject)
+    elif kind in GROUPS:
+        found.group(subject, GROUPS[kind])
+
+
+def take_deprecated(found: Collector, subject: str, value: str, language: str) -> None:
+    if value in ("true", "1"):
+        found.deprecated.add(found.thing(subject))
+
+
+def in_scheme(found: Collector, concept: str, scheme: str, language: str = "") -> None:
+    found.members.add(found.group(scheme, SCHEME), found.concept(concept))
+
+
+def link(pairs: str) -> Take:
+    return lambda found, subject, to, _: getattr(found, pairs).add(found.thing(subject), found.thing(to))
+
+
+def other_way_round(take: Take) -> Take:
+    return lambda found, subject, object, language: take(found, object, subject, language)
+
+
+TAKES: dict[str, Take] = {
+    **{predicate: name_of(kind) for predicate, kind in NAMES.items()},
+    f"{RDF}type": take_type,
+    f"{OWL}deprecated": take_deprecated,
+    f"{SKOS}broader": link("broader"),
+    f"{SKOS}narrower": other_way_round(link("broader")),
+    f"{SKOS}inScheme": in_scheme,
+    f"{SKOS}topConceptOf": in_scheme,
+    f"{SKOS}hasTopConcept": other_way_round(in_scheme),
+    f"{SKOS}member": lambda found, group, to, _: found.members.add(found.group(group, COLLECTION), found.thing(to)),
+    f"{DCT}isReplacedBy": link("replacements"),
+    f"{DCT}replaces": other_way_round(link("replacements")),
+}
 
 
 def read_ntriples(path: str, collector: Collector, on_read: OnRead | None = None) -> None:
     for number, line in enumerate(read_lines(path, on_read), 1):
-        for statement in statements(line.decode("utf-8", "replace"), f"{display_name(path)}, line {number}"):
-            collect(collector, statement)
-
-
-def statements(line: str, where: str) -> Iterator[Statement]:
-    """What a line of N-Triples says, if it is of interest."""
-    found = LINE.match(line)
-    if found is None:
-        if line.strip() and not line.lstrip().startswith("#"):
-            raise XmtcError(f"{where}: {line.strip()[:60]!r} is no N-Triples statement; expected <s> <p> <o> .")
-        return
-    subject, blank, predicate, uri, blank_object, literal, language = found.groups()
-    if predicate in WANTED:
-        object = literal if literal is not None else uri or blank_object or ""
-        yield Statement(unescaped(subject or blank), predicate, unescaped(object), (language or "").lower())
+        text = line.decode("utf-8", "replace")
+        found = LINE.match(text)
+        if found is not None:
+            subject, blank, predicate, uri, blank_object, literal, language = found.groups()
+            take = TAKES.get(predicate)
+            if take is not None:
+                object = literal if literal is not None else uri or blank_object or ""
+                take(collector, unescaped(subject or blank), unescaped(object), (language or "").lower())
+        elif text.strip() and not text.lstrip().startswith("#"):
+            where = f"{display_name(path)}, line {number}"
+            raise XmtcError(f"{where}: {text.strip()[:60]!r} is no N-Triples statement; expected <s> <p> <o> .")
 
 
 def unescaped(text: str) -> str:
@@ -139,9 +140,10 @@ def sink(collector: Collector) -> Any:
 
         def add(self, triple: Any, context: Any = None, quoted: bool = False) -> None:
             subject, predicate, object = triple
-            if str.__str__(predicate) in WANTED:
+            take = TAKES.get(str(predicate))  # which is not equal to a plain string
+            if take is not None:
                 language = (object.language or "") if isinstance(object, Literal) else ""
-                collect(collector, Statement(str(subject), str(predicate), str(object), language.lower()))
+                take(collector, str(subject), str(object), language.lower())
 
         def addN(self, quads: Any) -> None:
             for subject, predicate, object, _ in quads:

@@ -49,7 +49,10 @@ class Links(Form):
         return len(self.ends) - 1
 
     def __getitem__(self, number: int) -> list[int]:
-        return self.to[self.ends[number] : self.ends[number + 1]].tolist()
+        return self.row(number).tolist()
+
+    def row(self, number: int) -> np.ndarray:
+        return self.to[self.ends[number] : self.ends[number + 1]]
 
     def check_within(self, n_from: int, n_to: int) -> None:
         check_ends(self.ends, n_from, len(self.to))
@@ -205,7 +208,7 @@ class Vocabulary(Form):
     def _hinted(self, sought: bytes) -> set[int]:
         text = np.frombuffer(bytearray(sought), np.uint8)
         wanted = np.empty(1, np.uint64)
-        hash_each(text, np.array([0, len(text)]), wanted)
+        hash_each(text, np.array([0]), np.array([len(text)]), wanted)
         begin, end = (int(np.searchsorted(self.hashes, wanted[0], side)) for side in ("left", "right"))
         return set(self.hashed[begin:end].tolist())
 
@@ -311,6 +314,6 @@ def key(name: str) -> bytes:
 
 
 @kernel
-def hash_each(text, ends, hashes):
+def hash_each(text, begins, ends, hashes):
     for i in range(len(hashes)):
-        hashes[i] = hash_bytes(text, ends[i], ends[i + 1])
+        hashes[i] = hash_bytes(text, begins[i], ends[i])
