@@ -21,7 +21,7 @@ def best_allowed(model: Model, data: Dataset, k: int, allowed: np.ndarray, run: 
     k = min(k, model.n_labels)
     wanted = min(k, int(allowed.sum()))
     labels, scores = np.full((data.n_docs, k), NO_LABEL, np.int32), np.zeros((data.n_docs, k), np.float32)
-    left, asked, is_last = np.arange(data.n_docs), k + int((~allowed).sum().clip(max=k)), False
+    left, asked = np.arange(data.n_docs), k + min(k, int((~allowed).sum()))
     while len(left):
         is_short = np.zeros(len(left), bool)
         size = max(1, CELLS // asked)
@@ -30,11 +30,12 @@ def best_allowed(model: Model, data: Dataset, k: int, allowed: np.ndarray, run: 
             found = best_of(model.predict(data.rows(rows), asked, run), allowed, k)
             labels[rows, : found.k], scores[rows, : found.k] = found.labels, found.scores
             is_short[begin : begin + size] = (found.labels[:, :wanted] == NO_LABEL).any(axis=1)
-        if is_last:
-            break
         left = left[is_short]
-        if asked >= model.n_labels:  # it was bounded in another way: once more, without bounds
-            model, is_last = model.unbounded(), True
+        if asked >= model.n_labels:  # if its search was bounded: once more, without bounds
+            wider = model.unbounded()
+            if wider is model:
+                break
+            model = wider
         asked = min(FURTHER * asked, model.n_labels)
     return Predictions.trusted(labels, scores)
 

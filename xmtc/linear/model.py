@@ -50,7 +50,7 @@ class TreeModel(Model):
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
     def unbounded(self) -> TreeModel:
-        return replace(self, beam=EXACT)
+        return self if self.beam == EXACT else replace(self, beam=EXACT)
 
     def width(self, tree: Tree) -> int:
         """How many chunks of a tree may wait: there are not always as many as the beam lets."""

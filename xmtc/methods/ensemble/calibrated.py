@@ -41,7 +41,8 @@ class Calibrated(Model):
         return self.model.explain(document, label)
 
     def unbounded(self) -> Calibrated:
-        return replace(self, model=self.model.unbounded())
+        wider = self.model.unbounded()
+        return self if wider is self.model else replace(self, model=wider)
 
     def max_lengths(self) -> dict[str, int]:
         return self.model.max_lengths()

@@ -37,7 +37,9 @@ class Combination(Model):
         return mean_explanation([part for part in parts if part.view == view])
 
     def unbounded(self) -> Combination:
-        return replace(self, models=tuple(model.unbounded() for model in self.models))
+        wider = tuple(model.unbounded() for model in self.models)
+        are_same = all(one is other for one, other in zip(wider, self.models, strict=True))
+        return self if are_same else replace(self, models=wider)
 
     def max_lengths(self) -> dict[str, int]:
         """What all of the models can read."""
@@ -83,7 +85,8 @@ class Adapted(Model):
         return Dataset({name: data.views[here] for name, here in self.names.items()})
 
     def unbounded(self) -> Adapted:
-        return replace(self, model=self.model.unbounded())
+        wider = self.model.unbounded()
+        return self if wider is self.model else replace(self, model=wider)
 
     def max_lengths(self) -> dict[str, int]:
         return {self.names[view]: most for view, most in self.model.max_lengths().items()}
