@@ -1,7 +1,7 @@
 """Time and memory of importing vocabularies, and of opening and asking them.
 
     python benchmarks/vocabularies.py                        a million synthetic concepts as N-Triples, Turtle and TSV
-    python benchmarks/vocabularies.py FILE... [-- FILE...]   real files, each group a vocabulary
+    python benchmarks/vocabularies.py FILE...                the files of a real one
 
 Each import is a command of its own, so that its peak of memory is its own."""
 
@@ -21,7 +21,8 @@ SKOS = "http://www.w3.org/2004/02/skos/core#"
 CHILD = """
 import resource, subprocess, sys
 code = subprocess.run([sys.executable, "-m", "xmtc", *sys.argv[1:]]).returncode
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss // 1024)
 sys.exit(code)
 """
 
@@ -69,7 +70,9 @@ def measure(paths: list[str], folder: Path) -> None:
     words = ["vocab", "import", *paths, str(folder), "-q"]
     done = subprocess.run([sys.executable, "-c", CHILD, *words], stdout=subprocess.PIPE, text=True, check=True)
     seconds, size = time.perf_counter() - start, sum(path.stat().st_size for path in folder.iterdir())
-    print(f"{' '.join(Path(path).name for path in paths)}: {seconds:.1f} s, {int(done.stdout)} MiB, ", end="")
+    processor, peak = done.stdout.split()
+    names = " ".join(Path(path).name for path in paths)
+    print(f"{names}: {seconds:.1f} s, {float(processor):.1f} s of the processor, {peak} MiB, ", end="")
     opened, asked = opening(folder)
     print(f"folder of {size / 2**20:.1f} MiB, opened in {1000 * opened:.0f} ms, a name found in {1e6 * asked:.0f} us")
 
@@ -92,13 +95,15 @@ def opening(folder: Path) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", help="files of one vocabulary; none: synthetic ones")
+    parser.add_argument("--formats", default="nt,tsv,ttl", help="of synthetic ones")
     parser.add_argument("-n", type=int, default=1_000_000, help="synthetic concepts")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         if options.files:
             measure(options.files, Path(place) / "vocab")
             return
-        for name, write in (("nt", write_ntriples), ("tsv", write_tsv), ("ttl", write_turtle)):
+        for name in options.formats.split(","):
+            write = {"nt": write_ntriples, "tsv": write_tsv, "ttl": write_turtle}[name]
             path = Path(place) / f"synthetic.{name}"
             write(path, options.n)
             print(f"{path.stat().st_size / 2**20:.0f} MiB ", end="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from xmtc import XmtcError
 from xmtc.base.form import same
 from xmtc.text.vocabulary import FREE
 from xmtc.vocab import ABSENT, Vocabulary, import_files
-from xmtc.vocab.vocabulary import ALTERNATIVE, COLLECTION, PREFERRED, SCHEME, hash_each, local_id
+from xmtc.vocab.arranging import copy_parts, line_hashes
+from xmtc.vocab.vocabulary import ALTERNATIVE, COLLECTION, PREFERRED, SCHEME, hash_each, key, local_id
 
 ZOO = "http://zoo.org/"
 TURTLE = """
@@ -281,6 +283,47 @@ def test_damaged_numbers_are_found(zoo, tmp_path, part, value):
     (replace(zoo, **{inner[0]: damaged}) if inner else damaged).save(tmp_path / "zoo")
     with pytest.raises(XmtcError, match="is damaged"):
         Vocabulary.load(tmp_path / "zoo")
+
+
+HARD_NAMES = ["cat", "  Big\tCAT ", "Straße", "ﬁn\u00a0de  siècle", "e\u0301", "¨", "a\u2028b\r c", "İ", "東京"]
+
+
+def test_names_are_hashed_many_at_once_as_one_by_one():
+    """line_hashes against `key` and the hash of each."""
+    expected = np.empty(len(HARD_NAMES), np.uint64)
+    for i, name in enumerate(HARD_NAMES):
+        text = np.frombuffer(bytearray(key(name)), np.uint8)
+        hash_each(text, np.array([0]), np.array([len(text)]), expected[i : i + 1])
+    assert line_hashes("\n".join(HARD_NAMES)).tolist() == expected.tolist()
+
+
+def test_parts_are_copied_to_their_places():
+    text, out = np.frombuffer(bytearray(b"abcdefgh"), np.uint8), np.full(8, ord("."), np.uint8)
+    copy_parts(text, np.array([5, 0, 2]), np.array([8, 2, 2]), out, np.array([0, 4, 7]))
+    assert out.tobytes() == b"fgh.ab.."
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+def test_it_does_not_matter_how_many_names_are_taken_at_once(turtle, zoo, monkeypatch, at_once):
+    monkeypatch.setattr("xmtc.vocab.arranging.AT_ONCE", at_once)
+    assert same(import_files([str(turtle)]), zoo)
+
+
+def test_a_name_given_twice_is_kept_once(tmp_path):
+    rows = "id,name,alternative,language\na,cat,puss|puss,en\na,cat,cat,en\na,cat,,fi\n"
+    (found,) = (import_files([write(tmp_path / "twice.csv", rows)]),)
+    assert [(name.text, name.language) for name in found.names(0)] == [
+        ("cat", "en"),
+        ("cat", "fi"),
+        ("puss", "en"),
+        ("cat", "en"),
+    ]
+
+
+def test_reading_skos_without_rdflib_says_what_to_install(turtle, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rdflib", None)
+    with pytest.raises(XmtcError, match=r"zoo.ttl needs rdflib: pip install 'xmtc\[vocab\]'"):
+        import_files([str(turtle)])
 
 
 def test_hashes_are_fnv(zoo):

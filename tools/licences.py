@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
-EXTRAS = ("neural", "tune", "neighbours")
+EXTRAS = ("neural", "tune", "neighbours", "vocab")
 
 
 class Dependency(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,16 @@ class LabelConcepts(Form):
 
     def name(self, label: int, language: str | None = None) -> str | None:
         """What a label is called; None where its concept is not there or has no name."""
-        concept = int(self.concepts[label])
-        return None if concept == ABSENT else self.vocabulary.name(concept, language or self.language or None)
+        asked = label, language or self.language or None
+        if asked not in self._names:
+            concept = int(self.concepts[label])
+            self._names[asked] = None if concept == ABSENT else self.vocabulary.name(concept, asked[1])
+        return self._names[asked]
+
+    @cached_property
+    def _names(self) -> dict[tuple[int, str | None], str | None]:
+        """Those that were asked for: the same few are asked for again and again."""
+        return {}
 
     def labels_called(self, name: str) -> list[int]:
         """The labels whose concept has this URI, id, notation or name, the closest first."""
