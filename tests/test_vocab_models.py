@@ -260,6 +260,28 @@ def test_hierarchical_measures_by_hand():
     np.testing.assert_allclose([found[name] for name in names], expected)
 
 
+def test_hierarchical_measures_as_sets():
+    """Against Python's sets, on random labels over a random hierarchy in which a label may have several above it."""
+    rng = np.random.default_rng(0)
+    n_docs, n_labels, k = 50, 30, 4
+    above = [{i, *(j for j in range(30, 40) if rng.random() < 0.2)} for i in range(n_labels)]
+    lineage = np.zeros((n_labels, 40), np.float32)
+    for label, nodes in enumerate(above):
+        lineage[label, list(nodes)] = 1
+    true = (rng.random((n_docs, n_labels)) < 0.1).astype(np.float32)
+    labels = np.array([rng.permutation(n_labels)[:k] for _ in range(n_docs)])
+    labels[rng.random(labels.shape) < 0.2] = -1
+    shared = predicted = expected = 0
+    for answers, truth in zip(labels, true, strict=True):
+        said = set().union(*(above[i] for i in answers if i >= 0))
+        meant = set().union(*(above[i] for i in np.flatnonzero(truth)))
+        shared, predicted, expected = shared + len(said & meant), predicted + len(said), expected + len(meant)
+    answers = Predictions(labels, np.zeros(labels.shape))
+    found = evaluate(answers, true, ["hP@4", "hR@4", "hF1@4"], lineage=csr_array(lineage))
+    p, r = shared / predicted, shared / expected
+    np.testing.assert_allclose(list(found.values()), [p, r, 2 * p * r / (p + r)])
+
+
 def test_without_a_hierarchy_they_count_hits():
     flat = csr_array(np.eye(5, dtype=np.float32))
     found = evaluate(ANSWERS, TRUE, ["hP@2", "hR@2"], lineage=flat)
