@@ -160,6 +160,9 @@ def test_tables(tmp_path):
     wide = import_files([write(tmp_path / "wide.csv", 'uri,label_fi,label_sv\nu:1,"kissa, kotona",katt\n')])
     assert [wide.name(0, code) for code in ("fi", "sv")] == ["kissa, kotona", "katt"]
 
+    german = import_files([write(tmp_path / "german.csv", "id;name_de\nu:1;Katze, zahm\n")])
+    assert german.name(0, "de") == "Katze, zahm"
+
     files = [write(tmp_path / f"zoo-{code}.tsv", f"u:1\t{name}\n") for code, name in (("fi", "kissa"), ("sv", "katt"))]
     several = import_files(files)
     assert len(several) == 1
@@ -175,6 +178,7 @@ def test_tables(tmp_path):
     [
         ("a.tsv", b"", "has no concepts"),
         ("a.tsv", b"name\tnotation\ncat\t1\n", "expected one called id or uri"),
+        ("a.csv", b"ID,Bezeichnung\n1,Katze\n", "has the columns ID, Bezeichnung; expected one called name or label"),
         ("a.tsv", b"u:1\tcat\n\tdog\n", "row 2 has no id"),
         ("a.tsv", b"u:1\tc\xe4t\n", "line 1 is no UTF-8"),
         ("a.csv", b'id,name\nu:1,"cat\n', "mend its quotes"),
@@ -224,6 +228,8 @@ def test_of_several_the_closest_comes_first(tmp_path):
     assert vocabulary.find_all("sun") == [2]  # an id is exact
     assert vocabulary.find_all("Sun") == [1, 0]  # a notation, then a preferred name
     assert vocabulary.find_all("star") == [1, 0]  # a preferred name, then an alternative one
+    rows = "id\tname\tdeprecated\na\tsun\ttrue\nb\tsun\t\n"
+    assert import_files([write(tmp_path / "old.tsv", rows)]).find_all("sun") == [1, 0]  # what is not deprecated
 
 
 def test_full_addresses_find_plain_ids(tmp_path):

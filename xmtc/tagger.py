@@ -102,6 +102,7 @@ class Tagger:
         """(n_labels,) bool, the labels that these lists, and the model's own, leave; None where that is all."""
         if not allow and not deny:
             return self.allowed
+        self._check()
         found = allowed_labels(self.labels, self.concepts, allow, deny)
         return found if self.allowed is None else checked_left(found & self.allowed)
 
@@ -114,6 +115,7 @@ class Tagger:
 
     def name(self, label: str, language: str | None = None) -> str | None:
         """What a label is called in a language; None where no vocabulary tells."""
+        self._check()
         self._check_language(language)
         return self._name(self._number(label), language)
 
@@ -137,6 +139,7 @@ class Tagger:
 
     def with_filter(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> Tagger:
         """The same, answering only with these labels; without any, with all."""
+        self._check()
         allowed = allowed_labels(self.labels, self.concepts, allow, deny) if allow or deny else None
         about = {name: value for name, value in self.about.items() if name != "filter"}
         said = {"allow": list(allow), "deny": list(deny)}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from xmtc.data.files import OnRead, display_name, read_lines
@@ -49,21 +50,27 @@ def read_table(path: str, collector: Collector, delimiter: str, language: str, o
     if columns is None:
         columns = [Column(meaning) for meaning in WITHOUT_HEADER]
         add_row(collector, columns, *first, language)
-    elif ID not in (column.meaning for column in columns if column):
-        raise XmtcError(
-            f"{display_name(path)} has the columns {', '.join(first[1])}; expected one called id or uri among them."
-        )
+    else:
+        check_header(path, columns, first[1])
     for where, cells in rows:
         add_row(collector, columns, where, cells, language)
 
 
+def check_header(path: str, columns: list[Column | None], titles: list[str]) -> None:
+    known = {column.meaning for column in columns if column}
+    if ID not in known or len(known) == 1:
+        wanted = "one called name or label" if ID in known else "one called id or uri"
+        raise XmtcError(f"{display_name(path)} has the columns {', '.join(titles)}; expected {wanted} among them.")
+
+
 def read_rows(path: str, delimiter: str, on_read: OnRead | None) -> Iterator[tuple[str, list[str]]]:
-    """Rows that hold anything, and where each stands. Only CSV has quotes."""
+    """Rows that hold anything, and where each stands. Only CSV has quotes; some of it has semicolons for commas."""
     lines = decoded(path, on_read)
-    rows: Iterable[list[str]]
-    rows = (
-        csv.reader(lines, strict=True) if delimiter == "," else (line.rstrip("\r\n").split(delimiter) for line in lines)
-    )
+    first = next(lines, "")
+    lines = chain([first], lines)
+    rows: Iterable[list[str]] = (line.rstrip("\r\n").split("\t") for line in lines)
+    if delimiter == ",":
+        rows = csv.reader(lines, delimiter=max(",;", key=first.count), strict=True)
     number = 0
     try:
         for cells in rows:

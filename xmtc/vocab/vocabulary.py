@@ -195,7 +195,8 @@ class Vocabulary(Form):
         return next(iter(self.find_all(label)), ABSENT)
 
     def find_all(self, label: str) -> list[int]:
-        """All concepts that are called so: by URI or id before notations, preferred before alternative names."""
+        """All concepts that are called so: by URI or id before notations, preferred before alternative names, and of
+        equals those that are not deprecated."""
         label = label.strip()
         label = label[1:-1].strip() if label[:1] == "<" and label[-1:] == ">" else label
         exact = self.uris.number(label)
@@ -203,7 +204,8 @@ class Vocabulary(Form):
             return [exact]
         found = {concept: self._likeness(concept, label) for concept in self._hinted(key(label))}
         found = {concept: likeness for concept, likeness in found.items() if likeness is not None}
-        return sorted(found, key=lambda concept: (found[concept], concept)) or self._by_address(label)
+        order = sorted(found, key=lambda concept: (found[concept], bool(self.deprecated[concept]), concept))
+        return order or self._by_address(label)
 
     def _hinted(self, sought: bytes) -> set[int]:
         text = np.frombuffer(bytearray(sought), np.uint8)
@@ -274,7 +276,7 @@ class Vocabulary(Form):
         VOCABULARIES.save(folder, self.about(), {"vocabulary": self})
 
     def about(self) -> dict[str, Any]:
-        return {"n_concepts": len(self), "languages": list(self.languages)}
+        return {"n_concepts": len(self), "languages": [code for code in self.languages if code]}
 
     @classmethod
     def load(cls, folder: str | Path, verify: bool = False) -> Vocabulary:
