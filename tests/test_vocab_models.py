@@ -326,6 +326,8 @@ def test_import_stats_find_and_show(place):
     assert {group["uri"]: group["concepts"] for group in stats["groups"]} == {"s:even": 21, "s:odd": 20, "s:all": 39}
     assert "scheme <s:odd>: 20 concepts" in told("vocab", "stats", "voc", cwd=place)[0]
     assert told("vocab", "find", "voc", "NIMI 5", cwd=place)[0] == "http://x.org/label-05\tN5\tname 5\n"
+    found = told("vocab", "find", "voc", "imi 1", "--part", "--language", "fi", cwd=place)[0]
+    assert [line.split("\t")[2] for line in found.splitlines()] == ["nimi 1", *(f"nimi {i}" for i in range(10, 20))]
     shown = told("vocab", "show", "voc", "n8", "--language", "fi", cwd=place)[0]
     assert "broader: even-fi <http://x.org/even>" in shown
     assert "replaced by: nimi 9 <http://x.org/label-09>" in shown

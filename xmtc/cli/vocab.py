@@ -84,14 +84,18 @@ def find(
     vocab: VocabularyPath,
     label: Annotated[str, typer.Argument(metavar="NAME", help="URI, id, notation or name")],
     language: Language = None,
+    part: Annotated[bool, typer.Option("--part", help="also concepts with NAME within a name of theirs")] = False,
 ) -> None:
     """Print the concepts that are called so, the closest first: URI, notations and name, with tabs between them."""
     from xmtc.errors import XmtcError, visible
 
     found = open_vocabulary(vocab, language)
     concepts = found.find_all(label)
+    if part:
+        concepts = list(dict.fromkeys([*concepts, *found.containing(label)]))
     if not concepts:
-        raise XmtcError(f"{vocab} has no concept {label!r}; expected a URI, an id, a notation or a name.")
+        hint = "expected another part of a name." if part else "--part looks for names that contain it."
+        raise XmtcError(f"{vocab} has no concept {label!r}; {hint}")
     for concept in concepts:
         cells = (found.uri(concept), " ".join(found.notations(concept)), found.name(concept, language) or "")
         typer.echo("\t".join(map(visible, cells)))

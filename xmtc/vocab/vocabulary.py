@@ -207,6 +207,13 @@ class Vocabulary(Form):
         order = sorted(found, key=lambda concept: (found[concept], bool(self.deprecated[concept]), concept))
         return order or self._by_address(label)
 
+    def containing(self, part: str) -> Iterator[int]:
+        """The concepts with a name or a notation that contains this, in their order."""
+        sought = key(part)
+        for concept in range(len(self)):
+            if any(sought in key(name.text) for name in self._terms_of(concept)):
+                yield concept
+
     def _hinted(self, sought: bytes) -> set[int]:
         text = np.frombuffer(bytearray(sought), np.uint8)
         wanted = np.empty(1, np.uint64)
