@@ -139,11 +139,11 @@ def test_fields_of_tables_are_carried_along(place, source):
 
 
 def test_names_have_a_column_where_there_are_names(tmp_path):
-    table = AnswerTable(k=2, names={"q1": "Äpfel"}.get)
-    answers = [Answer("d", [Tag("q1", 0.5), Tag("q2", 0.25)])]
+    table = AnswerTable(k=2, has_names=True)
+    answers = [Answer("d", [Tag("q1", 0.5, "Äpfel"), Tag("q2", 0.25)])]
     assert [column.name for column in table.columns] == ["id", "rank", "label", "name", "score"]
     assert table.rows(answers[0]) == [["d", 1, "q1", "Äpfel", 0.5], ["d", 2, "q2", None, 0.25]]
-    wide = AnswerTable(k=2, wide=True, names=table.names)
+    wide = AnswerTable(k=2, wide=True, has_names=True)
     assert [column.name for column in wide.columns][1:] == [
         "label_1",
         "name_1",
@@ -349,10 +349,9 @@ def test_results_beside_the_files_of_a_folder(place):
 def test_subjects_stand_in_brackets_with_their_names_as_annif_has_them(tmp_path):
     from xmtc.answers.beside import Results
 
-    names = {"http://x/1": "Äpfel"}.get
-    results = Results(tmp_path, ".annif", AnswerTable(names=names))
+    results = Results(tmp_path, ".annif", AnswerTable(has_names=True))
     with results.writing() as write:
-        write([Answer("d", [Tag("http://x/1", 0.5), Tag("urn:n:2", 0.25), Tag("=3", 0.125)])])
+        write([Answer("d", [Tag("http://x/1", 0.5, "Äpfel"), Tag("urn:n:2", 0.25), Tag("=3", 0.125)])])
     lines = (tmp_path / "d.annif").read_text("utf-8").splitlines()
     assert lines == ["<http://x/1>\tÄpfel\t0.5", "<urn:n:2>\t\t0.25", "'=3\t\t0.125"]
 

@@ -23,11 +23,12 @@ def place(tmp_path_factory) -> Path:
 
 SLOW_SAVE = """
 import sys, time
-from xmtc import cli, store
+from xmtc import cli
+from xmtc.base import folders
 def sha256(path):
     print("saving", flush=True)
     time.sleep(60)
-store.sha256 = sha256
+folders.sha256 = sha256
 cli.main()
 """
 

@@ -17,7 +17,7 @@ from commands import XMTC, make_place
 from planted import planted
 
 from xmtc import Run, Tagger, XmtcError, store
-from xmtc.base import checkpoint, disk
+from xmtc.base import checkpoint, disk, folders
 from xmtc.base.checkpoint import Checkpoint
 from xmtc.classifier import Classifier
 from xmtc.cli.train import save
@@ -48,7 +48,7 @@ def test_a_full_disk_leaves_the_old_model_and_nothing_else(tagger, tmp_path, mon
         monkeypatch.setattr(disk, "exchange", lambda one, other: False)
     tagger.save(tmp_path / "model")
     before = (tmp_path / "model" / "arrays.safetensors").read_bytes()
-    monkeypatch.setattr(store, "SMALLEST", 1)
+    monkeypatch.setattr(folders, "SMALLEST", 1)
     with (
         files_of_at_most(len(before) // 2),
         pytest.raises(XmtcError, match=r"model cannot be written \(File too large\); choose another place"),
@@ -70,7 +70,7 @@ def test_the_smallest_model_is_not_smaller_than_the_room_that_is_asked_for(tmp_p
     """Nobody may be refused who would have had room: three files and a folder, in blocks of 4 KiB."""
     Classifier(n_trees=1, min_df=1).fit(["red apple", "green pear"], [["x"], ["y"]]).save(tmp_path / "model")
     blocks = [-(-path.stat().st_size // 4096) for path in (tmp_path / "model").iterdir()]
-    assert 4096 * (sum(blocks) + 1) >= store.SMALLEST
+    assert 4096 * (sum(blocks) + 1) >= folders.SMALLEST
 
 
 def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):

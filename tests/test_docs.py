@@ -44,6 +44,7 @@ NOT_RUN = {
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/use-a-gpu.md": (2, "a GPU, and vectors and encoders to download; several processes"),
     "docs/how-to/vectors-and-encoders.md": (3, "vectors and encoders to download"),
+    "docs/how-to/vocabularies.md": (1, "vocabularies that are not in the repository"),
     "docs/how-to/watch-a-training.md": (2, "TensorBoard and MLflow; tests/test_history.py runs them with stand-ins"),
     "docs/results/aplc-xlnet.md": (1, "measured: minutes, an encoder, corpora that are not in the repository"),
     "docs/results/attention-xml.md": (1, "measured: a minute"),
@@ -52,6 +53,7 @@ NOT_RUN = {
     "docs/results/forests.md": (1, "measured: minutes, corpora that are not in the repository"),
     "docs/results/reading.md": (1, "measured: minutes, 0.7 GB of files"),
     "docs/results/linear-methods.md": (1, "measured: minutes, corpora that are not in the repository"),
+    "docs/results/vocabularies.md": (3, "measured: minutes, vocabularies and corpora that are not in the repository"),
     "docs/tutorial/first-tagger.md": (1, "installs"),
 }
 # What the pages had when this was written: less of it is not lost unnoticed.

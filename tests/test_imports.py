@@ -19,7 +19,7 @@ FLOORS = [
     {"base"},
     {"data"},
     {"labels", "text"},
-    {"encoders", "evaluation"},
+    {"encoders", "evaluation", "vocab"},
     {"decisions", "features"},
     {"linear", "nn"},
     {"methods"},

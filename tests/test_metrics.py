@@ -391,7 +391,9 @@ def test_a_measure_of_ones_own_is_one_declaration() -> None:
     assert evaluate(PREDICTED, Y, ["RR@1", "RR@10"]) == {"RR@1": 2 / 4, "RR@10": (1 + 1 / 2 + 0 + 1) / 4}
     assert per_document(PREDICTED, Y, ["RR@10"])["RR@10"].tolist() == [1, 1 / 2, 0, 1]
 
-    with pytest.raises(XmtcError, match=r"did you mean RR@5\?.* coverage@k, ECE@k, RR@k with k from 1;"):
+    with pytest.raises(
+        XmtcError, match=r"did you mean RR@5\?.* coverage@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;"
+    ):
         parse_metric("RR")
     with pytest.raises(XmtcError, match="only P, R, nDCG, PSP, PSnDCG, rawPSP, RR have one"):
         per_document(PREDICTED, Y, ["coverage@1"])

@@ -11,7 +11,7 @@ import pytest
 from planted import planted
 
 from xmtc import Tagger, XmtcError, store
-from xmtc.base import disk
+from xmtc.base import disk, folders
 from xmtc.classifier import Classifier
 from xmtc.text.vocabulary import Vocabulary
 
@@ -148,7 +148,7 @@ def test_an_interrupted_save_leaves_nothing_and_keeps_the_old(tagger, folder, mo
     def interrupted(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store, "sha256", interrupted)
+    monkeypatch.setattr(folders, "sha256", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tagger.save(folder)
     with pytest.raises(KeyboardInterrupt):

@@ -74,7 +74,7 @@ def built(folder: Path) -> dict[str, str]:
 def sbom(path: Path) -> None:
     """What a user's installation is made of, with all extras that this repository tests."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
-        requirements.write(resolved("neural", "tune"))
+        requirements.write(resolved("neural", "tune", "vocab"))
         requirements.flush()
         how = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible"]
         words = [sys.executable, "-m", "cyclonedx_py", "requirements", requirements.name, *how, "--output-file", path]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from xmtc.methods import METHODS
     from xmtc.pipeline import train
     from xmtc.tagger import Tag, Tagger
+    from xmtc.vocab import Vocabulary
 
 # Three lists of the same names, because type checkers read the one above and the one below, and Python the third;
 # tests/test_surface.py compares them. No name may be that of a file or folder here: importing that would hide it.
@@ -39,6 +40,7 @@ __all__ = [
     "Stage",
     "Tag",
     "Tagger",
+    "Vocabulary",
     "XmtcError",
     "array",
     "evaluate",
@@ -58,6 +60,7 @@ _HOMES = {
     "Stage": "xmtc.base.events",
     "Tag": "xmtc.tagger",
     "Tagger": "xmtc.tagger",
+    "Vocabulary": "xmtc.vocab",
     "XmtcError": "xmtc.errors",
     "evaluate": "xmtc.evaluation",
     "open_corpus": "xmtc.data.corpus",

@@ -35,6 +35,7 @@ from xmtc.indicators import check_room, dense, sparse
 from xmtc.parameters import applicable, check_names, given_to, parameters_of
 from xmtc.pipeline import Pipeline
 from xmtc.tagger import Tag, Tagger
+from xmtc.vocab import Vocabulary
 
 BEST, SURE = 5, 0.5  # labels of an answer in names; the score from which on an indicator says 1
 FIRST_LOOK = 100  # labels among which those above a threshold are looked for first
@@ -212,14 +213,31 @@ class Classifier(BaseEstimator):
         return self.predict_proba(X, run=run) - np.float32(SURE)
 
     def tags(
-        self, X: Any, k: int = BEST, threshold: float = 0.0, run: Run = Run(), *, always: bool = False
+        self,
+        X: Any,
+        k: int = BEST,
+        threshold: float = 0.0,
+        run: Run = Run(),
+        *,
+        always: bool = False,
+        language: str | None = None,
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
     ) -> list[list[Tag]]:
-        """The best k labels of each document that score at least the threshold, with their scores; `always` as in
-        `predict`."""
-        found = self._trained().named(self.rank(X, k, run, always=always).above(threshold))
+        """The best k labels of each document that score at least the threshold, with their scores and, where a
+        vocabulary is attached, their names in a language; `always` as in `predict`, `allow` and `deny` as for
+        `Tagger.tags`."""
+        tagger = self._trained()
+        ranked = tagger.rank(self._read(X), k, run, tagger.may_answer(allow, deny), always=self._answers(always))
+        found = tagger.named(ranked.above(threshold), language)
         if not self._target()["numbers"]:
             return found
-        return [[Tag(int(tag.label), tag.score) for tag in tags] for tags in found]  # type: ignore[arg-type]
+        return [[Tag(int(tag.label), tag.score, tag.name) for tag in tags] for tags in found]  # type: ignore[arg-type]
+
+    def attach(self, vocabulary: Vocabulary, language: str | None = None) -> Classifier:
+        """Let a trained Classifier know what its labels are called; the model folder keeps the vocabulary."""
+        self.tagger_ = self._trained().with_vocabulary(vocabulary, language)
+        return self
 
     def rank(self, X: Any, k: int = BEST, run: Run = Run(), *, always: bool = False) -> Predictions:
         """Label numbers and scores as two arrays; a number is a place in `classes_`. `always` as in `predict`."""
@@ -257,9 +275,11 @@ class Classifier(BaseEstimator):
         """The words that speak most for a label, and what each adds to its score."""
         return self._trained().explain(text, str(label), n)
 
-    def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run()) -> list[Highlight]:
+    def highlight(
+        self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run(), language: str | None = None
+    ) -> list[Highlight]:
         """The whole text with each word's weight, for each label, or for the best k where none is named."""
-        return self._trained().highlight(text, *map(str, labels), k=k, n=n, run=run)
+        return self._trained().highlight(text, *map(str, labels), k=k, n=n, run=run, language=language)
 
     def save(self, folder: str | Path) -> None:
         """Write the model folder, which `load`, `Tagger.load` and the `xmtc` command open."""

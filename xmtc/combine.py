@@ -48,7 +48,24 @@ def combine(
     about = describe(taggers, rule, valid is not None, sizes, len(labels))
     before = [entry for i, tagger in enumerate(taggers) for entry in of_part(tagger.history, f"member-{i}")]
     history = (*before, *told)
-    return Tagger(views, labels, frequencies_of(taggers, labels), model, about, history=history)
+    combined = Tagger(views, labels, frequencies_of(taggers, labels), model, about, history=history)
+    return with_attached(combined, taggers)
+
+
+def with_attached(combined: Tagger, taggers: Sequence[Tagger]) -> Tagger:
+    """With the first vocabulary among the models; and what one of them may not answer, all together may not."""
+    for tagger in taggers:
+        if tagger.concepts is not None:
+            combined = combined.with_vocabulary(tagger.concepts.vocabulary, tagger.concepts.language)
+            break
+    denied = {
+        label
+        for tagger in taggers
+        if tagger.allowed is not None
+        for label, may in zip(tagger.labels.words(), tagger.allowed, strict=True)
+        if not may
+    }
+    return combined.with_filter(deny=sorted(denied)) if denied else combined
 
 
 def shared_name(views: FittedViews, name: str, view: Any) -> str:

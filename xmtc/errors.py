@@ -21,6 +21,7 @@ EXTRAS = {
     "python_calamine": ("python-calamine", "tables"),
     "trafilatura": ("trafilatura", "documents"),
     "pypdf": ("pypdf", "documents"),
+    "rdflib": ("rdflib", "vocab"),
 }
 
 

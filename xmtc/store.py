@@ -1,108 +1,33 @@
-"""Model folders: about.json says what it is, arrays.safetensors holds the numbers. No pickle, nothing executable;
-arrays are memory-mapped, so that a folder of any size opens in milliseconds; a folder is written under a temporary
-name and put in its place in one step, so that it is either whole or not there. Beside them, history.jsonl says how the
-training went: it has seconds in it, which no two trainings share, so that it is neither compared nor needed.
-
-Opening looks at structure, types and sizes. What only a look at every number can tell, a form's own `check` tells: it
-raises ValueError with a phrase. A Tagger runs these checks once, before its first use.
-
-A folder names the classes of what it holds, as "module:Class". Only forms of xmtc, and of packages whose method was
-found by its name, are ever made from it; nothing is imported because a folder says so."""
+"""Model folders: a folder of forms, and beside it history.jsonl, which says how the training went: it has seconds in
+it, which no two trainings share, so that it is neither compared nor needed."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
-import os
-import re
-import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from xmtc.base import history
-from xmtc.base.disk import new_folder, recover_folder
-from xmtc.base.form import Form, check_types
-from xmtc.base.tables import address
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.base.folders import MISFITS, MODEL, FolderKind, sha256
+from xmtc.errors import XmtcError
 
 FORMAT = 3
-OURS = "xmtc."
-ABOUT, ARRAYS, HISTORY = "about.json", "arrays.safetensors", "history.jsonl"
-SMALLEST = 2**14  # bytes that a model of a few words takes: three files and their folder
+HISTORY = "history.jsonl"
 MOST_HISTORY = 2**26  # bytes; what is larger is no history
-MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
+MODELS = FolderKind(MODEL, FORMAT, "xmtc train -o", "train", (HISTORY,))
+check_target, damaged = MODELS.check_target, MODELS.damaged
 
-DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}
+__all__ = ["FORMAT", "MISFITS", "check_target", "damaged", "load", "load_history", "save", "sha256"]
 
 
 def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any], told: Sequence[history.Entry] = ()) -> None:
     """Write named parts (forms, and mappings of them), what is said about them, and what their training told."""
-    from safetensors import SafetensorError
-
-    arrays: dict[str, np.ndarray] = {}
-    described = {name: take_apart(part, name, arrays) for name, part in parts.items()}
-    target = check_target(folder)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with new_folder(target) as temporary:
-            write(temporary, {"format": FORMAT, **about}, described, arrays, told)
-    except SafetensorError as error:
-        number = re.search(r"(?:os error|code:) (\d+)", str(error))  # as newer and older versions of it say
-        if number is None:
-            raise
-        raise unwritable(folder, os.strerror(int(number[1]))) from None
-    except OSError as error:
-        raise unwritable(folder, error.strerror or str(error)) from None
-
-
-def write(
-    folder: Path,
-    about: dict[str, Any],
-    described: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    told: Sequence[history.Entry],
-) -> None:
-    """The files of a model folder."""
-    from safetensors.numpy import save_file
-
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
-    files = {ARRAYS: {"bytes": (folder / ARRAYS).stat().st_size, "sha256": sha256(folder / ARRAYS)}}
-    content = json.dumps({**about, "files": files, "parts": described}, indent=1, ensure_ascii=False)
-    # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
-    (folder / ABOUT).write_text(content + "\n", encoding="utf-8", errors="backslashreplace")
-    (folder / ARRAYS).chmod((folder / ABOUT).stat().st_mode)  # safetensors shuts out all but the owner
-    if told:
-        (folder / HISTORY).write_text(history.to_lines(told), encoding="utf-8")
-
-
-def unwritable(folder: str | Path, reason: str) -> XmtcError:
-    return XmtcError(f"{folder} cannot be written ({reason}); choose another place.")
+    MODELS.save(folder, about, parts, {HISTORY: history.to_lines(told)} if told else {})
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     """(about, parts) of a model folder. `verify` reads every byte and compares checksums."""
-    folder = Path(folder)
-    if not folder.exists():
-        recover_folder(Path(os.path.realpath(folder)))
-    about = read_about(folder)
-    try:
-        expected_size, expected_sum = about["files"][ARRAYS]["bytes"], about["files"][ARRAYS]["sha256"]
-        arrays = map_arrays(folder / ARRAYS, expected_size)
-        if verify and sha256(folder / ARRAYS) != expected_sum:
-            raise XmtcError(f"{folder / ARRAYS} does not have the checksum it was saved with; copy or train it again.")
-        import_package(folder, about)
-        return about, {name: put_together(part, name, arrays) for name, part in about["parts"].items()}
-    except XmtcError:
-        raise
-    except MISFITS as error:
-        raise damaged(folder, f"{ABOUT} and {ARRAYS} do not fit together ({error})") from None
+    return MODELS.load(folder, verify, import_package)
 
 
 def load_history(folder: str | Path) -> tuple[history.Entry, ...]:
@@ -130,151 +55,3 @@ def import_package(folder: Path, about: dict[str, Any]) -> None:
             f"{folder} was trained by {about['method']} of {package}, which is not here; install that package "
             f"(pip install {package}), or import it first."
         ) from None
-
-
-def damaged(path: Path, phrase: str) -> XmtcError:
-    return XmtcError(f"{path} is damaged: {phrase}; copy or train it again.")
-
-
-def read_about(folder: Path) -> dict[str, Any]:
-    """about.json of a format that can be read here."""
-    about = read_any_about(folder)
-    version = about["format"]
-    if version != FORMAT:
-        raise XmtcError(
-            f"{folder} has model format {version} and this xmtc reads format {FORMAT}; "
-            + ("upgrade xmtc." if version > FORMAT else "train the model anew.")
-        )
-    return about
-
-
-def read_any_about(folder: Path) -> dict[str, Any]:
-    """about.json of whatever format, refused with a reason where it cannot be one of ours."""
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "not there"
-        raise XmtcError(f"{folder} is {found}; expected a model folder, as `xmtc train -o {folder}` writes it.")
-    try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise XmtcError(f"{folder} is not a model folder: it has no {ABOUT}; `xmtc train -o` writes one.") from None
-    except (ValueError, RecursionError, OSError) as error:
-        raise XmtcError(f"{folder / ABOUT} cannot be read ({error}); copy the model again or train it anew.") from None
-    if not isinstance(about, dict) or type(about.get("format")) is not int:
-        raise XmtcError(f"{folder / ABOUT} is not from xmtc: it has no format number; `xmtc train -o` writes one.")
-    return about
-
-
-def take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A JSON description of a value; its arrays go into `arrays` under dotted names."""
-    if isinstance(value, np.ndarray):
-        arrays[name] = value
-        return {"array": name}
-    if isinstance(value, Form) and is_dataclass(value):
-        inner = {f.name: take_apart(getattr(value, f.name), f"{name}.{f.name}", arrays) for f in fields(value)}
-        return {"form": address(type(value)), **inner}
-    if isinstance(value, dict):
-        return {"mapping": {key: take_apart(item, f"{name}.{key}", arrays) for key, item in value.items()}}
-    if isinstance(value, tuple):
-        return [take_apart(item, f"{name}.{i}", arrays) for i, item in enumerate(value)]
-    if isinstance(value, (bool, int, float, str)) or value is None:
-        return value
-    raise TypeError(f"a model folder cannot hold {type(value).__name__} {name}")
-
-
-def put_together(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """The value that take_apart described."""
-    if isinstance(value, list):
-        return tuple(put_together(item, f"{name}.{i}", arrays) for i, item in enumerate(value))
-    if not isinstance(value, dict):
-        return value
-    if "array" in value:
-        return arrays[value["array"]]
-    if "mapping" in value:
-        return {key: put_together(item, f"{name}.{key}", arrays) for key, item in value["mapping"].items()}
-
-    kind = form_class(value["form"])
-    inner = {f.name: put_together(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind)}
-    check_types(kind, inner, name)
-    return kind(**inner)
-
-
-def form_class(name: str) -> Any:
-    """The form that a folder names. Modules of other packages are imported by their method, never by a folder."""
-    module, _, class_name = name.partition(":")
-    try:
-        found = import_module(module) if module.startswith(OURS) else sys.modules[module]
-    except ImportError as error:
-        missing = missing_extra("This model", error)
-        raise missing if isinstance(missing, XmtcError) else KeyError(name) from None
-    kind = vars(found)[class_name]
-    if not (isinstance(kind, type) and issubclass(kind, Form) and is_dataclass(kind) and kind.__module__ == module):
-        raise TypeError(f"{name} is no form")
-    return kind
-
-
-def map_arrays(path: Path, expected_size: int) -> dict[str, np.ndarray]:
-    """Every array of a safetensors file, memory-mapped. Copy-on-write, because compiled kernels take writable arrays
-    and read-only ones for two types and would be compiled twice; nothing ever writes."""
-    try:
-        size = path.stat().st_size
-        if size != expected_size:
-            raise ValueError(f"it has {size} bytes instead of {expected_size}")
-        content = np.memmap(path, np.uint8, mode="c")
-        header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
-        header = json.loads(content[8:header_end].tobytes())
-        return {name: one_array(content, header_end, entry) for name, entry in header.items() if name != "__metadata__"}
-    except (OSError, *MISFITS) as error:
-        raise damaged(path, str(error)) from None
-
-
-def one_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np.ndarray:
-    begin, end = entry["data_offsets"]
-    dtype, shape = np.dtype(DTYPES[entry["dtype"]]), entry["shape"]
-    if not 0 <= begin <= end <= len(content) - header_end or end - begin != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"an array of shape {shape} does not fit its offsets in the file")
-    array = np.ndarray(shape, dtype, content.data, header_end + begin)
-    if not array.flags.aligned:  # compiled code would be compiled anew for it
-        raise ValueError(f"an array of shape {shape} lies askew in the file")
-    return array
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def check_target(folder: str | Path) -> Path:
-    """Where a model is to be written, links followed. Refused where that would lose anything, where it cannot be
-    written to, and where not even the smallest model has room: a training must not end there."""
-    try:
-        target = Path(os.path.realpath(folder))
-        if target == Path.cwd():
-            raise XmtcError(f"{folder} is the folder this runs in; name one to make for the model, such as model.")
-        recover_folder(target)
-        if os.path.lexists(target):
-            check_replaceable(target, folder)
-        there = next(parent for parent in target.parents if parent.exists())
-        with tempfile.TemporaryFile(dir=there) as trial:  # which has no name that a kill could leave behind
-            trial.write(bytes(SMALLEST))
-            trial.flush()
-            os.fsync(trial.fileno())  # a disk may find out only now that it is full
-    except OSError as error:
-        raise unwritable(folder, error.strerror or str(error)) from None
-    return target
-
-
-def check_replaceable(target: Path, name: str | Path) -> None:
-    """A model and nothing else may be replaced, and so may an empty folder."""
-    if target.is_dir() and not any(target.iterdir()):
-        return
-    try:
-        read_any_about(target)
-    except XmtcError:
-        raise XmtcError(
-            f"{name} exists and is not a model folder; choose another name so that nothing is lost."
-        ) from None
-    ours = (ABOUT, ARRAYS, HISTORY)
-    others = sorted(path.name for path in target.iterdir() if path.name not in ours or not path.is_file())
-    if others or not (target / ARRAYS).exists():
-        found = f"{others[0]} beside {ABOUT}" if others else f"{ABOUT} without {ARRAYS}"
-        raise XmtcError(f"{name} holds {found}, expected a model alone; choose another name so that nothing is lost.")

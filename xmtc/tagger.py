@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from xmtc import evaluation, features, store
 from xmtc.base.dataset import Dataset
+from xmtc.base.filtering import best_allowed
 from xmtc.base.form import check_finite
 from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions, check_k
@@ -23,16 +24,32 @@ from xmtc.errors import XmtcError, nearest
 from xmtc.explain.pieces import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedView, FittedViews, view_class
 from xmtc.text.vocabulary import Vocabulary
+from xmtc.vocab import Vocabulary as Concepts
+from xmtc.vocab.filters import allowed_labels
+from xmtc.vocab.labels import LabelConcepts
 
 LOOK_FURTHER = 1000  # labels among which the score of a named one is looked for
 MANY_NAMES = 50_000  # labels, from which on a look for near names takes seconds
 
 
-class Tag(NamedTuple):
-    """A label and how sure the model is of it."""
-
+class LabelScore(NamedTuple):
     label: str
     score: float
+
+
+class Tag(LabelScore):
+    """A label and how sure the model is of it; `name` is what it is called, where a vocabulary tells."""
+
+    name: str | None
+
+    def __new__(cls, label: str, score: float, name: str | None = None) -> Tag:
+        tag = super().__new__(cls, label, score)
+        tag.name = name  # beside the pair, which can be taken apart as before
+        return tag
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f", name={self.name!r}"
+        return f"Tag(label={self.label!r}, score={self.score!r}{name})"
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,8 @@ class Tagger:
     unchecked: Path | None = None  # the folder it was loaded from, until its numbers have been looked at
     # what its training told, stage by stage and pass by pass
     history: tuple[dict[str, Any], ...] = field(default=(), compare=False)
+    concepts: LabelConcepts | None = None  # what the labels stand for, where a vocabulary was attached
+    allowed: np.ndarray | None = None  # (n_labels,) bool, the labels that it may answer, if not all
 
     def __repr__(self) -> str:
         sizes = [f"{view.size:,} {unit_of(name)}" for name, view in self.views.items()]
@@ -52,29 +71,91 @@ class Tagger:
         return f"Tagger({', '.join([self.about['method'], f'{len(self.labels):,} labels', *sizes, trained])})"
 
     def tags(
-        self, texts: Iterable[str], k: int = 5, threshold: float = 0.0, run: Run = Run(), *, always: bool = False
+        self,
+        texts: Iterable[str],
+        k: int = 5,
+        threshold: float = 0.0,
+        run: Run = Run(),
+        *,
+        always: bool = False,
+        language: str | None = None,
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
     ) -> list[list[Tag]]:
-        """The best k labels of each text that score at least the threshold, best first. A text of which the model knows
-        no word has none; with `always`, those that the model would guess of any text."""
-        return self.named(self.rank(as_documents(texts), k, run, always=always).above(threshold))
+        """The best k labels of each text that score at least the threshold, best first; with a vocabulary, what each is
+        called in a language. A text of which the model knows no word has none; with `always`, those that the model
+        would guess of any text. `allow` and `deny` are lists of labels, or `branch:…` and the like: see xmtc.vocab."""
+        found = self.rank(as_documents(texts), k, run, self.may_answer(allow, deny), always=always)
+        return self.named(found.above(threshold), language)
 
-    def rank(self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False) -> Predictions:
-        """Label numbers and scores of documents; see `tags` for names, and for `always`."""
+    def rank(
+        self,
+        documents: Iterable[Document],
+        k: int = 5,
+        run: Run = Run(),
+        allowed: np.ndarray | None = None,
+        *,
+        always: bool = False,
+    ) -> Predictions:
+        """Label numbers and scores of documents; see `tags` for names, and for `always`. `allowed`, (n_labels,) bool,
+        are the labels to choose from, instead of those that the model itself may answer."""
         check_k(k)
-        return self._ranked(self.read(documents, run), k, run, always)
+        return self._ranked(self.read(documents, run), k, run, self.allowed if allowed is None else allowed, always)
 
-    def _ranked(self, data: Dataset, k: int, run: Run, always: bool = False) -> Predictions:
-        found = finite(self.model.predict(data, k, run))
-        return found if always else found.only(features.known(self.views, data))
+    def _ranked(self, data: Dataset, k: int, run: Run, allowed: np.ndarray | None, always: bool = False) -> Predictions:
+        found = self.model.predict(data, k, run) if allowed is None else best_allowed(self.model, data, k, allowed, run)
+        return finite(found) if always else finite(found).only(features.known(self.views, data))
 
     def knows(self, text: str) -> bool:
         """Whether the text holds a word that the model knows."""
         return bool(features.known(self.views, self.read(as_documents([text])))[0])
 
-    def named(self, predictions: Predictions) -> list[list[Tag]]:
-        """Label names and scores, document by document."""
+    def may_answer(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> np.ndarray | None:
+        """(n_labels,) bool, the labels that these lists, and the model's own, leave; None where that is all."""
+        if not allow and not deny:
+            return self.allowed
+        self._check()
+        found = allowed_labels(self.labels, self.concepts, allow, deny)
+        return found if self.allowed is None else checked_left(found & self.allowed)
+
+    def named(self, predictions: Predictions, language: str | None = None) -> list[list[Tag]]:
+        """Labels, scores and names, document by document."""
+        self._check_language(language)
         rows = zip(predictions.labels.tolist(), predictions.scores.tolist(), strict=True)
-        return [[Tag(self.labels[i], score) for i, score in zip(*row, strict=True) if i != NO_LABEL] for row in rows]
+        pairs = ([(i, score) for i, score in zip(*row, strict=True) if i != NO_LABEL] for row in rows)
+        return [[Tag(self.labels[i], score, self._name(i, language)) for i, score in row] for row in pairs]
+
+    def name(self, label: str, language: str | None = None) -> str | None:
+        """What a label is called in a language; None where no vocabulary tells."""
+        self._check()
+        self._check_language(language)
+        return self._name(self._number(label), language)
+
+    def _name(self, number: int, language: str | None = None) -> str | None:
+        return None if self.concepts is None else self.concepts.name(number, language)
+
+    def _check_language(self, language: str | None) -> None:
+        if language is None:
+            return
+        if self.concepts is None:
+            raise XmtcError(
+                f"The model has no vocabulary to name labels in {language!r} by; `xmtc vocab attach` gives it one."
+            )
+        self.concepts.vocabulary.check_language(language)
+
+    def with_vocabulary(self, vocabulary: Concepts, language: str | None = None) -> Tagger:
+        """The same, knowing what its labels are called and how they hang together; `language` is the one that labels
+        are named in where none is asked for."""
+        concepts = LabelConcepts.of(vocabulary, self.labels.words(), language)
+        return replace(self, concepts=concepts, about=self.about | {"vocabulary": concepts.about()})
+
+    def with_filter(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> Tagger:
+        """The same, answering only with these labels; without any, with all."""
+        self._check()
+        allowed = allowed_labels(self.labels, self.concepts, allow, deny) if allow or deny else None
+        about = {name: value for name, value in self.about.items() if name != "filter"}
+        said = {"allow": list(allow), "deny": list(deny)}
+        return replace(self, allowed=allowed, about=about if allowed is None else about | {"filter": said})
 
     def read(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """The features of documents."""
@@ -88,7 +169,8 @@ class Tagger:
             try:
                 check_finite(self.views, "views")
                 check_finite(self.model, "model")
-                for part in (*self.views.values(), self.labels, self.model):
+                attached = () if self.concepts is None else (self.concepts,)
+                for part in (*self.views.values(), self.labels, self.model, *attached):
                     part.check()
                 check_lengths(self.views, self.model)
                 check_frequencies(self.frequencies)
@@ -107,16 +189,23 @@ class Tagger:
     ) -> dict[str, float]:
         """Metrics by their published names, as fractions, of what `rank` answers. Labels that training never saw count
         as missed, and so do those of a document without an answer."""
-        found = self.rank_labelled(documents, evaluation.max_k(names), run, always=always)
-        return self.measure(*found, names, propensity)
+        predictions, Y, labels = self.rank_beside(documents, evaluation.max_k(names), run, always=always)
+        return self.measure(predictions, Y, names, propensity, labels)
 
     def rank_labelled(
         self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False
     ) -> tuple[Predictions, csr_array]:
         """Predictions, and the true labels beside them; those that training never saw have the last columns."""
+        return self.rank_beside(documents, k, run, always=always)[:2]
+
+    def rank_beside(
+        self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False
+    ) -> tuple[Predictions, csr_array, list[str]]:
+        """Predictions, the true labels beside them, and the labels of the columns that training never saw."""
         collector = LabelCollector()
         predictions = self.rank(collector.watch(documents), k, run, always=always)
-        return predictions, collector.matrix(self.labels.words())
+        known = self.labels.words()
+        return predictions, collector.matrix(known), sorted(collector.numbers.keys() - set(known))
 
     def measure(
         self,
@@ -124,32 +213,40 @@ class Tagger:
         Y: csr_array,
         names: Sequence[str] = evaluation.DEFAULT,
         propensity: evaluation.Propensity = evaluation.Propensity(),
+        unseen: Sequence[str] = (),
     ) -> dict[str, float]:
-        """Metrics of predictions that `rank_labelled` gave."""
-        return evaluation.evaluate(predictions, Y, names, self.frequencies, propensity, self.about["n_docs"])
+        """Metrics of predictions that `rank_labelled` gave; `unseen` are the labels of its further columns, which
+        hierarchical metrics need to know."""
+        is_asked = self.concepts is not None and evaluation.are_hierarchical(names)
+        above = self.concepts.lineage(unseen) if self.concepts is not None and is_asked else None
+        return evaluation.evaluate(predictions, Y, names, self.frequencies, propensity, self.about["n_docs"], above)
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""
         explanation = finite_explanation(self.model.explain(self._to_explain(text), self._number(label)))
         return word_weights(text, self.views[explanation.view], explanation)[:n]
 
-    def highlight(self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run()) -> list[Highlight]:
+    def highlight(
+        self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run(), language: str | None = None
+    ) -> list[Highlight]:
         """The whole text with each word's weight, for each label, or for the best k where none is named; with it the n
         words that weigh most, for the label or against it. A text of which the model knows no word has no best."""
+        self._check_language(language)
         document = self._to_explain(text)
         numbers = [self._number(label) for label in labels]
-        best = self._ranked(document, k, run)
+        best = self._ranked(document, k, run, self.allowed)
         if not labels:
             numbers = [number for number in best.labels[0].tolist() if number != NO_LABEL]
         elif not set(numbers) <= set(best.labels[0].tolist()):
-            best = self._ranked(document, LOOK_FURTHER, run)  # only now: it may take longer
+            best = self._ranked(document, LOOK_FURTHER, run, None)  # only now: it may take longer
         scores = dict(zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True))
 
         found = []
         for number in numbers:
             explanation = finite_explanation(self.model.explain(document, number))
             view = self.views[explanation.view]
-            found.append(highlight(text, self.labels[number], scores.get(number), view, explanation, n))
+            named = highlight(text, self.labels[number], scores.get(number), view, explanation, n)
+            found.append(replace(named, name=self._name(number, language)))
         return found
 
     def _to_explain(self, text: str) -> Dataset:
@@ -162,6 +259,8 @@ class Tagger:
 
     def _number(self, label: str) -> int:
         number = self.labels.number(label)
+        if number == NO_LABEL and self.concepts is not None:  # by its notation or its name
+            number = next(iter(self.concepts.labels_called(label)), NO_LABEL)
         if number == NO_LABEL:
             near = near_names(label, self.labels.words())
             named = [ascii(name) if looks_like(name, label) else repr(name) for name in near]
@@ -172,6 +271,8 @@ class Tagger:
     def save(self, folder: str | Path) -> None:
         """Write the model folder; a model that stands there is replaced, anything else is left alone."""
         parts = {"views": self.views, "labels": self.labels, "frequencies": self.frequencies, "model": self.model}
+        attached = {"concepts": self.concepts, "allowed": self.allowed}
+        parts |= {name: part for name, part in attached.items() if part is not None}
         store.save(folder, self.about, parts, self.history)
 
     @classmethod
@@ -196,6 +297,8 @@ def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
     """Refuse parts that are no tagger together; of the arrays, only the sizes are looked at."""
     stated: dict[str, Any] = {"method": str, "parameters": dict, "views": dict, "n_docs": int}
     kinds: dict[str, Any] = {"views": dict, "labels": Vocabulary, "frequencies": np.ndarray, "model": Model}
+    attached: dict[str, Any] = {"concepts": LabelConcepts, "allowed": np.ndarray}
+    kinds |= {name: kind for name, kind in attached.items() if name in parts}
     if parts.keys() != kinds.keys():
         raise ValueError(f"it holds {', '.join(parts) or 'nothing'} instead of {', '.join(kinds)}")
     for wanted, found in ((stated, about), (kinds, parts)):
@@ -203,7 +306,21 @@ def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
             if not isinstance(found.get(name), kind):
                 raise ValueError(f"its {name} is missing or of another kind")
     check_reading(about.get("reading", {}))
-    check_sizes(about["n_docs"], **parts)
+    check_attached(len(parts["labels"]), parts.get("concepts"), parts.get("allowed"))
+    check_sizes(about["n_docs"], *(parts[name] for name in ("views", "labels", "frequencies", "model")))
+
+
+def check_attached(n_labels: int, concepts: LabelConcepts | None, allowed: np.ndarray | None) -> None:
+    if concepts is not None and len(concepts.concepts) != n_labels:
+        raise ValueError("its vocabulary is not for its labels")
+    if allowed is not None and (allowed.shape != (n_labels,) or allowed.dtype != np.bool_):
+        raise ValueError("it does not say of all labels whether it may answer them")
+
+
+def checked_left(allowed: np.ndarray) -> np.ndarray:
+    if not allowed.any():
+        raise XmtcError("The model itself may not answer any of the labels that are left; allow more, or deny less.")
+    return allowed
 
 
 def check_reading(reading: Any) -> None:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from xmtc.tagger import Tag
 
 Cell = str | int | float | None
-Names = Callable[[str], str | None]  # from a label to what people call it
 DIGITS = 6  # of a score, as it is written for people
 
 
@@ -37,7 +36,7 @@ class AnswerTable:
     k: int = 5  # labels of a document, at most
     wide: bool = False  # one row for each document: label_1, score_1, label_2, …
     keep: tuple[str, ...] = ()  # fields of the corpus that are carried along
-    names: Names | None = None
+    has_names: bool = False  # whether a vocabulary tells what labels are called
 
     @cached_property
     def of_document(self) -> list[Column]:
@@ -53,7 +52,7 @@ class AnswerTable:
     @cached_property
     def of_labels(self) -> list[Column]:
         """The columns of its labels."""
-        one = [("label", str), *([("name", str)] if self.names else []), ("score", float)]
+        one = [("label", str), *([("name", str)] if self.has_names else []), ("score", float)]
         if not self.wide:
             return [Column("rank", int), *(Column(*each) for each in one)]
         return [Column(f"{name}_{rank}", kind) for rank in range(1, self.k + 1) for name, kind in one]
@@ -75,14 +74,14 @@ class AnswerTable:
 
     def label_cells(self, tag: Tag) -> list[Cell]:
         score = float(f"{tag.score:.{DIGITS}g}")
-        return [tag.label, self.names(tag.label), score] if self.names else [tag.label, score]
+        return [tag.label, tag.name, score] if self.has_names else [tag.label, score]
 
     def record(self, answer: Answer) -> dict[str, Any]:
         """The same as a JSON object."""
         fields = zip(self.of_document, (answer.id, *map(without_nan, answer.kept)), strict=True)
         labels = []
         for tag in answer.tags:
-            name = {"name": self.names(tag.label)} if self.names else {}
+            name = {} if tag.name is None else {"name": tag.name}
             labels.append({"label": tag.label, **name, "score": round(tag.score, DIGITS)})
         return {column.name: value for column, value in fields} | {"labels": labels}
 

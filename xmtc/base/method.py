@@ -99,6 +99,11 @@ class Model(Form, ABC):
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What speaks for the label in a Dataset of one document."""
 
+    def unbounded(self) -> Model:
+        """The same model, with a search that leaves out no label, however long it takes: for those who want the best of
+        a few labels only. Itself where its search is not bounded, or cannot be otherwise."""
+        return self
+
     def max_lengths(self) -> dict[str, int]:
         """Of views that hold sequences: how many tokens of a document it can read, where that is limited."""
         return {}

@@ -24,6 +24,7 @@ from xmtc.cli import (
     train,
     tune,
     vectors,
+    vocab,
 )
 from xmtc.errors import XmtcError, visible
 
@@ -42,6 +43,7 @@ app.command()(combine.combine)
 app.command()(tune.tune)
 app.add_typer(data.app, name="data")
 app.add_typer(encoders.app, name="encoders")
+app.add_typer(vocab.app, name="vocab")
 
 
 def version(wanted: bool) -> None:

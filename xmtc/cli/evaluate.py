@@ -55,8 +55,8 @@ def evaluate(
     k, weights = max_k(names), chosen_propensity(propensity, propensity_a, propensity_b)  # refused before the work
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
     source = open_input(corpus, reading, remembered_by(tagger), quiet=quiet)
-    predictions, truth = tagger.rank_labelled(source, k, run, always=always)
-    result = tagger.measure(predictions, truth, names, weights)
+    predictions, truth, unseen = tagger.rank_beside(source, k, run, always=always)
+    result = tagger.measure(predictions, truth, names, weights, unseen)
     if json:  # a group without labels has no value: nan, which JSON does not know
         typer.echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:

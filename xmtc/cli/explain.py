@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xmtc.cli.options import ModelPath, remembered_by, say
+from xmtc.cli.options import Language, ModelPath, remembered_by, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,9 +19,12 @@ def explain(
     model: ModelPath,
     text: Annotated[str | None, typer.Argument(metavar="TEXT|-", help="the text; - reads standard input")] = None,
     file: Annotated[str | None, typer.Option(help="file with the text, also HTML or PDF, instead of TEXT")] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", "-l", help="label to explain; repeatable")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", "-l", help="label to explain, or its name; repeatable")
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="without --label, explain this many of the best")] = 3,
     n: Annotated[int, typer.Option("-n", min=0, help="strongest words to list")] = 20,
+    language: Language = None,
     html: Annotated[str | None, typer.Option(help="write a page, too; - writes it to standard output, alone")] = None,
     json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False,
     encoding: Annotated[str | None, typer.Option(help="of the file, such as utf-16 or windows-1252")] = None,
@@ -39,7 +42,8 @@ def explain(
     say_when_compiling()
     tagger = Tagger.load(model)
     document = document_to_explain(text, file, encoding, remembered_by(tagger).get("encoding"))
-    found = [replace(each, pages=document.pages) for each in tagger.highlight(document.text, *(label or []), k=k, n=n)]
+    found = tagger.highlight(document.text, *(label or []), k=k, n=n, language=language)
+    found = [replace(each, pages=document.pages) for each in found]
     if not tagger.knows(document.text):
         typer.echo("The model knows no word of this text, so it gives it no label.", err=True)
     elif not found:
@@ -111,6 +115,7 @@ def write_page(path: str, found: list[Highlight]) -> None:
 def as_json(highlight: Highlight) -> dict[str, Any]:
     return {
         "label": highlight.label,
+        **({} if highlight.name is None else {"name": highlight.name}),
         "score": None if highlight.score is None else round(highlight.score, 6),
         "words": [{"word": word, "weight": round(weight, 6)} for word, weight in highlight.words],
         "pieces": [
@@ -143,4 +148,4 @@ def block(highlight: Highlight, console: Console) -> str:
         f"page {page}: {', '.join(f'{one_line(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
         for page, pieces in highlight.by_page().items()
     )
-    return f"{one_line(highlight.label)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{pages}"
+    return f"{one_line(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{pages}"

@@ -28,6 +28,12 @@ Always = Annotated[
     bool, typer.Option("--always", help="label also what has no word that the model knows, which is guessing")
 ]
 Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
+Language = Annotated[str | None, typer.Option(help="of the labels' names, with a vocabulary: en, fi")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(help="label to choose from, or scheme:…, collection:…, branch:…, file:PATH; repeatable"),
+]
+Deny = Annotated[list[str] | None, typer.Option(help="label never to answer, named as for --allow; repeatable")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
 LogJson = Annotated[
     Path | None,

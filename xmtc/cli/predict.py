@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xmtc.cli.options import (
+    Allow,
     Always,
+    Deny,
     Device,
+    Language,
     LogJson,
     ModelPath,
     Quiet,
@@ -28,6 +31,8 @@ from xmtc.cli.options import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from xmtc.answers import Write
     from xmtc.base.run import Run
     from xmtc.data.corpus import Corpus
@@ -66,6 +71,9 @@ def predict(
     k: Annotated[int, typer.Option("-k", min=1, help="labels per document, at most")] = 5,
     threshold: Annotated[float, typer.Option(help="only labels that score at least this")] = 0.0,
     always: Always = False,
+    language: Language = None,
+    allow: Allow = None,
+    deny: Deny = None,
     output: Output = None,
     format: Format = None,
     wide: Wide = False,
@@ -88,17 +96,30 @@ def predict(
     target = Target(output, format, wide, kept, bom, (suffix, force) if beside else None)
     check_asked(file, string, target)
     tagger = Tagger.load(model)
+    allowed = tagger.may_answer(allow or [], deny or [])
     run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
     source: Corpus | list[Document] = [Document("1", string or "", [])]
     if file is not None:
         unseen = quiet or target.is_shown  # answers on a terminal show the progress; else, how much is read is shown
         source = open_input(file, reading, remembered_by(tagger), reads_labels=False, quiet=unseen, keep=kept)
         source.check_target(target.path)
-    n_docs, n_silent = tag(tagger, source, target, (k, threshold, always, run))
+    asked = Asked(min(k, len(tagger.labels)), threshold, always, allowed, language)
+    n_docs, n_silent = tag(tagger, source, target, asked, run)
     if not quiet and (output or beside or (target.is_shown and n_silent)):
         typer.echo(summary(n_docs, n_silent), err=True)
     if not isinstance(source, list):
         report_rejects(source)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which labels of a document are wanted."""
+
+    k: int
+    threshold: float
+    always: bool  # also of what holds no word that the model knows
+    allowed: np.ndarray | None  # (n_labels,) bool, those to choose from
+    language: str | None  # that they are named in
 
 
 @dataclass(frozen=True)
@@ -132,13 +153,13 @@ class Target:
         return [name for name, value in (options | {"--bom": self.bom}).items() if value]
 
     def opened(
-        self, source: Corpus | list[Document], k: int
+        self, source: Corpus | list[Document], k: int, has_names: bool
     ) -> tuple[AbstractContextManager[Write], Iterable[Document]]:
         """What writes the answers, and the documents that it wants answers for."""
         from xmtc.answers import AnswerTable, writing_answers
         from xmtc.answers.beside import Results
 
-        table = AnswerTable(k, self.wide, self.kept)
+        table = AnswerTable(k, self.wide, self.kept, has_names)
         if self.beside is not None and not isinstance(source, list):
             results = Results(Path(source.path), self.beside[0], table, self.beside[1])
             return results.writing(), results.waiting(source)
@@ -183,20 +204,18 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
 
 
 def tag(
-    tagger: Tagger, source: Corpus | list[Document], target: Target, asked: tuple[int, float, bool, Run]
+    tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run
 ) -> tuple[int, int]:
-    """Write the answers, batch by batch; of how many documents, and of how many the model knows no word. Asked are k,
-    the threshold, whether always to answer, and the run."""
+    """Write the answers, batch by batch; of how many documents, and of how many the model knows no word."""
     from xmtc.answers import Answer
     from xmtc.base.predictions import NO_LABEL
 
-    k, threshold, always, run = asked
     n_docs = n_silent = 0
-    writer, documents = target.opened(source, min(k, len(tagger.labels)))
+    writer, documents = target.opened(source, asked.k, tagger.concepts is not None)
     with writer as write:
         for batch in in_batches(documents):
-            ranked = tagger.rank(batch, k, run, always=always)
-            tags = tagger.named(ranked.above(threshold))
+            ranked = tagger.rank(batch, asked.k, run, asked.allowed, always=asked.always)
+            tags = tagger.named(ranked.above(asked.threshold), asked.language)
             pairs = zip(batch, tags, strict=True)
             write(Answer(document.id, found, document.kept, document.text) for document, found in pairs)
             sys.stdout.flush()

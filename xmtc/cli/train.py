@@ -10,6 +10,7 @@ import typer
 from xmtc.cli.options import (
     CorpusPaths,
     Device,
+    Language,
     LogJson,
     Quiet,
     Reading,
@@ -19,6 +20,7 @@ from xmtc.cli.options import (
     reads_corpus,
     report_rejects,
 )
+from xmtc.cli.vocab import open_vocabulary, report_problems
 
 if TYPE_CHECKING:
     from xmtc.base.checkpoint import Checkpoint
@@ -43,6 +45,10 @@ def train(
     reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
+    vocab: Annotated[
+        str | None, typer.Option(help="vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table")
+    ] = None,
+    language: Language = None,
 ) -> None:
     """Train a tagger on a corpus of labelled documents."""
     import time
@@ -54,12 +60,16 @@ def train(
     start = time.perf_counter()
     run = make_run(threads, quiet, checkpoint, device, log_json)
     store.check_target(output)
+    vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
     source = open_input(corpus, reading, quiet=quiet)
     checked = open_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
     pipeline = pipeline_for(method, parameter or [], source)
     trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
+    if vocabulary is not None:
+        trained = trained.with_vocabulary(vocabulary, language)
+        report_problems(trained)
     save(trained, output, run.checkpoint)
     run.checkpoint.forget()
     report_rejects(source)

@@ -28,6 +28,7 @@ class Judged:
     predictions: Predictions
     Y: csr_array  # (n_docs, n_columns), column numbers sorted, no stored zeros
     inverse_propensities: np.ndarray | None = None  # (n_columns,) float64, for the propensity-scored measures
+    lineage: csr_array | None = None  # (n_columns, n_nodes) ones at each label and all above it, for hierarchical ones
 
     _computed: dict[Callable[[Judged], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -80,6 +81,7 @@ def judge(
     train_frequencies: np.ndarray | None = None,
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
+    lineage: csr_array | None = None,
 ) -> Judged:
     """Predictions beside the true labels, and the labels' propensities where the counts of the training set are known.
 
@@ -96,12 +98,14 @@ def judge(
             f"The predictions name label {predictions.labels.max()}, but Y has {true.shape[1]} labels; give a column "
             "of Y for each label of the model."
         )
+    if lineage is not None and lineage.shape[0] != true.shape[1]:
+        raise XmtcError(f"lineage has {lineage.shape[0]} rows for {true.shape[1]} labels; give one for each.")
     if train_frequencies is None or n_train is None:
-        return Judged(predictions, true)
+        return Judged(predictions, true, lineage=lineage)
 
     unseen = np.zeros(max(true.shape[1] - len(train_frequencies), 1))
     frequencies = np.append(train_frequencies, unseen)
-    return Judged(predictions, true, propensity.inverse(frequencies, n_train))
+    return Judged(predictions, true, propensity.inverse(frequencies, n_train), lineage)
 
 
 def true_labels(Y: Indicators) -> csr_array:

@@ -86,6 +86,11 @@ def listing() -> str:
     return "; ".join(", ".join(m.usage for m in MEASURES.values() if m.at is at) + at.note for at in kinds)
 
 
+def are_hierarchical(metrics: str | Iterable[str]) -> bool:
+    """Whether one of the metrics asks what stands above a label."""
+    return any(metric.measure.hierarchical for metric in parse_metrics(metrics))
+
+
 def max_k(metrics: str | Iterable[str]) -> int:
     """How many predictions per document the metrics need."""
     return max((metric.n_predictions for metric in parse_metrics(metrics)), default=1)

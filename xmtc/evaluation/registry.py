@@ -62,6 +62,7 @@ class Measure:
     at: At
     per_document: bool  # whether `compute` gives (n_docs,) values, whose mean is the metric, or one number
     compute: Callable[[Judged, Any], np.ndarray | float]
+    hierarchical: bool = False  # whether it asks what stands above a label
 
     @property
     def usage(self) -> str:
@@ -77,7 +78,7 @@ class Measure:
 MEASURES: dict[str, Measure] = {}
 
 
-def measure(name: str, at: At, per_document: bool = False) -> Callable[[Compute], Compute]:
+def measure(name: str, at: At, per_document: bool = False, hierarchical: bool = False) -> Callable[[Compute], Compute]:
     """Declare a measure: a function of `Judged` and the value after the @, whose docstring describes it."""
 
     def declare(compute: Compute) -> Compute:
@@ -85,7 +86,7 @@ def measure(name: str, at: At, per_document: bool = False) -> Callable[[Compute]
         if known and known.compute.__module__ != compute.__module__:  # a notebook's cell may run twice
             raise XmtcError(f"{known.name} is a measure already; choose another name.")
 
-        MEASURES[name] = Measure(name=name, at=at, per_document=per_document, compute=compute)
+        MEASURES[name] = Measure(name, at, per_document, compute, hierarchical)
         return compute
 
     return declare

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from xmtc.base.predictions import Predictions
 from xmtc.evaluation.judged import Indicators, judge
@@ -19,15 +20,17 @@ def evaluate(
     train_frequencies: np.ndarray | None = None,
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
+    lineage: csr_array | None = None,
 ) -> dict[str, float]:
     """Each metric by its name, as a fraction from 0 to 1; nan for a frequency group without labels.
 
     Y, dense or sparse, has a row for each document and ones at its labels. Its columns are numbered as the labels of
     the predictions are: those of a Classifier as its `classes_`. It may have more columns than the model has labels:
     those labels were unseen in training. The propensity-scored metrics need train_frequencies, how many of the n_train
-    training documents have each label (0 beyond its end).
+    training documents have each label (0 beyond its end). The hierarchical ones need lineage: a row for each column of
+    Y, with ones at the label itself and at all that stand above it.
     """
-    judged = judge(predictions, Y, train_frequencies=train_frequencies, propensity=propensity, n_train=n_train)
+    judged = judge(predictions, Y, train_frequencies, propensity, n_train, lineage)
     return {metric.name: metric.value(judged) for metric in parse_metrics(metrics)}
 
 

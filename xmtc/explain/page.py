@@ -57,7 +57,7 @@ NOTHING = "<p>No word of this text weighs anything for the label.</p>"
 
 def page(highlights: Sequence[Highlight]) -> str:
     """A page with a section for each label."""
-    title = ", ".join(each.label for each in highlights) or "No labels"
+    title = ", ".join(each.name or each.label for each in highlights) or "No labels"
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -108,7 +108,7 @@ def section(highlight: Highlight) -> str:
     return "\n".join(
         [
             "<section>",
-            f'<h2 lang="" dir="auto">{escaped(highlight.label)} {score}</h2>',
+            f'<h2 lang="" dir="auto">{escaped(highlight.title)} {score}</h2>',
             f'<div class="text" lang="" dir="auto">{text}</div>',
             strongest_words(highlight) if any(piece.weight for piece in highlight.pieces) else NOTHING,
             *strongest_by_page(highlight),

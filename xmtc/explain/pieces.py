@@ -33,6 +33,12 @@ class Highlight:
     pieces: list[Piece]  # joined, they are the text
     words: list[tuple[str, float]]  # what each word of the text weighs in all, the strongest first
     pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
+    name: str | None = None  # of the label, where a vocabulary tells
+
+    @property
+    def title(self) -> str:
+        """The label, and its name where it has one."""
+        return self.label if self.name is None else f"{self.name} ({self.label})"
 
     def page_numbers(self) -> list[int]:
         """The page, from 1 on, that each piece begins on."""

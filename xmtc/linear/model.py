@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,6 +48,9 @@ class TreeModel(Model):
 
         empty = Predictions.trusted(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
+
+    def unbounded(self) -> TreeModel:
+        return self if self.beam == EXACT else replace(self, beam=EXACT)
 
     def width(self, tree: Tree) -> int:
         """How many chunks of a tree may wait: there are not always as many as the beam lets."""

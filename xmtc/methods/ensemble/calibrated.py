@@ -40,6 +40,10 @@ class Calibrated(Model):
     def explain(self, document: Dataset, label: int) -> Explanation:
         return self.model.explain(document, label)
 
+    def unbounded(self) -> Calibrated:
+        wider = self.model.unbounded()
+        return self if wider is self.model else replace(self, model=wider)
+
     def max_lengths(self) -> dict[str, int]:
         return self.model.max_lengths()
 

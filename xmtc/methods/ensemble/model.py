@@ -36,6 +36,11 @@ class Combination(Model):
         (view, *_) = in_order(part.view for part in parts)
         return mean_explanation([part for part in parts if part.view == view])
 
+    def unbounded(self) -> Combination:
+        wider = tuple(model.unbounded() for model in self.models)
+        are_same = all(one is other for one, other in zip(wider, self.models, strict=True))
+        return self if are_same else replace(self, models=wider)
+
     def max_lengths(self) -> dict[str, int]:
         """What all of the models can read."""
         limits: dict[str, int] = {}
@@ -78,6 +83,10 @@ class Adapted(Model):
 
     def _read(self, data: Dataset) -> Dataset:
         return Dataset({name: data.views[here] for name, here in self.names.items()})
+
+    def unbounded(self) -> Adapted:
+        wider = self.model.unbounded()
+        return self if wider is self.model else replace(self, model=wider)
 
     def max_lengths(self) -> dict[str, int]:
         return {self.names[view]: most for view, most in self.model.max_lengths().items()}

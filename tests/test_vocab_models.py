@@ -1,0 +1,364 @@
+"""A vocabulary beside a model: names of labels, filters that are honoured before the cut, hierarchical measures."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from commands import make_place, xmtc
+from planted import N_LABELS, label_name, planted
+from scipy.sparse import csr_array
+
+from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
+from xmtc.base.filtering import best_allowed
+from xmtc.combine import combine
+from xmtc.tagger import as_documents
+from xmtc.vocab import import_files
+
+ONE = Run(threads=1)
+MISSING, DEPRECATED = label_name(7), label_name(8)  # one that the vocabulary has not, one that it would have replaced
+
+
+def rows() -> str:
+    """Concepts for the planted labels: two branches, even and odd, under tops that no document has."""
+    lines = ["uri\tnotation\tlabel_en\tlabel_fi\tbroader\tscheme\tdeprecated\treplaced_by"]
+    lines += [f"http://x.org/{top}\t\t{top} ones\t{top}-fi\t\ts:{top}\t\t" for top in ("even", "odd")]
+    for i in range(N_LABELS):
+        label, top = label_name(i), ("even", "odd")[i % 2]
+        state = f"true\thttp://x.org/{label_name(9)}" if label == DEPRECATED else "\t"
+        if label != MISSING:
+            lines.append(f"http://x.org/{label}\tN{i}\tname {i}\tnimi {i}\thttp://x.org/{top}\ts:{top}|s:all\t{state}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "planted.tsv"
+    path.write_text(rows())
+    return path
+
+
+@pytest.fixture(scope="module")
+def vocabulary(path):
+    return import_files([str(path)])
+
+
+@pytest.fixture(scope="module")
+def classifier(vocabulary):
+    return (
+        Classifier("parabel", max_leaf=4, n_trees=2, beam=1)
+        .fit(*planted(300, seed=0), run=ONE)
+        .attach(vocabulary, "fi")
+    )
+
+
+@pytest.fixture(scope="module")
+def tagger(classifier):
+    return classifier.tagger_
+
+
+TEXTS = planted(20, seed=1)[0]
+
+
+# names
+
+
+def test_names_in_the_language_asked_for(classifier, tagger):
+    (first, *_), *_ = tagger.tags(TEXTS, k=3, run=ONE)
+    number = int(first.label.removeprefix("label-"))
+    assert first.name == f"nimi {number}"
+    assert tagger.tags(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
+    assert classifier.tags(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
+    assert tagger.name(MISSING) is None
+    with pytest.raises(XmtcError, match="has no names in 'sv'"):
+        tagger.tags(TEXTS, language="sv")
+
+
+def test_a_tag_is_still_a_pair():
+    tag = Tag("p10", 0.5, "awareness")
+    label, score = tag
+    assert (label, score, tag.name) == ("p10", 0.5, "awareness")
+    assert tag == ("p10", 0.5)
+    assert repr(tag) == "Tag(label='p10', score=0.5, name='awareness')"
+    assert repr(Tag("p10", 0.5)) == "Tag(label='p10', score=0.5)"
+    assert pickle.loads(pickle.dumps(tag)).name == "awareness"
+
+
+def test_without_a_vocabulary_there_are_no_names():
+    plain = Classifier("parabel", n_trees=1).fit(*planted(60, seed=0), run=ONE)
+    assert plain.tags(TEXTS[:1], run=ONE)[0][0].name is None
+    with pytest.raises(XmtcError, match="has no vocabulary to name labels in 'fi'"):
+        plain.tags(TEXTS, language="fi")
+    with pytest.raises(XmtcError, match="branch:even needs a vocabulary"):
+        plain.tags(TEXTS, allow=["branch:even"])
+    with pytest.raises(XmtcError, match="hP, hR and hF1 need to know what stands above"):
+        plain.evaluate(*planted(5, seed=2), metrics="hP@1")
+
+
+def test_labels_are_found_by_name_and_notation(classifier):
+    text = TEXTS[0]
+    by_label = classifier.explain(text, label_name(5))
+    for called in ("nimi 5", "NAME 5", "n5", "http://x.org/label-05", "<http://x.org/label-05>"):
+        assert classifier.explain(text, called) == by_label
+    (shown,) = classifier.highlight(text, "name 5", language="en")
+    assert (shown.label, shown.name, shown.title) == ("label-05", "name 5", "name 5 (label-05)")
+    with pytest.raises(XmtcError, match="has no label 'nimi 99'"):
+        classifier.explain(text, "nimi 99")
+
+
+def test_the_model_folder_keeps_the_vocabulary(tagger, tmp_path):
+    tagger.with_filter(deny=["branch:even"]).save(tmp_path / "model")
+    loaded = Tagger.load(tmp_path / "model", verify=True)
+    assert loaded.about["vocabulary"]["labels_found"] == N_LABELS - 1
+    assert loaded.about["filter"] == {"allow": [], "deny": ["branch:even"]}
+    found = loaded.tags(TEXTS, k=5, run=ONE)
+    assert found == tagger.tags(TEXTS, k=5, run=ONE, deny=["branch:even"])
+    assert found[0][0].name == tagger.name(found[0][0].label)
+
+
+@pytest.mark.parametrize("part", ["concepts.concepts", "allowed"])
+def test_a_damaged_attachment_is_refused(tagger, tmp_path, part):
+    from dataclasses import replace
+
+    if part == "allowed":
+        damaged = replace(tagger, allowed=np.ones(N_LABELS - 1, bool))
+    else:
+        concepts = tagger.concepts.concepts.copy()
+        concepts[0] = 10_000
+        damaged = replace(tagger, concepts=replace(tagger.concepts, concepts=concepts))
+    damaged.save(tmp_path / "model")
+    with pytest.raises(XmtcError, match="is damaged"):
+        Tagger.load(tmp_path / "model").tags(TEXTS)
+
+
+def test_a_combination_keeps_vocabulary_and_filters(tagger, vocabulary):
+    plain = Classifier("parabel", n_trees=1).fit(*planted(100, seed=3), run=ONE).tagger_
+    both = combine([plain, tagger.with_filter(deny=["name 3"])], run=ONE)
+    assert both.name(label_name(4)) == "nimi 4"
+    assert not both.allowed[both.labels.number(label_name(3))]
+    assert both.allowed.sum() == len(both.labels) - 1
+
+
+# filters
+
+
+def evens(tagger: Tagger) -> np.ndarray:
+    found = [int(label.removeprefix("label-")) % 2 == 0 for label in tagger.labels.words()]
+    return np.array(found)
+
+
+def test_lists_stand_for_labels(tagger, tmp_path):
+    even, missing = evens(tagger), tagger.labels.number(MISSING)
+    known_odd = ~even
+    known_odd[missing] = False
+
+    def left(allow=(), deny=()) -> list[bool]:
+        return tagger.may_answer(allow, deny).tolist()
+
+    assert left(["branch:even"]) == even.tolist() == left(["branch:even ones"]) == left(["scheme:s:even"])
+    assert left(["branch:http://x.org/odd"]) == known_odd.tolist()
+    assert left(["scheme:s:all"], ["branch:even"]) == known_odd.tolist()
+    assert np.flatnonzero(left(["unknown"])).tolist() == [missing]
+    assert np.flatnonzero(left(["deprecated"])).tolist() == [tagger.labels.number(DEPRECATED)]
+    assert np.flatnonzero(left([MISSING, "nimi 5", "N6"])).tolist() == [5, 6, 7]
+
+    listed = tmp_path / "list.txt"
+    listed.write_text("# a remark\nname 1\tand more\n\nlabel-02\nscheme:s:even\nof another model\n")
+    expected = even.copy()
+    expected[1] = True
+    assert left([f"file:{listed}"]) == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "sentence"),
+    [
+        (["label05"], [], "no label 'label05' to allow or to deny; did you mean 'label-05'"),
+        (["branch:nowhere"], [], "has no concept 'nowhere'"),
+        (["collection:s:even"], [], "has no collection 's:even'"),
+        ([], ["scheme:s:all", "unknown"], "No label is left"),
+        (["file:absent.txt"], [], "no such file"),
+    ],
+)
+def test_lists_that_cannot_be_meant_are_refused(tagger, allow, deny, sentence):
+    with pytest.raises(XmtcError, match=sentence):
+        tagger.tags(TEXTS, allow=allow, deny=deny)
+
+
+def test_a_request_cannot_allow_what_the_model_denies(tagger):
+    strict = tagger.with_filter(allow=["branch:even"])
+    assert strict.may_answer(deny=["label-02"]).sum() == evens(tagger).sum() - 1
+    with pytest.raises(XmtcError, match="itself may not answer any"):
+        strict.tags(TEXTS, allow=["branch:odd"])
+    assert strict.with_filter().allowed is None
+
+
+def test_there_are_k_answers_whatever_is_denied(tagger):
+    """Also where a narrow search (beam=1: one leaf of four labels) finds none of them by itself."""
+    for tags in tagger.tags(TEXTS, k=5, run=ONE, allow=["name 1", "name 3", "name 5", "name 9", "name 11", "name 13"]):
+        assert len(tags) == 5
+        assert [tag.score for tag in tags] == sorted((tag.score for tag in tags), reverse=True)
+    assert all(len(tags) == 1 for tags in tagger.tags(TEXTS, k=5, run=ONE, allow=["name 1"]))
+
+
+@pytest.mark.parametrize("method", ["dismec", "fastxml", "consensus"])
+def test_filtered_answers_are_the_best_of_all_answers(method):
+    """Against the whole ranking of an exact model, cut by hand."""
+    parameters = {"fastxml": {"n_trees": 5}, "consensus": {"members": ("dismec", "parabel")}}.get(method, {})
+    model = Classifier(method, **parameters).fit(*planted(200, seed=0), run=ONE).tagger_
+    data = model.read(as_documents(TEXTS))
+    allowed = np.arange(len(model.labels)) % 3 == 0
+    every = model.model.predict(data, len(model.labels), ONE)
+    found = best_allowed(model.model, data, 4, allowed, ONE)
+    for row in range(len(TEXTS)):
+        pairs = zip(every.labels[row], every.scores[row], strict=True)
+        labels, scores = zip(*[(i, score) for i, score in pairs if i >= 0 and allowed[i]][:4], strict=True)
+        assert found.labels[row][: len(labels)].tolist() == list(labels)
+        assert (found.labels[row][len(labels) :] == -1).all()
+        np.testing.assert_allclose(found.scores[row][: len(labels)], scores, rtol=1e-5)
+
+
+def test_stored_filters_hold_for_every_answer(classifier, tagger, tmp_path):
+    """predict, predict_proba and evaluate honour them as well."""
+    tagger.with_filter(allow=["branch:even"]).save(tmp_path / "model")
+    strict = Classifier.load(tmp_path / "model")
+    even = set(np.array(tagger.labels.words())[evens(tagger)])
+    assert {label for labels in strict.predict(TEXTS, k=3, run=ONE) for label in labels} <= even
+    assert not strict.predict_proba(TEXTS[:3], run=ONE)[:, ~evens(tagger)].any()
+    assert (
+        strict.evaluate(*planted(40, seed=4), metrics="R@5")["R@5"]
+        < classifier.evaluate(*planted(40, seed=4), metrics="R@5")["R@5"]
+    )
+
+
+# hierarchical measures
+
+#      0        nodes 0 to 4 are labels, 5 is above 0 and 1, 6 above 2 and 3; 4 stands alone
+LINEAGE = csr_array(
+    np.array(
+        [
+            [1, 0, 0, 0, 0, 1, 0],
+            [0, 1, 0, 0, 0, 1, 0],
+            [0, 0, 1, 0, 0, 0, 1],
+            [0, 0, 0, 1, 0, 0, 1],
+            [0, 0, 0, 0, 1, 0, 0],
+        ],
+        np.float32,
+    )
+)
+TRUE = np.array([[1, 0, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 1]])
+ANSWERS = Predictions(np.array([[1, 0], [0, 2], [4, -1]]), np.array([[0.9, 0.5], [0.8, 0.7], [0.6, 0.0]]))
+
+
+def test_hierarchical_measures_by_hand():
+    """At 1: {1, 5}, {0, 5}, {4} are predicted, {0, 5}, {2, 3, 6}, {4} are true; {5}, {} and {4} are shared: 2 of 5, and
+    2 of 6. At 2: {0, 1, 5}, {0, 2, 5, 6}, {4} are predicted; {0, 5}, {2, 6} and {4} are shared: 5 of 8, and 5 of 6."""
+    names = ["hP@1", "hR@1", "hF1@1", "hP@2", "hR@2", "hF1@2"]
+    found = evaluate(ANSWERS, TRUE, names, lineage=LINEAGE)
+    expected = [2 / 5, 2 / 6, 2 * 2 / 11, 5 / 8, 5 / 6, 2 * 5 / 14]
+    np.testing.assert_allclose([found[name] for name in names], expected)
+
+
+def test_hierarchical_measures_as_sets():
+    """Against Python's sets, on random labels over a random hierarchy in which a label may have several above it."""
+    rng = np.random.default_rng(0)
+    n_docs, n_labels, k = 50, 30, 4
+    above = [{i, *(j for j in range(30, 40) if rng.random() < 0.2)} for i in range(n_labels)]
+    lineage = np.zeros((n_labels, 40), np.float32)
+    for label, nodes in enumerate(above):
+        lineage[label, list(nodes)] = 1
+    true = (rng.random((n_docs, n_labels)) < 0.1).astype(np.float32)
+    labels = np.array([rng.permutation(n_labels)[:k] for _ in range(n_docs)])
+    labels[rng.random(labels.shape) < 0.2] = -1
+    shared = predicted = expected = 0
+    for answers, truth in zip(labels, true, strict=True):
+        said = set().union(*(above[i] for i in answers if i >= 0))
+        meant = set().union(*(above[i] for i in np.flatnonzero(truth)))
+        shared, predicted, expected = shared + len(said & meant), predicted + len(said), expected + len(meant)
+    answers = Predictions(labels, np.zeros(labels.shape))
+    found = evaluate(answers, true, ["hP@4", "hR@4", "hF1@4"], lineage=csr_array(lineage))
+    p, r = shared / predicted, shared / expected
+    np.testing.assert_allclose(list(found.values()), [p, r, 2 * p * r / (p + r)])
+
+
+def test_without_a_hierarchy_they_count_hits():
+    flat = csr_array(np.eye(5, dtype=np.float32))
+    found = evaluate(ANSWERS, TRUE, ["hP@2", "hR@2"], lineage=flat)
+    assert (found["hP@2"], found["hR@2"]) == (3 / 5, 3 / 4)  # of five answers three are right, of four labels three
+    with pytest.raises(XmtcError, match="lineage has 3 rows for 5 labels"):
+        evaluate(ANSWERS, TRUE, "hP@1", lineage=csr_array(np.eye(3)))
+
+
+def test_a_taggers_hierarchy_counts_labels_it_never_saw(tagger):
+    """A label that training never saw, but the vocabulary knows, shares what stands above it."""
+    from xmtc import Document
+
+    best = tagger.tags(TEXTS[:1], k=1, run=ONE)[0][0].label
+    branch = ("even", "odd")[int(best.removeprefix("label-")) % 2]
+    document = Document("1", TEXTS[0], [f"http://x.org/{branch}"])
+    found = tagger.evaluate([document], ["hP@1", "hR@1", "P@1"], run=ONE)
+    assert found == {"hP@1": 1 / 2, "hR@1": 1.0, "P@1": 0.0}
+    stranger = Document("1", TEXTS[0], ["of no vocabulary"])
+    assert tagger.evaluate([stranger], ["hP@1", "hR@1"], run=ONE) == {"hP@1": 0.0, "hR@1": 0.0}
+
+
+# commands
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, path):
+    place = make_place(tmp_path_factory.mktemp("vocab-commands"))
+    (place / "planted.tsv").write_text(path.read_text())
+    return place
+
+
+def told(*words, cwd) -> tuple[str, str]:
+    done = xmtc(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def test_import_stats_find_and_show(place):
+    assert "41 concepts with names in en, fi" in told("vocab", "import", "planted.tsv", "voc", cwd=place)[1]
+    stats = json.loads(told("vocab", "stats", "voc", "--json", cwd=place)[0])
+    assert (stats["concepts"], stats["deprecated"], stats["broader links"]) == (41, 1, 39)
+    assert {group["uri"]: group["concepts"] for group in stats["groups"]} == {"s:even": 21, "s:odd": 20, "s:all": 39}
+    assert "scheme <s:odd>: 20 concepts" in told("vocab", "stats", "voc", cwd=place)[0]
+    assert told("vocab", "find", "voc", "NIMI 5", cwd=place)[0] == "http://x.org/label-05\tN5\tname 5\n"
+    found = told("vocab", "find", "voc", "imi 1", "--part", "--language", "fi", cwd=place)[0]
+    assert [line.split("\t")[2] for line in found.splitlines()] == ["nimi 1", *(f"nimi {i}" for i in range(10, 20))]
+    shown = told("vocab", "show", "voc", "n8", "--language", "fi", cwd=place)[0]
+    assert "broader: even-fi <http://x.org/even>" in shown
+    assert "replaced by: nimi 9 <http://x.org/label-09>" in shown
+    assert xmtc("vocab", "find", "voc", "nobody", cwd=place).stderr.startswith(b"xmtc: voc has no concept 'nobody'")
+    assert b"expected the file of a vocabulary" in xmtc("vocab", "import", "voc", cwd=place).stderr
+    assert xmtc("vocab", "import", "planted.tsv", "model", cwd=place).returncode == 2  # a model is no vocabulary
+
+
+def test_train_attach_predict_explain(place):
+    said = told("train", "train.jsonl", "-o", "named", "--vocab", "planted.tsv", "--language", "fi", cwd=place)[1]
+    for line in ("39 of 40 labels are in the vocabulary", f"Not in it: {MISSING}", "Deprecated: nimi 8 (replaced by "):
+        assert line in said
+    first = json.loads(told("predict", "named", "test.jsonl", "--language", "en", cwd=place)[0].splitlines()[0])
+    assert list(first["labels"][0]) == ["label", "name", "score"]
+    assert first["labels"][0]["name"] == f"name {int(first['labels'][0]['label'][-2:])}"
+    few = told("predict", "named", "test.jsonl", "--allow", "branch:even", "--deny", "name 2", cwd=place)[0]
+    labels = {tag["label"] for line in few.splitlines() for tag in json.loads(line)["labels"]}
+    assert label_name(2) not in labels
+    assert all(int(label[-2:]) % 2 == 0 for label in labels)
+    explained = json.loads(told("explain", "named", "word1alpha", "--label", "nimi 1", "--json", cwd=place)[0])
+    assert (explained["labels"][0]["label"], explained["labels"][0]["name"]) == ("label-01", "nimi 1")
+    assert "hF1@5" in told("evaluate", "named", "test.jsonl", "hF1@5", cwd=place)[0]
+    missing, deprecated = told("vocab", "check", "named", cwd=place)[0].splitlines()
+    assert missing.split("\t")[::2] == [MISSING, "not in the vocabulary"]
+    assert deprecated.split("\t")[2:] == ["deprecated", "http://x.org/label-09"]
+
+
+def test_attach_and_filter_afterwards(place):
+    told("vocab", "attach", "model", "planted.tsv", "--deny", "deprecated", cwd=place)
+    assert json.loads(told("info", "model", cwd=place)[0])["filter"] == {"allow": [], "deny": ["deprecated"]}
+    said = told("vocab", "filter", "model", "--allow", "branch:odd", cwd=place)[1]
+    assert said == "model may answer with 19 of its 40 labels.\n"
+    assert "40 of its 40" in told("vocab", "filter", "model", "--clear", cwd=place)[1]
+    assert b"Found no filter" in xmtc("vocab", "filter", "model", cwd=place).stderr

@@ -1,0 +1,282 @@
+"""Folders of forms, such as models: about.json says what it is, arrays.safetensors holds the numbers. No pickle,
+nothing executable; arrays are memory-mapped, so that a folder of any size opens in milliseconds; a folder is written
+under a temporary name and put in its place in one step, so that it is either whole or not there.
+
+Opening looks at structure, types and sizes. What only a look at every number can tell, a form's own `check` tells: it
+raises ValueError with a phrase, once, before the first use.
+
+A folder names the classes of what it holds, as "module:Class". Only forms of xmtc, and of packages whose method was
+found by its name, are ever made from it; nothing is imported because a folder says so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmtc.base.disk import new_folder, recover_folder
+from xmtc.base.form import Form, check_types
+from xmtc.base.tables import address
+from xmtc.errors import XmtcError, missing_extra
+
+MODEL = "model"  # what a folder holds that does not say so
+OURS = "xmtc."
+ABOUT, ARRAYS = "about.json", "arrays.safetensors"
+SMALLEST = 2**14  # bytes that a folder of a few words takes: its files and the folder
+MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
+
+DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """What folders of one kind have in common, and what is said of them."""
+
+    name: str  # "model"
+    format: int  # of what they hold; others are refused
+    made_by: str  # the command that writes one
+    anew: str  # how a person gets another: "train"
+    others: tuple[str, ...] = ()  # files that may stand beside its own two
+
+    def save(
+        self, folder: str | Path, about: dict[str, Any], parts: dict[str, Any], others: Mapping[str, str] = {}
+    ) -> None:
+        """Write named parts (forms, and mappings of them), what is said about them, and further files by name."""
+        from safetensors import SafetensorError
+
+        arrays: dict[str, np.ndarray] = {}
+        described = {name: take_apart(part, name, arrays) for name, part in parts.items()}
+        target = self.check_target(folder)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with new_folder(target) as temporary:
+                write(temporary, self.marked(about), described, arrays, others)
+        except SafetensorError as error:
+            number = re.search(r"(?:os error|code:) (\d+)", str(error))  # as newer and older versions of it say
+            if number is None:
+                raise
+            raise unwritable(folder, os.strerror(int(number[1]))) from None
+        except OSError as error:
+            raise unwritable(folder, error.strerror or str(error)) from None
+
+    def marked(self, about: dict[str, Any]) -> dict[str, Any]:
+        """With the format and, unless it is a model, the kind."""
+        return {"format": self.format, **({} if self.name == MODEL else {"kind": self.name}), **about}
+
+    def load(
+        self, folder: str | Path, verify: bool = False, prepare: Callable[[Path, dict[str, Any]], None] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(about, parts) of a folder. `verify` reads every byte and compares checksums; `prepare` is called with what
+        is said about the parts before they are made."""
+        folder = Path(folder)
+        if not folder.exists():
+            recover_folder(Path(os.path.realpath(folder)))
+        about = self.read_about(folder)
+        try:
+            expected_size, expected_sum = about["files"][ARRAYS]["bytes"], about["files"][ARRAYS]["sha256"]
+            arrays = self.map_arrays(folder / ARRAYS, expected_size)
+            if verify and sha256(folder / ARRAYS) != expected_sum:
+                raise XmtcError(
+                    f"{folder / ARRAYS} does not have the checksum it was saved with; copy or {self.anew} it again."
+                )
+            if prepare is not None:
+                prepare(folder, about)
+            return about, {name: put_together(part, name, arrays) for name, part in about["parts"].items()}
+        except XmtcError:
+            raise
+        except MISFITS as error:
+            raise self.damaged(folder, f"{ABOUT} and {ARRAYS} do not fit together ({error})") from None
+
+    def map_arrays(self, path: Path, expected_size: int) -> dict[str, np.ndarray]:
+        try:
+            return map_arrays(path, expected_size)
+        except (OSError, *MISFITS) as error:
+            raise self.damaged(path, str(error)) from None
+
+    def damaged(self, path: Path, phrase: str) -> XmtcError:
+        return XmtcError(f"{path} is damaged: {phrase}; copy or {self.anew} it again.")
+
+    def read_about(self, folder: Path) -> dict[str, Any]:
+        """about.json of a format that can be read here."""
+        about = self.read_any_about(folder)
+        version = about["format"]
+        if version != self.format:
+            raise XmtcError(
+                f"{folder} has {self.name} format {version} and this xmtc reads format {self.format}; "
+                + ("upgrade xmtc." if version > self.format else f"{self.anew} the {self.name} anew.")
+            )
+        return about
+
+    def read_any_about(self, folder: Path) -> dict[str, Any]:
+        """about.json of whatever format, refused with a reason where it cannot be one of this kind."""
+        if not folder.is_dir():
+            found = "a file" if folder.exists() else "not there"
+            raise XmtcError(
+                f"{folder} is {found}; expected a {self.name} folder, as `{self.made_by} {folder}` writes it."
+            )
+        try:
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise XmtcError(
+                f"{folder} is not a {self.name} folder: it has no {ABOUT}; `{self.made_by}` writes one."
+            ) from None
+        except (ValueError, RecursionError, OSError) as error:
+            raise XmtcError(
+                f"{folder / ABOUT} cannot be read ({error}); copy the {self.name} again or {self.anew} it anew."
+            ) from None
+        if not isinstance(about, dict) or type(about.get("format")) is not int:
+            raise XmtcError(f"{folder / ABOUT} is not from xmtc: it has no format number; `{self.made_by}` writes one.")
+        kind = about.get("kind", MODEL)
+        if kind != self.name:
+            raise XmtcError(f"{folder} is a {kind} folder; expected a {self.name}, as `{self.made_by}` writes one.")
+        return about
+
+    def check_target(self, folder: str | Path) -> Path:
+        """Where a folder is to be written, links followed. Refused where that would lose anything, where it cannot be
+        written to, and where not even the smallest has room: long work must not end there."""
+        try:
+            target = Path(os.path.realpath(folder))
+            if target == Path.cwd():
+                raise XmtcError(
+                    f"{folder} is the folder this runs in; name one to make for the {self.name}, such as {self.name}."
+                )
+            recover_folder(target)
+            if os.path.lexists(target):
+                self.check_replaceable(target, folder)
+            there = next(parent for parent in target.parents if parent.exists())
+            with tempfile.TemporaryFile(dir=there) as trial:  # which has no name that a kill could leave behind
+                trial.write(bytes(SMALLEST))
+                trial.flush()
+                os.fsync(trial.fileno())  # a disk may find out only now that it is full
+        except OSError as error:
+            raise unwritable(folder, error.strerror or str(error)) from None
+        return target
+
+    def check_replaceable(self, target: Path, name: str | Path) -> None:
+        """One of this kind and nothing else may be replaced, and so may an empty folder."""
+        if target.is_dir() and not any(target.iterdir()):
+            return
+        try:
+            self.read_any_about(target)
+        except XmtcError:
+            raise XmtcError(
+                f"{name} exists and is not a {self.name} folder; choose another name so that nothing is lost."
+            ) from None
+        ours = (ABOUT, ARRAYS, *self.others)
+        others = sorted(path.name for path in target.iterdir() if path.name not in ours or not path.is_file())
+        if others or not (target / ARRAYS).exists():
+            found = f"{others[0]} beside {ABOUT}" if others else f"{ABOUT} without {ARRAYS}"
+            raise XmtcError(
+                f"{name} holds {found}, expected a {self.name} alone; choose another name so that nothing is lost."
+            )
+
+
+def write(
+    folder: Path,
+    about: dict[str, Any],
+    described: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    others: Mapping[str, str],
+) -> None:
+    """The files of a folder."""
+    from safetensors.numpy import save_file
+
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
+    files = {ARRAYS: {"bytes": (folder / ARRAYS).stat().st_size, "sha256": sha256(folder / ARRAYS)}}
+    content = json.dumps({**about, "files": files, "parts": described}, indent=1, ensure_ascii=False)
+    # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
+    (folder / ABOUT).write_text(content + "\n", encoding="utf-8", errors="backslashreplace")
+    (folder / ARRAYS).chmod((folder / ABOUT).stat().st_mode)  # safetensors shuts out all but the owner
+    for name, text in others.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def unwritable(folder: str | Path, reason: str) -> XmtcError:
+    return XmtcError(f"{folder} cannot be written ({reason}); choose another place.")
+
+
+def take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """A JSON description of a value; its arrays go into `arrays` under dotted names."""
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return {"array": name}
+    if isinstance(value, Form) and is_dataclass(value):
+        inner = {f.name: take_apart(getattr(value, f.name), f"{name}.{f.name}", arrays) for f in fields(value)}
+        return {"form": address(type(value)), **inner}
+    if isinstance(value, dict):
+        return {"mapping": {key: take_apart(item, f"{name}.{key}", arrays) for key, item in value.items()}}
+    if isinstance(value, tuple):
+        return [take_apart(item, f"{name}.{i}", arrays) for i, item in enumerate(value)]
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    raise TypeError(f"a model folder cannot hold {type(value).__name__} {name}")
+
+
+def put_together(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """The value that take_apart described."""
+    if isinstance(value, list):
+        return tuple(put_together(item, f"{name}.{i}", arrays) for i, item in enumerate(value))
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    if "mapping" in value:
+        return {key: put_together(item, f"{name}.{key}", arrays) for key, item in value["mapping"].items()}
+
+    kind = form_class(value["form"])
+    inner = {f.name: put_together(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind)}
+    check_types(kind, inner, name)
+    return kind(**inner)
+
+
+def form_class(name: str) -> Any:
+    """The form that a folder names. Modules of other packages are imported by their method, never by a folder."""
+    module, _, class_name = name.partition(":")
+    try:
+        found = import_module(module) if module.startswith(OURS) else sys.modules[module]
+    except ImportError as error:
+        missing = missing_extra("This model", error)
+        raise missing if isinstance(missing, XmtcError) else KeyError(name) from None
+    kind = vars(found)[class_name]
+    if not (isinstance(kind, type) and issubclass(kind, Form) and is_dataclass(kind) and kind.__module__ == module):
+        raise TypeError(f"{name} is no form")
+    return kind
+
+
+def map_arrays(path: Path, expected_size: int) -> dict[str, np.ndarray]:
+    """Every array of a safetensors file, memory-mapped. Copy-on-write, because compiled kernels take writable arrays
+    and read-only ones for two types and would be compiled twice; nothing ever writes."""
+    size = path.stat().st_size
+    if size != expected_size:
+        raise ValueError(f"it has {size} bytes instead of {expected_size}")
+    content = np.memmap(path, np.uint8, mode="c")
+    header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    header = json.loads(content[8:header_end].tobytes())
+    return {name: one_array(content, header_end, entry) for name, entry in header.items() if name != "__metadata__"}
+
+
+def one_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np.ndarray:
+    begin, end = entry["data_offsets"]
+    dtype, shape = np.dtype(DTYPES[entry["dtype"]]), entry["shape"]
+    if not 0 <= begin <= end <= len(content) - header_end or end - begin != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"an array of shape {shape} does not fit its offsets in the file")
+    array = np.ndarray(shape, dtype, content.data, header_end + begin)
+    if not array.flags.aligned:  # compiled code would be compiled anew for it
+        raise ValueError(f"an array of shape {shape} lies askew in the file")
+    return array
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,240 @@
+"""xmtc vocab: vocabularies of concepts, and what they do for a model: names of its labels, and filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xmtc.cli.options import Allow, Deny, Language, ModelPath, Quiet
+
+if TYPE_CHECKING:
+    from xmtc.tagger import Tagger
+    from xmtc.vocab import Vocabulary
+
+app = typer.Typer(help="Import vocabularies, look into them, and attach them to models.", no_args_is_help=True)
+
+VocabularyPath = Annotated[
+    str, typer.Argument(metavar="VOCAB", help="folder of `xmtc vocab import`, or a SKOS file or table")
+]
+SHOWN = 5  # labels with a problem that are named
+
+
+@app.command("import")
+def import_(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="VOCAB… OUT", help="SKOS files or tables, and the folder to write")
+    ],
+    format: Annotated[
+        str | None, typer.Option(help="turtle, xml, nt, json-ld, tsv or csv (told from the name if left out)")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="of names that do not say theirs (a table yso-fi.tsv says fi by its name)")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make a vocabulary folder of SKOS (Turtle, RDF/XML, N-Triples, JSON-LD) or of tables (TSV, CSV)."""
+    import time
+
+    from xmtc.base.progress import shown, silent
+    from xmtc.errors import XmtcError
+    from xmtc.vocab import import_files
+    from xmtc.vocab.vocabulary import VOCABULARIES
+
+    *paths, output = sources
+    if not paths:
+        raise XmtcError(f"Found only {output}; expected the file of a vocabulary and the folder to write.")
+    start = time.perf_counter()
+    VOCABULARIES.check_target(output)
+    found = import_files(paths, format, language, silent if quiet else shown)
+    found.save(output)
+    if not quiet:
+        seconds = time.perf_counter() - start
+        typer.echo(f"{output}: {said_of(found)} in {seconds:.1f} s. Next: xmtc vocab stats {output}", err=True)
+
+
+@app.command()
+def stats(
+    vocab: VocabularyPath, json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False
+) -> None:
+    """Print how many concepts, names, languages and links a vocabulary has, and its schemes and collections."""
+    from json import dumps
+
+    from xmtc.errors import visible, visible_json
+    from xmtc.vocab.stats import groups_of, statistics
+
+    found = open_vocabulary(vocab)
+    numbers, groups = statistics(found), groups_of(found)
+    if json:
+        listed = [group._asdict() for group in groups]
+        typer.echo(visible_json(dumps(numbers | {"groups": listed}, indent=2, ensure_ascii=False)))
+        return
+    width = max(map(len, numbers))
+    for name, number in numbers.items():
+        typer.echo(f"{visible(name):<{width}}  {number:>10,}")
+    for group in groups:
+        name = "" if group.name is None else f"{visible(group.name)} "
+        typer.echo(f"{group.kind} {name}<{visible(group.uri)}>: {group.concepts:,} concepts")
+
+
+@app.command()
+def find(
+    vocab: VocabularyPath,
+    label: Annotated[str, typer.Argument(metavar="NAME", help="URI, id, notation or name")],
+    language: Language = None,
+    part: Annotated[bool, typer.Option("--part", help="also concepts with NAME within a name of theirs")] = False,
+) -> None:
+    """Print the concepts that are called so, the closest first: URI, notations and name, with tabs between them."""
+    from xmtc.errors import XmtcError, visible
+
+    found = open_vocabulary(vocab, language)
+    concepts = found.find_all(label)
+    if part:
+        concepts = list(dict.fromkeys([*concepts, *found.containing(label)]))
+    if not concepts:
+        hint = "expected another part of a name." if part else "--part looks for names that contain it."
+        raise XmtcError(f"{vocab} has no concept {label!r}; {hint}")
+    for concept in concepts:
+        cells = (found.uri(concept), " ".join(found.notations(concept)), found.name(concept, language) or "")
+        typer.echo("\t".join(map(visible, cells)))
+
+
+@app.command()
+def show(
+    vocab: VocabularyPath,
+    label: Annotated[str, typer.Argument(metavar="NAME", help="URI, id, notation or name")],
+    language: Language = None,
+    json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False,
+) -> None:
+    """Print all that a vocabulary says of a concept: names in all languages, what is above and below it."""
+    from json import dumps
+
+    from xmtc.errors import XmtcError, visible, visible_json
+    from xmtc.vocab import ABSENT
+    from xmtc.vocab.stats import described
+
+    found = open_vocabulary(vocab, language)
+    concept = found.find(label)
+    if concept == ABSENT:
+        raise XmtcError(f"{vocab} has no concept {label!r}; expected a URI, an id, a notation or a name.")
+    said = described(found, concept, language)
+    if json:
+        typer.echo(visible_json(dumps(said, indent=2, ensure_ascii=False)))
+        return
+    for name, value in said.items():
+        for each in value if isinstance(value, list) else [value]:
+            typer.echo(f"{name}: {visible(str(each))}")
+
+
+@app.command()
+def attach(
+    model: ModelPath,
+    vocab: VocabularyPath,
+    language: Language = None,
+    allow: Allow = None,
+    deny: Deny = None,
+    quiet: Quiet = False,
+) -> None:
+    """Let a model know what its labels are called; it keeps the vocabulary, and any filter, in its folder."""
+    from xmtc.tagger import Tagger
+
+    tagger = Tagger.load(model).with_vocabulary(open_vocabulary(vocab, language, quiet), language)
+    if allow or deny:
+        tagger = tagger.with_filter(allow or [], deny or [])
+    report_problems(tagger)
+    tagger.save(model)
+    if not quiet:
+        said_of_filter(model, tagger)
+
+
+@app.command()
+def filter(
+    model: ModelPath,
+    allow: Allow = None,
+    deny: Deny = None,
+    clear: Annotated[bool, typer.Option("--clear", help="let the model answer with all its labels again")] = False,
+) -> None:
+    """Decide which labels a model may answer, from now on; a filter that it has is replaced."""
+    from xmtc.errors import XmtcError
+    from xmtc.tagger import Tagger
+
+    if clear == bool(allow or deny):
+        found = "both --clear and a filter" if clear else "no filter"
+        raise XmtcError(f"Found {found}; give --allow or --deny, or --clear to take the model's filter away.")
+    tagger = Tagger.load(model).with_filter(allow or [], deny or [])
+    tagger.save(model)
+    said_of_filter(model, tagger)
+
+
+@app.command()
+def check(model: ModelPath) -> None:
+    """Print the labels of a model that its vocabulary does not have or has deprecated: label, documents, and why."""
+    from xmtc.errors import XmtcError, visible
+    from xmtc.tagger import Tagger
+
+    tagger = Tagger.load(model)
+    if tagger.concepts is None:
+        raise XmtcError(f"{model} has no vocabulary; `xmtc vocab attach {model} VOCAB` gives it one.")
+    tagger.concepts.check()
+    for problem in tagger.concepts.problems():
+        label, n_docs = tagger.labels[problem.label], tagger.frequencies[problem.label]
+        replaced = " ".join(tagger.concepts.vocabulary.uri(each) for each in problem.replacements)
+        why = "deprecated" if problem.is_deprecated else "not in the vocabulary"
+        typer.echo("\t".join(map(visible, (label, str(n_docs), why, replaced))))
+    report_problems(tagger)
+
+
+def open_vocabulary(path: str, language: str | None = None, quiet: bool = True) -> Vocabulary:
+    """A vocabulary folder, or a file that is imported on the way; with names in a language."""
+    from xmtc.base.progress import shown, silent
+    from xmtc.vocab import Vocabulary, import_files
+
+    is_file = Path(path).is_file()
+    found = import_files([path], None, None, silent if quiet else shown) if is_file else Vocabulary.load(path)
+    found.check_language(language)
+    return found
+
+
+def said_of(vocabulary: Vocabulary) -> str:
+    languages = ", ".join(code for code in vocabulary.languages if code)
+    return f"{len(vocabulary):,} concepts with names in {languages or 'no stated language'}"
+
+
+def said_of_filter(model: str, tagger: Tagger) -> None:
+    n_allowed = len(tagger.labels) if tagger.allowed is None else int(tagger.allowed.sum())
+    typer.echo(f"{model} may answer with {n_allowed:,} of its {len(tagger.labels):,} labels.", err=True)
+
+
+def report_problems(tagger: Tagger) -> None:
+    """Say which labels are not in the vocabulary, and which it has deprecated."""
+    assert tagger.concepts is not None
+    n_found = int((tagger.concepts.concepts >= 0).sum())
+    typer.echo(f"{n_found:,} of {len(tagger.labels):,} labels are in the vocabulary.", err=True)
+    for line in problem_lines(tagger):
+        typer.echo(line, err=True)
+
+
+def problem_lines(tagger: Tagger) -> Iterator[str]:
+    from xmtc.errors import visible
+
+    assert tagger.concepts is not None
+    problems, vocabulary = list(tagger.concepts.problems()), tagger.concepts.vocabulary
+    unknown = [visible(tagger.labels[problem.label]) for problem in problems if not problem.is_deprecated]
+    deprecated = [problem for problem in problems if problem.is_deprecated]
+    if unknown:
+        yield f"Not in it: {some(unknown)}"
+    replaced = []
+    for problem in deprecated:
+        instead = " and ".join(visible(vocabulary.name(i) or vocabulary.uri(i)) for i in problem.replacements)
+        name = visible(tagger.concepts.name(problem.label) or tagger.labels[problem.label])
+        replaced.append(f"{name} (replaced by {instead})" if instead else name)
+    if replaced:
+        yield f"Deprecated: {some(replaced)}"
+
+
+def some(names: list[str]) -> str:
+    """The first of several, and how many more there are."""
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f", and {more:,} more; `xmtc vocab check MODEL` lists all" if more > 0 else "")
