@@ -26,7 +26,7 @@ FLOORS = [
     {"store"},
     {"explain"},
     {"tagger"},
-    {"parameters"},
+    {"parameters", "choice"},
     {"pipeline"},
     {"indicators"},
     {"classifier", "combine", "tune"},

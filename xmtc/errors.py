@@ -17,6 +17,9 @@ EXTRAS = {
     "ray": ("Ray", "cluster"),
     "optuna": ("Optuna", "tune"),
     "usearch": ("usearch", "neighbours"),
+    "snowballstemmer": ("snowballstemmer", "languages"),
+    "simplemma": ("simplemma", "languages"),
+    "py3langid": ("py3langid", "languages"),
 }
 
 

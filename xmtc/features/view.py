@@ -25,6 +25,7 @@ class View(Recipe, ABC):
     title: ClassVar[str]  # what people call it
     unit: ClassVar[str] = "features"  # what its size counts
     made_from: ClassVar[str] = TEXTS  # or COLUMNS: pairs of column numbers and values
+    may_ask: ClassVar[bool] = False  # its `fit` takes a function `choose`, to ask for what it was not told
     instead_of: ClassVar[str] = ""  # the view that it replaces in a corpus that holds what it is made from
 
     @abstractmethod
