@@ -1,8 +1,8 @@
 """analyzer=auto: which terms suit the documents of a corpus, found by trying them on a few.
 
 Words are enough where new documents hold few words that training has not seen. Where they hold many, as in languages
-of many word forms, in short texts or in compounds, one tree of Parabel is trained on a part of the documents with words,
-stems, character n-grams and words beside n-grams; what costs more has to be better than words by more than chance."""
+of many word forms or in short texts, one tree of Parabel is trained on a part of the documents with words, stems,
+character n-grams and words beside n-grams; what costs more has to be better than words by more than chance."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Chosen:
     because: str
 
     def as_json(self) -> dict[str, str]:
-        return {"event": "choice", "analyzer": self.analyzer, "because": self.because}
+        """As about.json has it."""
+        return {"analyzer": self.analyzer, "because": self.because}
 
 
 def choose(view: Tfidf, counted: Counted, labels: Callable[[], csr_array], run: Run) -> Chosen:
@@ -59,9 +60,7 @@ def choose(view: Tfidf, counted: Counted, labels: Callable[[], csr_array], run: 
     return tried(view, counted, labels(), language_of(counted.text, counted.ends, frequencies), unknown, run)
 
 
-def tried(
-    view: Tfidf, counted: Counted, Y: csr_array, language: str | None, unknown: float, run: Run
-) -> Chosen:
+def tried(view: Tfidf, counted: Counted, Y: csr_array, language: str | None, unknown: float, run: Run) -> Chosen:
     """The cheapest of those that are nearly as good as the best, if they are better than words."""
     stems = [f"{SNOWBALL}:{language}"] if language else []
     with run.stage("choosing the analyzer"):
@@ -72,8 +71,8 @@ def tried(
     top = max((score.mean() for score in better.values()), default=0)
     analyzer = next((name for name, score in better.items() if score.mean() >= top - NEAR), WORDS)
     scores = ", ".join(f"{name} {100 * score.mean():.1f}" for name, score in found.items())
-    because = f"{unknown:.1%} of the words of new documents will be unknown; nDCG@5 of {len(usual):,} held out: {scores}"
-    return Chosen(analyzer, because)
+    reason = f"{unknown:.1%} of the words of new documents will be unknown"
+    return Chosen(analyzer, f"{reason}; nDCG@5 of {len(usual):,} documents held out: {scores}")
 
 
 def is_better(score: np.ndarray, usual: np.ndarray) -> bool:

@@ -89,6 +89,7 @@ def describe(
     abouts = [tagger.about for tagger in taggers]
     members = [{"method": about["method"], "parameters": about["parameters"]} for about in abouts]
     packages = {about.get("package", "xmtc") for about in abouts} - {"xmtc"}
+    chosen = [about["chosen"] for about in abouts if "chosen" in about][:1]  # the analyzer, where it was found out
     return {
         "xmtc": xmtc.__version__,
         "method": "consensus",
@@ -99,4 +100,5 @@ def describe(
         "n_docs": max(about["n_docs"] for about in abouts),
         "n_labels": n_labels,
         "data": " ".join(dict.fromkeys(about["data"] for about in abouts)),
+        **({"chosen": chosen[0]} if chosen else {}),
     }

@@ -85,7 +85,6 @@ class Pipeline:
 
         def ask(view: Tfidf, counted: Counted) -> str:
             chosen[:] = [choose(view, counted, lambda: collector.matrix(sorted(collector.numbers)), run)]
-            run.tell(chosen[0])
             return chosen[0].analyzer
 
         fitted, data = features.fit(self.views, collector.watch(peek(documents)[1]), run, ask)
@@ -141,7 +140,7 @@ class Prepared:
             "n_docs": self.data.n_docs,
             "n_labels": len(self.classes),
             "data": f"blake2b:{self.fingerprint}",
-            **({"chosen": {"analyzer": self.chosen.analyzer, "because": self.chosen.because}} if self.chosen else {}),
+            **({"chosen": self.chosen.as_json()} if self.chosen else {}),
         }
 
 

@@ -2,8 +2,8 @@
 
 A model that reads sequences says what each token weighs: a word weighs what its tokens do, and words beyond what was
 read weigh nothing. Of any other model, every occurrence of a term weighs what the term does in all, and a word that is
-part of several terms (with ngrams > 1) weighs what the strongest of them does. Stems and character n-grams are shared out
-among the characters that they come from, so that what all pieces weigh adds up to what all terms do."""
+part of several terms (with ngrams > 1) weighs what the strongest of them does. What stems and character n-grams weigh
+is shared out among the characters that they come from, so that all pieces together weigh what all terms do."""
 
 from __future__ import annotations
 

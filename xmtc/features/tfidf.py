@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array, hstack
@@ -20,7 +21,7 @@ from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
 from xmtc.features.counting import Counted, Entries, spread, with_columns
-from xmtc.features.view import FittedView, View
+from xmtc.features.view import ANALYZER, FittedView, View
 from xmtc.sparse import narrow, sort
 from xmtc.text.analyzers import AUTO, WORDS, Grams, analyzer_named, check_name, has_grams, names_in
 from xmtc.text.parts import Source, part_spans
@@ -29,10 +30,8 @@ from xmtc.text.stop_words import stop_list
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, Vocabulary, most_frequent
 
-ANALYZER = param(
-    AUTO, "terms: words, snowball:LANGUAGE, simplemma:LANGUAGE, grams or grams:3-5, or several: words+grams; auto tries"
-)
 COMMON = 0.05  # grams in more than this part of the documents say little, and are most of what documents hold
+Learnt = tuple["FittedTfidf | SideBySide", Bag]
 Choose = Callable[["Tfidf", Counted], str]  # an analyzer for words that were counted
 
 
@@ -43,15 +42,15 @@ class Tfidf(View):
     title: ClassVar[str] = "Text features"
     may_ask: ClassVar[bool] = True
 
-    analyzer: str = ANALYZER
     min_df: int = param(2, "drop terms found in fewer documents than this", low=1)
     max_features: int = param(0, "keep only this many terms, the most frequent by documents (0: all)", low=0)
-    max_grams: int = param(500_000, "keep only this many character n-grams, the most frequent by documents", low=1)
     ngrams: int = param(1, "terms are runs of 1 up to this many words", low=1, high=5)
     stop_words: str = param("", "words to drop: a language, as 'english', or the path of a file with one word a line")
     min_chars: int = param(2, "drop words shorter than this", low=1)
     lowercase: bool = param(True, "treat upper and lower case alike")
     sublinear_tf: bool = param(True, "use 1 + ln(tf) instead of tf")
+    analyzer: str = ANALYZER
+    max_grams: int = param(500_000, "keep only this many character n-grams, the most frequent by documents", low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +62,7 @@ class Tfidf(View):
                 "words; use ngrams=1, or an analyzer without grams."
             )
 
-    def fit(self, contents: Iterable[str], run: Run = Run(), choose: Choose | None = None) -> tuple[FittedView, Bag]:
+    def fit(self, contents: Iterable[str], run: Run = Run(), choose: Choose | None = None) -> Learnt:
         """Learn the vocabulary and weigh the same texts. Texts may be a stream: only their counts are kept. `choose`
         is asked for the analyzer where that is auto; without it, words are."""
         tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, stop_list(self.stop_words))
@@ -73,7 +72,7 @@ class Tfidf(View):
             analyzer = choose(self, counted) if choose and counted.n_words else WORDS
         return self.learn(counted, tokenizer, analyzer, run)
 
-    def learn(self, counted: Counted, tokenizer: Tokenizer, analyzer: str, run: Run) -> tuple[FittedView, Bag]:
+    def learn(self, counted: Counted, tokenizer: Tokenizer, analyzer: str, run: Run) -> Learnt:
         """Terms and weights from words that were counted."""
         parts = [self._learn_one(counted, tokenizer, name, run) for name in names_in(analyzer)]
         if len(parts) == 1:
@@ -88,23 +87,21 @@ class Tfidf(View):
         frequencies = counted.frequencies(run, pieces)
         kept = self._kept(text, ends, frequencies, counted.n_docs, isinstance(analyzer, Grams))
 
-        learnt = {
+        learnt: dict[str, Any] = {
             "tokenizer": tokenizer,
             "vocabulary": Vocabulary.picked(text, ends, kept),
             "idf": np.log((1 + counted.n_docs) / (1 + frequencies[kept])) + 1,
             "sublinear_tf": self.sublinear_tf,
         }
-        fitted = FittedTfidf(**learnt) if pieces is None else AnalyzedTfidf(**learnt, analyzer=name)
         columns = np.full(len(ends) - 1, FREE, np.int32)
         columns[kept] = np.arange(len(kept), dtype=np.int32)
-        if pieces is not None:
-            pieces = with_columns(pieces, columns)
-        blocks = run.map(
-            lambda batch: fitted.weigh(batch, columns) if pieces is None else fitted.weigh_pieces(batch, pieces),
-            counted.batches,
-            "weighing words",
-            total=len(counted.batches),
-        )
+        if pieces is None:
+            fitted = FittedTfidf(**learnt)
+            weigh = partial(fitted.weigh, columns=columns)
+        else:
+            fitted = analyzed = AnalyzedTfidf(**learnt, analyzer=name)
+            weigh = partial(analyzed.weigh_pieces, pieces=with_columns(pieces, columns))
+        blocks = run.map(weigh, counted.batches, "weighing words", total=len(counted.batches))
         shown = fitted.stacked(blocks)
         return fitted, shown.derived(fineness=fineness(counted.n_entries, shown))
 

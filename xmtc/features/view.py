@@ -10,11 +10,15 @@ from typing import Any, ClassVar
 
 from xmtc.base.dataset import Bag, Tokens
 from xmtc.base.form import Form
-from xmtc.base.params import Recipe
+from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
+from xmtc.text.analyzers import AUTO
 from xmtc.text.spans import Span
 
+ANALYZER: Any = param(
+    AUTO, "terms: words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, words+grams; auto finds out what suits"
+)
 TEXTS, COLUMNS = "texts", "features"  # what a corpus holds, and a view is made from
 
 
