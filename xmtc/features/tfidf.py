@@ -23,14 +23,14 @@ from xmtc.errors import XmtcError
 from xmtc.features.counting import Counted, Entries, spread, with_columns
 from xmtc.features.view import ANALYZER, FittedView, View
 from xmtc.sparse import narrow, sort
-from xmtc.text.analyzers import AUTO, WORDS, Grams, analyzer_named, check_name, has_grams, names_in
+from xmtc.text.analyzers import AUTO, WORDS, analyzer_named, check_name, has_grams, names_in
 from xmtc.text.parts import Source, part_spans
 from xmtc.text.spans import Span, find_spans
 from xmtc.text.stop_words import stop_list
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, Vocabulary, most_frequent
 
-COMMON = 0.05  # grams in more than this part of the documents say little, and are most of what documents hold
+COMMON = 0.05  # beside words, grams in more than this part of the documents are left out: they are the most, say little
 Learnt = tuple["FittedTfidf | SideBySide", Bag]
 Choose = Callable[["Tfidf", Counted], str]  # an analyzer for words that were counted
 
@@ -74,18 +74,26 @@ class Tfidf(View):
 
     def learn(self, counted: Counted, tokenizer: Tokenizer, analyzer: str, run: Run) -> Learnt:
         """Terms and weights from words that were counted."""
-        parts = [self._learn_one(counted, tokenizer, name, run) for name in names_in(analyzer)]
+        names = names_in(analyzer)
+        common = {name: COMMON if has_grams(name) and len(names) > 1 else 1.0 for name in names}
+        parts = [self._learn_one(counted, tokenizer, name, common[name], run) for name in names]
         if len(parts) == 1:
             return parts[0]
         fitted = SideBySide(parts=tuple(part for part, _ in parts))
         return fitted, fitted.joined([shown for _, shown in parts])
 
-    def _learn_one(self, counted: Counted, tokenizer: Tokenizer, name: str, run: Run) -> tuple[FittedTfidf, Bag]:
+    def _learn_one(
+        self, counted: Counted, tokenizer: Tokenizer, name: str, common: float, run: Run
+    ) -> tuple[FittedTfidf, Bag]:
+        """Terms of one analyzer; those in more than the common part of the documents are left out."""
         analyzer = analyzer_named(name)
         pieces = None if analyzer is None else analyzer.pieces(counted.text, counted.ends)
         text, ends = (counted.text, counted.ends) if pieces is None else (pieces.text, pieces.ends)
         frequencies = counted.frequencies(run, pieces)
-        kept = self._kept(text, ends, frequencies, counted.n_docs, isinstance(analyzer, Grams))
+        most = min([n for n in (self.max_features, has_grams(name) and self.max_grams) if n], default=None)
+        kept = most_frequent(text, ends, seldom(frequencies, common * counted.n_docs), self.min_df, most)
+        if not len(kept):
+            raise self._nothing_to_learn_from(counted.n_docs, any_words=len(frequencies) > 0)
 
         learnt: dict[str, Any] = {
             "tokenizer": tokenizer,
@@ -105,27 +113,18 @@ class Tfidf(View):
         shown = fitted.stacked(blocks)
         return fitted, shown.derived(fineness=fineness(counted.n_entries, shown))
 
-    def _kept(
-        self, text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, n_docs: int, grams: bool
-    ) -> np.ndarray:
-        """The terms that become columns, most frequent first."""
-        most = [n for n in (self.max_features, self.max_grams if grams else 0) if n]
-        common = max(COMMON * n_docs, self.min_df) if grams else n_docs
-        kept = most_frequent(
-            text, ends, np.where(frequencies <= common, frequencies, 0), self.min_df, min(most, default=None)
-        )
-        if not len(kept) and grams:  # of a few documents, or of documents that are all alike
-            kept = most_frequent(text, ends, frequencies, self.min_df, min(most))
-        if not len(kept):
-            raise self._nothing_to_learn_from(n_docs, any_words=len(frequencies) > 0)
-        return kept
-
     def _nothing_to_learn_from(self, n_docs: int, any_words: bool) -> XmtcError:
         found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
         if not any_words:
             found = f"None of the {n_docs} documents holds a word of at least min_chars={self.min_chars} characters"
             remedy = "a lower min_chars, and check the text field and stop_words"
         return XmtcError(f"{found}, so there is nothing to learn from; give more text or {remedy}.")
+
+
+def seldom(frequencies: np.ndarray, limit: float) -> np.ndarray:
+    """Document frequencies without those above a limit; as they are, where nothing that occurs twice would be left."""
+    found = np.where(frequencies <= limit, frequencies, 0)
+    return found if found.max(initial=0) > 1 else frequencies
 
 
 def fineness(n_words: int, shown: Bag) -> float:

@@ -244,7 +244,7 @@ def cut_words(
                 if n_chars >= low:
                     begins[n], gram_ends[n] = begin, end
                     n += 1
-            if begin == at and n_chars < low:
+            if begin == at and end == stop and n_chars < low:
                 begins[n], gram_ends[n] = begin, end
                 n += 1
             begin = after
