@@ -430,3 +430,16 @@ def test_forms():
     both, _ = Tfidf(analyzer="words+grams", min_df=1).fit(TEXTS)
     assert isinstance(both, SideBySide)
     assert both.firsts == [0, both.parts[0].size]
+
+
+def test_documents_of_one_language_are_kept(tmp_path):
+    texts = ["Kirjasto on avoinna kaikille lukijoille joka päivä", "The library is open to every reader each day"]
+    lines = [json.dumps({"text": text, "labels": ["a"]}) for text in [*texts, texts[0]]]
+    (tmp_path / "all.jsonl").write_text("\n".join(lines))
+    code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "fi.jsonl", "--only", "fi")
+    assert code == 0
+    assert f"2 of 3 documents are in fi and written to {tmp_path / 'fi.jsonl'}; left out: en 1." in said
+    assert [json.loads(line)["text"] for line in (tmp_path / "fi.jsonl").open()] == [texts[0]] * 2
+    code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "xx.jsonl", "--only", "finnish")
+    assert "py3langid knows no language 'finnish'; expected one of " in said
+    assert not (tmp_path / "xx.jsonl").exists()

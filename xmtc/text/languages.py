@@ -39,16 +39,13 @@ def language_of(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray) -> 
     return best if shares[best] >= ENOUGH else None
 
 
-def language_teller() -> Callable[[str], str]:
-    """A function that names the language of a text by its two letters."""
+def language_teller(wanted: str) -> Callable[[str], str]:
+    """A function that names the language of a text by its code; the wanted one must be among those it knows."""
     try:
         import py3langid
     except ImportError as error:
         raise missing_extra("To tell the language of documents", error) from None
+    known = sorted(language for language, _ in py3langid.rank(""))
+    if wanted not in known:
+        raise XmtcError(f"py3langid knows no language {wanted!r:.100}; expected one of {', '.join(known)}.")
     return lambda text: py3langid.classify(text)[0]
-
-
-def check_language(code: str) -> str:
-    if not (len(code) == 2 and code.isascii() and code.islower()):
-        raise XmtcError(f"{code!r:.100} is no language; expected its two letters, such as fi.")
-    return code
