@@ -329,6 +329,18 @@ def test_auto_needs_no_trial(texts, values, chosen, because):
     assert found.because.startswith(because)
 
 
+def test_auto_tries_what_has_labels_and_with_fewer_documents_than_the_rest_needs():
+    texts, tags = agglutinated(2000, seed=0)
+    found = []
+    for n_labelled, min_df in ((2000, 60), (999, 2)):
+        Y = np.zeros((2000, 40), np.float32)
+        Y[np.arange(n_labelled), [int(labels[0][6:]) for labels in tags[:n_labelled]]] = 1
+        counted = Counted.of(Tokenizer(), texts, Run())
+        found.append(choose(Tfidf(min_df=min_df), counted, lambda Y=Y: csr_array(Y), Run()))
+    assert found[0].analyzer == "grams"
+    assert found[1].because == "999 documents with labels are too few to try others; 1,000 would do"
+
+
 def test_a_trial_holds_out_documents_and_names_no_label_twice():
     texts, tags = agglutinated(1200, seed=0)
     counted = Counted.of(Tokenizer(), texts, Run())
@@ -361,7 +373,7 @@ def test_a_trial_holds_out_documents_and_names_no_label_twice():
 )
 def test_a_language_is_told_by_its_common_words(text, language):
     counted = Counted.of(Tokenizer(), [text], Run())
-    assert language_of(counted.text, counted.ends, counted.frequencies(Run())) == language
+    assert language_of(counted.text, counted.ends, counted.frequencies()) == language
 
 
 def test_scripts_without_blanks_are_known():

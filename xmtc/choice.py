@@ -53,11 +53,14 @@ def choose(view: Tfidf, counted: Counted, labels: Callable[[], csr_array], run: 
         return Chosen(analyzer, f"{unspaced:.0%} of the letters are of scripts without blanks between words")
     if counted.n_docs < FEWEST:
         return Chosen(WORDS, f"{counted.n_docs:,} documents are too few to try others; {FEWEST:,} would do")
-    frequencies = counted.frequencies(run.quiet())
+    frequencies = counted.frequencies()
     unknown = (frequencies == 1).sum() / frequencies.sum()  # Good and Turing's estimate
     if unknown < NEW_WORDS:
         return Chosen(WORDS, f"only {unknown:.1%} of the words of new documents will be unknown")
-    return tried(view, counted, labels(), language_of(counted.text, counted.ends, frequencies), unknown, run)
+    Y = labels()
+    if (n_labelled := np.count_nonzero(np.diff(Y.indptr))) < FEWEST:
+        return Chosen(WORDS, f"{n_labelled:,} documents with labels are too few to try others; {FEWEST:,} would do")
+    return tried(view, counted, Y, language_of(counted.text, counted.ends, frequencies), unknown, run)
 
 
 def tried(view: Tfidf, counted: Counted, Y: csr_array, language: str | None, unknown: float, run: Run) -> Chosen:
@@ -91,8 +94,8 @@ class Trial:
 
     @classmethod
     def of(cls, counted: Counted, Y: csr_array) -> Trial:
-        """The same documents for the same corpus."""
-        order = np.random.default_rng(0).permutation(counted.n_docs)[:MOST_DOCUMENTS]
+        """The same documents for the same corpus; only those that have labels."""
+        order = np.random.default_rng(0).permutation(np.flatnonzero(np.diff(Y.indptr)))[:MOST_DOCUMENTS]
         order = order[: max(FEWEST, int(np.searchsorted(np.cumsum(counted.lengths[order]), MOST_WORDS)))]
         n_held_out = int(HELD_OUT * len(order))
         held_out, seen = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
@@ -105,6 +108,7 @@ class Trial:
 
     def score(self, view: Tfidf, analyzer: str, run: Run) -> np.ndarray:
         """nDCG@5 of each document that is held out."""
+        view = view.but(min_df=min(2, view.min_df))  # of fewer documents
         fitted, shown = view.learn(self.seen, Tokenizer(), analyzer, run)
         model = Parabel(n_trees=1).fit(Dataset({"tfidf": shown}, self.Y), run=run)
         held_out = Bag(fitted.show(self.held_out.as_counts()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,15 +53,22 @@ class Counted:
         return np.concatenate([np.zeros(0, np.int64), *(np.diff(batch.starts) for batch in self.batches)])
 
     def rows(self, documents: np.ndarray) -> Counted:
-        """Some documents, in their order and in one batch, and the words that occur in them."""
-        terms, counts = (np.concatenate([batch[part] for batch in self.batches]) for part in (1, 2))
-        starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        lengths = self.lengths[documents]
-        new_starts = np.concatenate([[0], np.cumsum(lengths)])
-        entries = np.repeat(starts[documents] - new_starts[:-1], lengths) + np.arange(new_starts[-1])
-        used, numbers = np.unique(terms[entries], return_inverse=True)
+        """Some documents, given in ascending order, in one batch, and the words that occur in them."""
+        lengths, terms, counts, first = [np.zeros(1, np.int64)], [], [], 0
+        for batch in self.batches:
+            after = first + len(batch.starts) - 1
+            here = documents[(documents >= first) & (documents < after)] - first
+            kept = np.zeros(after - first, bool)
+            kept[here] = True
+            entries = np.repeat(kept, np.diff(batch.starts))
+            lengths.append(np.diff(batch.starts)[here])
+            terms.append(batch.terms[entries])
+            counts.append(batch.counts[entries])
+            first = after
+        used, numbers = np.unique(np.concatenate(terms), return_inverse=True)
         text, ends = end_to_end([bytes(self.text[self.ends[i] : self.ends[i + 1]]) for i in used])
-        return Counted(text, ends, [Entries(new_starts, numbers.astype(np.int32), counts[entries])])
+        starts = np.cumsum(np.concatenate(lengths))
+        return Counted(text, ends, [Entries(starts, numbers.astype(np.int32), np.concatenate(counts))])
 
     def as_counts(self) -> Counts:
         """Of one batch."""
@@ -77,16 +84,22 @@ class Counted:
         """Distinct words of all documents together."""
         return sum(len(batch.terms) for batch in self.batches)
 
-    def frequencies(self, run: Run, pieces: Pieces | None = None) -> np.ndarray:
-        """In how many documents each word, or each term that the words become, occurs."""
-        n_terms = self.n_words if pieces is None else len(pieces.ends) - 1
+    def frequencies(self) -> np.ndarray:
+        """In how many documents each word occurs."""
+        return total((np.bincount(batch.terms, minlength=self.n_words) for batch in self.batches), self.n_words)
+
+    def frequencies_of(self, pieces: Pieces, run: Run) -> np.ndarray:
+        """In how many documents each term occurs that words become."""
+        n_terms = len(pieces.ends) - 1
 
         def count(batch: Entries) -> np.ndarray:
-            terms = batch.terms if pieces is None else spread(batch, pieces.starts, pieces.numbers, n_terms).terms
-            return np.bincount(terms, minlength=n_terms)
+            return np.bincount(spread(batch, pieces.starts, pieces.numbers, n_terms).terms, minlength=n_terms)
 
-        found: Iterator[np.ndarray] = run.map(count, self.batches, "counting terms", total=len(self.batches))
-        return sum(found, np.zeros(n_terms, np.int64))
+        return total(run.map(count, self.batches, "counting terms", total=len(self.batches)), n_terms)
+
+
+def total(counts: Iterable[np.ndarray], n: int) -> np.ndarray:
+    return sum(counts, np.zeros(n, np.int64))
 
 
 def with_columns(pieces: Pieces, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -89,7 +89,7 @@ class Tfidf(View):
         analyzer = analyzer_named(name)
         pieces = None if analyzer is None else analyzer.pieces(counted.text, counted.ends)
         text, ends = (counted.text, counted.ends) if pieces is None else (pieces.text, pieces.ends)
-        frequencies = counted.frequencies(run, pieces)
+        frequencies = counted.frequencies() if pieces is None else counted.frequencies_of(pieces, run)
         most = min([n for n in (self.max_features, has_grams(name) and self.max_grams) if n], default=None)
         kept = most_frequent(text, ends, seldom(frequencies, common * counted.n_docs), self.min_df, most)
         if not len(kept):
