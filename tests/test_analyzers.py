@@ -190,16 +190,19 @@ def test_beside_words_common_grams_are_left_out_and_the_number_of_grams_is_bound
     assert alike.parts[1].size > 0
 
 
-def test_labels_are_clustered_by_words_and_small_weights_are_kept():
-    _, shown = Tfidf(analyzer="words+grams", min_df=1).fit(TEXTS)
-    words, plain = Tfidf(analyzer="words", min_df=1).fit(TEXTS)
+def test_labels_are_clustered_by_words_where_these_are_enough():
+    texts = [*TEXTS[:4], *TEXTS[:4]]
+    _, shown = Tfidf(analyzer="words+grams").fit(texts)
+    words, plain = Tfidf(analyzer="words").fit(texts)
     assert shown.lead == words.size
     assert 0 < shown.fineness < 0.7
     assert shown.rows(np.array([0, 1])).lead == words.size
-    Y = csr_array(np.eye(6, 2, dtype=np.float32))
+    Y = csr_array(np.eye(8, 2, dtype=np.float32))
     vectors = LabelVectors.from_documents(Dataset({"tfidf": shown}, Y)).matrix
     expected = LabelVectors.from_documents(Dataset({"tfidf": plain}, Y)).matrix
     np.testing.assert_allclose(vectors.toarray(), expected.toarray(), atol=1e-6)
+    _, new = Tfidf(analyzer="words+grams", min_df=1).fit(TEXTS)  # most words occur once
+    assert new.lead == 0
 
 
 def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from xmtc.base.dataset import Bag, Dataset
 from xmtc.base.run import Run
 from xmtc.evaluation import per_document
-from xmtc.features.counting import Counted
+from xmtc.features.counting import FEW_NEW, Counted
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.text.analyzers import GRAMS, SNOWBALL, WORDS
@@ -25,7 +25,6 @@ from xmtc.text.tokenizer import Tokenizer
 FEWEST = 1000  # documents, below which a trial would not tell
 MOST_DOCUMENTS, MOST_WORDS = 4000, 300_000  # of a trial
 HELD_OUT = 0.25
-NEW_WORDS = 0.04  # the chance that a word of a new document is unknown, below which words are enough
 GAIN, CERTAINTY = 0.01, 2.0  # what a trial must gain over words: in nDCG@5, and in standard errors
 NEAR = 0.005  # of nDCG@5: the cheaper of two that are so near is taken
 MOSTLY, PARTLY = 0.5, 0.1  # of letters that are written without blanks between words
@@ -53,18 +52,17 @@ def choose(view: Tfidf, counted: Counted, labels: Callable[[], csr_array], run: 
         return Chosen(analyzer, f"{unspaced:.0%} of the letters are of scripts without blanks between words")
     if counted.n_docs < FEWEST:
         return Chosen(WORDS, f"{counted.n_docs:,} documents are too few to try others; {FEWEST:,} would do")
-    frequencies = counted.frequencies()
-    unknown = (frequencies == 1).sum() / frequencies.sum()  # Good and Turing's estimate
-    if unknown < NEW_WORDS:
-        return Chosen(WORDS, f"only {unknown:.1%} of the words of new documents will be unknown")
+    if counted.new_words < FEW_NEW:
+        return Chosen(WORDS, f"only {counted.new_words:.1%} of the words of new documents will be unknown")
     Y = labels()
     if (n_labelled := np.count_nonzero(np.diff(Y.indptr))) < FEWEST:
         return Chosen(WORDS, f"{n_labelled:,} documents with labels are too few to try others; {FEWEST:,} would do")
-    return tried(view, counted, Y, language_of(counted.text, counted.ends, frequencies), unknown, run)
+    return tried(view, counted, Y, run)
 
 
-def tried(view: Tfidf, counted: Counted, Y: csr_array, language: str | None, unknown: float, run: Run) -> Chosen:
+def tried(view: Tfidf, counted: Counted, Y: csr_array, run: Run) -> Chosen:
     """The cheapest of those that are nearly as good as the best, if they are better than words."""
+    language = language_of(counted.text, counted.ends, counted.frequencies())
     stems = [f"{SNOWBALL}:{language}"] if language else []
     with run.stage("choosing the analyzer"):
         trial = Trial.of(counted, Y)
@@ -74,7 +72,7 @@ def tried(view: Tfidf, counted: Counted, Y: csr_array, language: str | None, unk
     top = max((score.mean() for score in better.values()), default=0)
     analyzer = next((name for name, score in better.items() if score.mean() >= top - NEAR), WORDS)
     scores = ", ".join(f"{name} {100 * score.mean():.1f}" for name, score in found.items())
-    reason = f"{unknown:.1%} of the words of new documents will be unknown"
+    reason = f"{counted.new_words:.1%} of the words of new documents will be unknown"
     return Chosen(analyzer, f"{reason}; nDCG@5 of {len(usual):,} documents held out: {scores}")
 
 

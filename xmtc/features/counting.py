@@ -14,6 +14,8 @@ from xmtc.text.analyzers import Pieces
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, end_to_end, merge
 
+FEW_NEW = 0.04  # new words, below which words are enough
+
 
 class Entries(NamedTuple):
     """How often each document of a batch holds each term."""
@@ -87,6 +89,12 @@ class Counted:
     def frequencies(self) -> np.ndarray:
         """In how many documents each word occurs."""
         return total((np.bincount(batch.terms, minlength=self.n_words) for batch in self.batches), self.n_words)
+
+    @property
+    def new_words(self) -> float:
+        """The chance that a word of a new document is unknown: the share of words that occur in a single document (Good
+        and Turing's estimate)."""
+        return int((self.frequencies() == 1).sum()) / max(1, self.n_entries)
 
     def frequencies_of(self, pieces: Pieces, run: Run) -> np.ndarray:
         """In how many documents each term occurs that words become."""
