@@ -22,16 +22,19 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("corpus")
     arguments.add_argument("--language", default="english", help="of Snowball's")
+    arguments.add_argument("--only", default="", help="analyzers with commas between them, and no peer")
     arguments.add_argument("--threads", type=int, default=1)
     arguments.add_argument("--repeat", type=int, default=2)
     given = arguments.parse_args()
     texts = [document.text for document in open_corpus(given.corpus)]
     run = Run(threads=given.threads)
-    stems = f"snowball:{given.language}"
-    for analyzer in ("words", stems, "grams", "words+grams"):
+    usual = ["words", f"snowball:{given.language}", "grams", "words+grams"]
+    for analyzer in given.only.split(",") if given.only else usual:
         Tfidf(analyzer=analyzer).fit(texts[:200], run)
         forget_stems()
         report(analyzer, lambda analyzer=analyzer: Tfidf(analyzer=analyzer).fit(texts, run)[1].matrix, given.repeat)
+    if given.only:
+        return
     peer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), min_df=2, sublinear_tf=True)
     report("scikit-learn's char_wb", lambda: peer.fit_transform(texts), 1)
 

@@ -253,8 +253,8 @@ class SideBySide(FittedView):
         return side_by_side([part.show(counts) for part in self.parts])
 
     def joined(self, shown: list[Bag], by_words: bool) -> Bag:
-        """What training sees. Where words are enough to cluster labels by, grams have no part in it: it takes half the
-        time."""
+        """What training sees. Where words are enough to cluster labels by, grams are left out of it, which takes half
+        the time."""
         lead = sum(part.size for part in self.parts if not is_of_grams(part)) if by_words else 0
         n_words = max(int(bag.matrix.nnz * bag.fineness**2) for bag in shown)
         found = trusted(Bag, matrix=side_by_side([bag.matrix for bag in shown]), vocabulary=Terms(self.parts))
