@@ -36,7 +36,7 @@ def set_said(folder, path: str, value) -> None:
     *outer, last = path.split(".")
     inner = about
     for name in outer:
-        inner = inner[name]
+        inner = inner[int(name) if isinstance(inner, list) else name]
     inner[last] = value
     (folder / "about.json").write_text(json.dumps(about))
 

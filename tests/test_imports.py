@@ -27,7 +27,7 @@ FLOORS = [
     {"explain"},
     {"report"},
     {"tagger"},
-    {"parameters"},
+    {"parameters", "choice"},
     {"pipeline"},
     {"indicators"},
     {"answers", "classifier", "combine", "tune"},

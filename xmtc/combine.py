@@ -107,6 +107,7 @@ def describe(
     members = [{"method": about["method"], "parameters": about["parameters"]} for about in abouts]
     readings = [about.get("reading", {}) for about in abouts]
     packages = {about.get("package", "xmtc") for about in abouts} - {"xmtc"}
+    chosen = [about["chosen"] for about in abouts if "chosen" in about][:1]  # the analyzer, where it was found out
     return {
         "xmtc": xmtc.__version__,
         "method": "consensus",
@@ -118,4 +119,5 @@ def describe(
         "n_labels": n_labels,
         "data": " ".join(dict.fromkeys(about["data"] for about in abouts)),
         **({"reading": readings[0]} if readings[0] and readings == readings[:1] * len(readings) else {}),
+        **({"chosen": chosen[0]} if chosen else {}),
     }

@@ -22,6 +22,9 @@ EXTRAS = {
     "trafilatura": ("trafilatura", "documents"),
     "pypdf": ("pypdf", "documents"),
     "rdflib": ("rdflib", "vocab"),
+    "snowballstemmer": ("snowballstemmer", "languages"),
+    "simplemma": ("simplemma", "languages"),
+    "py3langid": ("py3langid", "languages"),
 }
 
 

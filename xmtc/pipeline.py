@@ -15,11 +15,14 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method, Model
 from xmtc.base.run import Run
 from xmtc.base.tables import package_of
+from xmtc.choice import Chosen, choose
 from xmtc.data.collect import LabelCollector
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS, TEXTS, FittedViews, View, Views
+from xmtc.features.counting import Counted
+from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.model import Adapted
 from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value, named_fields, preset_of_views
@@ -81,14 +84,21 @@ class Pipeline:
         """Learn the views from labelled documents: what comes before the method's turn."""
         check_savable(self.method)
         collector = LabelCollector()
-        fitted, data = features.fit(self.views, collector.watch(peek(documents)[1]), run)
+        chosen: list[Chosen] = []
+
+        def ask(view: Tfidf, counted: Counted) -> str:
+            chosen[:] = [choose(view, counted, lambda: collector.matrix(sorted(collector.numbers)), run)]
+            return chosen[0].analyzer
+
+        fitted, data = features.fit(self.views, collector.watch(peek(documents)[1]), run, ask)
         found = sorted(collector.numbers) if classes is None else [c for c in classes if c in collector.numbers]
         if not found:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
         labels = Vocabulary.of(found)
         data = replace(data, Y=collector.matrix(found))
         every = labels if classes is None else Vocabulary.of(classes)
-        return Prepared(self.views, fitted, labels, every, data, collector.fingerprint.hexdigest())
+        digest = collector.fingerprint.hexdigest()
+        return Prepared(self.views, fitted, labels, every, data, digest, chosen[0] if chosen else None)
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,7 @@ class Prepared:
     classes: Vocabulary  # these and those that were only announced, which the model can never name
     data: Dataset
     fingerprint: str  # of the documents
+    chosen: Chosen | None = None  # the analyzer, where that was left open
 
     def train(self, method: Method, valid: Dataset | None = None, run: Run = Run()) -> Tagger:
         run, history = run.recorded()
@@ -132,6 +143,7 @@ class Prepared:
             "n_docs": self.data.n_docs,
             "n_labels": len(self.classes),
             "data": f"blake2b:{self.fingerprint}",
+            **({"chosen": self.chosen.as_json()} if self.chosen else {}),
         }
 
 

@@ -44,6 +44,8 @@ class Bag:
 
     matrix: csr_array  # (n_docs, size) float32, finite; columns rise within each row
     vocabulary: Terms | None = None  # the term of each column, where they have one
+    lead: int = 0  # the first columns, by which alone labels are clustered; 0: all
+    fineness: float = 1.0  # how small weights are expected, where documents have many terms for each word
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "matrix", feature_matrix(self.matrix))
@@ -59,7 +61,11 @@ class Bag:
 
     def rows(self, index: Index) -> Bag:
         """The documents at these rows."""
-        return trusted(Bag, matrix=self.matrix[index], vocabulary=self.vocabulary)
+        return self.derived(matrix=self.matrix[index])
+
+    def derived(self, **values: Any) -> Bag:
+        """With other values of some fields, which follow from those that were checked."""
+        return trusted(Bag, **(vars(self) | values))
 
     def arrays(self) -> Iterator[np.ndarray]:
         """Every number, and the shapes that tell where one array ends and the next begins."""

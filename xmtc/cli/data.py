@@ -122,6 +122,37 @@ def noise(
     report_rejects(corpus)
 
 
+@app.command()
+@reads_corpus()
+def language(
+    path: CorpusPath,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
+    only: Annotated[str, typer.Option(help="the language of the documents to write, by its code: fi")],
+    to: To = None,
+    unlabelled: Unlabelled = False,
+    reading: Reading = Reading(),
+) -> None:
+    """Write the documents of a corpus that are in one language, as py3langid tells it, and say what others are."""
+    from collections import Counter
+
+    from xmtc.data.corpus import writing_corpus
+    from xmtc.text.languages import language_teller
+
+    tell = language_teller(only)
+    corpus = open_input(path, reading, labels_required=not unlabelled)
+    found: Counter[str] = Counter()
+    with writing_corpus(target, to, corpus) as add:
+        for document in corpus:
+            code = tell(document.text)
+            found[code] += 1
+            if code == only:
+                add(document)
+    others = ", ".join(f"{code} {n:,}" for code, n in found.most_common() if code != only)
+    kept = f"{found[only]:,} of {found.total():,} documents are in {only} and written to {target}"
+    typer.echo(f"{kept}; left out: {others}." if others else f"{kept}.", err=True)
+    report_rejects(corpus)
+
+
 def _print_table(found: Statistics) -> None:
     from rich.console import Console
     from rich.table import Table

@@ -77,6 +77,8 @@ def train(
         report_rejects(checked)
     seconds = time.perf_counter() - start
     if not quiet:
+        if chosen := trained.about.get("chosen"):
+            typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
         typer.echo(
             f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
             f"Next: xmtc evaluate {output} TEST-CORPUS",

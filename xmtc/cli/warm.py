@@ -25,6 +25,7 @@ def main() -> None:
             classifier.save(f"{folder}/model")
             Classifier.load(f"{folder}/model").predict(texts[:1])
         classifier.predict(texts)
+    Classifier(analyzer="words+grams").fit(texts, tags).predict(texts)  # which a method takes only where it suits
 
 
 if __name__ == "__main__":

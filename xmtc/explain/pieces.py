@@ -2,7 +2,8 @@
 
 A model that reads sequences says what each token weighs: a word weighs what its tokens do, and words beyond what was
 read weigh nothing. Of any other model, every occurrence of a term weighs what the term does in all, and a word that is
-part of several terms (with ngrams > 1) weighs what the strongest of them does."""
+part of several terms (with ngrams > 1) weighs what the strongest of them does. What stems and character n-grams weigh
+is shared out among the characters that they come from, so that all pieces together weigh what all terms do."""
 
 from __future__ import annotations
 
@@ -99,7 +100,14 @@ def weighted_spans(text: str, view: FittedView, explanation: Explanation) -> lis
         return [(span, sum((tokens[number] for number in span.numbers), 0.0)) for span in spans]
 
     terms = dict(zip(explanation.ids.tolist(), explanation.weights.tolist(), strict=True))
-    return [(span, max((terms.get(number, 0.0) for number in span.numbers), key=abs, default=0.0)) for span in spans]
+    return [(span, weight_of(span, terms)) for span in spans]
+
+
+def weight_of(span: Span, terms: dict[int, float]) -> float:
+    weights = [terms.get(number, 0.0) for number in span.numbers]
+    if span.shares:
+        return sum(weight * share for weight, share in zip(weights, span.shares, strict=True))
+    return max(weights, key=abs, default=0.0)
 
 
 def cut(text: str, words: Iterable[tuple[Span, float]]) -> list[Piece]:

@@ -3,7 +3,7 @@ mapping of them, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
@@ -79,13 +79,16 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names), key=rank))
 
 
-def fit(views: Mapping[str, View], documents: Iterable[Document], run: Run = Run()) -> tuple[FittedViews, Dataset]:
-    """Learn views from documents, and show the same documents."""
+def fit(
+    views: Mapping[str, View], documents: Iterable[Document], run: Run = Run(), choose: Callable | None = None
+) -> tuple[FittedViews, Dataset]:
+    """Learn views from documents, and show the same documents. `choose` is asked by those that leave something open."""
     fitted: FittedViews = {}
     shown: dict[str, Bag | Tokens] = {}
     documents = repeatable(documents, len(views))
     for name, view in views.items():
-        fitted[name], shown[name] = view.fit(contents(documents, view.made_from), run)
+        asked = {"choose": choose} if view.may_ask else {}
+        fitted[name], shown[name] = view.fit(contents(documents, view.made_from), run, **asked)
     return fitted, Dataset(shown)
 
 

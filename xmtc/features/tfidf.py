@@ -1,28 +1,38 @@
 """Tf-idf features by all cores, with scikit-learn's numbers: (1 + ln tf) · (1 + ln((1 + n) / (1 + df))), rows of
-length 1. Columns stand in the order of document frequency, so the columns that matter most lie close together."""
+length 1. Columns stand in the order of document frequency, so the columns that matter most lie close together.
+
+Terms are what an analyzer makes of words: themselves, stems, character n-grams, or several of these side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 from xmtc.base.arrays import trusted
 from xmtc.base.dataset import Bag
 from xmtc.base.form import array
-from xmtc.base.params import briefly, param
+from xmtc.base.params import param
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
-from xmtc.features.view import FittedView, View
+from xmtc.features.counting import FEW_NEW, Counted, Entries, spread, with_columns
+from xmtc.features.view import ANALYZER, FittedView, View
 from xmtc.sparse import narrow, sort
+from xmtc.text.analyzers import AUTO, WORDS, analyzer_named, check_name, has_grams, names_in
+from xmtc.text.parts import Source, part_spans
 from xmtc.text.spans import Span, find_spans
+from xmtc.text.stop_words import stop_list
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
-from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
+from xmtc.text.vocabulary import FREE, Vocabulary, most_frequent
+
+COMMON = 0.05  # beside words, grams in more than this part of the documents are left out: they are the most, say little
+Learnt = tuple["FittedTfidf | SideBySide", Bag]
+Choose = Callable[["Tfidf", Counted], str]  # an analyzer for words that were counted
 
 
 @dataclass(frozen=True)
@@ -30,41 +40,78 @@ class Tfidf(View):
     """How texts become weighted terms."""
 
     title: ClassVar[str] = "Text features"
+    may_ask: ClassVar[bool] = True
 
     min_df: int = param(2, "drop terms found in fewer documents than this", low=1)
     max_features: int = param(0, "keep only this many terms, the most frequent by documents (0: all)", low=0)
     ngrams: int = param(1, "terms are runs of 1 up to this many words", low=1, high=5)
-    stop_words: str = param("", "words to drop: 'english', or the path of a file with one word a line")
+    stop_words: str = param("", "words to drop: a language, as 'english', or the path of a file with one word a line")
     min_chars: int = param(2, "drop words shorter than this", low=1)
     lowercase: bool = param(True, "treat upper and lower case alike")
     sublinear_tf: bool = param(True, "use 1 + ln(tf) instead of tf")
+    analyzer: str = ANALYZER
+    max_grams: int = param(500_000, "keep only this many character n-grams, the most frequent by documents", low=1)
 
-    def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedTfidf, Bag]:
-        """Learn the vocabulary and weigh the same texts. Texts may be a stream: only their counts are kept."""
-        tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, self._stop_list())
-        counts = list(run.map(tokenizer.count, batches(contents), "reading texts", size=len))
-        terms, ends, term_numbers = merge([(c.text, c.ends) for c in counts])
-        frequencies = sum(
-            (np.bincount(n[c.terms], minlength=len(ends) - 1) for n, c in zip(term_numbers, counts, strict=True)),
-            np.zeros(len(ends) - 1, np.int64),
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in names_in(self.analyzer):
+            analyzer_named(name)
+        if has_grams(self.analyzer) and self.ngrams > 1:
+            raise XmtcError(
+                f"Tfidf: ngrams={self.ngrams} makes terms of several words, and analyzer={self.analyzer} cuts single "
+                "words; use ngrams=1, or an analyzer without grams."
+            )
 
-        kept = most_frequent(terms, ends, frequencies, self.min_df, self.max_features or None)
-        n_docs = sum(len(c.starts) - 1 for c in counts)
+    def fit(self, contents: Iterable[str], run: Run = Run(), choose: Choose | None = None) -> Learnt:
+        """Learn the vocabulary and weigh the same texts. Texts may be a stream: only their counts are kept. `choose`
+        is asked for the analyzer where that is auto; without it, words are."""
+        tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, stop_list(self.stop_words))
+        counted = Counted.of(tokenizer, contents, run)
+        analyzer = self.analyzer
+        if analyzer == AUTO:
+            analyzer = choose(self, counted) if choose and counted.n_words else WORDS
+        return self.learn(counted, tokenizer, analyzer, run)
+
+    def learn(self, counted: Counted, tokenizer: Tokenizer, analyzer: str, run: Run) -> Learnt:
+        """Terms and weights from words that were counted."""
+        names = names_in(analyzer)
+        common = {name: COMMON if has_grams(name) and len(names) > 1 else 1.0 for name in names}
+        parts = [self._learn_one(counted, tokenizer, name, common[name], run) for name in names]
+        if len(parts) == 1:
+            return parts[0]
+        fitted = SideBySide(parts=tuple(part for part, _ in parts))
+        return fitted, fitted.joined([shown for _, shown in parts], by_words=counted.new_words < FEW_NEW)
+
+    def _learn_one(
+        self, counted: Counted, tokenizer: Tokenizer, name: str, common: float, run: Run
+    ) -> tuple[FittedTfidf, Bag]:
+        """Terms of one analyzer; those in more than the common part of the documents are left out."""
+        analyzer = analyzer_named(name)
+        pieces = None if analyzer is None else analyzer.pieces(counted.text, counted.ends)
+        text, ends = (counted.text, counted.ends) if pieces is None else (pieces.text, pieces.ends)
+        frequencies = counted.frequencies() if pieces is None else counted.frequencies_of(pieces, run)
+        most = min([n for n in (self.max_features, has_grams(name) and self.max_grams) if n], default=None)
+        kept = most_frequent(text, ends, seldom(frequencies, common * counted.n_docs), self.min_df, most)
         if not len(kept):
-            raise self._nothing_to_learn_from(n_docs, any_words=len(frequencies) > 0)
+            raise self._nothing_to_learn_from(counted.n_docs, any_words=len(frequencies) > 0)
 
-        fitted = FittedTfidf(
-            tokenizer=tokenizer,
-            vocabulary=Vocabulary.picked(terms, ends, kept),
-            idf=np.log((1 + n_docs) / (1 + frequencies[kept])) + 1,
-            sublinear_tf=self.sublinear_tf,
-        )
+        learnt: dict[str, Any] = {
+            "tokenizer": tokenizer,
+            "vocabulary": Vocabulary.picked(text, ends, kept),
+            "idf": np.log((1 + counted.n_docs) / (1 + frequencies[kept])) + 1,
+            "sublinear_tf": self.sublinear_tf,
+        }
         columns = np.full(len(ends) - 1, FREE, np.int32)
         columns[kept] = np.arange(len(kept), dtype=np.int32)
-        jobs = ((c, columns[n]) for n, c in zip(term_numbers, counts, strict=True))
-        blocks = run.map(lambda job: fitted.weigh(*job), jobs, "weighing words", total=len(counts))
-        return fitted, fitted.stacked(blocks)
+        if pieces is None:
+            fitted = FittedTfidf(**learnt)
+            weigh = partial(fitted.weigh, columns=columns)
+        else:
+            fitted = analyzed = AnalyzedTfidf(**learnt, analyzer=name)
+            weigh = partial(analyzed.weigh_pieces, pieces=with_columns(pieces, columns))
+        blocks = run.map(weigh, counted.batches, "weighing words", total=len(counted.batches))
+        shown = fitted.stacked(blocks)
+        return fitted, shown.derived(fineness=fineness(counted.n_entries, shown))
 
     def _nothing_to_learn_from(self, n_docs: int, any_words: bool) -> XmtcError:
         found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
@@ -73,20 +120,16 @@ class Tfidf(View):
             remedy = "a lower min_chars, and check the text field and stop_words"
         return XmtcError(f"{found}, so there is nothing to learn from; give more text or {remedy}.")
 
-    def _stop_list(self) -> tuple[str, ...]:
-        if not self.stop_words:
-            return ()
-        if self.stop_words == "english":
-            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-            return tuple(sorted(ENGLISH_STOP_WORDS))
-        try:
-            return tuple(Path(self.stop_words).read_text(encoding="utf-8").split())
-        except (OSError, ValueError) as error:  # ValueError: no UTF-8, or what cannot be a path
-            raise XmtcError(
-                f"stop_words={briefly(self.stop_words)} is neither 'english' nor a readable UTF-8 file of words: "
-                f"{getattr(error, 'strerror', None) or error}."
-            ) from None
+def seldom(frequencies: np.ndarray, limit: float) -> np.ndarray:
+    """Document frequencies without those above a limit; as they are, where nothing that occurs twice would be left."""
+    found = np.where(frequencies <= limit, frequencies, 0)
+    return found if found.max(initial=0) > 1 else frequencies
+
+
+def fineness(n_words: int, shown: Bag) -> float:
+    """How much smaller values, and so weights, are where documents have more terms than words."""
+    return min(1.0, (n_words / max(1, shown.matrix.nnz)) ** 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +152,13 @@ class FittedTfidf(FittedView):
         """Weigh the words of new texts; words outside the vocabulary are dropped, so a row may be empty."""
 
         def weigh(batch: list[str]) -> csr_array:
-            counts = self.tokenizer.count(batch)
-            return self.weigh(counts, self.vocabulary.find(counts.text, counts.ends))
+            return self.show(self.tokenizer.count(batch))
 
         return self.stacked(run.map(weigh, batches(contents), "reading texts", size=len))
+
+    def show(self, counts: Counts) -> csr_array:
+        """Features of a batch that has words of its own."""
+        return self.weigh(Entries.of(counts), self.vocabulary.find(counts.text, counts.ends))
 
     def spans(self, text: str) -> list[Span]:
         """A word belongs to every term that it is part of: to several, where terms are runs of words."""
@@ -125,13 +171,15 @@ class FittedTfidf(FittedView):
                     terms[word].append(term)
         return [word._replace(numbers=tuple(found)) for word, found in zip(words, terms, strict=True)]
 
+    def source(self, first: int = 0) -> Source:
+        return Source(None, self.vocabulary, first)
+
     def stacked(self, blocks: Iterator[csr_array]) -> Bag:
         return trusted(Bag, matrix=stack(blocks, self.size), vocabulary=self.vocabulary)
 
-    def weigh(self, counts: Counts, columns: np.ndarray) -> csr_array:
+    def weigh(self, batch: Entries, columns: np.ndarray) -> csr_array:
         """Features of a batch, given the column of each of its terms."""
-        entries = counts.starts, counts.terms, counts.counts
-        data, indices, indptr = weigh_rows(*entries, columns, self.idf, self.sublinear_tf)
+        data, indices, indptr = weigh_rows(*batch, columns, self.idf, self.sublinear_tf)
         return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, self.size))
 
     def check(self) -> None:
@@ -139,6 +187,110 @@ class FittedTfidf(FittedView):
         self.vocabulary.check()
         if self.idf.shape != (self.size,) or not ((self.idf > 0) & np.isfinite(self.idf)).all():
             raise ValueError(f"its {self.size} words do not have one positive weight each")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyzedTfidf(FittedTfidf):
+    """Terms that are not the words themselves: stems or character n-grams."""
+
+    names_words: ClassVar[bool] = False
+
+    analyzer: str
+
+    def show(self, counts: Counts) -> csr_array:
+        analyzer = analyzer_named(self.analyzer)
+        assert analyzer is not None
+        pieces = analyzer.pieces(counts.text, counts.ends)
+        return self.weigh_pieces(
+            Entries.of(counts), with_columns(pieces, self.vocabulary.find(pieces.text, pieces.ends))
+        )
+
+    def weigh_pieces(self, batch: Entries, pieces: tuple[np.ndarray, np.ndarray]) -> csr_array:
+        """Features of a batch, given the columns of each of its words."""
+        return self.weigh(spread(batch, *pieces, self.size), np.arange(self.size, dtype=np.int32))
+
+    def source(self, first: int = 0) -> Source:
+        return Source(analyzer_named(self.analyzer), self.vocabulary, first)
+
+    def spans(self, text: str) -> list[Span]:
+        return part_spans(self.tokenizer, [self.source()], text)
+
+    def check(self) -> None:
+        super().check()
+        check_name(self.analyzer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySide(FittedView):
+    """Terms of several analyzers, each weighed by itself; all have the same part in the length of a document."""
+
+    names_words: ClassVar[bool] = False
+
+    parts: tuple[FittedTfidf, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def firsts(self) -> list[int]:
+        """The first column of each part."""
+        return np.cumsum([0, *(part.size for part in self.parts[:-1])]).tolist()
+
+    def term(self, number: int) -> str:
+        part, first = next(pair for pair in zip(self.parts[::-1], self.firsts[::-1], strict=True) if pair[1] <= number)
+        return part.term(number - first)
+
+    def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
+        def weigh(batch: list[str]) -> csr_array:
+            return self.show(self.parts[0].tokenizer.count(batch))
+
+        blocks = run.map(weigh, batches(contents), "reading texts", size=len)
+        return trusted(Bag, matrix=stack(blocks, self.size), vocabulary=Terms(self.parts))
+
+    def show(self, counts: Counts) -> csr_array:
+        """Features of a batch that has words of its own."""
+        return side_by_side([part.show(counts) for part in self.parts])
+
+    def joined(self, shown: list[Bag], by_words: bool) -> Bag:
+        """What training sees. Where words are enough to cluster labels by, grams are left out of it, which takes half
+        the time."""
+        lead = sum(part.size for part in self.parts if not is_of_grams(part)) if by_words else 0
+        n_words = max(int(bag.matrix.nnz * bag.fineness**2) for bag in shown)
+        found = trusted(Bag, matrix=side_by_side([bag.matrix for bag in shown]), vocabulary=Terms(self.parts))
+        return found.derived(lead=lead, fineness=fineness(n_words, found))
+
+    def spans(self, text: str) -> list[Span]:
+        sources = [part.source(first) for part, first in zip(self.parts, self.firsts, strict=True)]
+        return part_spans(self.parts[0].tokenizer, sources, text)
+
+    def check(self) -> None:
+        for part in self.parts:
+            part.check()
+        if len(self.parts) < 2 or any(part.tokenizer != self.parts[0].tokenizer for part in self.parts):
+            raise ValueError("its terms are not made of the same words")
+
+
+def side_by_side(blocks: list[csr_array]) -> csr_array:
+    share = np.float32(len(blocks) ** -0.5)
+    return csr_array(hstack([block * share for block in blocks], format="csr", dtype=np.float32))
+
+
+def is_of_grams(part: FittedTfidf) -> bool:
+    return isinstance(part, AnalyzedTfidf) and has_grams(part.analyzer)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of several parts, one after the other."""
+
+    parts: tuple[FittedTfidf, ...]
+
+    def __len__(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def words(self) -> list[str]:
+        return [word for part in self.parts for word in part.vocabulary.words()]
 
 
 def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:

@@ -12,11 +12,15 @@ import numpy as np
 
 from xmtc.base.dataset import Bag, Tokens
 from xmtc.base.form import Form
-from xmtc.base.params import Recipe
+from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
+from xmtc.text.analyzers import AUTO
 from xmtc.text.spans import Span
 
+ANALYZER: Any = param(
+    AUTO, "terms: words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, words+grams; auto finds out what suits"
+)
 TEXTS, COLUMNS = "texts", "features"  # what a corpus holds, and a view is made from
 UNKNOWN = 0  # the id of a word that is not in a vocabulary
 
@@ -28,6 +32,7 @@ class View(Recipe, ABC):
     title: ClassVar[str]  # what people call it
     unit: ClassVar[str] = "features"  # what its size counts
     made_from: ClassVar[str] = TEXTS  # or COLUMNS: pairs of column numbers and values
+    may_ask: ClassVar[bool] = False  # its `fit` takes a function `choose`, to ask for what it was not told
     instead_of: ClassVar[str] = ""  # the view that it replaces in a corpus that holds what it is made from
 
     @abstractmethod

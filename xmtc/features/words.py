@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,9 +12,11 @@ from xmtc.base.arrays import trusted
 from xmtc.base.dataset import Tokens
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.features.view import UNKNOWN, FittedView, View, nothing_to_learn_from
+from xmtc.errors import XmtcError
+from xmtc.features.view import ANALYZER, UNKNOWN, FittedView, View, nothing_to_learn_from
+from xmtc.text.analyzers import AUTO, WORDS, analyzer_named, check_name, has_grams, names_in
 from xmtc.text.spans import Span, find_spans
-from xmtc.text.tokenizer import Sequences, Tokenizer, batches
+from xmtc.text.tokenizer import Sequences, Tokenizer, batches, per_document
 from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
 
 
@@ -28,14 +30,30 @@ class Words(View):
     max_words: int = param(500_000, "keep this many words, the most frequent by documents", low=1)
     max_tokens: int = param(500, "read this many words of a text, from its beginning", low=1)
     lowercase: bool = param(True, "treat upper and lower case alike")
+    analyzer: str = ANALYZER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._stems()
+
+    def _stems(self) -> str:
+        """The analyzer of words in their order: auto leaves them as they are, and grams beside them are left out."""
+        names = [name for name in names_in(self.analyzer) if not has_grams(name)]
+        if self.analyzer != AUTO and len(names) != 1:
+            raise XmtcError(
+                f"Words: analyzer={self.analyzer} does not fit words in their order; expected words, "
+                "snowball:LANGUAGE or simplemma:LANGUAGE."
+            )
+        analyzer_named(name := names[0] if names else WORDS)
+        return name
 
     def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedWords, Tokens]:
         """Learn the vocabulary and number the words of the same texts, which may be a stream: only the numbers of
         their words are kept."""
-        tokenizer = Tokenizer(self.lowercase, min_chars=1)
+        tokenizer, analyzer = Tokenizer(self.lowercase, min_chars=1), self._stems()
 
         def read(batch: list[str]) -> Sequences:
-            return tokenizer.number(batch, self.max_tokens)
+            return stemmed(tokenizer.number(batch, self.max_tokens), analyzer)
 
         parts = list(run.map(read, batches(contents), "reading texts", size=len))
         words, ends, numbers = merge([(part.text, part.ends) for part in parts])
@@ -47,11 +65,12 @@ class Words(View):
         if not len(kept):
             raise nothing_to_learn_from(sum(len(part.starts) - 1 for part in parts))
 
-        fitted = FittedWords(
-            tokenizer=tokenizer,
-            vocabulary=Vocabulary.picked(words, ends, kept),
-            max_tokens=self.max_tokens,
-        )
+        learnt: dict[str, Any] = {
+            "tokenizer": tokenizer,
+            "vocabulary": Vocabulary.picked(words, ends, kept),
+            "max_tokens": self.max_tokens,
+        }
+        fitted = FittedWords(**learnt) if analyzer == WORDS else FittedStems(**learnt, analyzer=analyzer)
         ranks = np.full(len(ends) - 1, FREE, np.int32)
         ranks[kept] = np.arange(len(kept), dtype=np.int32)
         return fitted, fitted.joined(parts, [ranks[number] for number in numbers])
@@ -80,11 +99,14 @@ class FittedWords(FittedView):
         """The ids of the words of new texts; a text without known words is one unknown word."""
 
         def read(batch: list[str]) -> tuple[Sequences, np.ndarray]:
-            part = self.tokenizer.number(batch, self.max_tokens)
+            part = self.read(batch)
             return part, self.vocabulary.find(part.text, part.ends)
 
         pairs = list(run.map(read, batches(contents), "reading texts", size=len))
         return self.joined([part for part, _ in pairs], [numbers for _, numbers in pairs])
+
+    def read(self, batch: list[str]) -> Sequences:
+        return self.tokenizer.number(batch, self.max_tokens)
 
     def spans(self, text: str) -> list[Span]:
         """A word is one token, as far as the text is read. A text without known words is read as a single token."""
@@ -108,6 +130,34 @@ class FittedWords(FittedView):
         self.vocabulary.check()
         if not 0 < self.max_tokens < 2**63:
             raise ValueError(f"it reads {self.max_tokens} words of a text")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedStems(FittedWords):
+    """Ids of stems instead of words."""
+
+    names_words: ClassVar[bool] = False
+
+    analyzer: str
+
+    def read(self, batch: list[str]) -> Sequences:
+        return stemmed(super().read(batch), self.analyzer)
+
+    def check(self) -> None:
+        super().check()
+        check_name(self.analyzer)
+
+
+def stemmed(part: Sequences, name: str) -> Sequences:
+    """Each word replaced by its stem."""
+    analyzer = analyzer_named(name)
+    if analyzer is None:
+        return part
+    pieces = analyzer.pieces(part.text, part.ends)
+    ids = np.concatenate([np.zeros(1, np.int32), pieces.numbers + np.int32(1)])[part.ids]
+    _, held, _ = per_document(part.starts, ids, len(pieces.ends))
+    frequencies = np.bincount(held, minlength=len(pieces.ends))[1:]
+    return Sequences(pieces.text, pieces.ends, frequencies, part.starts, ids)
 
 
 def with_something_known(tokens: Tokens) -> Tokens:

@@ -28,7 +28,8 @@ class LabelVectors:
     @classmethod
     def from_documents(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Input space: the normalised sum of a label's documents."""
-        return cls(sums_of_rows(with_weighted_rows(data.X, data.weights), csc_array(data.Y), run))
+        X = data.X if not data.bag.lead else with_unit_rows(csr_array(data.X[:, : data.bag.lead]))
+        return cls(sums_of_rows(with_weighted_rows(X, data.weights), csc_array(data.Y), run))
 
     @classmethod
     def from_words(cls, tokens: Tokens, Y: csr_array, run: Run = Run()) -> LabelVectors:

@@ -19,6 +19,7 @@ class Span(NamedTuple):
     end: int
     word: str  # as the tokenizer makes it
     numbers: tuple[int, ...] = ()  # of a view: the tokens of the document, or the terms, that it belongs to
+    shares: tuple[float, ...] = ()  # of parts of words: the part of each term's weight that falls to it
 
 
 def find_spans(tokenizer: Tokenizer, text: str) -> list[Span]:

@@ -47,5 +47,6 @@ class LinearTrees(Method):
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
         solver = Solver(loss=self.loss, C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
         solver.check(data.X, data.weights)
-        trainer = TreeTrainer(solver, min_weight=self.min_weight, beam=self.beam, match=self.match_negatives)
+        min_weight = self.min_weight * data.bag.fineness
+        trainer = TreeTrainer(solver, min_weight=min_weight, beam=self.beam, match=self.match_negatives)
         return trainer.train(data, trees, run)

@@ -1,0 +1,460 @@
+"""Stems and character n-grams: plain twins, scikit-learn's numbers, explanations that point into the text, and auto."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import planted
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from test_damaged_models import set_said
+from test_features import run as xmtc
+
+from xmtc import Classifier, Tagger, XmtcError
+from xmtc.base.dataset import Bag, Dataset
+from xmtc.base.run import Run
+from xmtc.choice import Trial, choose
+from xmtc.data.in_memory import documents_of
+from xmtc.explain.pieces import weighted_spans
+from xmtc.features.counting import Counted, Entries, spread
+from xmtc.features.tfidf import AnalyzedTfidf, SideBySide, Tfidf
+from xmtc.features.words import FittedStems, Words
+from xmtc.labels.vectors import LabelVectors
+from xmtc.text.analyzers import Grams, Stems, analyzer_named, chunks_of, one_at_a_time
+from xmtc.text.languages import language_of, share_without_blanks
+from xmtc.text.tokenizer import Tokenizer
+from xmtc.text.vocabulary import Vocabulary, end_to_end
+
+ANALYZERS = ["words", "snowball:english", "simplemma:en", "grams", "grams:2-4", "words+grams", "snowball:english+grams"]
+TEXTS = ["The libraries lend books", "a library lends a book", "bookshops sell books", "shops: selling!", "", "?!"]
+LETTERS = st.text(st.sampled_from("abcäöß é1_東京ที่中"), max_size=30)
+
+
+def plain_grams(word: str, shortest: int, longest: int) -> list[str]:
+    """A plain twin: all runs of a word between blanks; of Han characters shorter ones, from each where it begins."""
+    padded = f" {word} "
+    found = []
+    for begin in range(len(padded)):
+        first = padded[1] if begin == 0 else padded[begin]
+        low, high = (1, 3) if first in "東京中" else (shortest, longest)
+        low = max(low, 2) if padded[begin] == " " else low
+        lengths = [n for n in range(low, high + 1) if begin + n <= len(padded)]
+        found += [padded[begin : begin + n] for n in lengths]
+        if begin == 0 and len(padded) < low:
+            found.append(padded)
+    return found
+
+
+def terms_of(analyzer, words: list[str]) -> list[list[str]]:
+    pieces = analyzer.pieces(*end_to_end([word.encode() for word in words]))
+    terms = Vocabulary(pieces.text, pieces.ends, np.empty(0, np.int32)).words()
+    assert len(set(terms)) == len(terms)
+    return [[terms[i] for i in pieces.numbers[a:b]] for a, b in zip(pieces.starts, pieces.starts[1:], strict=False)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(LETTERS, st.integers(1, 4), st.integers(0, 3))
+def test_grams_are_those_of_the_plain_twin(text, shortest, more):
+    words = list(dict.fromkeys(text.split()))
+    found = terms_of(Grams(shortest, shortest + more), words)
+    assert [Counter(grams) for grams in found] == [Counter(plain_grams(w, shortest, shortest + more)) for w in words]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(st.sampled_from("abcäöß é1_"), min_size=1, max_size=40), st.integers(2, 4), st.integers(0, 3))
+def test_grams_are_scikit_learns(text, shortest, more):
+    count = CountVectorizer(analyzer="char_wb", ngram_range=(shortest, shortest + more)).build_analyzer()
+    grams = terms_of(Grams(shortest, shortest + more), list(dict.fromkeys(text.lower().split())))
+    assert Counter(gram for word in grams for gram in word) == Counter(count(" ".join(dict.fromkeys(text.split()))))
+
+
+@settings(max_examples=100, deadline=None)
+@given(LETTERS.filter(str.strip))
+def test_parts_are_where_the_grams_come_from(text):
+    word = text.split()[0]
+    padded = f" {word} "
+    for begin, end, gram in Grams().parts(word):
+        assert 0 <= begin < end <= len(word)
+        assert gram.strip() == word[begin:end]
+        assert gram in padded
+    assert Counter(gram for _, _, gram in Grams().parts(word)) == Counter(plain_grams(word, 3, 5))
+
+
+def test_words_are_cut_in_chunks_with_the_same_result(monkeypatch):
+    words = [f"word{i}" for i in range(50)]
+    whole = terms_of(Grams(), words)
+    monkeypatch.setattr("xmtc.text.analyzers.chunks_of.__defaults__", (40,))
+    assert len(chunks_of(np.arange(0, 300, 6))) > 5
+    assert terms_of(Grams(), words) == whole
+    assert terms_of(Grams(), []) == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 3)), max_size=5), st.data())
+def test_counts_of_words_become_counts_of_terms(documents, data):
+    of_word = [data.draw(st.lists(st.integers(0, 5), max_size=4)) for _ in range(5)]
+    starts = np.concatenate([[0], np.cumsum([len(terms) for terms in of_word])])
+    numbers = np.array([term for terms in of_word for term in terms], np.int32)
+    batch = Entries(
+        np.concatenate([[0], np.cumsum([len(words) for words in documents])]).astype(np.int64),
+        np.array([word for words in documents for word in words], np.int32),
+        np.array([n for words in documents for n in words.values()], np.int32),
+    )
+    found = spread(batch, starts, numbers, 6)
+    for i, words in enumerate(documents):
+        expected = Counter()
+        for word, n in words.items():
+            expected.update({term: n * often for term, often in Counter(of_word[word]).items()})
+        here = slice(found.starts[i], found.starts[i + 1])
+        assert dict(zip(found.terms[here].tolist(), found.counts[here].tolist(), strict=True)) == dict(expected)
+
+
+def test_the_numbers_of_grams_are_scikit_learns():
+    fitted, shown = Tfidf(analyzer="grams", min_chars=1).fit(TEXTS)
+    reference = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, min_df=2)
+    marked = ["".join(c if c.isalnum() else " " for c in text) for text in TEXTS]
+    expected = reference.fit_transform(marked)
+    columns = [reference.vocabulary_[gram] for gram in fitted.vocabulary.words()]
+    assert sorted(columns) == list(range(expected.shape[1]))
+    np.testing.assert_allclose(shown.matrix.toarray(), expected[:, columns].toarray(), atol=1e-6)
+
+
+@pytest.mark.parametrize("analyzer", ANALYZERS)
+def test_texts_are_shown_as_in_training_by_any_number_of_threads(analyzer, monkeypatch):
+    texts = planted(200, seed=3)[0] + TEXTS
+    one, shown = Tfidf(analyzer=analyzer).fit(texts, Run(threads=1))
+    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
+    two, again = Tfidf(analyzer=analyzer).fit(iter(texts), Run(threads=2))
+    assert (shown.matrix != again.matrix).nnz == 0
+    assert (two.transform(texts).matrix != shown.matrix).nnz == 0
+    assert one.size == two.size == shown.size
+    assert [one.term(i) for i in range(one.size)] == shown.vocabulary.words() == again.vocabulary.words()
+    lengths = np.sqrt((shown.matrix**2).sum(axis=1))
+    assert lengths.max() == pytest.approx(1, abs=1e-5)
+    assert one.transform([]).matrix.shape == (0, one.size)
+    one.check()
+
+
+def test_each_distinct_word_is_stemmed_once():
+    stemmed = []
+
+    def stem(word: str) -> str:
+        stemmed.append(word)
+        return word.rstrip("s")
+
+    analyzer = Stems(one_at_a_time(stem))
+    assert terms_of(analyzer, ["books", "book", "books shops"]) == [["book"], ["book"], ["book shop"]]
+    terms_of(analyzer, ["books", "shops"])
+    assert sorted(stemmed) == ["book", "books", "shops"]
+
+
+def test_stems_join_the_forms_of_a_word():
+    fitted, shown = Tfidf(analyzer="snowball:english").fit(TEXTS)
+    assert {"book", "librari", "lend"} <= set(fitted.vocabulary.words())
+    assert shown.fineness == 1
+    runs, _ = Tfidf(analyzer="snowball:english", ngrams=2, min_df=1).fit(TEXTS)
+    assert {"librari lend", "lend book"} <= set(runs.vocabulary.words())
+    assert Tfidf(analyzer="simplemma:en", min_df=1).fit(TEXTS)[0].vocabulary.number("library") >= 0
+
+
+def test_words_in_their_order_can_be_stems():
+    fitted, tokens = Words(analyzer="snowball:english").fit(TEXTS)
+    assert isinstance(fitted, FittedStems)
+    stems = [fitted.term(i) for i in fitted.transform(["libraries lend unheard books"]).ids]
+    assert stems == ["librari", "lend", "(unknown words)", "book"]
+    assert np.array_equal(fitted.transform(TEXTS).ids, tokens.ids)
+    assert [(s.word, s.numbers) for s in fitted.spans("Library books")] == [("library", (0,)), ("books", (1,))]
+    plain, _ = Words(analyzer="words+grams").fit(TEXTS)  # beside words, grams are for the other views
+    assert plain.vocabulary.words() == Words().fit(TEXTS)[0].vocabulary.words()
+    for wrong in ("grams", "words+snowball:english"):
+        with pytest.raises(XmtcError, match="does not fit words in their order"):
+            Words(analyzer=wrong)
+
+
+def test_beside_words_common_grams_are_left_out_and_the_number_of_grams_is_bounded():
+    texts = [f"common rare{i % 30}" for i in range(60)]
+    grams = Tfidf(analyzer="words+grams").fit(texts)[0].parts[1].vocabulary.words()
+    assert " com" not in grams
+    assert any(gram.endswith("17 ") for gram in grams)
+    assert " com" in Tfidf(analyzer="grams").fit(texts)[0].vocabulary.words()
+    assert Tfidf(analyzer="grams", max_grams=7).fit(texts)[0].size == 7
+    assert Tfidf(analyzer="words+grams", max_grams=7).fit(texts)[0].parts[1].size == 7
+    assert Tfidf(analyzer="words+grams", max_features=5).fit(texts)[0].size == 10
+    alike, _ = Tfidf(analyzer="words+grams").fit(["same text"] * 50)  # all of them are everywhere
+    assert alike.parts[1].size > 0
+
+
+def test_labels_are_clustered_by_words_where_these_are_enough():
+    texts = [*TEXTS[:4], *TEXTS[:4]]
+    _, shown = Tfidf(analyzer="words+grams").fit(texts)
+    words, plain = Tfidf(analyzer="words").fit(texts)
+    assert shown.lead == words.size
+    assert 0 < shown.fineness < 0.7
+    assert shown.rows(np.array([0, 1])).lead == words.size
+    Y = csr_array(np.eye(8, 2, dtype=np.float32))
+    vectors = LabelVectors.from_documents(Dataset({"tfidf": shown}, Y)).matrix
+    expected = LabelVectors.from_documents(Dataset({"tfidf": plain}, Y)).matrix
+    np.testing.assert_allclose(vectors.toarray(), expected.toarray(), atol=1e-6)
+    _, new = Tfidf(analyzer="words+grams", min_df=1).fit(TEXTS)  # most words occur once
+    assert new.lead == 0
+
+
+def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):
+    kept = []
+    X, Y = Tfidf(min_df=1).fit(planted(100, seed=1)[0])[1].matrix, csr_array(np.eye(100, 9, dtype=np.float32))
+    from xmtc.methods.label_tree import family
+    from xmtc.methods.label_tree.parabel import Parabel
+
+    genuine = family.TreeTrainer
+    monkeypatch.setattr(family, "TreeTrainer", lambda *a, **k: kept.append(k["min_weight"]) or genuine(*a, **k))
+    for fineness in (1.0, 0.25):
+        Parabel(n_trees=1).fit(Dataset({"tfidf": Bag(X, fineness=fineness)}, Y))
+    assert kept == [0.1, 0.025]
+
+
+@pytest.mark.parametrize("analyzer", ANALYZERS[1:])
+def test_a_model_is_trained_saved_loaded_and_explained(analyzer, tmp_path):
+    texts, tags = planted(300, seed=1)
+    classifier = Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(texts, tags)
+    assert classifier.evaluate(*planted(80, seed=2), ["P@1"])["P@1"] > 0.9
+    classifier.save(tmp_path / "model")
+    loaded = Classifier.load(tmp_path / "model", verify=True)
+    assert loaded.get_params()["analyzer"] == analyzer
+    np.testing.assert_array_equal(loaded.rank(texts).scores, classifier.rank(texts).scores)
+    text, label = texts[0], tags[0][0]
+    highlight = loaded.highlight(text, label)[0]
+    assert "".join(piece.text for piece in highlight.pieces) == text
+    explanation = loaded.tagger_.model.explain(loaded.tagger_.read(documents_of([text])), number(loaded, label))
+    weighed = weighted_spans(text, loaded.tagger_.views["tfidf"], explanation)
+    assert sum(weight for _, weight in weighed) == pytest.approx(float(explanation.weights.sum()), abs=1e-4)
+    assert all(word in text.lower() for word, _ in loaded.explain(text, label))
+
+
+def number(classifier: Classifier, label: str) -> int:
+    return classifier.tagger_.labels.number(label)
+
+
+def test_an_explanation_names_words_of_the_text_and_shows_their_parts():
+    forms = ["kirjasto", "kirjaston", "kirjastossa", "kirjastoja"], ["auto", "auton", "autossa", "autoja"]
+    texts = [f"tämä {forms[i % 2][i // 2 % 4]} täällä" for i in range(80)]
+    tags = [["lib" if i % 2 == 0 else "car"] for i in range(80)]
+    stems = Classifier("dismec", analyzer="snowball:finnish").fit(texts, tags)
+    assert stems.explain("Kirjastoissa oli kirjastoja", "lib")[0][0] in ("kirjastoissa", "kirjastoja")
+    grams = Classifier("dismec", analyzer="grams").fit(texts, tags)
+    pieces = grams.highlight("Superkirjastolle!", "lib")[0].pieces  # a compound that nobody has seen
+    strongest = max(pieces, key=lambda piece: piece.weight)
+    assert strongest.text in "kirjasto"
+    assert pieces[0].text.startswith("Super") or pieces[0].weight < strongest.weight / 4
+    assert grams.explain("Superkirjastolle!", "lib")[0][0] == "superkirjastolle"
+
+
+PLANTED = {
+    "chinese": ("图书馆 足球赛 红楼梦 计算机", "我们今天去了 他们昨天看见 关于 的新消息，很多人 在城市里"),
+    "japanese": ("図書館 サッカー 電車 料理", "私は昨日 を見ました。 について話す とても好きです、 この町の"),
+    "thai": ("ห้องสมุด ฟุตบอล รถไฟ อาหาร", "วันนี้เราไป เมื่อวานเขาเห็น เกี่ยวกับ ที่เมืองนี้ ข่าวใหม่ของ"),
+}
+
+
+@pytest.mark.parametrize("language", PLANTED)
+def test_where_a_clause_is_a_word_grams_are_the_default(language):
+    subjects, others = (words.split() for words in PLANTED[language])
+    rng = np.random.default_rng(0)
+
+    def document(subject: str) -> str:
+        before, after = rng.choice(others, 2)
+        return f"{before}{subject}{after}"
+
+    chosen = rng.integers(0, 4, 240)
+    texts, tags = [document(subjects[i]) for i in chosen], [[f"label-{i}"] for i in chosen]
+    classifier = Classifier("parabel").fit(texts[:200], tags[:200])
+    assert classifier.tagger_.about["chosen"]["analyzer"] == "grams"
+    assert "without blanks between words" in classifier.tagger_.about["chosen"]["because"]
+    assert classifier.evaluate(texts[200:], tags[200:], ["P@1"])["P@1"] > 0.9
+    words = Classifier("parabel", analyzer="words").fit(texts[:200], tags[:200])
+    assert words.evaluate(texts[200:], tags[200:], ["P@1"])["P@1"] < 0.9
+    text = document(subjects[0])
+    pieces = classifier.highlight(text, "label-0")[0].pieces
+    assert max(pieces, key=lambda piece: piece.weight).text in subjects[0]
+
+
+def agglutinated(n: int, seed: int) -> tuple[list[str], list[list[str]]]:
+    """Words of a root and many endings: most forms are new, and only what they share tells the label."""
+    rng = np.random.default_rng(seed)
+    letters = np.array(list("aeioukstpnlmr"))
+    roots = ["".join(np.random.default_rng(i).choice(letters, 6)) for i in range(40)]
+
+    def word(root: str) -> str:
+        return root + "".join(rng.choice(letters, rng.integers(2, 5)))
+
+    chosen = rng.integers(0, 40, n)
+    return [" ".join(word(roots[j]) for j in (i, (i * 7) % 40)) for i in chosen], [[f"label-{i}"] for i in chosen]
+
+
+def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
+    texts, tags = agglutinated(1500, seed=0)
+    one, two = (Classifier("parabel").fit(texts, tags, run=Run(threads=threads)) for threads in (1, 2))
+    chosen = one.tagger_.about["chosen"]
+    assert chosen["analyzer"] == "grams"
+    assert "nDCG@5 of 375 documents held out: words " in chosen["because"]
+    assert one.tagger_.about == two.tagger_.about
+    assert one.get_params()["analyzer"] == "auto"
+    test = agglutinated(200, seed=1)
+    plain = Classifier("parabel", analyzer="words").fit(texts, tags)
+    assert one.evaluate(*test, ["P@1"])["P@1"] > plain.evaluate(*test, ["P@1"])["P@1"] + 0.2
+
+    lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    code, said = xmtc("train", tmp_path / "train.jsonl", "-o", tmp_path / "model")
+    assert code == 0
+    assert f"analyzer=grams: {chosen['because']}." in said
+    assert Tagger.load(tmp_path / "model").about["chosen"] == chosen
+
+
+@pytest.mark.parametrize(
+    ("texts", "values", "chosen", "because"),
+    [
+        (["seven words that say nothing to anybody"] * 10, {}, "words", "10 documents are too few to try others"),
+        ([f"word{i % 50} again" for i in range(1200)], {}, "words", "only 0.0% of the words of new documents"),
+        (["中文的 library"] * 10, {}, "words+grams", "30% of the letters are of scripts without blanks"),
+        (["中文的书"] * 10, {"ngrams": 2}, "words", "with ngrams=2, terms are runs of words"),
+    ],
+)
+def test_auto_needs_no_trial(texts, values, chosen, because):
+    counted = Counted.of(Tokenizer(), texts, Run())
+    found = choose(Tfidf(**values), counted, lambda: pytest.fail("labels are not looked at"), Run())
+    assert found.analyzer == chosen
+    assert found.because.startswith(because)
+
+
+def test_auto_tries_what_has_labels_and_with_fewer_documents_than_the_rest_needs():
+    texts, tags = agglutinated(2000, seed=0)
+    found = []
+    for n_labelled, min_df in ((2000, 60), (999, 2)):
+        Y = np.zeros((2000, 40), np.float32)
+        Y[np.arange(n_labelled), [int(labels[0][6:]) for labels in tags[:n_labelled]]] = 1
+        counted = Counted.of(Tokenizer(), texts, Run())
+        found.append(choose(Tfidf(min_df=min_df), counted, lambda Y=Y: csr_array(Y), Run()))
+    assert found[0].analyzer == "grams"
+    assert found[1].because == "999 documents with labels are too few to try others; 1,000 would do"
+
+
+def test_a_trial_holds_out_documents_and_names_no_label_twice():
+    texts, tags = agglutinated(1200, seed=0)
+    counted = Counted.of(Tokenizer(), texts, Run())
+    Y = csr_array(np.eye(40, dtype=np.float32)[[int(labels[0][6:]) for labels in tags]])
+    trial = Trial.of(counted, Y)
+    assert (trial.seen.n_docs, trial.held_out.n_docs, trial.Y.shape, trial.truth.shape) == (
+        900,
+        300,
+        (900, 40),
+        (300, 40),
+    )
+    assert trial.seen.n_entries == len(trial.seen.batches[0].terms) > 0
+    some = counted.rows(np.array([3, 5]))
+    words = Vocabulary(some.text, some.ends, np.empty(0, np.int32)).words()
+    assert [[words[i] for i in some.batches[0].terms[a : a + 2]] for a in (0, 2)] == [
+        texts[3].split(),
+        texts[5].split(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Die Bücherei ist für alle offen, die sich nicht mit dem Lesen zufrieden geben", "german"),
+        ("Kirjasto on avoinna kaikille jotka eivät ole vain lukijoita mutta myös muille", "finnish"),
+        ("La bibliothèque est ouverte à tous ceux qui ne lisent pas que des livres", "french"),
+        ("The library is open to all who are not content with what they have", "english"),
+        ("xyzzy plugh frotz", None),
+    ],
+)
+def test_a_language_is_told_by_its_common_words(text, language):
+    counted = Counted.of(Tokenizer(), [text], Run())
+    assert language_of(counted.text, counted.ends, counted.frequencies()) == language
+
+
+def test_scripts_without_blanks_are_known():
+    assert share_without_blanks(np.frombuffer("東京abกข".encode(), np.uint8)) == pytest.approx(4 / 6)
+    assert share_without_blanks(np.zeros(0, np.uint8)) == 0
+
+
+def test_stop_words_of_languages():
+    fitted, _ = Tfidf(min_df=1, stop_words="german").fit(["Die Bücherei ist für alle", "und nicht für das Buch"])
+    assert sorted(fitted.vocabulary.words()) == ["alle", "buch", "bücherei"]
+    fitted, _ = Tfidf(min_df=1, stop_words="german", analyzer="grams").fit(["Die Bücherei"])
+    assert " die" not in fitted.vocabulary.words()
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "said"),
+    [
+        ("stems", r"There is no analyzer 'stems'; expected words, snowball:LANGUAGE"),
+        ("", r"There is no analyzer ''"),
+        ("snowball:", r"There is no analyzer 'snowball:'"),
+        ("words:3", r"There is no analyzer 'words:3'"),
+        ("snowball:finish", r"snowball has no language 'finish'; did you mean finnish\?"),
+        ("simplemma:xx", r"simplemma has no language 'xx'; it has ar, "),
+        ("grams:5-3", r"'grams:5-3' does not say how long grams are; expected two lengths up to 20"),
+        ("grams:", r"'grams:' does not say how long grams are"),
+        ("words+words", r"analyzer='words\+words' names one twice"),
+    ],
+)
+def test_what_is_no_analyzer_is_refused(analyzer, said):
+    with pytest.raises(XmtcError, match=said):
+        Tfidf(analyzer=analyzer)
+
+
+def test_grams_are_not_cut_from_runs_of_words():
+    with pytest.raises(XmtcError, match="ngrams=2 makes terms of several words, and analyzer=grams cuts single words"):
+        Tfidf(analyzer="grams", ngrams=2)
+
+
+@pytest.mark.parametrize("name", ["snowballstemmer", "simplemma"])
+def test_what_is_not_installed_is_named(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    analyzer_named.cache_clear()
+    with pytest.raises(XmtcError, match=rf"needs {name}: pip install 'xmtc\[languages\]'"):
+        Tfidf(analyzer="snowball:english" if name == "snowballstemmer" else "simplemma:en")
+    analyzer_named.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "place", "value"),
+    [
+        ("grams", "analyzer", "klingon"),
+        ("grams", "analyzer", "grams:9-1"),
+        ("words+grams", "parts", []),
+        ("words+grams", "parts.0.tokenizer.min_chars", 3),
+    ],
+)
+def test_damage_is_found_before_it_is_used(analyzer, place, value, tmp_path):
+    Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(*planted(60, seed=1)).save(tmp_path / "model")
+    set_said(tmp_path / "model", f"parts.views.mapping.tfidf.{place}", value)
+    with pytest.raises(XmtcError, match="is damaged"):
+        Tagger.load(tmp_path / "model").tags(["text"])
+
+
+def test_forms():
+    assert isinstance(Tfidf(analyzer="grams", min_df=1).fit(TEXTS)[0], AnalyzedTfidf)
+    both, _ = Tfidf(analyzer="words+grams", min_df=1).fit(TEXTS)
+    assert isinstance(both, SideBySide)
+    assert both.firsts == [0, both.parts[0].size]
+
+
+def test_documents_of_one_language_are_kept(tmp_path):
+    texts = ["Kirjasto on avoinna kaikille lukijoille joka päivä", "The library is open to every reader each day"]
+    lines = [json.dumps({"text": text, "labels": ["a"]}) for text in [*texts, texts[0]]]
+    (tmp_path / "all.jsonl").write_text("\n".join(lines))
+    code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "fi.jsonl", "--only", "fi")
+    assert code == 0
+    assert f"2 of 3 documents are in fi and written to {tmp_path / 'fi.jsonl'}; left out: en 1." in said
+    assert [json.loads(line)["text"] for line in (tmp_path / "fi.jsonl").open()] == [texts[0]] * 2
+    code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "xx.jsonl", "--only", "finnish")
+    assert "py3langid knows no language 'finnish'; expected one of " in said
+    assert not (tmp_path / "xx.jsonl").exists()

@@ -1,0 +1,253 @@
+"""What becomes of a word: itself, its stem, or its character n-grams. An analyzer works on distinct words, so that each
+is stemmed or cut once, however often it occurs.
+
+Analyzers have names: `words`, `snowball:finnish`, `simplemma:fi`, `grams` or `grams:2-4`."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from xmtc.compiled import kernel
+from xmtc.errors import XmtcError, missing_extra, nearest
+from xmtc.text.tokenizer import BLANK, LAST_CHARACTER, decode
+from xmtc.text.vocabulary import Vocabulary, end_to_end, merge, numbered
+
+AUTO, WORDS, GRAMS, SNOWBALL, SIMPLEMMA = "auto", "words", "grams", "snowball", "simplemma"
+SHORTEST, LONGEST = 3, 5  # characters of a gram
+CHUNK = 1_000_000  # bytes of words that are cut at a time
+REMEMBERED = 500_000  # words whose stems are
+
+# A character of these says about as much as a syllable or a word: the Han characters, kana and Hangul.
+DENSE = (
+    (0x2E80, 0x2FE0), (0x3005, 0x3008), (0x3040, 0x3100), (0x31F0, 0x3200), (0x3400, 0xA000), (0xAC00, 0xD7B0),
+    (0xF900, 0xFB00), (0xFF66, 0xFF9E), (0x1B000, 0x1B170), (0x20000, 0x40000),
+)  # fmt: skip
+DENSE_SHORTEST, DENSE_LONGEST = 1, 3
+
+
+class Pieces(NamedTuple):
+    """The terms that words become: word i those numbered numbers[starts[i]:starts[i + 1]]."""
+
+    text: np.ndarray  # uint8, the distinct terms end to end
+    ends: np.ndarray  # (n_terms + 1,) int64
+    starts: np.ndarray  # (n_words + 1,) int64
+    numbers: np.ndarray  # (n,) int32
+
+
+class Analyzer(ABC):
+    """Makes terms of words."""
+
+    @abstractmethod
+    def pieces(self, text: np.ndarray, ends: np.ndarray) -> Pieces:
+        """The terms of distinct words, which are given as bytes and ends."""
+
+    @abstractmethod
+    def parts(self, word: str) -> list[tuple[int, int, str]]:
+        """The terms of one word, and the characters word[begin:end] that each was made from."""
+
+
+@dataclass(frozen=True)
+class Stems(Analyzer):
+    """One term for all forms of a word. Of a run of words, each is stemmed."""
+
+    stem: Callable[[str], str]
+
+    def pieces(self, text: np.ndarray, ends: np.ndarray) -> Pieces:
+        words = Vocabulary(text, ends, np.empty(0, np.int32)).words()
+        stems, stem_ends = end_to_end([self._term(word).encode("utf-8", "replace") for word in words])
+        found = numbered(stems, stem_ends[:-1], stem_ends[1:])
+        return Pieces(found.text, found.ends, np.arange(len(words) + 1), found.numbers)
+
+    def _term(self, words: str) -> str:
+        return self.stem(words) if " " not in words else " ".join(map(self.stem, words.split(" ")))
+
+    def parts(self, word: str) -> list[tuple[int, int, str]]:
+        return [(0, len(word), self._term(word))]
+
+
+@dataclass(frozen=True)
+class Grams(Analyzer):
+    """Runs of characters within a word, a blank before and after it included: scikit-learn's `char_wb`. Where a
+    character says as much as a syllable or a word, as in Chinese, runs of 1 to 3."""
+
+    shortest: int = SHORTEST
+    longest: int = LONGEST
+
+    def pieces(self, text: np.ndarray, ends: np.ndarray) -> Pieces:
+        chunks = [self._cut(text, ends[begin : end + 1]) for begin, end in chunks_of(ends)]
+        grams, gram_ends, numbers = merge([(chunk.text, chunk.ends) for chunk in chunks])
+        cut = [of_all[chunk.numbers] for of_all, chunk in zip(numbers, chunks, strict=True)]
+        lengths = np.concatenate([np.zeros(1, np.int64), *(np.diff(chunk.starts) for chunk in chunks)])
+        return Pieces(grams, gram_ends, np.cumsum(lengths), np.concatenate([np.zeros(0, np.int32), *cut]))
+
+    def _cut(self, text: np.ndarray, ends: np.ndarray) -> Pieces:
+        padded, starts, begins, gram_ends = self.spans(text, ends)
+        found = numbered(padded, begins, gram_ends)
+        return Pieces(found.text, found.ends, starts, found.numbers)
+
+    def spans(self, text: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The words with a blank before and after each; the first gram of each word; where grams begin and end."""
+        n_words, n_bytes = len(ends) - 1, int(ends[-1] - ends[0])
+        n_lengths = max(self.longest - self.shortest, DENSE_LONGEST - DENSE_SHORTEST) + 1
+        room = (n_bytes + 2 * n_words) * n_lengths
+        padded, starts = np.full(n_bytes + n_words + 1, BLANK, np.uint8), np.zeros(n_words + 1, np.int64)
+        begins, gram_ends = np.empty(room, np.int64), np.empty(room, np.int64)
+        lengths = self.shortest, self.longest, DENSE_SHORTEST, DENSE_LONGEST
+        n = cut_words(text, ends, dense_characters(), *lengths, padded, starts, begins, gram_ends)
+        return padded, starts, begins[:n], gram_ends[:n]
+
+    def parts(self, word: str) -> list[tuple[int, int, str]]:
+        written = word.encode("utf-8", "replace")
+        padded, _, begins, ends = self.spans(*end_to_end([written]))
+        before = np.concatenate([[0], np.cumsum((padded & 0xC0) != 0x80)])  # characters before each byte
+        found = []
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            first, last = int(before[begin]) - 1, int(before[end]) - 1  # without the blank before the word
+            found.append((max(first, 0), min(last, len(word)), bytes(padded[begin:end]).decode(errors="replace")))
+        return found
+
+
+def chunks_of(ends: np.ndarray, size: int = CHUNK) -> list[tuple[int, int]]:
+    """Consecutive words in stretches of about `size` bytes."""
+    n_words = len(ends) - 1
+    cuts = np.searchsorted(ends, np.arange(ends[0], ends[-1], size)) if n_words else np.zeros(1, np.int64)
+    cuts = np.unique([*cuts.tolist(), 0, n_words])
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+
+
+@functools.cache
+def dense_characters() -> np.ndarray:
+    found = np.zeros(LAST_CHARACTER, bool)
+    for begin, end in DENSE:
+        found[begin:end] = True
+    return found
+
+
+def names_in(setting: str) -> tuple[str, ...]:
+    """The analyzers that a parameter speaks of: `words+grams` of two; `auto` of none that is known yet."""
+    names = tuple(setting.split("+")) if setting != AUTO else ()
+    if len(set(names)) < len(names):
+        raise XmtcError(f"analyzer={setting!r} names one twice; expected different ones, such as words+grams.")
+    return names
+
+
+def has_grams(setting: str) -> bool:
+    return any(name.partition(":")[0] == GRAMS for name in setting.split("+"))
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be an analyzer. Whether its package and language are there is not looked at."""
+    kind, _, setting = name.partition(":")
+    if kind == GRAMS:
+        grams_named(name, setting)
+    elif (kind not in STEMMERS or not setting) and name != WORDS:
+        raise XmtcError(
+            f"There is no analyzer {name!r:.200}; expected words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, "
+            "grams:3-5, several joined by +, or auto."
+        )
+
+
+@functools.cache
+def analyzer_named(name: str) -> Analyzer | None:
+    """None for plain words."""
+    check_name(name)
+    kind, _, setting = name.partition(":")
+    if kind == GRAMS:
+        return grams_named(name, setting)
+    return Stems(one_at_a_time(STEMMERS[kind](setting))) if setting else None
+
+
+def grams_named(name: str, lengths: str) -> Grams:
+    if not lengths and name == GRAMS:
+        return Grams()
+    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", lengths)
+    if not found or not 1 <= int(found[1]) <= int(found[2]) <= 20:
+        raise XmtcError(f"{name!r} does not say how long grams are; expected two lengths up to 20, such as grams:3-5.")
+    return Grams(int(found[1]), int(found[2]))
+
+
+def snowball(language: str) -> Callable[[str], str]:
+    try:
+        import snowballstemmer
+    except ImportError as error:
+        raise missing_extra(f"snowball:{language}", error) from None
+    known = snowballstemmer.algorithms()
+    if language not in known:
+        raise no_language(SNOWBALL, language, known)
+    return snowballstemmer.stemmer(language).stemWord
+
+
+def simplemma(language: str) -> Callable[[str], str]:
+    try:
+        from simplemma import lemmatize
+        from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES as known
+    except ImportError as error:
+        raise missing_extra(f"simplemma:{language}", error) from None
+    if language not in known:
+        raise no_language(SIMPLEMMA, language, sorted(known))
+    return functools.partial(lemmatize, lang=language)
+
+
+STEMMERS: dict[str, Callable[[str], Callable[[str], str]]] = {SNOWBALL: snowball, SIMPLEMMA: simplemma}
+
+
+def no_language(who: str, language: str, known: Iterable[str]) -> XmtcError:
+    near = nearest(language, known)
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}."
+    return XmtcError(f"{who} has no language {language!r}; {hint}")
+
+
+def one_at_a_time(stem: Callable[[str], str]) -> Callable[[str], str]:
+    """Stems that are remembered. A Snowball stemmer holds the word that it is at, so threads take turns."""
+    lock = threading.Lock()
+
+    @functools.lru_cache(REMEMBERED)
+    def remembered(word: str) -> str:
+        with lock:
+            return stem(word)
+
+    return remembered
+
+
+@kernel
+def cut_words(
+    text, ends, is_dense, shortest, longest, dense_shortest, dense_longest, padded, starts, begins, gram_ends
+):  # fmt: skip
+    """Write words into `padded`, where they begin after a blank and end before one, and where their grams begin and
+    end; return how many grams there are. A word with its blanks that is shorter than a gram is one gram."""
+    n, at = np.int64(0), np.int64(0)  # `at` is the blank before a word
+    for word in range(len(ends) - 1):
+        size = ends[word + 1] - ends[word]
+        for i in range(size):
+            padded[at + 1 + i] = text[ends[word] + i]
+        stop = at + size + 2  # after the blank behind it
+        begin = at
+        while begin < stop:
+            code, after = decode(padded, begin)
+            looked_at = decode(padded, at + 1)[0] if begin == at and size > 0 else code
+            dense = looked_at < LAST_CHARACTER and is_dense[looked_at]
+            low, high = (dense_shortest, dense_longest) if dense else (shortest, longest)
+            if code == BLANK and low < 2:
+                low = 2  # a blank alone says nothing
+            end, n_chars = begin, 0
+            while end < stop and n_chars < high:
+                end = decode(padded, end)[1]
+                n_chars += 1
+                if n_chars >= low:
+                    begins[n], gram_ends[n] = begin, end
+                    n += 1
+            if begin == at and end == stop and n_chars < low:
+                begins[n], gram_ends[n] = begin, end
+                n += 1
+            begin = after
+        at += size + 1
+        starts[word + 1] = n
+    return n

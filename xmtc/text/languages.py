@@ -1,0 +1,51 @@
+"""Which language words are of: told by the commonest words of languages, and by scripts that put no blanks between
+words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from xmtc.errors import XmtcError, missing_extra
+from xmtc.text.stop_words import common_words, language_names
+from xmtc.text.vocabulary import FREE, Vocabulary
+
+# Han, kana, Thai, Lao, Burmese and Khmer: a run of letters is a clause there
+WITHOUT_BLANKS = (
+    (0x3005, 0x3008), (0x3040, 0x3100), (0x31F0, 0x3200), (0x3400, 0xA000), (0xF900, 0xFB00),
+    (0x0E00, 0x0F00), (0x1000, 0x10A0), (0x1780, 0x1800), (0xFF66, 0xFF9E), (0x20000, 0x40000),
+)  # fmt: skip
+ENOUGH = 0.05  # of all words; the commonest of a language are a fifth and more of its running text
+
+
+def share_without_blanks(text: np.ndarray) -> float:
+    """How much of the letters, given as the bytes of words, is written without blanks between words."""
+    letters = np.frombuffer(bytes(text).decode(errors="replace").encode("utf-32-le", "replace"), np.uint32)
+    found = sum((int(((letters >= begin) & (letters < end)).sum()) for begin, end in WITHOUT_BLANKS), 0)
+    return found / max(1, len(letters))
+
+
+def language_of(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray) -> str | None:
+    """The language whose commonest words are the most of all words, which are given as bytes, ends and how often each
+    occurs; None where no language's are enough."""
+    words = Vocabulary.picked(text, ends, np.arange(len(ends) - 1))
+    shares = {}
+    for language in language_names():
+        common = Vocabulary.of(sorted(common_words(language)))
+        numbers = words.find(common.text, common.ends)
+        shares[language] = frequencies[numbers[numbers != FREE]].sum() / max(1, frequencies.sum())
+    best = max(shares, key=lambda language: shares[language])
+    return best if shares[best] >= ENOUGH else None
+
+
+def language_teller(wanted: str) -> Callable[[str], str]:
+    """A function that names the language of a text by its code; the wanted one must be among those it knows."""
+    try:
+        import py3langid
+    except ImportError as error:
+        raise missing_extra("To tell the language of documents", error) from None
+    known = sorted(language for language, _ in py3langid.rank(""))
+    if wanted not in known:
+        raise XmtcError(f"py3langid knows no language {wanted!r:.100}; expected one of {', '.join(known)}.")
+    return lambda text: py3langid.classify(text)[0]
