@@ -180,7 +180,7 @@ def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
     assert Tagger.load(tmp_path / "model").tags(texts) == before.tags(texts)
     del design["maps"]
     (tmp_path / "model" / "about.json").write_text(json.dumps(about))
-    with pytest.raises(XmtcError, match="model is damaged: .*maps.*; copy or train it again"):
+    with pytest.raises(XmtcError, match=r"model is damaged: .*maps.*; copy or train it again"):
         Tagger.load(tmp_path / "model")
 
 
