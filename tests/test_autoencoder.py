@@ -33,7 +33,6 @@ from xmtc.methods.autoencoder.c2ae import C2AE, canonical  # noqa: E402
 from xmtc.methods.autoencoder.network import (  # noqa: E402
     Autoencoder,
     BagFeatures,
-    BatchNorm,
     Decoder,
     Inner,
     LabelEncoder,
@@ -46,6 +45,7 @@ from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.bags import BagLoader  # noqa: E402
 from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.normalisation import BatchNorm  # noqa: E402
 from xmtc.nn.output_losses import CrossEntropy, ExponentialPairs, Positives, Ranking, output_loss  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402

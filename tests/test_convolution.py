@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from xmtc import Classifier  # noqa: E402
 from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.base.run import Run  # noqa: E402
+from xmtc.data.in_memory import documents_of  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.methods.convolution.bow_cnn import BagDesign, BowCNN  # noqa: E402
 from xmtc.methods.convolution.family import Judged, RegionModel, chunk_begins, lengths_of  # noqa: E402
@@ -22,12 +24,14 @@ from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.network import TrainedNetwork  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
+from xmtc.tagger import Tagger  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 DOCUMENTS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [8, 9], [7, 9, 3, 2, 3, 8, 4], [6]
 FILTERS = FilterDesign(n_words=20, n_labels=6, dimension=5, filters=(1, 2, 4), maps=3, chunks=3, bottleneck=7)
 BAGS = BagDesign(n_words=20, n_labels=6, vocabulary=7, maps=4, region=3, stride=2, chunks=3, pooling="mean")
-DESIGNS = FILTERS, BAGS, replace(BAGS, pooling="max")
+NORMED = replace(FILTERS, batch_norm=True)
+DESIGNS = FILTERS, NORMED, BAGS, replace(BAGS, pooling="max")
 
 
 def tokens(*documents: list[int], n_words: int = 20) -> Tokens:
@@ -46,7 +50,11 @@ def built(design):
     torch.manual_seed(0)
     network = design.build()
     torch.nn.init.normal_(network.embedding.weight)
-    return network, {name: value.detach().numpy() for name, value in network.named_parameters()}
+    if design == NORMED:
+        for values in (network.norm.weight, network.norm.bias, network.norm.mean):
+            torch.nn.init.normal_(values)
+        torch.nn.init.uniform_(network.norm.variance, 0.5, 2.0)
+    return network, {name: value.detach().numpy() for name, value in network.state_dict().items()}
 
 
 def chunks_plainly(regions: np.ndarray, n_chunks: int, pool) -> np.ndarray:
@@ -55,8 +63,9 @@ def chunks_plainly(regions: np.ndarray, n_chunks: int, pool) -> np.ndarray:
     return np.array([pool(regions[of == c], 0) if (of == c).any() else 0 * regions[0] for c in range(n_chunks)])
 
 
-def test_xml_cnn_is_filters_the_largest_of_each_chunk_and_two_layers():
-    network, w = built(FILTERS)
+@pytest.mark.parametrize("design", [FILTERS, NORMED])
+def test_xml_cnn_is_filters_the_largest_of_each_chunk_and_two_layers(design):
+    network, w = built(design)
     found = logits(network, *DOCUMENTS)
     for row, words in enumerate(DOCUMENTS):
         x = np.vstack([w["embedding.weight"][words], np.zeros((4, 5))])
@@ -67,7 +76,10 @@ def test_xml_cnn_is_filters_the_largest_of_each_chunk_and_two_layers():
                 [[(kernel[m] * x[i : i + width].T).sum() + bias[m] for m in range(3)] for i in range(len(words))]
             )
         pooled = chunks_plainly(np.maximum(0, np.concatenate(maps, 1)), 3, np.max).T.ravel()
-        hidden = np.maximum(0, w["bottleneck.weight"] @ pooled + w["bottleneck.bias"])
+        narrow = w["bottleneck.weight"] @ pooled + w.get("bottleneck.bias", 0)
+        if design.batch_norm:
+            narrow = (narrow - w["norm.mean"]) / np.sqrt(w["norm.variance"] + 1e-5) * w["norm.weight"] + w["norm.bias"]
+        hidden = np.maximum(0, narrow)
         np.testing.assert_allclose(found[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
 
 
@@ -128,17 +140,48 @@ def test_labels_begin_with_their_frequencies(design):
     np.testing.assert_allclose(p, (np.array([3, 1, 1, 0, 0, 0]) + 0.5) / 4, rtol=1e-5)
 
 
-def test_an_explanation_adds_up_to_the_logit_where_nothing_is_normalised():
-    network, _ = built(FILTERS)
-    for layer in (*network.filters, network.bottleneck, network.output):
-        torch.nn.init.zeros_(layer.bias)
-    trained = TrainedNetwork(design=FILTERS, weights=Weights.of(network))
+@pytest.mark.parametrize("design", [FILTERS, NORMED])
+def test_an_explanation_adds_up_to_the_logit_where_nothing_is_shifted(design):
+    network, _ = built(design)
+    for name, values in network.state_dict().items():
+        if name.endswith(("bias", "norm.mean")):
+            torch.nn.init.zeros_(values)
+    trained = TrainedNetwork(design=design, weights=Weights.of(network))
     model = RegionModel(n_labels=6, views={"words": 20}, network=trained)
     model.check()
     for words in DOCUMENTS:
         explained = model.explain(Dataset({"words": tokens(words)}), 4)
         assert explained.per_token.sum() == pytest.approx(logits(network, words)[0, 4], abs=1e-5)
         assert len(explained.per_token) == len(words)
+
+
+def test_most_of_the_bottleneck_learns():
+    """Without normalisation, the first steps of Adam leave units that no document switches on any more."""
+    texts, tags = planted(300, seed=1)
+    alive = {}
+    for batch_norm in (True, False):
+        small = {"maps": 64, "bottleneck": 128, "batch": 10, "epochs": 1, "batch_norm": batch_norm}
+        tagger = Classifier("xml_cnn", **small).fit(texts, tags, run=ONE).tagger_
+        network, words = tagger.model.network(), tagger.read(documents_of(texts)).tokens("words")
+        batch = TokenLoader(words, CPU).batch(np.arange(len(texts)))
+        alive[batch_norm] = (network.hidden(network.words(batch), batch) > 0).any(0).float().mean()
+    assert alive[True] == 1
+    assert alive[False] < 0.8
+
+
+def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
+    texts, tags = planted(60, seed=1)
+    before = Classifier("xml_cnn", **XMLCNN.tiny | {"batch_norm": False}).fit(texts, tags, run=ONE).tagger_
+    before.save(tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "about.json").read_text())
+    design = about["parts"]["model"]["network"]["design"]
+    assert design.pop("batch_norm") is False
+    (tmp_path / "model" / "about.json").write_text(json.dumps(about))
+    assert Tagger.load(tmp_path / "model").tags(texts) == before.tags(texts)
+    del design["maps"]
+    (tmp_path / "model" / "about.json").write_text(json.dumps(about))
+    with pytest.raises(XmtcError, match=r"model is damaged: .*maps.*; copy or train it again"):
+        Tagger.load(tmp_path / "model")
 
 
 def test_damaged_models_are_refused():

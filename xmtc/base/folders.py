@@ -18,7 +18,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -235,7 +235,10 @@ def put_together(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return {key: put_together(item, f"{name}.{key}", arrays) for key, item in value["mapping"].items()}
 
     kind = form_class(value["form"])
-    inner = {f.name: put_together(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind)}
+    # a folder that lacks a field with a default is older than the field
+    old = {f.name: f.default for f in fields(kind) if f.name not in value and f.default is not MISSING}
+    inner = {f.name: put_together(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind) if f.name not in old}
+    inner |= old
     check_types(kind, inner, name)
     return kind(**inner)
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, dropout, embedding_bag, leaky_relu, relu
+from torch.nn.functional import dropout, embedding_bag, leaky_relu, relu
 
 from xmtc.nn.bags import BagBatch
 from xmtc.nn.batches import TokenBatch
 from xmtc.nn.network import LabelNetwork, at_most, device_with
+from xmtc.nn.normalisation import BatchNorm
 from xmtc.nn.output_losses import Loss, Positives, output_loss
 from xmtc.nn.recurrent import RecurrentEncoder
 
@@ -154,29 +155,6 @@ def summed_rows(n: int, width: int, sparse: bool) -> nn.Embedding:
     rows = nn.Embedding(n, width, sparse=sparse)
     nn.init.xavier_uniform_(rows.weight)
     return rows
-
-
-class BatchNorm(nn.Module):
-    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before. Every n
-    rows are a batch of their own, of which only the first is remembered for predictions."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("variance", torch.ones(width))
-
-    def forward(self, x: Tensor, n: int | None = None) -> Tensor:
-        first, *others = x.split(n or max(1, len(x)))
-        mean, variance, of_batch = (
-            self.get_buffer("mean"),
-            self.get_buffer("variance"),
-            self.training and len(first) > 1,
-        )
-        parts = [batch_norm(first, mean, variance, self.weight, self.bias, of_batch)]
-        seen = (None, None) if of_batch else (mean, variance)
-        parts += [batch_norm(part, seen[0], seen[1], self.weight, self.bias, of_batch) for part in others]
-        return torch.cat(parts) if others else parts[0]
 
 
 class Inner(nn.Module):

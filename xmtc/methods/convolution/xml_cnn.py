@@ -3,7 +3,9 @@ one output for each label. Liu, Chang, Wu, Yang: Deep Learning for Extreme Multi
 
 Differs from the paper in: the loss is summed over labels, not averaged, and labels' biases start at their log-odds;
 larger rates, averaged weights of which the best nDCG@5 is kept, as in AttentionXML; the chunks of dynamic max pooling
-are shares of each text's own length, not of a length that all texts are filled up to; filters move by one word.
+are shares of each text's own length, not of a length that all texts are filled up to; filters move by one word; the
+narrow layer is normalised over a batch. All of its inputs are positive, so that the first steps of Adam move all of a
+unit's weights the same way: in half of the units below 0 for every document, where a ReLU has no gradient any more.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from xmtc.methods.convolution.family import (
     pooled_max,
 )
 from xmtc.nn.batches import TokenBatch
+from xmtc.nn.normalisation import BatchNorm
 from xmtc.nn.vectors import vectors_of_tokens
 
 
@@ -41,7 +44,9 @@ class FilterNetwork(RegionNetwork):
         self.widths, self.n_maps = design.filters, len(design.filters) * design.maps
         self.embedding = nn.Embedding(design.n_words, design.dimension)
         self.filters = nn.ModuleList(nn.Conv1d(design.dimension, design.maps, width) for width in design.filters)
-        self.bottleneck = nn.Linear(self.n_maps * design.chunks, design.bottleneck)
+        # what is normalised has no use for a bias
+        self.bottleneck = nn.Linear(self.n_maps * design.chunks, design.bottleneck, bias=not design.batch_norm)
+        self.norm = BatchNorm(design.bottleneck) if design.batch_norm else nn.Identity()
 
     def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
         words = batch.padded(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
@@ -49,7 +54,8 @@ class FilterNetwork(RegionNetwork):
         pairs = zip(self.widths, self.filters, strict=True)
         regions = torch.cat([convolve(pad(words, (0, width - 1))) for width, convolve in pairs], 1)
         pooled = relu(pooled_max(regions, lengths_of(batch), self.n_chunks))  # which is the largest after a ReLU
-        return dropout(relu(self.bottleneck(pooled.flatten(1))), self.dropout, self.training)
+        narrow = relu(self.norm(self.bottleneck(pooled.flatten(1)).float()))  # bf16 has too few digits for a mean
+        return dropout(narrow, self.dropout, self.training)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +63,7 @@ class FilterDesign(RegionDesign):
     dimension: int
     filters: tuple[int, ...]
     bottleneck: int
+    batch_norm: bool = False  # of the bottleneck; older folders have none
 
     def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> FilterNetwork:
         return FilterNetwork(self, word_dropout, dropout)
@@ -94,6 +101,7 @@ class XMLCNN(ConvolutionalMethod):
     maps: int = param(128, "filters of each width", low=1, search=(64, 512), log=True)
     chunks: int = param(8, "parts of a text in each of which every filter's largest answer is kept", low=1, high=10_000)
     bottleneck: int = param(512, "width of the layer before the labels", low=1)
+    batch_norm: bool = param(True, "normalise the bottleneck over a batch; without, as in the paper, most of it dies")
     preset: str = param("", "the paper's settings, where none are given", choices=("", *PRESETS))
 
     def __post_init__(self) -> None:
@@ -114,4 +122,5 @@ class XMLCNN(ConvolutionalMethod):
             maps=self.maps,
             chunks=self.chunks,
             bottleneck=self.bottleneck,
+            batch_norm=self.batch_norm,
         )
