@@ -3,7 +3,7 @@ mapping of them, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from xmtc.base.dataset import Bag, Dataset, Tokens
@@ -31,6 +31,7 @@ VIEWS = {
     "tfidf": "xmtc.features.tfidf:Tfidf",
     "words": "xmtc.features.words:Words",
     "subwords": "xmtc.features.subwords:Subwords",
+    "names": "xmtc.features.names:Names",
 }
 TABLE = Table("view", VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
 
@@ -75,13 +76,16 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names), key=rank))
 
 
-def fit(views: Mapping[str, View], documents: Iterable[Document], run: Run = Run()) -> tuple[FittedViews, Dataset]:
-    """Learn views from documents, and show the same documents."""
+def fit(
+    views: Mapping[str, View], documents: Iterable[Document], run: Run = Run(), names: Sequence[str] = ()
+) -> tuple[FittedViews, Dataset]:
+    """Learn views from documents, or from the names of labels, and show the same documents."""
     fitted: FittedViews = {}
     shown: dict[str, Bag | Tokens] = {}
     documents = repeatable(documents, len(views))
     for name, view in views.items():
-        fitted[name], shown[name] = view.fit(contents(documents, view.made_from), run)
+        learnt_from: dict[str, Any] = {"names": names} if view.learns_from_names else {}
+        fitted[name], shown[name] = view.fit(contents(documents, view.made_from), run, **learnt_from)
     return fitted, Dataset(shown)
 
 

@@ -82,11 +82,14 @@ class FittedWords(FittedView):
         """The ids of the words of new texts; a text without known words is one unknown word."""
 
         def read(batch: list[str]) -> tuple[Sequences, np.ndarray]:
-            part = self.tokenizer.number(batch, self.max_tokens)
+            part = self.read(batch)
             return part, self.vocabulary.find(part.text, part.ends)
 
         pairs = list(run.map(read, batches(contents), "reading texts", size=len))
         return self.joined([part for part, _ in pairs], [numbers for _, numbers in pairs])
+
+    def read(self, batch: list[str]) -> Sequences:
+        return self.tokenizer.number(batch, self.max_tokens)
 
     def spans(self, text: str) -> list[Span]:
         """A word is one token, as far as the text is read. A text without known words is read as a single token."""
