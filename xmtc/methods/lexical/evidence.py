@@ -12,8 +12,9 @@ from xmtc.base.form import Form, array
 from xmtc.methods.lexical.automaton import Candidates
 
 FOLDS = 5  # parts of the training documents, each judged by what the others know
-ENOUGH = 1_000_000  # matches to learn from
+ENOUGH = 200_000  # matches to learn a dozen weights from
 HALF = 0.5  # a label that more documents than these have where it is not named is given to all
+PRIOR = 2.0  # right matches, as many as expected, that every label's record begins with
 N_FEATURES = 12
 
 
@@ -32,7 +33,6 @@ class Evidence(Form):
     """The weights of features, and the record of each label."""
 
     n_docs: int
-    strength: float
     weights: np.ndarray = array(np.float64)  # (N_FEATURES + 1,) the last for the constant
     has: np.ndarray = array(np.int32)  # (n_labels,) as in Record
     named: np.ndarray = array(np.int32)
@@ -44,7 +44,7 @@ class Evidence(Form):
 
     def scores(self, found: Candidates, doc_lengths: np.ndarray) -> np.ndarray:
         """(n_candidates,) the probability of each."""
-        features = features_of(found, doc_lengths, of_labels(self.record(), found.labels), self.strength)
+        features = features_of(found, doc_lengths, of_labels(self.record(), found.labels))
         return probabilities(features, self.weights)
 
     def given_to_all(self) -> tuple[np.ndarray, np.ndarray]:
@@ -55,14 +55,14 @@ class Evidence(Form):
         return labels, share[labels].astype(np.float32)
 
     def check_within(self, n_labels: int) -> None:
-        if len(self.weights) != N_FEATURES + 1 or self.n_docs < 1 or self.strength <= 0:
+        if len(self.weights) != N_FEATURES + 1 or self.n_docs < 1:
             raise ValueError("its features have no weights")
         for part in (self.has, self.named, self.right, self.expected):
             if len(part) != n_labels or part.min(initial=0) < 0:
                 raise ValueError("it has no record of its labels")
 
 
-def learn(found: Candidates, doc_lengths: np.ndarray, Y: csr_array, strength: float) -> Evidence:
+def learn(found: Candidates, doc_lengths: np.ndarray, Y: csr_array) -> Evidence:
     """First without what is expected of labels, which needs an answer itself, then with it."""
     n_docs, n_labels = Y.shape
     is_right = hits(found, Y)
@@ -76,14 +76,13 @@ def learn(found: Candidates, doc_lengths: np.ndarray, Y: csr_array, strength: fl
         return Record(n_docs - sizes[folds], *left)
 
     nothing = np.zeros((FOLDS, n_labels))
-    features = features_of(found, doc_lengths, of_others(nothing), strength)
+    features = features_of(found, doc_lengths, of_others(nothing))
     without = np.where(np.arange(N_FEATURES) == N_FEATURES - 1, 0, features)
     expected = in_folds(found, n_labels, probabilities(without, fitted(without, is_right)))
-    features = features_of(found, doc_lengths, of_others(expected), strength)
+    features = features_of(found, doc_lengths, of_others(expected))
     has, named, right = (part.sum(axis=0).astype(np.int32) for part in counted)
     return Evidence(
         n_docs=n_docs,
-        strength=strength,
         weights=fitted(features, is_right),
         has=has,
         named=named,
@@ -115,7 +114,7 @@ def of_labels(record: Record, labels: np.ndarray) -> Record:
     return Record(record.n_docs, *(part[labels] for part in record[1:]))
 
 
-def features_of(found: Candidates, doc_lengths: np.ndarray, record: Record, strength: float) -> np.ndarray:
+def features_of(found: Candidates, doc_lengths: np.ndarray, record: Record) -> np.ndarray:
     """(n_candidates, N_FEATURES) of the match, of its document, and of its label."""
     n_candidates = np.bincount(found.docs, minlength=len(doc_lengths))
     columns = [
@@ -130,7 +129,7 @@ def features_of(found: Candidates, doc_lengths: np.ndarray, record: Record, stre
         np.log((record.has + 0.5) / (record.n_docs + 1)),
         record.has > 0,
         np.log((record.named + 0.5) / (record.n_docs + 1)),
-        np.log((record.right + strength) / (record.expected + strength)),
+        np.log((record.right + PRIOR) / (record.expected + PRIOR)),
     ]
     return np.stack(columns, axis=1).astype(np.float64) if len(found.docs) else np.zeros((0, N_FEATURES))
 

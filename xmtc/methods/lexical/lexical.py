@@ -43,7 +43,6 @@ class Lexical(Method):
         "", "names of labels: folder of `xmtc vocab import`, SKOS file or table; empty: labels are called as they are"
     )
     name_language: str = param("", "look for the names in this language of the vocabulary only, such as en; empty: all")
-    strength: float = param(2.0, "right and wrong matches that a label's own record has to outweigh", low=1e-3)
 
     def names_of(self, labels: Sequence[str]) -> Iterable[LabelName]:
         """Of labels that the vocabulary does not have, the labels themselves are the names. Concepts that are no
@@ -67,7 +66,7 @@ class Lexical(Method):
             n_labels=data.n_labels,
             views=data.sizes,
             automaton=automaton,
-            evidence=learn(candidates, data.tokens(view).lengths, data.Y, self.strength),
+            evidence=learn(candidates, data.tokens(view).lengths, data.Y),
         )
 
 
