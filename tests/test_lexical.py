@@ -304,7 +304,8 @@ def test_names_change_the_fingerprint_and_stay_with_rows():
 def test_train_vocab_gives_names_to_look_for(vocabulary, tmp_path):
     """Once for display and for the method: `--vocab`."""
     corpus = tmp_path / "train.jsonl"
-    corpus.write_text("".join(json.dumps(vars(document) | {"features": None}) + "\n" for document in documents()))
+    rows = ({"text": document.text, "labels": document.labels} for document in documents())
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for method in (["-m", "lexical"], ["-m", "consensus", "-p", "members=dismec,lexical", "-p", "min_df=1"]):
         command = ["train", str(corpus), *method, "--vocab", vocabulary, "-o", str(tmp_path / "model"), "--quiet"]
         assert CliRunner().invoke(app, command).exit_code == 0

@@ -32,7 +32,7 @@ class Names(View):
     max_tokens: int = param(1000, "read this many words of a text, from its beginning", low=1)
     stemming: str = param(
         PLURAL,
-        "how words are compared: as they are (none), without a plural's s (plural), or by Snowball's stems (english, …)",
+        "how words are compared: as they are (none), without plural's s (plural), or by Snowball's stems (english …)",
     )
 
     def __post_init__(self) -> None:
