@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,16 +31,30 @@ LEAST_P1 = {"xml_rnn": 0.95, "c2ae": 0.96, "aplc_xlnet": 0.96}
 
 
 def quick(name: str) -> dict[str, Any]:
-    """A method's parameters for this suite; one that reads subwords needs an encoder."""
+    """A method's parameters for this suite; one that reads subwords needs an encoder, one that reads names a table."""
     try:
         method = method_class(name)
     except MissingExtra as missing:
         pytest.skip(str(missing))
+    if method.reads == ("names",):
+        return {"vocabulary": planted_names(), **method.tiny}
     if method.reads != ("subwords",):
         return method.tiny
     from tiny_encoders import tiny
 
     return {"encoder": tiny("bert", 128), **method.tiny}
+
+
+@cache
+def planted_names() -> str:
+    """A vocabulary in which each label is called by its own words."""
+    rows = ["\t".join(["id", "name", "altLabel"])]
+    for label in range(testing.N_LABELS):
+        name, *others = testing.own_words(label)
+        rows.append("\t".join([testing.label_name(label), name, "|".join(others)]))
+    path = Path(tempfile.mkdtemp()) / "names.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    return str(path)
 
 
 @cache

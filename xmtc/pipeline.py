@@ -11,8 +11,8 @@ import numpy as np
 
 import xmtc
 from xmtc import features
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method, Model
+from xmtc.base.dataset import Dataset, LabelNames
+from xmtc.base.method import LabelName, Method
 from xmtc.base.run import Run
 from xmtc.base.tables import package_of
 from xmtc.choice import Chosen, choose
@@ -22,9 +22,10 @@ from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS, TEXTS, FittedViews, View, Views
 from xmtc.features.counting import Counted
+from xmtc.features.names import FittedNames
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
-from xmtc.methods.ensemble.model import Adapted
+from xmtc.methods.ensemble.model import renumbered
 from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value, named_fields, preset_of_views
 from xmtc.tagger import Tagger
 from xmtc.text.vocabulary import Vocabulary
@@ -90,15 +91,42 @@ class Pipeline:
             chosen[:] = [choose(view, counted, lambda: collector.matrix(sorted(collector.numbers)), run)]
             return chosen[0].analyzer
 
-        fitted, data = features.fit(self.views, collector.watch(peek(documents)[1]), run, ask)
-        found = sorted(collector.numbers) if classes is None else [c for c in classes if c in collector.numbers]
-        if not found:
+        documents, names = self._with_names(peek(documents)[1], classes)
+        fitted, data = features.fit(self.views, collector.watch(documents), run, ask, [name.text for name in names])
+        if not collector.numbers:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
+        known = collector.numbers.keys() | {name.label for name in names}
+        found = sorted(known) if classes is None else [c for c in classes if c in known]
         labels = Vocabulary.of(found)
-        data = replace(data, Y=collector.matrix(found))
+        data = replace(data, Y=collector.matrix(found), names=shown_names(names, fitted, found))
         every = labels if classes is None else Vocabulary.of(classes)
         digest = collector.fingerprint.hexdigest()
         return Prepared(self.views, fitted, labels, every, data, digest, chosen[0] if chosen else None)
+
+    def _with_names(
+        self, documents: Iterable[Document], classes: Sequence[str] | None
+    ) -> tuple[Iterable[Document], list[LabelName]]:
+        """The documents, and what labels are called. A method that asks for it needs all labels before the first text
+        is read, so that the documents are held; of labels that are announced, no others can be given."""
+        if not self.method.reads_names:
+            return documents, []
+        held = list(documents)
+        labels = sorted({label for document in held for label in document.labels}) if classes is None else classes
+        names = self.method.names_of(labels)
+        return held, list(names) if classes is None else [name for name in names if name.label in set(classes)]
+
+
+def shown_names(names: list[LabelName], fitted: FittedViews, labels: list[str]) -> LabelNames | None:
+    """The names of labels in the view that was learnt from them; None where no method reads them."""
+    views = [view for view in fitted.values() if isinstance(view, FittedNames)]
+    if not views:
+        return None
+    numbers = {label: number for number, label in enumerate(labels)}
+    return LabelNames(
+        tokens=views[0].whole(name.text for name in names),
+        labels=np.array([numbers[name.label] for name in names], np.int32),
+        preferred=np.array([name.is_preferred for name in names], np.bool_),
+    )
 
 
 @dataclass(frozen=True)
@@ -107,7 +135,7 @@ class Prepared:
 
     views: Views
     fitted: FittedViews
-    labels: Vocabulary  # those that occur, which a method learns
+    labels: Vocabulary  # those that occur, which a method learns, and those that it knows by their names
     classes: Vocabulary  # these and those that were only announced, which the model can never name
     data: Dataset
     fingerprint: str  # of the documents
@@ -145,12 +173,6 @@ class Prepared:
             "data": f"blake2b:{self.fingerprint}",
             **({"chosen": self.chosen.as_json()} if self.chosen else {}),
         }
-
-
-def renumbered(model: Model, numbers: np.ndarray, n_labels: int) -> Model:
-    """A model whose labels are some of more."""
-    same_views = {view: view for view in model.views}
-    return Adapted(n_labels=n_labels, views=model.views, model=model, names=same_views, numbers=numbers)
 
 
 def labelled(views: FittedViews, labels: Vocabulary, documents: Iterable[Document], run: Run = Run()) -> Dataset:

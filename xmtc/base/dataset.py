@@ -124,12 +124,26 @@ class Tokens:
 
 
 @dataclass(frozen=True)
+class LabelNames:
+    """What the labels of a Dataset are called, for methods that look for names in texts: each name is a short document
+    in the same view as the texts. Labels that no document has may be among them."""
+
+    tokens: Tokens  # a document for each name
+    labels: np.ndarray  # (n_names,) int32, whose name it is
+    preferred: np.ndarray  # (n_names,) bool, whether it is the label's own, and not an alternative one
+
+    def arrays(self) -> Iterator[np.ndarray]:
+        yield from (*self.tokens.arrays(), self.labels, self.preferred)
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Documents in the views that a method reads, and their labels where these are known."""
 
     views: Mapping[str, Bag | Tokens]
     Y: csr_array | None = None  # (n_docs, n_labels) float32, ones at the labels
     weights: np.ndarray | None = None  # (n_docs,) float32: 2 counts as the document twice, 0 as its absence
+    names: LabelNames | None = None  # what labels are called, where a method asks for it
 
     def __post_init__(self) -> None:
         for name, view in self.views.items():
@@ -189,14 +203,22 @@ class Dataset:
     def only(self, names: Iterable[str]) -> Dataset:
         """Without the views that are not named."""
         views = {name: self.views[name] for name in names}
-        return trusted(Dataset, views=views, Y=self.Y, weights=self.weights)
+        return self.derived(views=views)
 
     def rows(self, index: Index) -> Dataset:
         """The documents at these rows."""
         views = {name: view.rows(index) for name, view in self.views.items()}
         Y = None if self.Y is None else self.Y[index]
         weights = None if self.weights is None else self.weights[index]
-        return trusted(Dataset, views=views, Y=Y, weights=weights)
+        return self.derived(views=views, Y=Y, weights=weights)
+
+    def labels_at(self, columns: np.ndarray) -> Dataset:
+        """With some of the labels only, and without names, which are of all."""
+        return self.derived(Y=None if self.Y is None else self.Y[:, columns], names=None)
+
+    def derived(self, **values: Any) -> Dataset:
+        """With other values of some fields, which follow from those that were checked."""
+        return trusted(Dataset, **(vars(self) | values))
 
     def without_weightless(self) -> Dataset:
         """Without the documents of weight 0, and without weights where all others weigh 1."""
@@ -206,7 +228,7 @@ class Dataset:
         if not counted.any():
             raise XmtcError("All documents have the weight zero; expected more for those to learn from.")
         left = self if counted.all() else self.rows(counted)
-        return left if np.any(left.weights != 1) else trusted(Dataset, views=left.views, Y=left.Y, weights=None)
+        return left if np.any(left.weights != 1) else left.derived(weights=None)
 
     def fingerprint(self) -> str:
         """The same for the same numbers alone."""
@@ -219,6 +241,8 @@ class Dataset:
             found.update(np.ascontiguousarray(part).data)
         if self.weights is not None:
             found.update(self.weights.data)
+        for part in () if self.names is None else self.names.arrays():
+            found.update(np.ascontiguousarray(part).data)
         return found.hexdigest()
 
 

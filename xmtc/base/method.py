@@ -7,10 +7,10 @@ before each, here, so that nobody has to write or to remember it, and compiled c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -109,6 +109,14 @@ class Model(Form, ABC):
         return {}
 
 
+class LabelName(NamedTuple):
+    """What a label is called."""
+
+    label: str
+    text: str
+    is_preferred: bool = True  # the label's own name, and not an alternative one
+
+
 @dataclass(frozen=True)
 class Method(Recipe, ABC):
     """A recipe for training. A subclass is a frozen dataclass with param() fields, named as its paper names it."""
@@ -121,6 +129,8 @@ class Method(Recipe, ABC):
     is_exact: ClassVar[bool] = True
     # Whether documents may have weights (Dataset.weights), by which their losses are multiplied.
     takes_weights: ClassVar[bool] = False
+    # Whether it reads the names of labels (Dataset.names), and can give labels that no training document has.
+    reads_names: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -145,6 +155,10 @@ class Method(Recipe, ABC):
             if (valid.sizes, valid.n_labels) != (data.sizes, data.n_labels):
                 found, wanted = (f"{in_words(part.sizes)} and {part.n_labels} labels" for part in (valid, data))
                 raise XmtcError(f"The validation documents have {found}; expected {wanted}, as in training.")
+
+    def names_of(self, labels: Sequence[str]) -> Iterable[LabelName]:
+        """Where it reads names: those of the labels of the training documents, and of all others that it can give."""
+        return ()
 
     @abstractmethod
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:

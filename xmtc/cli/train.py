@@ -63,7 +63,7 @@ def train(
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
     source = open_input(corpus, reading, quiet=quiet)
     checked = open_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
-    pipeline = pipeline_for(method, parameter or [], source)
+    pipeline = with_vocabulary(pipeline_for(method, parameter or [], source), vocab)
     trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
@@ -133,6 +133,12 @@ def pipeline_for(method: str, parameters: list[str], source: Corpus) -> Pipeline
     if not source.holds_features:
         return Pipeline.of(method, TEXTS, values)
     return Pipeline.of(method, COLUMNS, {"n_columns": source.n_features or 0} | values)
+
+
+def with_vocabulary(pipeline: Pipeline, vocab: str | None) -> Pipeline:
+    """The same with the vocabulary of --vocab for methods that look for names, where -p gives them no other."""
+    wanted = [name for name, (_, value) in pipeline.parameters.items() if name.endswith("vocabulary") and not value]
+    return pipeline.with_values(dict.fromkeys(wanted, vocab)) if vocab and wanted else pipeline
 
 
 def said_of(tagger: Tagger) -> str:

@@ -3,7 +3,7 @@ mapping of them, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -35,6 +35,7 @@ VIEWS = {
     "tfidf": "xmtc.features.tfidf:Tfidf",
     "words": "xmtc.features.words:Words",
     "subwords": "xmtc.features.subwords:Subwords",
+    "names": "xmtc.features.names:Names",
 }
 TABLE = Table("view", VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
 
@@ -80,15 +81,21 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def fit(
-    views: Mapping[str, View], documents: Iterable[Document], run: Run = Run(), choose: Callable | None = None
+    views: Mapping[str, View],
+    documents: Iterable[Document],
+    run: Run = Run(),
+    choose: Callable | None = None,
+    names: Sequence[str] = (),
 ) -> tuple[FittedViews, Dataset]:
-    """Learn views from documents, and show the same documents. `choose` is asked by those that leave something open."""
+    """Learn views from documents, or from the names of labels, and show the same documents. `choose` is asked by those
+    that leave something open."""
     fitted: FittedViews = {}
     shown: dict[str, Bag | Tokens] = {}
     documents = repeatable(documents, len(views))
     for name, view in views.items():
-        asked = {"choose": choose} if view.may_ask else {}
-        fitted[name], shown[name] = view.fit(contents(documents, view.made_from), run, **asked)
+        given: dict[str, Any] = {"choose": choose} if view.may_ask else {}
+        given |= {"names": names} if view.learns_from_names else {}
+        fitted[name], shown[name] = view.fit(contents(documents, view.made_from), run, **given)
     return fitted, Dataset(shown)
 
 

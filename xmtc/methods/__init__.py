@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the same methods as in the table, which type checkers canno
     from xmtc.methods.label_tree.bonsai import Bonsai as Bonsai
     from xmtc.methods.label_tree.parabel import Parabel as Parabel
     from xmtc.methods.label_tree.plt import PLT as PLT
+    from xmtc.methods.lexical.lexical import Lexical as Lexical
     from xmtc.methods.one_vs_all.dismec import DiSMEC as DiSMEC
     from xmtc.methods.one_vs_all.pd_sparse import PDSparse as PDSparse
     from xmtc.methods.one_vs_all.ppd_sparse import PPDSparse as PPDSparse
@@ -55,6 +56,7 @@ METHODS = {
     "c2ae": "xmtc.methods.autoencoder.c2ae:C2AE",
     "fasttext": "xmtc.methods.embedding.fasttext:FastText",
     "aplc_xlnet": "xmtc.methods.transformer.aplc_xlnet:APLCXLNet",
+    "lexical": "xmtc.methods.lexical.lexical:Lexical",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }

@@ -15,16 +15,17 @@ ensemble.member=attention_xml -p ensemble.attention_xml.hidden=128`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method, Model
+from xmtc.base.method import LabelName, Method, Model
 from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
-from xmtc.methods.ensemble.members import fit_together, read_together
+from xmtc.methods.ensemble.members import fit_together, names_together, read_together
 from xmtc.methods.ensemble.merging import NOISY_OR, RULES
 
 
@@ -63,6 +64,13 @@ class Consensus(Method):
     def takes_weights(self) -> bool:  # type: ignore[override]
         """Where all members do; a calibration has no use for them."""
         return all(member.takes_weights for member in self.members) and not self.calibrated
+
+    @property
+    def reads_names(self) -> bool:  # type: ignore[override]
+        return any(member.reads_names for member in self.members)
+
+    def names_of(self, labels: Sequence[str]) -> list[LabelName]:
+        return names_together(self.members, labels)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
         return fit_together(self, self.members, self.rule, data, valid, run, self.calibrated)

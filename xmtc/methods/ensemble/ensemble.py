@@ -12,18 +12,19 @@ member in common. On the command line, `-p member=plt -p plt.arity=8` sets the m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method, Model
+from xmtc.base.method import LabelName, Method, Model
 from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
-from xmtc.methods.ensemble.members import fit_together, read_together
+from xmtc.methods.ensemble.members import fit_together, names_together, read_together
 from xmtc.methods.ensemble.merging import MEAN
 
 
@@ -69,6 +70,13 @@ class Ensemble(Method):
     def seeds(self) -> list[int]:
         """One for each member, none of which another seed is likely to share."""
         return [int(np.random.SeedSequence((self.seed, i)).generate_state(1)[0]) for i in range(self.n_members)]
+
+    @property
+    def reads_names(self) -> bool:  # type: ignore[override]
+        return self.member.reads_names
+
+    def names_of(self, labels: Sequence[str]) -> list[LabelName]:
+        return names_together([self.member], labels)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
         return fit_together(self, self.members, MEAN, data, valid, run, self.calibrated)

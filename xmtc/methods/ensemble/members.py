@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method, Model
+from xmtc.base.method import LabelName, Method, Model
 from xmtc.base.run import Run
 from xmtc.data.splits import train_valid_split
+from xmtc.errors import XmtcError
 from xmtc.features import in_order
 from xmtc.methods.ensemble.calibrated import calibrated_together
-from xmtc.methods.ensemble.model import Combination
+from xmtc.methods.ensemble.model import Combination, renumbered
 
 SEED = 0  # of which documents are held out for a calibration, where none are given
 
@@ -18,6 +21,16 @@ SEED = 0  # of which documents are held out for a calibration, where none are gi
 def read_together(members: Iterable[Method]) -> tuple[str, ...]:
     """The union of the views that the members read."""
     return in_order(view for method in members for view in method.reads)
+
+
+def names_together(members: Sequence[Method], labels: Sequence[str]) -> list[LabelName]:
+    """What labels are called by the members that read names: they share a Dataset, and so the names."""
+    found = [list(member.names_of(labels)) for member in members if member.reads_names]
+    if any(names != found[0] for names in found):
+        raise XmtcError(
+            "The members that look for names have different ones; train each by itself, and combine them: xmtc combine."
+        )
+    return found[0] if found else []
 
 
 def fit_together(
@@ -36,9 +49,11 @@ def fit_together(
         run.checkpoint.claim(f"{owner} {data.fingerprint()}")
 
     def trained(number: int, method: Method) -> Model:
-        views = views_of(method, data)
-        checked = None if valid is None else valid.only(views)
-        return method.fit(data.only(views), checked, run.for_part(f"member-{number}"))
+        views, part_of_run = views_of(method, data), run.for_part(f"member-{number}")
+        own, checked = data.only(views), None if valid is None else valid.only(views)
+        if data.names is None or method.reads_names:
+            return method.fit(own, checked, part_of_run)
+        return fit_on_seen(method, own, checked, part_of_run)
 
     models = tuple(trained(number, method) for number, method in enumerate(members))
     together = Combination(n_labels=data.n_labels, views=data.sizes, rule=rule, models=models)
@@ -48,3 +63,11 @@ def fit_together(
 def views_of(method: Method, data: Dataset) -> list[str]:
     """The views of data that a method reads; of a corpus of features there is only one, which stands for it."""
     return [view for view in data.views if view in method.reads] or list(data.views)
+
+
+def fit_on_seen(method: Method, data: Dataset, valid: Dataset | None, run: Run) -> Model:
+    """Train a method that learns labels from their documents alone, where others know more labels by their names."""
+    assert data.Y is not None
+    seen = np.unique(data.Y.indices)
+    model = method.fit(data.labels_at(seen), None if valid is None else valid.labels_at(seen), run)
+    return renumbered(model, seen.astype(np.int32), data.n_labels)

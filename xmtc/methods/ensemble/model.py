@@ -103,6 +103,12 @@ class Adapted(Model):
         self.model.check()
 
 
+def renumbered(model: Model, numbers: np.ndarray, n_labels: int) -> Model:
+    """A model whose labels are some of more."""
+    same_views = {view: view for view in model.views}
+    return Adapted(n_labels=n_labels, views=model.views, model=model, names=same_views, numbers=numbers)
+
+
 def mean_explanation(parts: list[Explanation]) -> Explanation:
     """Of explanations by the same view."""
     ids, which = np.unique(np.concatenate([part.ids for part in parts]), return_inverse=True)

@@ -1,0 +1,314 @@
+"""Names of labels in texts: the automaton beside its plain twin, labels without documents, and their consensus."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from typer.testing import CliRunner
+
+from xmtc.base.dataset import Dataset, LabelNames, Tokens
+from xmtc.base.run import Run
+from xmtc.cli import app
+from xmtc.combine import combine
+from xmtc.data.document import Document
+from xmtc.errors import XmtcError
+from xmtc.features.names import FittedNames, Names
+from xmtc.methods.lexical.automaton import Automaton, Candidates
+from xmtc.methods.lexical.evidence import FOLDS, features_of, fitted, hits, learn, of_labels, probabilities
+from xmtc.methods.lexical.lexical import Lexical, called
+from xmtc.pipeline import Pipeline, train
+from xmtc.tagger import Tagger
+from xmtc.text.stems import stemmer
+
+ONE = Run(threads=1)
+
+
+def tokens_of(rows: list[list[int]], size: int = 100) -> Tokens:
+    ids = [word for row in rows for word in row]
+    return Tokens(np.array(ids, np.int32), np.cumsum([0, *map(len, rows)]), size)
+
+
+def names_of(rows: list[list[int]], labels: list[int], preferred: list[bool] | None = None) -> LabelNames:
+    kinds = [True] * len(rows) if preferred is None else preferred
+    return LabelNames(tokens_of(rows), np.array(labels, np.int32), np.array(kinds, bool))
+
+
+def plain_candidates(names: LabelNames, documents: list[list[int]]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The twin: every name is looked for at every place."""
+    begins = names.tokens.offsets.tolist()
+    called_so: dict[tuple[int, ...], dict[int, bool]] = {}
+    for (begin, end), label, preferred in zip(pairwise(begins), names.labels.tolist(), names.preferred, strict=True):
+        words = tuple(names.tokens.ids[begin:end].tolist())
+        if 0 not in words:
+            of_name = called_so.setdefault(words, {})
+            of_name[label] = of_name.get(label, False) or bool(preferred)
+
+    found: dict[tuple[int, int], tuple[int, ...]] = {}
+    for doc, words in enumerate(documents):
+        places = [
+            (begin, begin + len(name), name)
+            for name in called_so
+            for begin in range(len(words))
+            if tuple(words[begin : begin + len(name)]) == name
+        ]
+        for begin, end, name in places:
+            covered = any(b <= begin and end <= e and (b, e) != (begin, end) for b, e, _ in places)
+            for label, preferred in called_so[name].items():
+                one = (1, int(covered), begin, len(name), len(called_so[name]), int(preferred))
+                n, within, first, length, shared, is_own = found.get(
+                    (doc, label), (0, 0, begin, 0, len(names.labels), 0)
+                )
+                found[doc, label] = (
+                    n + one[0],
+                    within + one[1],
+                    min(first, one[2]),
+                    max(length, one[3]),
+                    min(shared, one[4]),
+                    is_own | one[5],
+                )
+    return found
+
+
+def as_mapping(found: Candidates) -> dict[tuple[int, int], tuple[int, ...]]:
+    rows = zip(*(part.tolist() for part in found), strict=True)
+    return {(doc, label): tuple(rest) for doc, label, *rest in rows}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_automaton_finds_what_its_twin_finds(seed):
+    """Few words, so that names overlap, share beginnings and lie within each other."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.integers(1, 4, rng.integers(1, 6)).tolist() for _ in range(25)] + [[0]]
+    names = names_of(rows, rng.integers(0, 12, len(rows)).tolist(), (rng.random(len(rows)) < 0.5).tolist())
+    documents = [rng.integers(0, 4, rng.integers(1, 30)).tolist() for _ in range(30)]
+    automaton = Automaton.of(names)
+    automaton.check_within(12)
+    found = automaton.candidates(tokens_of(documents), 12)
+    assert as_mapping(found) == plain_candidates(names, documents)
+    assert len(as_mapping(found)) == len(found.docs)  # each once
+    assert (np.diff(found.docs) >= 0).all()
+
+
+def test_nodes_by_hand():
+    """Names a b, b, b c of the labels 0, 1, 2; the text a b c holds all of them, b within both others."""
+    automaton = Automaton.of(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
+    assert automaton.depths.tolist() == [0, 1, 1, 2, 2]  # root, a, b, a b, b c
+    assert automaton.fail.tolist() == [0, 0, 0, 2, 0]
+    assert automaton.ends.tolist() == [0, 0, 2, 3, 4]
+    found = as_mapping(automaton.candidates(tokens_of([[1, 2, 3]]), 3))
+    assert found == {(0, 0): (1, 0, 0, 2, 1, 1), (0, 1): (1, 1, 1, 1, 1, 1), (0, 2): (1, 0, 1, 2, 1, 1)}
+    assert automaton.words_of(tokens_of([[1, 2, 3, 2]]), 1).tolist() == [False, True, False, True]
+    assert automaton.words_of(tokens_of([[1, 2, 3, 2]]), 2).tolist() == [False, True, True, False]
+
+
+def test_an_automaton_without_names_finds_nothing():
+    automaton = Automaton.of(names_of([[0]], [0]))
+    automaton.check_within(1)
+    assert not len(automaton.candidates(tokens_of([[1, 2]]), 1).docs)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("fail", [0, 0, 0, 3, 0], "circle"),
+        ("ends", [0, 0, 2, 9, 4], "no name"),
+        ("labels", [0, 1, 7], "not there"),
+        ("depths", [0, 1, 1, 9, 2], "longer"),
+        ("offsets", [0, 0, 0, 1, 2, 9], "not those"),
+    ],
+)
+def test_a_damaged_automaton_is_refused(field, value, says):
+    automaton = Automaton.of(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
+    damaged = replace(automaton, **{field: np.array(value, getattr(automaton, field).dtype)})
+    with pytest.raises(ValueError, match=says):
+        damaged.check_within(3)
+
+
+def test_stems():
+    assert [stemmer("plural")(word) for word in ("laws", "libraries", "glass", "virus", "bus", "ties")] == [
+        "law", "library", "glass", "virus", "bus", "tie",
+    ]  # fmt: skip
+    assert stemmer("none")("laws") == "laws"
+    with pytest.raises(XmtcError, match="stemming='klingon'"):
+        Names(stemming="klingon")
+
+
+def test_snowball_stems():
+    pytest.importorskip("snowballstemmer")
+    assert stemmer("english")("classification") == stemmer("english")("classifications") == "classif"
+
+
+def test_the_view_knows_the_words_of_names_alone():
+    fitted_view, tokens = Names(max_tokens=3).fit(["The Laws of nature", "nothing"], ONE, names=["law", "Nature laws"])
+    assert isinstance(fitted_view, FittedNames)
+    assert sorted(fitted_view.vocabulary.words()) == ["law", "nature"]
+    law = fitted_view.vocabulary.number("law") + 1
+    assert tokens.ids.tolist() == [0, law, 0, 0]
+    assert fitted_view.whole(["law law law law"]).ids.tolist() == [law] * 4  # longer than texts are read
+
+
+def test_a_name_with_a_remark_is_also_called_without_it():
+    assert [name.text for name in called("x", "Mercury (planet)")] == ["Mercury (planet)", "Mercury"]
+    assert [name.text for name in called("x", "f(x)")] == ["f(x)"]
+
+
+def test_evidence_is_learnt_from_the_other_folds():
+    """A label named in every document and right in half of them; one that is always right; one never."""
+    n_docs = 40 * FOLDS
+    rng = np.random.default_rng(0)
+    half = rng.random(n_docs) < 0.5
+    Y = csr_array(np.stack([half, np.ones(n_docs), np.zeros(n_docs)], axis=1).astype(np.float32))
+    automaton = Automaton.of(names_of([[1], [2], [3]], [0, 1, 2]))
+    found = automaton.candidates(tokens_of([[1, 2, 3]] * n_docs), 3)
+    np.testing.assert_array_equal(hits(found, Y), Y.toarray()[found.docs, found.labels] > 0)
+    lengths = np.full(n_docs, 3)
+    evidence = learn(found, lengths, Y)
+    assert evidence.has.tolist() == [half.sum(), n_docs, 0]
+    assert evidence.named.tolist() == [n_docs] * 3
+    assert evidence.right.tolist() == evidence.has.tolist()
+    scores = evidence.scores(found, lengths)
+    means = [scores[found.labels == label].mean() for label in range(3)]
+    assert abs(means[0] - half.mean()) < 0.1
+    assert means[1] > 0.9
+    assert means[2] < 0.1
+    features = features_of(found, lengths, of_labels(evidence.record(), found.labels))
+    np.testing.assert_allclose(scores, probabilities(features, evidence.weights))
+
+
+def test_weights_where_there_is_nothing_to_learn_from():
+    weights = fitted(np.zeros((0, 3)), np.zeros(0, bool))
+    assert weights.tolist() == [0, 0, 0, 0]
+    assert probabilities(np.ones((1, 3)), fitted(np.ones((9, 3)), np.ones(9, bool)))[0] > 0.9
+
+
+TEXTS = {
+    "cats": ["a cat sat there", "two cats and more cats", "the cat again", "cats cats", "my old cat"],
+    "dogs": ["a dog barks", "dogs bark at night", "the dogs of war", "one more dog", "my old dog"],
+}
+
+
+def documents() -> list[Document]:
+    return [Document(str(i), text, [label]) for label, texts in TEXTS.items() for i, text in enumerate(texts)]
+
+
+@pytest.fixture
+def vocabulary(tmp_path):
+    path = tmp_path / "pets.tsv"
+    path.write_text("id\tname\taltLabel\ncats\tcat\tkitten\ndogs\tdog\tpuppy\nhorses\thorse\tpony|foals\n")
+    return str(path)
+
+
+def best_label(tagger: Tagger, text: str) -> str | None:
+    (tags,) = tagger.tags([text], 1, run=ONE)
+    return tags[0].label if tags else None
+
+
+def test_a_label_without_documents_is_given(vocabulary, tmp_path):
+    tagger = train(documents(), "lexical", run=ONE, vocabulary=vocabulary)
+    assert tagger.labels.words() == ["cats", "dogs", "horses"]
+    assert tagger.frequencies.tolist() == [5, 5, 0]
+    assert best_label(tagger, "three foals on the meadow") == "horses"
+    assert best_label(tagger, "A KITTEN") == "cats"
+    assert best_label(tagger, "nobody is called here") is None
+    assert tagger.explain("a foal and a meadow", "horses")[0][0] == "foal"
+
+    tagger.save(tmp_path / "model")
+    loaded = Tagger.load(tmp_path / "model")
+    assert best_label(loaded, "the pony") == "horses"
+
+
+def test_without_a_vocabulary_labels_are_their_own_names():
+    tagger = train(documents(), "lexical", run=ONE)
+    assert tagger.labels.words() == ["cats", "dogs"]
+    assert best_label(tagger, "Another CAT.") == "cats"
+
+
+def test_deprecated_concepts_are_no_new_labels(tmp_path):
+    path = tmp_path / "pets.tsv"
+    path.write_text("id\tname\tdeprecated\ncats\tcat\ttrue\nhorses\thorse\ttrue\nbirds\tbird\t\n")
+    assert {name.label for name in Lexical(vocabulary=str(path)).names_of(["cats"])} == {"cats", "birds"}
+
+
+def test_names_in_one_language(tmp_path):
+    path = tmp_path / "pets.tsv"
+    path.write_text("id\tname_en\tname_fi\ncats\tcat\tkissa\n")
+    method = Lexical(vocabulary=str(path), name_language="fi")
+    assert [name.text for name in method.names_of(["cats"])] == ["kissa"]
+    with pytest.raises(XmtcError, match="sv"):
+        list(Lexical(vocabulary=str(path), name_language="sv").names_of(["cats"]))
+
+
+def test_a_consensus_trains_others_on_the_labels_that_occur(vocabulary):
+    parameters = {"members": ("parabel", "lexical"), "lexical.vocabulary": vocabulary, "min_df": 1}
+    tagger = train(documents(), "consensus", run=ONE, **parameters)
+    assert tagger.labels.words() == ["cats", "dogs", "horses"]
+    assert best_label(tagger, "three foals") == "horses"
+    assert best_label(tagger, "dogs bark") == "dogs"
+    parabel, lexical = tagger.model.models
+    assert (parabel.model.n_labels, lexical.n_labels) == (2, 3)
+
+
+def test_calibrated_consensus_with_valid_documents(vocabulary):
+    parameters = {"members": ("dismec", "lexical"), "lexical.vocabulary": vocabulary, "min_df": 1, "calibrated": True}
+    valid = [Document("v", "a foal", ["horses"]), Document("w", "the cat", ["cats"])]
+    tagger = train(documents(), "consensus", valid, ONE, **parameters)
+    assert best_label(tagger, "three foals") == "horses"
+
+
+def test_combined_with_a_model_of_fewer_labels(vocabulary):
+    lexical = train(documents(), "lexical", run=ONE, vocabulary=vocabulary)
+    parabel = train(documents(), "parabel", run=ONE, min_df=1)
+    both = combine([parabel, lexical], valid=documents(), run=ONE)
+    assert both.labels.words() == ["cats", "dogs", "horses"]
+    assert best_label(both, "a pony") == "horses"
+    scores = both.evaluate([Document("", "a pony", ["horses", "unheard of"])], ["P@1", "R@5"], run=ONE)
+    assert scores == {"P@1": 1.0, "R@5": 0.5}
+
+
+def test_members_with_different_names_are_refused(vocabulary):
+    parameters = {"members": ("lexical", "lexical"), "lexical.vocabulary": vocabulary}
+    with pytest.raises(XmtcError, match="xmtc combine"):
+        train(documents(), "consensus", run=ONE, **parameters)
+
+
+def test_of_announced_labels_no_others_are_given(vocabulary):
+    pipeline = Pipeline.of("lexical", parameters={"vocabulary": vocabulary})
+    tagger = pipeline.fit(documents(), run=ONE, classes=["dogs", "cats"])
+    assert tagger.labels.words() == ["dogs", "cats"]
+    assert best_label(tagger, "three foals") is None
+    with_horses = pipeline.fit(documents(), run=ONE, classes=["dogs", "horses", "cats"])
+    assert best_label(with_horses, "three foals") == "horses"  # announced, and known by its names
+
+
+def test_a_dataset_without_names_is_refused():
+    data = Dataset({"names": tokens_of([[1], [2]])}, csr_array(np.eye(2, dtype=np.float32)))
+    with pytest.raises(XmtcError, match="Found no names of labels"):
+        Lexical().fit(data)
+
+
+def test_names_change_the_fingerprint_and_stay_with_rows():
+    views, Y = {"names": tokens_of([[1], [2]])}, csr_array(np.eye(2, dtype=np.float32))
+    one, other = (Dataset(views, Y, names=names_of([[word]], [0])) for word in (1, 2))
+    assert one.fingerprint() != other.fingerprint()
+    assert one.rows(np.array([1])).names is one.names
+    assert one.only(["names"]).names is one.names
+    assert one.labels_at(np.array([1])).names is None
+    assert one.labels_at(np.array([1])).Y.toarray().tolist() == [[0], [1]]
+
+
+def test_train_vocab_gives_names_to_look_for(vocabulary, tmp_path):
+    """Once for display and for the method: `--vocab`."""
+    corpus = tmp_path / "train.jsonl"
+    rows = ({"text": document.text, "labels": document.labels} for document in documents())
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for method in (["-m", "lexical"], ["-m", "consensus", "-p", "members=dismec,lexical", "-p", "min_df=1"]):
+        command = ["train", str(corpus), *method, "--vocab", vocabulary, "-o", str(tmp_path / "model"), "--quiet"]
+        assert CliRunner().invoke(app, command).exit_code == 0
+        tagger = Tagger.load(tmp_path / "model")
+        assert best_label(tagger, "three foals") == "horses"
+        assert tagger.name("horses") == "horse"

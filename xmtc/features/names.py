@@ -1,0 +1,80 @@
+"""Texts as sequences of the words that names of labels are made of, for methods that look for these names. Unlike the
+view of words it learns nothing from texts: a name may hold words that no training document does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from xmtc.base.dataset import Tokens
+from xmtc.base.params import param
+from xmtc.base.run import Run
+from xmtc.features.view import View
+from xmtc.features.words import FittedWords
+from xmtc.text.stems import PLURAL, stemmer
+from xmtc.text.tokenizer import Sequences, Tokenizer, batches
+from xmtc.text.vocabulary import Vocabulary, end_to_end
+
+ALL = 2**31  # words of a text; no text has as many
+
+
+@dataclass(frozen=True)
+class Names(View):
+    """How texts become sequences of the words of names."""
+
+    title: ClassVar[str] = "Words of labels' names"
+    unit: ClassVar[str] = "words of names"
+    learns_from_names: ClassVar[bool] = True
+
+    max_tokens: int = param(1000, "read this many words of a text, from its beginning", low=1)
+    stemming: str = param(
+        PLURAL,
+        "how words are compared: as they are (none), without plural's s (plural), or by Snowball's stems (english …)",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        stemmer(self.stemming)
+
+    def fit(self, contents: Iterable[str], run: Run = Run(), names: Sequence[str] = ()) -> tuple[FittedNames, Tokens]:
+        tokenizer = Tokenizer(min_chars=1)
+        stems: dict[str, None] = {}
+        for batch in batches(names):
+            stems |= dict.fromkeys(stemmed(tokenizer.number(batch, ALL), self.stemming))
+        fitted = FittedNames(
+            tokenizer=tokenizer,
+            vocabulary=Vocabulary.of(stems),
+            max_tokens=self.max_tokens,
+            stemming=self.stemming,
+        )
+        return fitted, fitted.transform(contents, run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedNames(FittedWords):
+    """Ids of the stems that names are made of; all other words are UNKNOWN."""
+
+    names_words: ClassVar[bool] = False  # explanations show the words of the text, not their stems
+
+    stemming: str
+
+    def read(self, batch: list[str]) -> Sequences:
+        part = super().read(batch)
+        text, ends = end_to_end([stem.encode("utf-8", "replace") for stem in stemmed(part, self.stemming)])
+        return replace(part, text=text, ends=ends)
+
+    def whole(self, names: Iterable[str], run: Run = Run()) -> Tokens:
+        """Names themselves, however long they are."""
+        return replace(self, max_tokens=ALL).transform(names, run)
+
+    def check(self) -> None:
+        super().check()
+        stemmer(self.stemming)
+
+
+def stemmed(part: Sequences, stemming: str) -> list[str]:
+    """The stem of each distinct word of a batch."""
+    return list(map(stemmer(stemming), Vocabulary(part.text, part.ends, np.empty(0, np.int32)).words()))
