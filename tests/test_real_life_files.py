@@ -18,6 +18,7 @@ import pytest
 from paper import pdf
 from pyarrow.parquet import write_table
 
+from xmtc.data import suspicion
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
 from xmtc.data.layout import Layout, ReadingWarning, Voice
@@ -266,6 +267,15 @@ def test_suspicious_labels(what: str, labels: list[str], said: str | None, tmp_p
     if said is not None:
         with pytest.raises(XmtcError):
             list(open_corpus(tmp_path / "c.csv", voice=Voice(strict=True)))
+
+
+def test_of_a_large_corpus_the_beginning_is_looked_at(monkeypatch) -> None:
+    monkeypatch.setattr(suspicion, "MOST_DOCS", 10)
+    watch = suspicion.LabelWatch()
+    for number in range(30):
+        watch.look_at([f"a;{number}"])
+    (sentence,) = watch.suspicions()
+    assert sentence.startswith("in the first 10 documents, 10 of 10 labels occur once and contain ';'")
 
 
 def test_a_text_field_that_no_document_has(tmp_path: Path) -> None:

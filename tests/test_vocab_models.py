@@ -89,7 +89,7 @@ def test_a_tag_is_still_a_pair():
 def test_without_a_vocabulary_there_are_no_names():
     plain = Classifier("parabel", n_trees=1).fit(*planted(60, seed=0), run=ONE)
     assert plain.tags(TEXTS[:1], run=ONE)[0][0].name is None
-    with pytest.raises(XmtcError, match="has no vocabulary to name labels in 'fi'"):
+    with pytest.raises(XmtcError, match="language='fi' needs a vocabulary, and the model has none"):
         plain.tags(TEXTS, language="fi")
     with pytest.raises(XmtcError, match="branch:even needs a vocabulary"):
         plain.tags(TEXTS, allow=["branch:even"])

@@ -131,17 +131,24 @@ class Tagger:
         self._check_language(language)
         return self._name(self._number(label), language)
 
+    def broader(self, label: str, language: str | None = None) -> list[str]:
+        """What the concepts above a label are called, the nearest first; none where no vocabulary tells."""
+        self._check()
+        self._check_language(language)
+        return [] if self.concepts is None else self.concepts.broader(self._number(label), language)
+
     def _name(self, number: int, language: str | None = None) -> str | None:
         return None if self.concepts is None else self.concepts.name(number, language)
 
     def _check_language(self, language: str | None) -> None:
-        if language is None:
-            return
+        if language is not None:
+            self.check_vocabulary(f"language={language!r}").vocabulary.check_language(language)
+
+    def check_vocabulary(self, what: str) -> LabelConcepts:
+        """What the labels stand for; refused where no vocabulary tells."""
         if self.concepts is None:
-            raise XmtcError(
-                f"The model has no vocabulary to name labels in {language!r} by; `xmtc vocab attach` gives it one."
-            )
-        self.concepts.vocabulary.check_language(language)
+            raise XmtcError(f"{what} needs a vocabulary, and the model has none; `xmtc vocab attach` gives it one.")
+        return self.concepts
 
     def with_vocabulary(self, vocabulary: Concepts, language: str | None = None) -> Tagger:
         """The same, knowing what its labels are called and how they hang together; `language` is the one that labels

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from xmtc.tagger import Tag
 
 Cell = str | int | float | None
+ABOVE = " › "  # between broader concepts in one cell
 DIGITS = 6  # of a score, as it is written for people
 
 
@@ -37,6 +38,7 @@ class AnswerTable:
     wide: bool = False  # one row for each document: label_1, score_1, label_2, …
     keep: tuple[str, ...] = ()  # fields of the corpus that are carried along
     has_names: bool = False  # whether a vocabulary tells what labels are called
+    broader: Callable[[str], list[str]] | None = None  # what is above a label, the nearest first, where it is wanted
 
     @cached_property
     def of_document(self) -> list[Column]:
@@ -52,7 +54,8 @@ class AnswerTable:
     @cached_property
     def of_labels(self) -> list[Column]:
         """The columns of its labels."""
-        one = [("label", str), *([("name", str)] if self.has_names else []), ("score", float)]
+        told = [("name", str)] * self.has_names + [("broader", str)] * (self.broader is not None)
+        one = [("label", str), *told, ("score", float)]
         if not self.wide:
             return [Column("rank", int), *(Column(*each) for each in one)]
         return [Column(f"{name}_{rank}", kind) for rank in range(1, self.k + 1) for name, kind in one]
@@ -74,7 +77,9 @@ class AnswerTable:
 
     def label_cells(self, tag: Tag) -> list[Cell]:
         score = float(f"{tag.score:.{DIGITS}g}")
-        return [tag.label, tag.name, score] if self.has_names else [tag.label, score]
+        name: list[Cell] = [tag.name] if self.has_names else []
+        above: list[Cell] = [] if self.broader is None else [ABOVE.join(self.broader(tag.label))]
+        return [tag.label, *name, *above, score]
 
     def record(self, answer: Answer) -> dict[str, Any]:
         """The same as a JSON object."""
@@ -82,7 +87,8 @@ class AnswerTable:
         labels = []
         for tag in answer.tags:
             name = {} if tag.name is None else {"name": tag.name}
-            labels.append({"label": tag.label, **name, "score": round(tag.score, DIGITS)})
+            above = {} if self.broader is None else {"broader": self.broader(tag.label)}
+            labels.append({"label": tag.label, **name, **above, "score": round(tag.score, DIGITS)})
         return {column.name: value for column, value in fields} | {"labels": labels}
 
 

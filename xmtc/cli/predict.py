@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,6 +55,7 @@ Output = Annotated[
 Format = Annotated[
     str | None, typer.Option(help="jsonl, csv, tsv, xlsx or parquet (a table on a terminal, elsewhere jsonl)")
 ]
+Broader = Annotated[bool, typer.Option("--broader", help="name the concepts above each label, too (a vocabulary's)")]
 Wide = Annotated[bool, typer.Option("--wide", help="a row for each document: label_1, score_1, label_2 …")]
 Keep = Annotated[str, typer.Option(metavar="NAMES", help="fields of FILE to carry along: title,url")]
 Bom = Annotated[bool, typer.Option("--bom", help="begin csv or tsv with a mark by which Excel knows UTF-8")]
@@ -74,6 +75,7 @@ def predict(
     language: Language = None,
     allow: Allow = None,
     deny: Deny = None,
+    broader: Broader = False,
     output: Output = None,
     format: Format = None,
     wide: Wide = False,
@@ -97,13 +99,15 @@ def predict(
     check_asked(file, string, target)
     tagger = Tagger.load(model)
     allowed = tagger.may_answer(allow or [], deny or [])
+    if broader:
+        tagger.check_vocabulary("--broader")
     run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
     source: Corpus | list[Document] = [Document("1", string or "", [])]
     if file is not None:
         unseen = quiet or target.is_shown  # answers on a terminal show the progress; else, how much is read is shown
         source = open_input(file, reading, remembered_by(tagger), reads_labels=False, quiet=unseen, keep=kept)
         source.check_target(target.path)
-    asked = Asked(min(k, len(tagger.labels)), threshold, always, allowed, language)
+    asked = Asked(min(k, len(tagger.labels)), threshold, always, allowed, language, broader)
     n_docs, n_silent = tag(tagger, source, target, asked, run)
     if not quiet and (output or beside or (target.is_shown and n_silent)):
         typer.echo(summary(n_docs, n_silent), err=True)
@@ -120,6 +124,7 @@ class Asked:
     always: bool  # also of what holds no word that the model knows
     allowed: np.ndarray | None  # (n_labels,) bool, those to choose from
     language: str | None  # that they are named in
+    broader: bool  # whether what is above them is named, too
 
 
 @dataclass(frozen=True)
@@ -153,13 +158,14 @@ class Target:
         return [name for name, value in (options | {"--bom": self.bom}).items() if value]
 
     def opened(
-        self, source: Corpus | list[Document], k: int, has_names: bool
+        self, source: Corpus | list[Document], tagger: Tagger, asked: Asked
     ) -> tuple[AbstractContextManager[Write], Iterable[Document]]:
         """What writes the answers, and the documents that it wants answers for."""
         from xmtc.answers import AnswerTable, writing_answers
         from xmtc.answers.beside import Results
 
-        table = AnswerTable(k, self.wide, self.kept, has_names)
+        above = cache(partial(tagger.broader, language=asked.language)) if asked.broader else None
+        table = AnswerTable(asked.k, self.wide, self.kept, tagger.concepts is not None, above)
         if self.beside is not None and not isinstance(source, list):
             results = Results(Path(source.path), self.beside[0], table, self.beside[1])
             return results.writing(), results.waiting(source)
@@ -203,15 +209,13 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
         say(f"No document has anything in the field {visible(kept[place])!r}; check --keep.")
 
 
-def tag(
-    tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run
-) -> tuple[int, int]:
+def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run) -> tuple[int, int]:
     """Write the answers, batch by batch; of how many documents, and of how many the model knows no word."""
     from xmtc.answers import Answer
     from xmtc.base.predictions import NO_LABEL
 
     n_docs = n_silent = 0
-    writer, documents = target.opened(source, asked.k, tagger.concepts is not None)
+    writer, documents = target.opened(source, tagger, asked)
     with writer as write:
         for batch in in_batches(documents):
             ranked = tagger.rank(batch, asked.k, run, asked.allowed, always=asked.always)

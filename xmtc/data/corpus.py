@@ -29,7 +29,7 @@ from xmtc.errors import XmtcError, visible
 ON_ERROR = ("stop", "skip")
 # Formats of text in lines, whose encoding is looked for; the others are bytes, or look for it file by file.
 IN_LINES = ("jsonl", "csv", "tsv", "fasttext", "annif", "libmultilabel", "sparse", "svmlight", "paired")
-SPLIT_LABELS = ("csv", "tsv", "xlsx", "parquet", "jsonl")  # formats where a separator stands between labels
+TABLES = ("csv", "tsv", "xlsx", "parquet")  # where a separator stands between labels
 
 
 class Part:
@@ -178,12 +178,13 @@ class Corpus:
     def _documents(self, reject: Callable[[BadLine], None]) -> Iterator[Document]:
         watch = LabelWatch()
         for part in self.parts:
-            is_watched = part.format.name in SPLIT_LABELS and part.source.reads_labels
+            is_split = part.format.name in TABLES or (part.format.name == "jsonl" and self.fields.separator is not None)
+            is_watched = is_split and part.source.reads_labels
             for document in self._documents_of(part, reject):
                 if is_watched:
                     watch.look_at(document.labels)
                 yield document
-        for sentence in watch.suspicions(self.fields.separator):
+        for sentence in watch.suspicions():
             self.voice.suspect(f"{display_name(self.path)}: {sentence}")
 
     def _documents_of(self, part: Part, reject: Callable[[BadLine], None]) -> Iterator[Document]:

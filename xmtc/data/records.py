@@ -85,6 +85,10 @@ class RecordParser:
 
     def _text(self, record: Mapping[str, Any]) -> str:
         """The text; of several fields, some may be absent, null or empty."""
+        if len(self.text_names) == 1:
+            text = record.get(self.text_names[0])
+            if type(text) is str:
+                return text
         parts = [value_of(record, name) for name in self.text_names]
         if len(parts) == 1 and isinstance(parts[0], str):
             return parts[0]
@@ -110,10 +114,11 @@ class RecordParser:
 
 def value_of(record: Mapping[str, Any], name: str) -> Any:
     """The value of a field, None if it is absent."""
-    if name in record:
-        return record[name]
-    found = matching(record, name)
-    return None if found is None else record[found]
+    value = record.get(name)
+    if value is None and name not in record:
+        found = matching(record, name)
+        return None if found is None else record[found]
+    return value
 
 
 def matching(present: Iterable[str], name: str) -> str | None:

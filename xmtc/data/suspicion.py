@@ -15,24 +15,31 @@ SHARE_SURE, SHARE_COMMON = 0.1, 0.5  # of the labels, those that must hold the s
 LEAST = 2  # labels that hold it, at least
 CODE = re.compile(r"\d+|\S*\d\S*|<?\w+://\S+")
 LISTED = re.compile(r"^[\[({]|[\])}]$|^['\"].*['\"]$", re.DOTALL)
+MOST_DOCS = 100_000  # that are looked at
 MANY = 20  # labels, from which on it means something that each occurs once
 NAMES = {"\n": "a line break", "\t": "a tab", " ": "blanks"}
 OPTIONS = {"\n": "$'\\n'", "\t": "$'\\t'"}  # as a shell takes them
 
 
 class LabelWatch:
-    """Counts the labels of documents as they pass."""
+    """Counts the labels of the first documents as they pass: enough to tell, whatever the size of a corpus."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.n_docs = 0
 
     def look_at(self, labels: list[str]) -> None:
-        self.counts.update(labels)
         self.n_docs += 1
+        if self.n_docs <= MOST_DOCS:
+            self.counts.update(labels)
 
-    def suspicions(self, separator: str | None) -> Iterator[str]:
-        """What to say about them, in sentences; the separator is the one that was named."""
+    def suspicions(self) -> Iterator[str]:
+        """What to say about them, in sentences."""
+        where = f"in the first {MOST_DOCS:,} documents, " if self.n_docs > MOST_DOCS else ""
+        for sentence in self._sentences():
+            yield where + sentence
+
+    def _sentences(self) -> Iterator[str]:
         found = self._separator()
         if found is not None:
             yield self._of_separator(*found)

@@ -43,6 +43,12 @@ class LabelConcepts(Form):
             self._names[asked] = None if concept == ABSENT else self.vocabulary.name(concept, asked[1])
         return self._names[asked]
 
+    def broader(self, label: int, language: str | None = None) -> list[str]:
+        """What the concepts above a label's are called, the nearest first; by their URIs, where they have no names."""
+        concept, language = int(self.concepts[label]), language or self.language or None
+        above = [] if concept == ABSENT else self.vocabulary.ancestors(concept)
+        return [self.vocabulary.name(each, language) or self.vocabulary.uri(each) for each in above]
+
     @cached_property
     def _names(self) -> dict[tuple[int, str | None], str | None]:
         """Those that were asked for: the same few are asked for again and again."""

@@ -22,7 +22,7 @@ def read(source: Source) -> Iterator[Document]:
         try:
             if isinstance(row, BadRow):
                 raise BadRecord(row.reason)
-            if all(value is None for value in row.values()):
+            if not any(row.values()) and all(value is None for value in row.values()):
                 continue  # a row of empty cells
             document = document_of(row, number)
         except BadRecord as problem:

@@ -44,7 +44,7 @@ def read(source: Source, usual: str) -> Iterator[Document]:
         row_lines.clear()
         try:
             cells = next(reader)
-            if is_blank(cells) or repeated.is_in(cells, row_lines[0].number):
+            if is_blank(cells) or (repeated.begins(cells[0]) and repeated.is_in(cells, row_lines[0].number)):
                 continue
             if len(cells) != len(header):
                 raise BadRecord(_wrong_number(cells, header))
@@ -141,13 +141,18 @@ class RepeatedHeader:
 
     def __init__(self, source: Source, header: list[str]) -> None:
         self.source, self.header = source, header
+        self.names = set(map(str.casefold, header))
         self.cells = sorted(map(str.casefold, header))
         self.first = 0
         self.count = 0
 
+    def begins(self, cell: Any) -> bool:
+        """Whether a row whose first cell is this may be a header: a quick look, which every row gets."""
+        return isinstance(cell, str) and cell.strip().casefold() in self.names
+
     def is_in(self, cells: list[Any], number: int) -> bool:
         """Whether a row is a header. One in another order is an error: the columns below it would be mistaken."""
-        if len(cells) < 2 or not isinstance(cells[0], str) or cells[0].strip().casefold() not in self.cells:
+        if len(cells) < 2:
             return False
         names = [str(cell).strip().casefold() for cell in cells]
         if sorted(names) != self.cells:
@@ -171,7 +176,7 @@ class RepeatedHeader:
 
 
 def is_blank(cells: list[str]) -> bool:
-    return not any(cell.strip() for cell in cells)
+    return not (cells and cells[0].strip()) and not any(map(str.strip, cells))
 
 
 def _wrong_number(cells: list[str], header: list[str]) -> str:

@@ -31,7 +31,7 @@ def read(source: Source) -> Iterator[Document]:
     repeated = RepeatedHeader(source, header)
     first = 1 + (sheet.start or (0, 0))[0]
     for number, row in islice(enumerate(sheet.iter_rows(), first), begin, None):
-        if all(cell == "" for cell in row) or repeated.is_in(row, number):
+        if row.count("") == len(row) or (repeated.begins(row[0]) and repeated.is_in(row, number)):
             continue
         record = {name: as_text(row[place]) for place, name in columns}
         try:
