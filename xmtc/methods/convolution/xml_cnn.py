@@ -5,7 +5,7 @@ Differs from the paper in: the loss is summed over labels, not averaged, and lab
 larger rates, averaged weights of which the best nDCG@5 is kept, as in AttentionXML; the chunks of dynamic max pooling
 are shares of each text's own length, not of a length that all texts are filled up to; filters move by one word; the
 narrow layer is normalised over a batch. All of its inputs are positive, so that the first steps of Adam move all of a
-unit's weights the same way: in half of the units below 0 for every document, where a ReLU has no gradient any more.
+unit's weights the same way, and many units below 0 for every document, where a ReLU has no gradient any more.
 """
 
 from __future__ import annotations
