@@ -2,7 +2,7 @@
 assignments are found whose label has no training document ("unseen"), and what all measures gain.
 
 python experiments/lexical.py eurlex57k tibkat-gnd-en -p stemming=english
-python experiments/lexical.py cve-libraries -p stemming=plural
+python experiments/lexical.py cve-libraries -p stemming=plural --others debian.txt   # apt-cache pkgnames > debian.txt
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ RESULTS = Path(__file__).parent / "results" / "lexical.json"
 RUN = Run(threads=2)
 
 
-def catalogue(parts: Iterable[list[Document]], path: Path) -> Path:
-    """A vocabulary of all labels of a corpus that brings none: a library is called as its label is, and by the last
-    part of it: hawtio-ide of io.hawt hawtio-ide."""
-    labels = sorted({label for part in parts for document in part for label in document.labels})
+def catalogue(parts: Iterable[list[Document]], path: Path, others: Iterable[str] = ()) -> str:
+    """A vocabulary of all labels of a corpus that brings none, and of others that no document has: a library is called
+    as its label is, and by the last part of it: hawtio-ide of io.hawt hawtio-ide."""
+    labels = sorted({label for part in parts for document in part for label in document.labels} | set(others))
     rows = [(label, label, "" if (last := re.split("[ /]", label)[-1]) == label else last) for label in labels]
     path.write_text("".join("\t".join(row) + "\n" for row in [("id", "name", "altLabel"), *rows]))
-    return path
+    return str(path)
 
 
 def recall_of_unseen(found: Predictions, Y: csr_array, frequencies: np.ndarray, k: int) -> tuple[int, int]:
@@ -68,14 +68,19 @@ def measured(tagger: Tagger, test: list[Document]) -> dict[str, Any]:
     return scores | {"predict_s": round(seconds, 1)}
 
 
-def rows(folder: Path, methods: list[str], parameters: dict[str, str], place: Path) -> Iterable[dict[str, Any]]:
+def rows(
+    folder: Path, methods: list[str], parameters: dict[str, str], place: Path, others: list[str]
+) -> Iterable[dict[str, Any]]:
     name = folder.name
     train_docs, test = (list(open_corpus(str(folder / f"{part}.jsonl.gz"))) for part in ("train", "test"))
     dev = list(open_corpus(str(folder / "dev.jsonl.gz"))) if (folder / "dev.jsonl.gz").exists() else None
     lexicals = {"lexical": parameters | {"vocabulary": str(folder / "label_names.tsv.gz")}}
     if not (folder / "label_names.tsv.gz").exists():
-        vocabulary = str(catalogue([train_docs, test], place / "labels.tsv"))
-        lexicals = {"lexical": parameters | {"vocabulary": vocabulary}, "lexical without a vocabulary": parameters}
+        names = catalogue([train_docs, test], place / "labels.tsv")
+        lexicals = {"lexical": parameters | {"vocabulary": names}, "lexical without a vocabulary": parameters}
+        if others:
+            more = catalogue([train_docs, test], place / "more.tsv", others)
+            lexicals["lexical with other names"] = parameters | {"vocabulary": more}
     taggers = {}
     for title in (*lexicals, *methods):
         begin = time.perf_counter()
@@ -95,12 +100,14 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=["parabel", "dismec"])
     parser.add_argument("-p", action="append", default=[], help="name=value, a parameter of lexical")
     parser.add_argument("--corpora", type=Path, default=CORPORA)
+    parser.add_argument("--others", type=Path, help="further names, one in a line, for a corpus without a vocabulary")
     parser.add_argument("--place", type=Path, default=Path("build"))
     given = parser.parse_args()
     given.place.mkdir(exist_ok=True)
+    others = given.others.read_text().split() if given.others else []
     parameters = dict(each.split("=") for each in given.p)
     for name in given.data:
-        for row in rows(given.corpora / name, given.methods, parameters, given.place):
+        for row in rows(given.corpora / name, given.methods, parameters, given.place, others):
             row |= {"lexical": parameters, "xmtc": xmtc.__version__}
             print(json.dumps(row), flush=True)
             kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else []

@@ -18,7 +18,7 @@ from xmtc.combine import combine
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.names import FittedNames, Names
-from xmtc.methods.lexical.automaton import Automaton, Candidates
+from xmtc.methods.lexical.automaton import MOST_SHARED, Automaton, Candidates
 from xmtc.methods.lexical.evidence import FOLDS, features_of, fitted, hits, learn, of_labels, probabilities
 from xmtc.methods.lexical.lexical import Lexical, called
 from xmtc.pipeline import Pipeline, train
@@ -104,6 +104,16 @@ def test_nodes_by_hand():
     assert found == {(0, 0): (1, 0, 0, 2, 1, 1), (0, 1): (1, 1, 1, 1, 1, 1), (0, 2): (1, 0, 1, 2, 1, 1)}
     assert automaton.words_of(tokens_of([[1, 2, 3, 2]]), 1).tolist() == [False, True, False, True]
     assert automaton.words_of(tokens_of([[1, 2, 3, 2]]), 2).tolist() == [False, True, True, False]
+
+
+def test_a_name_of_too_many_labels_is_none():
+    names = names_of([[1]] * (MOST_SHARED + 1) + [[1, 2]] * MOST_SHARED, [*range(MOST_SHARED + 1), *range(MOST_SHARED)])
+    automaton = Automaton.of(names)
+    automaton.check_within(MOST_SHARED + 1)
+    found = automaton.candidates(tokens_of([[1, 2, 1]]), MOST_SHARED + 1)
+    assert sorted(found.labels.tolist()) == list(range(MOST_SHARED))
+    assert set(found.counts.tolist()) == {1}
+    assert set(found.shared.tolist()) == {MOST_SHARED}
 
 
 def test_an_automaton_without_names_finds_nothing():

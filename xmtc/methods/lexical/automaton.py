@@ -20,6 +20,7 @@ from xmtc.features.words import UNKNOWN
 ROOT = 0
 FREE = -1  # an empty slot of the hash table
 SMALLEST = 16  # slots
+MOST_SHARED = 100  # labels; a name that more of them have says nothing, and would be found for all of them
 
 
 class Candidates(NamedTuple):
@@ -62,12 +63,10 @@ class Automaton(Form):
         n = grow(tokens.ids, begins, lengths, keys, children, parents, words, depths, nodes)
         if 4 * n <= len(keys):  # names share beginnings: a smaller table will do
             keys, children = smaller(keys, children, n)
-        is_name = np.zeros(n, np.bool_)
-        is_name[nodes] = True
-        is_name[ROOT] = False
+        offsets, labels, preferred = entries(nodes, names, n)
         fail, ends = np.zeros(n, np.int32), np.zeros(n, np.int32)
-        link(keys, children, parents, words, is_name, fail, ends)
-        return cls(keys, children, fail, ends, depths[:n].copy(), *entries(nodes, names, n))
+        link(keys, children, parents, words, np.diff(offsets) > 0, fail, ends)
+        return cls(keys, children, fail, ends, depths[:n].copy(), offsets, labels, preferred)
 
     def longest(self, tokens: Tokens) -> tuple[np.ndarray, int]:
         """(n_tokens,) int32, the node of the longest name that ends at each token, ROOT where none does; and how many
@@ -135,9 +134,10 @@ def entries(nodes: np.ndarray, names: LabelNames, n_nodes: int) -> tuple[np.ndar
     owners, labels = nodes[order], names.labels[order]
     is_first = np.ones(len(order), bool)
     is_first[1:] = (owners[1:] != owners[:-1]) | (labels[1:] != labels[:-1])
-    offsets = np.zeros(n_nodes + 1, np.int64)
-    np.cumsum(np.bincount(owners[is_first], minlength=n_nodes), out=offsets[1:])
-    return offsets, labels[is_first].astype(np.int32), names.preferred[order][is_first]
+    counts = np.bincount(owners[is_first], minlength=n_nodes)
+    kept = is_first & (counts[owners] <= MOST_SHARED)
+    offsets = np.concatenate([[0], np.cumsum(np.where(counts <= MOST_SHARED, counts, 0))]).astype(np.int64)
+    return offsets, labels[kept].astype(np.int32), names.preferred[order][kept]
 
 
 def smaller(keys: np.ndarray, children: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:

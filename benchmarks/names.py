@@ -1,0 +1,95 @@
+"""The automaton of `lexical` over a million names: seconds of the processor and memory, to build it and to look for all
+of them in texts; and beside it the reading of the same texts.
+
+python benchmarks/names.py --names 1000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xmtc.base.dataset import LabelNames
+from xmtc.base.run import Run
+from xmtc.features.names import Names
+from xmtc.methods.lexical.automaton import Automaton
+
+RUN = Run(threads=1)
+LENGTHS = (0.35, 0.4, 0.2, 0.05)  # of names: shares of one to four words
+
+
+def took(work: Callable[[], Any]) -> tuple[Any, float]:
+    begin = time.process_time()
+    return work(), round(time.process_time() - begin, 2)
+
+
+def peak_mb() -> float:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+
+
+def zipf(rng: np.random.Generator, words: list[str], n: int) -> np.ndarray:
+    """Words as frequent as in a language: the i-th with 1 / i."""
+    ranks = np.exp(rng.random(n) * np.log(len(words))).astype(np.int64)
+    return np.array(words, object)[ranks - 1]
+
+
+def sentences(rng: np.random.Generator, words: list[str], lengths: np.ndarray) -> list[str]:
+    drawn, ends = zipf(rng, words, int(lengths.sum())), np.cumsum(lengths)
+    return [" ".join(part) for part in np.split(drawn, ends[:-1])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", type=int, default=1_000_000)
+    parser.add_argument("--words", type=int, default=500_000)
+    parser.add_argument("--docs", type=int, default=20_000)
+    given = parser.parse_args()
+
+    rng = np.random.default_rng(0)
+    words = [f"{rng.integers(26**6):06x}{i:x}" for i in range(given.words)]
+    names = list(dict.fromkeys(sentences(rng, words, 1 + rng.choice(len(LENGTHS), 3 * given.names, p=LENGTHS))))
+    names = names[: given.names]
+    texts = sentences(rng, words, np.full(given.docs, 200))
+    Automaton.of(names_of(Names().fit(texts[:10], RUN, names[:10])[0], names[:10])).candidates(
+        Names().fit(texts[:10], RUN, names[:10])[1], 10
+    )  # compiled
+
+    before = peak_mb()
+    (view, _), learn_s = took(lambda: Names().fit(texts[:1], RUN, names))
+    of_labels, names_s = took(lambda: names_of(view, names))
+    middle = peak_mb()
+    automaton, build_s = took(lambda: Automaton.of(of_labels))
+    built = peak_mb()
+    tokens, read_s = took(lambda: view.transform(texts, RUN))
+    _, walk_s = took(lambda: automaton.longest(tokens))
+    found, match_s = took(lambda: automaton.candidates(tokens, given.names))
+    size = sum(part.nbytes for part in vars(automaton).values())
+    row = {
+        "names": len(names),
+        "nodes": len(automaton.fail),
+        "learn the words of names, s": learn_s,
+        "names as tokens, s": names_s,
+        "build, s": build_s,
+        "automaton, MB": round(size / 1e6),
+        "peak before, with words, with automaton, MB": [before, middle, built],
+        "words of texts": len(tokens.ids),
+        "read texts, s": read_s,
+        "walk, s": walk_s,
+        "walk and gather, s": match_s,
+        "candidates": len(found.docs),
+    }
+    print(json.dumps(row, indent=1))
+
+
+def names_of(view: Any, names: list[str]) -> LabelNames:
+    return LabelNames(view.whole(names, RUN), np.arange(len(names), dtype=np.int32), np.ones(len(names), np.bool_))
+
+
+if __name__ == "__main__":
+    main()
