@@ -29,6 +29,7 @@ from xmtc.errors import XmtcError, visible
 ON_ERROR = ("stop", "skip")
 # Formats of text in lines, whose encoding is looked for; the others are bytes, or look for it file by file.
 IN_LINES = ("jsonl", "csv", "tsv", "fasttext", "annif", "libmultilabel", "sparse", "svmlight", "paired")
+USUAL_DELIMITERS = {"csv": ",", "tsv": "\t"}
 TABLES = ("csv", "tsv", "xlsx", "parquet")  # where a separator stands between labels
 
 
@@ -140,17 +141,12 @@ class Corpus:
     @property
     def reading(self) -> dict[str, Any]:
         """How it was read, as far as it is not as usual: what a model remembers of the corpus that it is trained on."""
-        source = self.parts[0].source
-        told, usual = asdict(self.fields), asdict(Fields())
-        found = asdict(source.layout)
-        if self.parts[0].format.name in IN_LINES:
+        source, format = self.parts[0].source, self.parts[0].format.name
+        found = asdict(self.fields) | asdict(source.layout)
+        if format in IN_LINES:
             found["encoding"] = source.encoding
-        if (self.format == "csv" and found["delimiter"] == ",") or (
-            self.format == "tsv" and found["delimiter"] == "\t"
-        ):
-            found["delimiter"] = None
-        usual |= asdict(Layout())
-        return {name: value for name, value in (told | found).items() if value != usual[name]}
+        usual = asdict(Fields()) | asdict(Layout()) | {"encoding": UTF8, "delimiter": USUAL_DELIMITERS.get(format)}
+        return {name: value for name, value in found.items() if value not in (None, usual[name])}
 
     def check_target(self, path: str | Path) -> None:
         """Refuse to write over the corpus, or over a file in its folder."""
