@@ -12,6 +12,7 @@ from planted import N_LABELS, label_name, planted
 from scipy.sparse import csr_array
 
 from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
+from xmtc.answers import Answer, AnswerTable
 from xmtc.base.filtering import best_allowed
 from xmtc.combine import combine
 from xmtc.tagger import as_documents
@@ -74,6 +75,17 @@ def test_names_in_the_language_asked_for(classifier, tagger):
     assert tagger.name(MISSING) is None
     with pytest.raises(XmtcError, match="has no names in 'sv'"):
         tagger.tags(TEXTS, language="sv")
+
+
+def test_what_is_above_a_label_is_named(tagger):
+    assert tagger.broader(label_name(2)) == ["even-fi"]
+    assert tagger.broader(label_name(3), "en") == ["odd ones"]
+    assert tagger.broader(MISSING) == []
+    table = AnswerTable(k=1, wide=True, has_names=True, broader=tagger.broader)
+    answer = Answer("d", [Tag(label_name(2), 0.5, "nimi 2")])
+    assert [column.name for column in table.columns] == ["id", "label_1", "name_1", "broader_1", "score_1"]
+    assert table.rows(answer) == [["d", label_name(2), "nimi 2", "even-fi", 0.5]]
+    assert table.record(answer)["labels"][0]["broader"] == ["even-fi"]
 
 
 def test_a_tag_is_still_a_pair():
