@@ -10,8 +10,8 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,18 +59,28 @@ class Stems(Analyzer):
     """One term for all forms of a word. Of a run of words, each is stemmed."""
 
     stem: Callable[[str], str]
+    remembered: dict[str, str] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.Lock)  # a Snowball stemmer holds the word that it is at
+
+    def terms(self, words: list[str]) -> list[str]:
+        """Each is stemmed once, as long as it is remembered."""
+        with self.lock:
+            if len(self.remembered) > REMEMBERED:
+                self.remembered.clear()
+            known, stem = self.remembered, self.stem
+            for word in words:
+                if word not in known:
+                    known[word] = stem(word) if " " not in word else " ".join(map(stem, word.split(" ")))
+            return [known[word] for word in words]
 
     def pieces(self, text: np.ndarray, ends: np.ndarray) -> Pieces:
         words = Vocabulary(text, ends, np.empty(0, np.int32)).words()
-        stems, stem_ends = end_to_end([self._term(word).encode("utf-8", "replace") for word in words])
+        stems, stem_ends = end_to_end([term.encode("utf-8", "replace") for term in self.terms(words)])
         found = numbered(stems, stem_ends[:-1], stem_ends[1:])
         return Pieces(found.text, found.ends, np.arange(len(words) + 1), found.numbers)
 
-    def _term(self, words: str) -> str:
-        return self.stem(words) if " " not in words else " ".join(map(self.stem, words.split(" ")))
-
     def parts(self, word: str) -> list[tuple[int, int, str]]:
-        return [(0, len(word), self._term(word))]
+        return [(0, len(word), self.terms([word])[0])]
 
 
 @dataclass(frozen=True)
@@ -162,7 +172,7 @@ def analyzer_named(name: str) -> Analyzer | None:
     kind, _, setting = name.partition(":")
     if kind == GRAMS:
         return grams_named(name, setting)
-    return Stems(one_at_a_time(STEMMERS[kind](setting))) if setting else None
+    return Stems(STEMMERS[kind](setting)) if setting else None
 
 
 def grams_named(name: str, lengths: str) -> Grams:
@@ -182,7 +192,10 @@ def snowball(language: str) -> Callable[[str], str]:
     known = snowballstemmer.algorithms()
     if language not in known:
         raise no_language(SNOWBALL, language, known)
-    return snowballstemmer.stemmer(language).stemWord
+    stemmer = snowballstemmer.stemmer(language)
+    if hasattr(stemmer, "maxCacheSize"):  # PyStemmer's, where it is installed: words are remembered here
+        stemmer.maxCacheSize = 0
+    return stemmer.stemWord
 
 
 def simplemma(language: str) -> Callable[[str], str]:
@@ -203,18 +216,6 @@ def no_language(who: str, language: str, known: Iterable[str]) -> XmtcError:
     near = nearest(language, known)
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}."
     return XmtcError(f"{who} has no language {language!r}; {hint}")
-
-
-def one_at_a_time(stem: Callable[[str], str]) -> Callable[[str], str]:
-    """Stems that are remembered. A Snowball stemmer holds the word that it is at, so threads take turns."""
-    lock = threading.Lock()
-
-    @functools.lru_cache(REMEMBERED)
-    def remembered(word: str) -> str:
-        with lock:
-            return stem(word)
-
-    return remembered
 
 
 @kernel
