@@ -29,7 +29,9 @@ class Names(View):
     unit: ClassVar[str] = "words of names"
     learns_from_names: ClassVar[bool] = True
 
-    max_tokens: int = param(1000, "read this many words of a text, from its beginning", low=1)
+    max_tokens: int = param(
+        1000, "read this many words of a text, from its beginning", low=1, search=(100, 3000), log=True
+    )
     stemming: str = param(
         PLURAL,
         "how words are compared: as they are (none), without plural's s (plural), or by Snowball's stems (english …)",
