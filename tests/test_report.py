@@ -9,6 +9,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from commands import xmtc
+from planted import planted
 from scipy.sparse import csr_array
 
 from xmtc.base.predictions import NO_LABEL, Predictions
@@ -191,3 +193,59 @@ def test_markdown_json_and_rows(report):
     assert rows[0]["label"] == "zero"
     assert rows[3]["label"] in ("two | 2", "drei, drei", "unbekannt")
     assert float(rows[0]["recall"]) == pytest.approx(2 / 3, abs=1e-6)
+
+
+# through the command
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    for name, n, seed in (("train", 300, 0), ("test", 60, 1)):
+        texts, tags = planted(n, seed=seed)
+        lines = [
+            json.dumps(
+                {"id": f"d{i}", "text": text, "labels": [*labels, "new"] if name == "test" and i < 3 else labels}
+            )
+            for i, (text, labels) in enumerate(zip(texts, tags, strict=True))
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    done = xmtc("train", "train.jsonl", "-o", "model", "-p", "n_trees=1", "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_command_writes_every_form(place):
+    for name in ("report.html", "report.md", "report.json", "report.csv"):
+        done = xmtc("report", "model", "test.jsonl", "-o", name, "-q", cwd=place)
+        assert done.returncode == 0, done.stderr
+        assert f"{name} written." in done.stderr.decode()
+        done = xmtc("report", "model", "test.jsonl", "-o", name, "-q", cwd=place)  # one of ours may be replaced
+        assert done.returncode == 0, done.stderr
+    found = json.loads((place / "report.json").read_text())
+    assert found["documents"] == 60
+    assert found["metrics"]["P@1"]["mean"] > 0.8
+    assert found["unknown"] == [["new", 3]]
+    expected = json.loads(xmtc("evaluate", "model", "test.jsonl", "P@1", "--json", "-q", cwd=place).stdout)["P@1"]
+    assert found["metrics"]["P@1"]["mean"] == pytest.approx(expected)
+    assert found["worst"][0]["words"]
+    assert len(list(csv.DictReader((place / "report.csv").open()))) == len(found["labels"])
+
+
+def test_as_many_labels_are_given_as_in_training_unless_a_threshold_says_otherwise(place):
+    assert xmtc("report", "model", "test.jsonl", "-o", "a.json", "-q", cwd=place).returncode == 0
+    usual = json.loads((place / "a.json").read_text())["decided"]["tags"]
+    lines = [json.loads(line) for line in (place / "train.jsonl").read_text().splitlines()]
+    assert usual == pytest.approx(np.mean([len(line["labels"]) for line in lines]), abs=0.1)
+    assert xmtc("report", "model", "test.jsonl", "-o", "b.json", "--threshold", 2, "-q", cwd=place).returncode == 0
+    assert json.loads((place / "b.json").read_text())["decided"]["tags"] == 0
+
+
+def test_what_a_report_would_write_over_is_kept(place):
+    (place / "mine.html").write_text("<p>mine</p>")
+    done = xmtc("report", "model", "test.jsonl", "-o", "mine.html", cwd=place)
+    assert (done.returncode, (place / "mine.html").read_text()) == (2, "<p>mine</p>")
+    assert b"is no report of xmtc" in done.stderr
+    done = xmtc("report", "model", "test.jsonl", "-o", "report.docx", cwd=place)
+    assert done.returncode == 2
+    assert b".html, .md, .json or .csv" in done.stderr

@@ -15,7 +15,7 @@ from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
 from xmtc.answers import Answer, AnswerTable
 from xmtc.base.filtering import best_allowed
 from xmtc.combine import combine
-from xmtc.tagger import as_documents
+from xmtc.data.document import as_documents
 from xmtc.vocab import import_files
 
 ONE = Run(threads=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import NO_LABEL, Predictions, check_k
 from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
-from xmtc.data.document import Document
+from xmtc.data.document import Document, as_documents
 from xmtc.errors import XmtcError, nearest
 from xmtc.explain.pieces import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedView, FittedViews, view_class
@@ -379,15 +379,6 @@ def no_numbers(what: str) -> XmtcError:
     return XmtcError(
         f"The model's {what} are no numbers: its weights are too large or damaged; copy or train it again."
     )
-
-
-def as_documents(texts: Iterable[str]) -> Iterator[Document]:
-    if isinstance(texts, str):
-        raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise XmtcError(f"Text {number} is a {type(text).__name__}; expected a string.")
-        yield Document(str(number), text, [])
 
 
 def near_names(label: str, names: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ from xmtc.cli import (
     info,
     methods,
     predict,
+    report,
     streams,
     train,
     tune,
@@ -38,6 +39,7 @@ for command in (train.train, predict.predict, evaluate.evaluate, explain.explain
     app.command()(command)
 app.command()(demo.demo)
 app.command()(vectors.vectors)
+app.command()(report.report)
 app.command()(compare.compare)
 app.command()(combine.combine)
 app.command()(tune.tune)

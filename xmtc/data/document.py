@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from xmtc.errors import XmtcError
 
 
 class Document(NamedTuple):
@@ -16,3 +19,13 @@ class Document(NamedTuple):
     features: tuple[np.ndarray, np.ndarray] | None = None  # non-zero columns int32, their values float32
     kept: tuple[Any, ...] = ()  # values of the fields to carry along, as Fields.keep names them
     pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
+
+
+def as_documents(texts: Iterable[str]) -> Iterator[Document]:
+    """Texts without labels, numbered."""
+    if isinstance(texts, str):
+        raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise XmtcError(f"Text {number} is a {type(text).__name__}; expected a string.")
+        yield Document(str(number), text, [])
