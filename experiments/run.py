@@ -283,7 +283,8 @@ def make_model(job: Job, jobs: Sequence[Job], place: Place) -> dict[str, Any]:
         if not is_made(member, jobs, place):
             raise Failed(f"its member {member.name!r} has no model")
     make_corpora(job, place)
-    _, costs = run([*words, "--quiet", *place.options], Path(f"{place.model(job)}.log"), place.limit)
+    watched = ["--log-json", f"{place.model(job)}.events"] if words[0] == "train" else []  # how far it is
+    _, costs = run([*words, "--quiet", *watched, *place.options], Path(f"{place.model(job)}.log"), place.limit)
     took: dict[str, Any] = {"train_s": costs["s"], "train_cpu_s": costs["cpu_s"], "peak_mb": costs["peak_mb"]}
     took |= {"model_mb": size_of(place.model(job)), "command": place.shown(words)}
     stamp.write_text(json.dumps(took))
