@@ -154,7 +154,7 @@ def test_snowball_stems():
 
 
 def test_the_view_knows_the_words_of_names_alone():
-    fitted_view, tokens = Names(max_tokens=3).fit(["The Laws of nature", "nothing"], ONE, names=["law", "Nature laws"])
+    fitted_view, tokens = Names(look_within=3).fit(["The Laws of nature", "nothing"], ONE, names=["law", "Nature laws"])
     assert isinstance(fitted_view, FittedNames)
     assert sorted(fitted_view.vocabulary.words()) == ["law", "nature"]
     law = fitted_view.vocabulary.number("law") + 1

@@ -29,8 +29,8 @@ class Names(View):
     unit: ClassVar[str] = "words of names"
     learns_from_names: ClassVar[bool] = True
 
-    max_tokens: int = param(
-        1000, "read this many words of a text, from its beginning", low=1, search=(100, 3000), log=True
+    look_within: int = param(
+        1000, "look for names in this many words of a text, from its beginning", low=1, search=(100, 3000), log=True
     )
     stemming: str = param(
         PLURAL,
@@ -49,7 +49,7 @@ class Names(View):
         fitted = FittedNames(
             tokenizer=tokenizer,
             vocabulary=Vocabulary.of(stems),
-            max_tokens=self.max_tokens,
+            max_tokens=self.look_within,
             stemming=self.stemming,
         )
         return fitted, fitted.transform(contents, run)
