@@ -9,8 +9,8 @@ D(E(y))) (eq. 1), L_h the mean squared difference, L_ae the ranking loss (eqs. 2
 Ours trains D(F(x)), which is what is predicted, as well: a cross-entropy (`prediction_weight`), with dropout of words
 and of D's inner layer, biases that begin at the labels' log-odds, and a cosine schedule. Besides, L_P and L_N are
 averaged over the labels that they add up, outputs are unbounded, words are added up, and random word vectors begin
-small: chosen on held-out documents of Delicious. `preset` has the paper's settings for each of its data sets
-(presets.py says what it leaves open), with batch normalisation, which it does not mention, off.
+small: set by hand, looking at held-out documents of Delicious. `preset` has the paper's settings for each of its data
+sets (presets.py says what it leaves open), with batch normalisation, which it does not mention, off.
 
 No authors' code is public. Where the paper is silent: x_h and E(y) are linear in their last layers, losses are averaged
 over documents, channel attention has no bias (as in eq. 5). `input=lstm` is the paper's variant for raw text (section
