@@ -135,6 +135,8 @@ MISTAKES = [
     (["predict", "model", "test.jsonl", "-o", "x.xlsx", "--bom"], "--bom is for csv or tsv, by which Excel knows them"),
     (["predict", "model", "test.jsonl", "--beside"], "--beside writes results beside the files of a folder, and test."),
     (["predict", "model", ".", "--beside", "-o", "x.csv"], "--beside writes files of its own kind, for which -o means"),
+    (["predict", "model", "test.jsonl", "-o", "model/about.json", "--format", "jsonl"], "model/about.json lies in the"),
+    (["train", "train.jsonl", "-o", "m", "--language", "de"], "--language names labels with the names of a vocabulary"),
     (["predict", "model", "model", "--beside"], "model is a folder without .txt, .html, .htm, .pdf files; expected"),
     (["predict", "model", ".", "--beside", "--suffix", ".txt"], "--suffix '.txt' cannot end the names of results"),
     (["predict", "model", "--string", "x", "--beside"], "--beside is about a FILE, and --string gives none"),

@@ -26,12 +26,11 @@ FLOORS = [
     {"store"},
     {"explain"},
     {"tagger"},
-    {"report"},
     {"parameters", "choice"},
     {"pipeline"},
     {"indicators"},
     {"answers", "classifier", "combine", "tune"},
-    {"testing"},
+    {"report", "testing"},
     {"cli", "server"},
     {"__main__"},
 ]

@@ -11,6 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
+from xmtc import Classifier
 from xmtc.base.dataset import Dataset, LabelNames, Tokens
 from xmtc.base.run import Run
 from xmtc.cli import app
@@ -322,3 +323,13 @@ def test_train_vocab_gives_names_to_look_for(vocabulary, tmp_path):
         tagger = Tagger.load(tmp_path / "model")
         assert best_label(tagger, "three foals") == "horses"
         assert tagger.name("horses") == "horse"
+
+
+def test_a_combination_explains_by_the_member_that_found_the_label(tmp_path):
+    (tmp_path / "names.tsv").write_text("cats\tcats\nvehicles\tvehicles\n")
+    texts, tags = ["cats sleep", "cats run", "dogs sleep", "dogs run"] * 6, [["cats"], ["cats"], ["dogs"], ["dogs"]] * 6
+    linear = Classifier("dismec", min_df=1).fit(texts, tags).tagger_
+    found = Classifier("lexical", vocabulary=str(tmp_path / "names.tsv")).fit(texts, tags).tagger_
+    (first, *_) = combine([linear, found]).explain("cats and vehicles", "vehicles")
+    assert first[0] == "vehicles"
+    assert first[1] > 0

@@ -21,6 +21,7 @@ from pyarrow.parquet import write_table
 from xmtc.data import suspicion
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
+from xmtc.data.encodings import encoding_of
 from xmtc.data.layout import Layout, ReadingWarning, Voice
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
@@ -391,3 +392,10 @@ def test_what_is_not_installed_is_named(module: str, name: str, extra: str, tmp_
 def test_layouts_that_cannot_be(layout: dict[str, str], sentence: str) -> None:
     with pytest.raises(XmtcError, match=sentence):
         Layout(**layout)
+
+
+def test_a_remembered_code_page_is_not_taken_for_another_language():
+    russian, french = "кошка и собака, текст на русском языке\n" * 5, "déjà vu, garçon, où êtes-vous\n" * 5
+    assert encoding_of(russian.encode("windows-1251"), True, likely="windows-1252").name == "windows-1251"
+    assert encoding_of(french.encode("windows-1252"), True, likely="windows-1252").name == "windows-1252"
+    assert encoding_of(russian.encode("iso8859-5"), True, likely="iso8859-5").name == "iso8859-5"

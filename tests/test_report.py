@@ -180,7 +180,7 @@ def test_a_page_of_many_labels_folds_them(report):
 
 def test_markdown_json_and_rows(report):
     text = markdown(named(report))
-    assert text.startswith("# Report <1>\n")
+    assert text.startswith("<!-- xmtc report -->\n\n# Report <1>\n")
     assert "| two \\| 2 |" in text
     assert "| P@1 | 50.0 |" in text
     found = json.loads(as_json(named(report)))
@@ -217,7 +217,7 @@ def place(tmp_path_factory):
 
 def test_the_command_writes_every_form(place):
     for name in ("report.html", "report.md", "report.json", "report.csv"):
-        done = xmtc("report", "model", "test.jsonl", "-o", name, "-q", cwd=place)
+        done = xmtc("report", "model", "test.jsonl", "-o", name, cwd=place)
         assert done.returncode == 0, done.stderr
         assert f"{name} written." in done.stderr.decode()
         done = xmtc("report", "model", "test.jsonl", "-o", name, "-q", cwd=place)  # one of ours may be replaced
@@ -241,7 +241,31 @@ def test_as_many_labels_are_given_as_in_training_unless_a_threshold_says_otherwi
     assert json.loads((place / "b.json").read_text())["decided"]["tags"] == 0
 
 
+def test_a_perfect_ranking_has_no_interval():
+    ranked = Predictions(np.array([[0, 1], [1, 0], [2, 0]]), np.full((3, 2), 0.5))
+    Y = csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
+    found = figures(ranked, ranked, Y, np.array([50, 3, 1]), 60).metrics["PSP@5"]
+    assert (found.mean, found.low, found.high) == pytest.approx((1, 1, 1))
+
+
+def test_no_spreadsheet_runs_a_label(report):
+    names = ["=1+1", "b", "c", "d", "e"]
+    rows = label_rows(Named(report, "t", {}, names.__getitem__, str))
+    assert "\n'=1+1," in rows
+
+
+def test_markdown_shows_the_documents_too(report):
+    assert "**doc-2** A text & more" in markdown(named(report))
+
+
 def test_what_a_report_would_write_over_is_kept(place):
+    (place / "notes.md").write_text("# Report: my own\n")
+    done = xmtc("report", "model", "test.jsonl", "-o", "notes.md", cwd=place)
+    assert (done.returncode, (place / "notes.md").read_text()) == (2, "# Report: my own\n")
+    done = xmtc("report", "model", "test.jsonl", "-o", "none/report.md", cwd=place)
+    assert b"The folder of none/report.md is not there" in done.stderr
+    done = xmtc("report", "model", "test.jsonl", "--language", "fi", cwd=place)
+    assert b"needs a vocabulary" in done.stderr
     (place / "mine.html").write_text("<p>mine</p>")
     done = xmtc("report", "model", "test.jsonl", "-o", "mine.html", cwd=place)
     assert (done.returncode, (place / "mine.html").read_text()) == (2, "<p>mine</p>")

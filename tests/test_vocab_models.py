@@ -374,3 +374,9 @@ def test_attach_and_filter_afterwards(place):
     assert said == "model may answer with 19 of its 40 labels.\n"
     assert "40 of its 40" in told("vocab", "filter", "model", "--clear", cwd=place)[1]
     assert b"Found no filter" in xmtc("vocab", "filter", "model", cwd=place).stderr
+
+
+def test_a_label_may_look_like_a_file():
+    texts, tags = ["one a", "one b", "two a", "two b"] * 3, [["file:one"], ["file:one"], ["two"], ["two"]] * 3
+    tagger = Classifier("dismec", min_df=1).fit(texts, tags, run=ONE).tagger_
+    assert [tag.label for tag in tagger.tags(["one two"], run=ONE, deny=["file:one"])[0]] == ["two"]

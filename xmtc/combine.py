@@ -32,6 +32,9 @@ def combine(
     """One Tagger of several. With documents that none of them has learnt from, its scores become probabilities."""
     if len(taggers) < 2:
         raise XmtcError(f"Found {len(taggers)} models to combine, expected at least two.")
+    contents = {view.made_from for tagger in taggers for view in tagger.views.values()}
+    if len(contents) > 1:
+        raise XmtcError("Some of the models read texts, others features, and no corpus holds both; combine one kind.")
     run, told = run.recorded()
     labels = Vocabulary.of(sorted({name for tagger in taggers for name in tagger.labels.words()}))
     views: FittedViews = {}

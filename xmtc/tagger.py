@@ -120,7 +120,7 @@ class Tagger:
 
     def named(self, predictions: Predictions, language: str | None = None) -> list[list[Tag]]:
         """Labels, scores and names, document by document."""
-        self._check_language(language)
+        self.check_language(language)
         rows = zip(predictions.labels.tolist(), predictions.scores.tolist(), strict=True)
         pairs = ([(i, score) for i, score in zip(*row, strict=True) if i != NO_LABEL] for row in rows)
         return [[Tag(self.labels[i], score, self._name(i, language)) for i, score in row] for row in pairs]
@@ -128,19 +128,19 @@ class Tagger:
     def name(self, label: str, language: str | None = None) -> str | None:
         """What a label is called in a language; None where no vocabulary tells."""
         self._check()
-        self._check_language(language)
+        self.check_language(language)
         return self._name(self._number(label), language)
 
     def broader(self, label: str, language: str | None = None) -> list[str]:
         """What the concepts above a label are called, the nearest first; none where no vocabulary tells."""
         self._check()
-        self._check_language(language)
+        self.check_language(language)
         return [] if self.concepts is None else self.concepts.broader(self._number(label), language)
 
     def _name(self, number: int, language: str | None = None) -> str | None:
         return None if self.concepts is None else self.concepts.name(number, language)
 
-    def _check_language(self, language: str | None) -> None:
+    def check_language(self, language: str | None) -> None:
         if language is not None:
             self.check_vocabulary(f"language={language!r}").vocabulary.check_language(language)
 
@@ -238,7 +238,7 @@ class Tagger:
     ) -> list[Highlight]:
         """The whole text with each word's weight, for each label, or for the best k where none is named; with it the n
         words that weigh most, for the label or against it. A text of which the model knows no word has no best."""
-        self._check_language(language)
+        self.check_language(language)
         document = self._to_explain(text)
         numbers = [self._number(label) for label in labels]
         best = self._ranked(document, k, run, self.allowed)

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from xmtc.answers.table import Answer, AnswerTable, Write
-from xmtc.answers.text import RowWriter
 from xmtc.base.progress import say
 from xmtc.data.document import Document
 from xmtc.data.files import writing
+from xmtc.data.formats.folder import ENDINGS
+from xmtc.data.formats.whole import LABEL_FILES
 from xmtc.errors import XmtcError
 
 
@@ -32,10 +35,11 @@ class Results:
                 f"--beside writes results beside the files of a folder, and {self.folder} is none; name a folder, or "
                 "a file for the results with -o."
             )
-        if not self.suffix or set("/\\") & set(self.suffix) or self.suffix.lower().endswith((".txt", ".html", ".pdf")):
+        taken = self.suffix.lower() in LABEL_FILES or self.suffix.lower().endswith(tuple(ENDINGS))
+        if not self.suffix or set("/\\") & set(self.suffix) or taken:
             raise XmtcError(
-                f"--suffix {self.suffix!r} cannot end the names of results: beside a.txt stands a{self.suffix}; "
-                "expected such as .tags.tsv."
+                f"--suffix {self.suffix!r} cannot end the names of results: beside a.txt stands a{self.suffix}, which "
+                "would be a document or its labels; expected such as .tags.tsv."
             )
 
     def path(self, id: str) -> Path:
@@ -60,10 +64,10 @@ class Results:
     def write(self, answers: Iterable[Answer]) -> None:
         for answer in answers:
             with writing(str(self.path(answer.id))) as stream:
-                rows = RowWriter(stream, "\t")
-                for tag in answer.tags:
-                    rows.add([in_brackets(tag.label), *self.table.label_cells(tag)[1:]])
-                rows.flush()
+                rows = csv.writer(text := io.StringIO(newline=""), delimiter="\t", lineterminator="\n")
+                # for programs, which must find the labels as they are: no spreadsheet is expected here
+                rows.writerows([in_brackets(tag.label), *self.table.label_cells(tag)[1:]] for tag in answer.tags)
+                stream.write(text.getvalue().encode(errors="backslashreplace"))
 
 
 def in_brackets(label: str) -> str:

@@ -92,12 +92,15 @@ def predict(
 ) -> None:
     """Give each document its best labels: as a table on a terminal, as JSON Lines in a pipe, or as a file (-o)."""
     from xmtc.data.document import Document
+    from xmtc.errors import XmtcError
     from xmtc.tagger import Tagger
 
     kept = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
     target = Target(output, format, wide, kept, bom, (suffix, force) if beside else None)
     check_asked(file, string, target)
     tagger = Tagger.load(model)
+    if output is not None and Path(output).absolute().resolve().is_relative_to(Path(model).resolve()):
+        raise XmtcError(f"{output} lies in the folder of the model, which it would damage; choose another place.")
     allowed = tagger.may_answer(allow or [], deny or [])
     if broader:
         tagger.check_vocabulary("--broader")
@@ -110,7 +113,7 @@ def predict(
     asked = Asked(min(k, len(tagger.labels)), threshold, always, allowed, language, broader)
     n_docs, n_silent = tag(tagger, source, target, asked, run)
     if not quiet and (output or beside or (target.is_shown and n_silent)):
-        typer.echo(summary(n_docs, n_silent), err=True)
+        typer.echo(summary(n_docs, n_silent, always), err=True)
     if not isinstance(source, list):
         report_rejects(source)
 
@@ -210,9 +213,8 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
 
 
 def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run) -> tuple[int, int]:
-    """Write the answers, batch by batch; of how many documents, and of how many the model knows no word."""
+    """Write the answers, batch by batch; of how many documents, and how many of these got no label."""
     from xmtc.answers import Answer
-    from xmtc.base.predictions import NO_LABEL
 
     n_docs = n_silent = 0
     writer, documents = target.opened(source, tagger, asked)
@@ -224,16 +226,17 @@ def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: 
             write(Answer(document.id, found, document.kept, document.text) for document, found in pairs)
             sys.stdout.flush()
             n_docs += ranked.n_docs
-            n_silent += int((ranked.labels[:, 0] == NO_LABEL).sum())
+            n_silent += sum(not found for found in tags)
     return n_docs, n_silent
 
 
-def summary(n_docs: int, n_silent: int) -> str:
+def summary(n_docs: int, n_silent: int, always: bool) -> str:
     documents = "1 document" if n_docs == 1 else f"{n_docs:,} documents"
     if not n_silent:
         return f"{documents} tagged."
-    others = "it" if n_docs == 1 else "any" if n_silent == n_docs else "the others"
-    return f"{n_docs - n_silent:,} of {documents} tagged: the model knows no word of {others} (--always has it guess)."
+    who, whom = ("it gets", "it") if n_docs == 1 else ("they get" if n_silent == n_docs else "the others get", "them")
+    said = f"{n_docs - n_silent:,} of {documents} tagged: {who} no label"
+    return f"{said}." if always else f"{said}, as a rule because the model knows no word of {whom} (see --always)."
 
 
 def in_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
     from xmtc.report.shown import Named
 
-OURS = {"html": b'content="xmtc report"', "md": b"# Report", "json": b'{\n "title"', "csv": b"label,training_documents"}
+# How our files begin, and what follows soon: by this one of ours is known, which may be replaced.
+OURS = {
+    "html": (b"<!DOCTYPE html>", b'content="xmtc report"'),
+    "md": (b"<!-- xmtc report -->", b""),
+    "json": (b'{\n "made by": "xmtc report"', b""),
+    "csv": (b"label,training_documents,true,given,right,precision,recall,f1", b""),
+}
 
 
 @reads_corpus()
@@ -66,7 +72,7 @@ def report(
     made = report_on(tagger, documents, title, about, threshold=threshold, language=language, run=run)
     with writing(output) as stream:
         stream.write(form(made).encode("utf-8", "replace"))
-    if output != "-":
+    if output != "-" and not quiet:
         typer.echo(f"{visible(output)} written.", err=True)
     report_rejects(source)
 
@@ -87,6 +93,9 @@ def form_of(path: str) -> Callable[[Named], str]:
         )
     if path != "-" and Path(path).is_file() and Path(path).stat().st_size:
         with open(path, "rb") as stream:
-            if OURS[kind] not in stream.read(1000):
-                raise XmtcError(f"{path} exists and is no report of xmtc; choose another name or move it away.")
+            head, (begin, sign) = stream.read(1000), OURS[kind]
+        if not head.startswith(begin) or sign not in head:
+            raise XmtcError(f"{path} exists and is no report of xmtc; choose another name or move it away.")
+    if path != "-" and not Path(path).absolute().parent.is_dir():
+        raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
     return forms[kind]

@@ -23,6 +23,7 @@ CODE_PAGES: tuple[str, ...] = (
     *(WESTERN, "windows-1250", "windows-1251", "mac-roman", "windows-1253", "windows-1254", "windows-1257"),
     *("cp850", "koi8-r", "shift_jis", "gb18030", "big5", "euc_jp", "euc_kr"),
 )
+HARDLY = 0.5  # of chaos, from which on what was likely is not believed: another script, read in it, has twice as much
 SLIGHTLY, TOO_MUCH = 0.02, 0.15  # of what charset-normalizer calls chaos: a difference that is none; where text ends
 # A letter beyond ASCII in a word, or a typographic mark: what a text has, and a byte that fell in by accident has not.
 IN_WORDS = re.compile(r"[^\W\d_][^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f][^\W\d_]|[–—‘’“”„…€£§°«»¿¡]")
@@ -67,7 +68,7 @@ def encoding_of(head: bytes, is_whole: bool, likely: str | None = None) -> Encod
     if not odd or any(map(is_utf8, odd)):
         return Encoding(UTF8)
     sample = b"".join(odd)[:JUDGED_BYTES]
-    chosen = likely if likely and decoded(sample, likely) else most_plausible(sample)
+    chosen = most_plausible(sample, likely)
     return Encoding(UTF8) if chosen is None else Encoding(chosen, example_of(decoded(sample, chosen) or ""))
 
 
@@ -93,15 +94,19 @@ def decoded(content: bytes, encoding: str) -> str | None:
         return None
 
 
-def most_plausible(content: bytes) -> str | None:
-    """The code page in which bytes are most like text, and most like a language; None if they are in none."""
-    readable = [name for name in CODE_PAGES if IN_WORDS.search(decoded(content, name) or "")]
+def most_plausible(content: bytes, likely: str | None = None) -> str | None:
+    """The code page in which bytes are most like text, and most like a language; None if they are in none. A likely one
+    is taken where they are text in it."""
+    pages = CODE_PAGES if likely is None or likely in CODE_PAGES else (likely, *CODE_PAGES)
+    readable = [name for name in pages if IN_WORDS.search(decoded(content, name) or "")]
     chaos, coherence = {}, {}
     for name in readable:
         chaos[name], coherence[name] = judged(content, name)
     best = min(chaos.values(), default=1.0)
     if best > TOO_MUCH:
         return None
+    if likely is not None and chaos.get(likely, 1.0) <= HARDLY:
+        return likely
     if chaos.get(WESTERN, 1.0) <= best + SLIGHTLY:
         return WESTERN
     return max((name for name in readable if chaos[name] == best), key=coherence.__getitem__)

@@ -54,6 +54,16 @@ def interval(values: np.ndarray, confidence: float = 0.95, n: int = RESAMPLES, s
     return Interval(float(np.mean(values)), float(low), float(high))
 
 
+def ratio_interval(
+    values: np.ndarray, of: np.ndarray, confidence: float = 0.95, n: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """Of the sum of values over the sum of others, both of the same documents: measures such as PSP divide at last."""
+    above, below = resampled_means(np.column_stack([values, of]), n, seed).T
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(above / np.maximum(below, 1e-300), [tail, 1 - tail])
+    return Interval(float(np.sum(values) / max(float(np.sum(of)), 1e-300)), float(low), float(high))
+
+
 def difference(
     one: np.ndarray, other: np.ndarray, confidence: float = 0.95, n: int = RESAMPLES, seed: int = 0
 ) -> Interval:

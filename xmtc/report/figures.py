@@ -14,9 +14,10 @@ from xmtc.evaluation import judge, parse_metric
 from xmtc.evaluation.judged import Judged
 from xmtc.evaluation.measures.calibration import BINS, bins_of
 from xmtc.evaluation.measures.curves import MIN_OCCURRENCES, label_curves
-from xmtc.evaluation.significance import Interval, interval
+from xmtc.evaluation.measures.propensity_scored import gains
+from xmtc.evaluation.significance import Interval, interval, ratio_interval
 
-METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "R@5", "PSP@5")
+METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "R@5")
 BY_LENGTH = ("P@1", "P@5", "nDCG@5")
 BANDS = (0, 1, 5, 20, 100, 1000)  # training documents that a label has at least
 QUARTERS = 4
@@ -143,7 +144,7 @@ def figures(
     trained = np.append(frequencies, np.zeros(max(0, judged.n_labels - len(frequencies)), np.int64))
     return Report(
         n_docs=judged.n_docs,
-        metrics={name: interval(parse_metric(name).per_document(judged), seed=seed) for name in METRICS},
+        metrics=metrics(judged, seed),
         decided=decided_figures(decided),
         bands=bands(judged, decided, trained),
         labels=label_figures(decided, trained),
@@ -158,6 +159,11 @@ def figures(
             if label >= len(frequencies) and judged.frequencies[label]
         ],
     )
+
+
+def metrics(judged: Judged, seed: int) -> dict[str, Interval]:
+    found = {name: interval(parse_metric(name).per_document(judged), seed=seed) for name in METRICS}
+    return found | {"PSP@5": ratio_interval(*gains(judged, np.ones(5), np.ones(1)), seed=seed)}
 
 
 def matrix(found: Predictions, n_labels: int) -> csr_array:

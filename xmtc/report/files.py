@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from dataclasses import asdict
 
+from xmtc.answers.text import RowWriter
 from xmtc.report.shown import Cell, Named, Table, records, tables
+
+MARK = "<!-- xmtc report -->"  # by which one of ours is known
 
 
 def markdown(named: Named) -> str:
-    about = "\n".join(f"- {name}: {value}" for name, value in named.about.items())
-    return "\n\n".join([f"# {named.title}", about, *(markdown_table(table) for table in tables(named)), ""])
+    about = "\n".join(f"- {name}: {plain(value)}" for name, value in named.about.items())
+    shown = [markdown_table(table) for table in tables(named)]
+    return "\n\n".join([MARK, f"# {plain(named.title)}", about, *shown, *worst(named), ""])
+
+
+def worst(named: Named) -> list[str]:
+    """The documents that it is most wrong about."""
+    found = ["## Most wrong about"] if named.excerpts else []
+    for each in named.excerpts:
+        given = ", ".join(f"{label} ({score:.2f})" for label, score in each.given) or "nothing"
+        lines = [f"**{plain(each.id)}** {plain(each.text)}", f"True: {plain(', '.join(each.true))}"]
+        lines += [f"Ranked first: {plain(given)}"]
+        lines += [f"Words that spoke for the first wrong one: {plain(', '.join(each.words))}"] if each.words else []
+        found.append("  \n".join(lines))
+    return found
 
 
 def markdown_table(table: Table) -> str:
@@ -30,6 +45,7 @@ def as_json(named: Named) -> str:
     """Every figure as a fraction or a count."""
     report = named.report
     found = {
+        "made by": "xmtc report",
         "title": named.title,
         "about": named.about,
         "documents": report.n_docs,
@@ -57,13 +73,14 @@ def without_nan(value: object) -> object:
 
 
 def label_rows(named: Named) -> str:
-    """CSV with a row for each label."""
-    out = io.StringIO()
-    found = list(records(named))
+    """CSV with a row for each label, of which no spreadsheet runs anything."""
+    out = io.BytesIO()
     names = ["label", "training_documents", "true", "given", "right", "precision", "recall", "f1"]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*names, "given_in_its_place"])
-    for each in found:
+    rows = RowWriter(out, ",")
+    rows.add([*names, "given_in_its_place"])
+    for each in records(named):
         places = "; ".join(f"{label} ({n})" for label, n in each["given_in_its_place"])
-        writer.writerow([*(each[name] for name in names), places])
-    return out.getvalue()
+        rows.add([*(each[name] for name in names), places])
+    rows.flush()
+    rows.tell()
+    return out.getvalue().decode()

@@ -11,7 +11,7 @@ from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.evaluation import DEPTH
-from xmtc.report.figures import figures
+from xmtc.report.figures import Report, figures
 from xmtc.report.shown import Excerpt, Named
 from xmtc.tagger import Tagger
 
@@ -31,6 +31,7 @@ def report_on(
 ) -> Named:
     """What the tagger makes of the documents. Labels are given that score at least the threshold; without one, as many
     as training documents have on average."""
+    tagger.check_language(language)
     ranked, Y, unseen = tagger.rank_beside(documents, DEPTH, run)
     least = usual_threshold(ranked, tagger) if threshold is None else threshold
     report = figures(
@@ -44,11 +45,17 @@ def report_on(
     )
     names = [called(tagger, number, language) for number in range(len(tagger.labels))] + list(unseen)
     shown = [excerpt(tagger, documents[doc], ranked, doc, names) for doc in report.worst]
-    said = {"Labels are given": f"from a score of {least:.3g} on" + ("" if threshold is not None else USUAL)}
+    reason = "" if threshold is not None else why(tagger, report)
+    said = {"Labels are given": f"from a score of {least:.3g} on{reason}"}
     return Named(report, title, about | said, names.__getitem__, lambda doc: documents[doc].id, shown)
 
 
-USUAL = ", at which documents get as many as the training documents had on average"
+def why(tagger: Tagger, report: Report) -> str:
+    """What the threshold that nobody has named is."""
+    usual = float(tagger.frequencies.sum() / tagger.about["n_docs"])
+    if report.decided.tags < 0.95 * usual:
+        return f", which are all that the model finds; training documents had {usual:.1f} on average"
+    return ", at which documents get as many as the training documents had on average"
 
 
 def usual_threshold(ranked: Predictions, tagger: Tagger) -> float:
@@ -66,8 +73,9 @@ def branches(tagger: Tagger, language: str | None, n_unseen: int) -> list[str | 
     """What stands at the top above each label, where a vocabulary tells."""
     if tagger.concepts is None:
         return None
-    above = (tagger.concepts.broader(number, language) for number in range(len(tagger.labels)))
-    return [names[-1] if names else None for names in above] + [None] * n_unseen
+    concepts, n_labels = tagger.concepts, len(tagger.labels)
+    above = ([concepts.name(number, language), *concepts.broader(number, language)] for number in range(n_labels))
+    return [names[-1] for names in above] + [None] * n_unseen  # a concept at the top is a branch of its own
 
 
 def called(tagger: Tagger, number: int, language: str | None) -> str:

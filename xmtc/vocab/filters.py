@@ -38,7 +38,7 @@ def allowed_labels(
 def labels_of(entry: str, labels: Words, concepts: LabelConcepts | None) -> np.ndarray:
     """(n_labels,) bool, the labels that an entry of a list stands for."""
     kind, colon, name = entry.strip().partition(":")
-    if colon and kind == FILE:
+    if colon and kind == FILE and labels.number(entry) == ABSENT:
         return labels_in_file(name.strip(), labels, concepts)
     if is_of_several(entry) and labels.number(entry) == ABSENT:
         if concepts is None:

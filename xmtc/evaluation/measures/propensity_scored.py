@@ -41,11 +41,17 @@ def inverse_propensities(judged: Judged) -> np.ndarray:
 def propensity_scored(judged: Judged, rank_weights: np.ndarray, ideal: np.ndarray) -> np.ndarray:
     """(n_docs,) each document's gain over the mean of the best possible gains. The mean of these values is
     sum(gain) / sum(best gain)."""
+    gained, best = gains(judged, rank_weights, ideal)
+    return gained / best.mean() if best.any() else np.zeros(judged.n_docs)
+
+
+def gains(judged: Judged, rank_weights: np.ndarray, ideal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n_docs,) twice: each document's gain, and the best possible one."""
     inverse = inverse_propensities(judged)
-    best = best_gain(judged, inverse, rank_weights) / ideal
-    if not best.any():
-        return np.zeros(judged.n_docs)
-    return gain(judged, inverse, rank_weights) / ideal / best.mean()
+    return (
+        gain(judged, inverse, rank_weights) / ideal,
+        best_gain(judged, inverse, rank_weights) / ideal,
+    )
 
 
 def gain(judged: Judged, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:

@@ -31,8 +31,9 @@ class Combination(Model):
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """The mean of the models' explanations. Weights in one view are not like those in another: where models explain
-        by several, those by the first view count."""
-        parts = [model.explain(document.only(model.views), label) for model in self.models]
+        by several, those by the first view count in which anything speaks."""
+        every = [model.explain(document.only(model.views), label) for model in self.models]
+        parts = [part for part in every if part.weights.any()] or every
         (view, *_) = in_order(part.view for part in parts)
         return mean_explanation([part for part in parts if part.view == view])
 
