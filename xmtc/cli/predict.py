@@ -99,7 +99,7 @@ def predict(
     target = Target(output, format, wide, kept, bom, (suffix, force) if beside else None)
     check_asked(file, string, target)
     tagger = Tagger.load(model)
-    if output is not None and Path(output).absolute().resolve().is_relative_to(Path(model).resolve()):
+    if output is not None and Path(model).resolve() in Path(output).resolve().parents:
         raise XmtcError(f"{output} lies in the folder of the model, which it would damage; choose another place.")
     allowed = tagger.may_answer(allow or [], deny or [])
     if broader:
