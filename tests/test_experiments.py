@@ -1,4 +1,4 @@
-"""experiments/run.py: the rows of a table, run with the commands that a user has."""
+"""xmtc reproduce: the rows of a table, run with the commands that a user has."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import lines_of
 
-ROOT = Path(__file__).parents[1]
-RUN = ROOT / "experiments" / "run.py"
+from xmtc.experiments import rows
 
-pytestmark = pytest.mark.skipif(not RUN.exists(), reason="experiments are part of the checkout")
+ROOT = Path(__file__).parents[1]
+TABLES = ROOT / "experiments"
+of_the_checkout = pytest.mark.skipif(not TABLES.exists(), reason="experiments are part of the checkout")
 
 TABLE = """
 title = "A table"
@@ -68,7 +68,7 @@ def run(folder: Path, corpora: Path, *words: str, table: str = TABLE) -> tuple[s
     """A run in a folder of its own, and the results that are then kept there."""
     (folder / "table.toml").write_text(table)
     places = ["--data", corpora, "--work", folder / "work", "--results", folder, "--threads", "1"]
-    command = [sys.executable, RUN, folder / "table.toml", *places, *words]
+    command = [sys.executable, "-m", "xmtc", "reproduce", folder / "table.toml", *places, *words]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
     kept = folder / "table.json"
     return done, json.loads(kept.read_text()) if kept.exists() else {}
@@ -126,6 +126,7 @@ def test_finished_rows_are_not_run_again(whole, corpora, tmp_path):
     rows = ["--only", "Parabel", "both"]
     done, after = run(folder, corpora, *rows)
     assert (done.returncode, done.stdout, after) == (0, "", before)
+    assert "2 rows have stored results, which are taken" in done.stderr
     done, after = run(folder, corpora, *rows, table=TABLE.replace('["P@1", "P@3"]', '["P@1", "R@5"]'))
     assert done.returncode == 0
     assert set(after["Parabel"]["figures"]) == {"P@1", "R@5"}
@@ -175,7 +176,8 @@ def test_each_corpus_has_a_table_of_its_own(corpora, tmp_path):
     table = TABLE.replace('data = "tiny"', 'data = ["tiny", "other"]')
     done, _ = run(tmp_path, corpora, "--table", table=table)
     assert [line for line in done.stdout.splitlines() if line.endswith(":")] == ["tiny:", "tiny:", "other:", "other:"]
-    assert "| Parabel | not run |" in done.stdout
+    assert "| Parabel | – (50.00) | not run |" in done.stdout
+    assert "| broken | not run |" in done.stdout
 
 
 NOISY = """
@@ -250,6 +252,7 @@ def test_what_is_missing_is_said(corpora, tmp_path):
     assert done.returncode == 1
     assert "expected the corpus 'nowhere' as a folder of" in done.stderr
     assert "--data FOLDER" in done.stderr
+    assert done.stderr.startswith("Not run: Parabel, Parabel, two seeds, seed 0, ")
     assert done.stderr.count("\n") == 1
     assert kept == {}
     done, _ = run(tmp_path, corpora, "--only", "Parabell")
@@ -260,28 +263,23 @@ def test_what_is_missing_is_said(corpora, tmp_path):
     assert "row 'empty' must have name, data, measures and one of method, combine, compare." in done.stderr
 
 
-def the_runner() -> Any:
-    sys.path.insert(0, str(RUN.parent))
-    import run
-
-    return run
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+@of_the_checkout
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_experiments_can_be_read(path):
     """Rows are complete, members are there, and methods and parameters exist."""
     from xmtc.base.params import Typed
     from xmtc.features import COLUMNS, TEXTS
     from xmtc.pipeline import Pipeline
 
-    runner = the_runner()
-    _, jobs = runner.read(path)
+    jobs = rows.read(path).jobs
     assert jobs
     assert tomllib.loads(path.read_text())["title"]
     for job in jobs:
-        runner.members(job, jobs)
+        rows.members(job, jobs)
+        assert job.row.get("published", {}).keys() <= {*job.row["measures"], *(f"top{k}" for k in range(1, 6))}
+        assert not job.row.get("published") or job.row.get("source")
         if "method" in job.row:
-            params = {name: Typed(value) for name, value in runner.flat(job.row["params"]).items()}
+            params = {name: Typed(value) for name, value in rows.flat(job.row["params"]).items()}
             seed = {} if job.seed is None else {"seed": Typed(str(job.seed))}
             content = COLUMNS if job.row.get("ending", "").startswith("txt") else TEXTS
             Pipeline.of(job.row["method"], content, params | seed)
@@ -299,12 +297,11 @@ def test_a_row_on_several_corpora_is_several_rows(tmp_path):
         name = "both"
         combine = ["one", "one"]
     """)
-    runner = the_runner()
-    _, jobs = runner.read(tmp_path / "table.toml")
+    jobs = rows.read(tmp_path / "table.toml").jobs
     assert [(job.name, job.row["data"], job.row.get("ending")) for job in jobs] == [
         ("one, a", "a", None),
         ("one, b", "b", "txt.gz"),
         ("both, a", "a", None),
         ("both, b", "b", "txt.gz"),
     ]
-    assert [job.name for job in runner.members(jobs[3], jobs)] == ["one, b", "one, b"]
+    assert [job.name for job in rows.members(jobs[3], jobs)] == ["one, b", "one, b"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,11 +75,11 @@ def test_whoever_is_stopped_leaves_no_command_behind(slow, tmp_path):
     code += f"measure({slow!r}, Path({str(tmp_path / 'log')!r}))"
     parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
-    children = f"/proc/{parent.pid}/task/{parent.pid}/children"
-    if not os.path.exists(children):
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    if not children.exists():
         parent.kill()
         pytest.skip("the system does not tell who the children are")
-    while not (found := open(children).read().split()) and time.monotonic() < deadline:
+    while not (found := children.read_text().split()) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.5)
     parent.send_signal(2)  # Ctrl-C, in this process alone

@@ -59,8 +59,11 @@ def made_here(machine: str | None = None, commit: str | None = None) -> Result:
 
 
 def this_machine() -> str:
-    gpu = output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").replace("\n", ", ")
-    return f"{os.cpu_count()} cores" + (f", {gpu}" if gpu else "")
+    return ", ".join([f"{os.cpu_count()} cores", *gpus()])
+
+
+def gpus() -> list[str]:
+    return output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
 
 
 def this_commit() -> str:
