@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from commands import lines_of
+from typer.testing import CliRunner
 
+from xmtc.cli import app
+from xmtc.data.catalogue import catalogue
 from xmtc.experiments import rows
+from xmtc.experiments.keeping import kept_in
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "experiments"
@@ -305,3 +312,140 @@ def test_a_row_on_several_corpora_is_several_rows(tmp_path):
         ("both, b", "b", "txt.gz"),
     ]
     assert [job.name for job in rows.members(jobs[3], jobs)] == ["one, b", "one, b"]
+
+
+SLOW = """
+data = "tiny"
+measures = ["P@1"]
+method = "parabel"
+[[row]]
+name = "quick"
+params = {max_leaf = 10}
+[[row]]
+name = "slow"
+params = {n_trees = 100000, max_leaf = 5}
+"""
+
+
+def test_who_is_interrupted_goes_on_where_it_was(corpora, tmp_path):
+    (tmp_path / "table.toml").write_text(SLOW)
+    places = ["--data", corpora, "--work", tmp_path / "work", "--results", tmp_path, "--threads", "1"]
+    command = [sys.executable, "-m", "xmtc", "reproduce", tmp_path / "table.toml", *places]
+    process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    begun = tmp_path / "work" / "table" / "slow.log"
+    deadline = time.monotonic() + 120
+    while not begun.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(2)
+    assert process.wait(60) != 0
+    kept = json.loads((tmp_path / "table.json").read_text())
+    assert list(kept) == ["quick"]  # the other did not fail: it was stopped
+    assert not list((tmp_path / "work" / "table").glob(".slow*"))
+    done, after = run(tmp_path, corpora, table=SLOW.replace("100000", "1"))
+    assert done.returncode == 0, done.stderr
+    assert after["quick"] == kept["quick"]
+    assert after["slow"]["figures"]["P@1"] > 0
+    assert done.stdout.startswith("slow: ")
+    assert "1 row has a stored result, which is taken" in done.stderr
+
+
+def test_networks_wait_for_a_gpu_unless_they_are_named(corpora, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
+    table = SLOW.replace("100000", "1").replace('name = "slow"', 'name = "slow"\nwants = "GPU"')
+    table += '[[row]]\nname = "both"\ncombine = ["quick", "slow"]\nrule = "mean"\n'
+    table = table.replace('method = "parabel"\n', "").replace("params", 'method = "parabel"\nparams')
+    done, kept = run(tmp_path, corpora, table=table)
+    assert done.returncode == 1
+    assert list(kept) == ["quick"]
+    assert "Not run: slow, both: it wants a GPU, and none was found; --only or --device cpu" in done.stderr
+    done, kept = run(tmp_path, corpora, "--only", "both", table=table)
+    assert done.returncode == 0, done.stderr
+    assert set(kept) == {"quick", "slow", "both"}
+
+
+def said(*words: object) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *map(str, words)])
+
+
+def test_one_page_has_what_was_published_what_was_measured_and_what_was_not(whole, corpora, tmp_path):
+    folder, _, kept = whole
+    table = TABLE + '[[row]]\nname = "far <away>"\nmethod = "plt"\ndata = "eur-lex-4k"\ncost = "an hour"\n'
+    table += 'published = {"P@1" = 80.0}\nsource = "B"\n[[row]]\nname = "later"\nmethod = "plt"\n'
+    (folder / "table.toml").write_text(table)
+    (folder / "table.json").write_text(json.dumps(kept))
+    for name in ("page.md", "page.html"):
+        done = said("--report", folder / "table.toml", "-o", tmp_path / name, "--results", folder, "--data", corpora)
+        assert done.exit_code == 0, done.output
+    figure = kept["Parabel"]["figures"]["P@1"]
+    text, page = (tmp_path / "page.md").read_text(), (tmp_path / "page.html").read_text()
+    for each in (text, page):
+        assert f"{figure:.2f} (50.00, {figure - 50:+.2f})" in each
+        assert "– (80.00)" in each
+        assert "no data: `xmtc data get eur-lex-4k` says where to put them" in each
+        assert "an hour" in each
+        assert "not run yet" in each
+        assert "failed: xmtc train ended with status 2" in each
+        assert "-m parabel -p max_leaf=10 -p n_trees=1 -p C=2" in each
+        assert "a test" in each  # the machine
+    assert "| A table | 5 | 4 |" in text
+    assert "seed 1; a test; python " in text
+    assert "<away>" not in page
+    assert "far &lt;away&gt;" in page
+    assert "<script" not in page
+
+
+def test_a_page_replaces_only_pages_of_its_kind(whole, corpora, tmp_path):
+    folder, *_ = whole
+    (tmp_path / "notes.md").write_text("# Mine")
+    done = said("--report", folder / "table.toml", "-o", tmp_path / "notes.md")
+    assert "is no page of xmtc reproduce" in str(done.exception)
+    done = said("--report", folder / "table.toml", "-o", tmp_path / "page.pdf")
+    assert "ends with .html or .md" in str(done.exception)
+    for _ in range(2):
+        assert said("--report", folder / "table.toml", "-o", tmp_path / "page.md").exit_code == 0
+
+
+def test_tables_are_found_by_path_or_name_and_kindly_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rows, "HOME", tmp_path / "site-packages")  # an installed xmtc
+    assert "Which table?" in str(said().exception)
+    assert "which an installation does not bring along" in str(said("rivals").exception)
+    assert "There are no tables here" in str(said("--report").exception)
+    (tmp_path / "experiments").mkdir()
+    path = tmp_path / "experiments" / "mine.toml"
+    path.write_text(TABLE)
+    assert rows.find("mine").resolve() == path
+    assert rows.find(str(path)) == path
+    assert "There is no table mien; did you mean mine?" in str(said("mien").exception)
+    path.write_text("title = ")
+    assert "cannot be read as a table of experiments" in str(said("mine").exception)
+    path.write_text(TABLE)
+    assert "--param vectors must be NAME=VALUE" in str(said("mine", "--param", "vectors").exception)
+
+
+@of_the_checkout
+def test_the_old_way_to_run_a_table(corpora, tmp_path):
+    (tmp_path / "table.toml").write_text(TABLE)
+    command = [sys.executable, TABLES / "run.py", tmp_path / "table.toml", "--table", "--results", tmp_path]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=60)
+    assert done.stdout.startswith("A table\n"), done.stderr
+
+
+@of_the_checkout
+def test_every_corpus_of_the_experiments_is_in_the_catalogue():
+    known = {found.folder for found in catalogue().values()}
+    assert {job.row["data"] for path in TABLES.glob("*.toml") for job in rows.read(path).jobs} <= known
+
+
+@of_the_checkout
+def test_the_committed_page_is_made_of_what_is_stored():
+    """docs/results/reproduced.md has the figures of experiments/results; make it anew with xmtc reproduce --report."""
+    text = (ROOT / "docs" / "results" / "reproduced.md").read_text()
+    for path in TABLES.glob("*.toml"):
+        experiment = rows.read(path)
+        assert f"## {experiment.title}\n" in text
+        for name, result in kept_in(TABLES / "results" / f"{path.stem}.json").items():
+            if "failed" not in result and any(job.name == name for job in experiment.jobs):
+                assert f"# {name}\n" in text

@@ -77,16 +77,16 @@ def names_for(found: DataSet) -> str:
 
 def check(found: DataSet, train: Path, test: Path) -> None:
     """Print what is here beside what was published."""
+    from xmtc.base.cache import checksum
     from xmtc.base.progress import shown
-    from xmtc.data.catalogue import changed_files, compared, count
+    from xmtc.data.catalogue import compared, count
 
     counts, is_text = count(train, test, shown), "txt" not in train.name
     for title, here, published, agrees in compared(found, counts):
         if not (is_text and title == "features"):
             typer.echo(f"  {'' if agrees else 'differs: '}{title}: {here}; published: {published}")
-    changed = [name for name in changed_files(found, train.parent) if name in (train.name, test.name)]
-    known = {train.name, test.name} & found.sha256.keys()
-    if changed:
+    known = [path for path in (train, test) if path.name in found.sha256]
+    if changed := [path.name for path in known if checksum(path) != found.sha256[path.name]]:
         typer.echo(f"  differs: the checksum of {' and '.join(changed)}: other files than those that xmtc knows")
     elif known:
         typer.echo("  checksums: as xmtc knows them")

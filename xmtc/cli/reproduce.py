@@ -108,8 +108,9 @@ def run(experiment: Experiment, rows: list[str], jobs: int, place: Place) -> Out
 
 def tell(outcome: Outcome) -> bool:
     """Say what was not run; whether all is well."""
-    if outcome.stored:
-        typer.echo(f"{len(outcome.stored)} rows have stored results, which are taken; --table prints them.", err=True)
+    if n := len(outcome.stored):
+        which = "1 row has a stored result, which is" if n == 1 else f"{n} rows have stored results, which are"
+        typer.echo(f"{which} taken; --table prints all.", err=True)
     for why in dict.fromkeys(outcome.left.values()):
         left = [name for name, reason in outcome.left.items() if reason == why]
         typer.echo(f"Not run: {', '.join(left)}: {why}", err=True)

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from xmtc.base.cache import cache_folder, checksum
+from xmtc.base.cache import cache_folder
 from xmtc.base.progress import ShowProgress, silent
 from xmtc.data.corpus import open_corpus
 from xmtc.errors import XmtcError, nearest
@@ -139,9 +139,3 @@ def same(here: float, published: float) -> bool:
 
 def shown(value: float) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-
-
-def changed_files(found: DataSet, folder: Path) -> list[str]:
-    """The files whose checksums are known and others."""
-    there = (folder / name for name in found.sha256)
-    return [path.name for path in there if path.is_file() and checksum(path) != found.sha256[path.name]]

@@ -114,11 +114,11 @@ def why_not(job: Job, jobs: Sequence[Job], results: dict[str, Result], place: Pl
 def command_of(job: Job, result: Result) -> tuple[str, str]:
     """A row's name, and its commands with where and when they ran."""
     versions = ", ".join(f"{name} {number}" for name, number in result.get("versions", {}).items())
-    seed = "" if job.seed is None else f"seed {job.seed}; "
-    where = f"{seed}{result.get('machine', 'a machine not named')}; {versions}; commit {result.get('commit', '?')}"
-    with_others = result.get("overrides")
-    other = f"; with {', '.join(f'{name}={value}' for name, value in with_others.items())}" if with_others else ""
-    return job.name, "\n".join([*result.get("command", []), f"# {where}{other}"])
+    seed = "" if job.seed is None else f"seed {job.seed}"
+    others = ", ".join(f"{name}={value}" for name, value in result.get("overrides", {}).items())
+    where = [seed, result.get("machine", ""), versions, f"commit {result.get('commit', 'unknown')}"]
+    where += [f"with {others}"] if others else []
+    return job.name, "\n".join([*result.get("command", []), f"# {'; '.join(filter(None, where))}"])
 
 
 def summary(sections: Sequence[Section]) -> Table:
@@ -127,7 +127,7 @@ def summary(sections: Sequence[Section]) -> Table:
     for each in sections:
         reasons = "; ".join(dict.fromkeys(str(line[0]).partition(":")[0] for line in each.missing))
         lines.append([each.title, len(each.commands), each.n_missing, reasons or "–"])
-    return Table("all", "All tables", "", ["table", "rows run", "rows not run", "why not"], lines)
+    return Table("all", "All tables", "", ["table", "run", "not run", "why not"], lines)
 
 
 # The forms
@@ -157,10 +157,9 @@ def markdown(sections: Sequence[Section], folder: Path) -> str:
         for table in each.tables:
             parts += [f"{table.title}:", markdown_lines(table)]
         if each.missing:
-            parts += [folded(f"{each.n_missing} rows not run", markdown_lines(not_run(each)))]
+            parts += [folded(rows_of(each.n_missing), markdown_lines(not_run(each)))]
         if each.commands:
-            lines = "\n\n".join(f"# {name}\n{told}" for name, told in each.commands)
-            parts += [folded("The commands, and where they ran", f"```text\n{lines}\n```")]
+            parts += [folded("The commands, and where they ran", commands(each))]
     return "\n\n".join([*parts, ""])
 
 
@@ -178,6 +177,15 @@ def markdown_lines(table: Table) -> str:
     return "\n".join(f"| {' | '.join(plain(cell) for cell in line)} |" for line in lines)
 
 
+def commands(section: Section) -> str:
+    lines = "\n\n".join(f"# {name}\n{told}" for name, told in section.commands)
+    return f"<pre>\n{escaped(lines)}\n</pre>"
+
+
+def rows_of(n: int) -> str:
+    return "1 row not run" if n == 1 else f"{n} rows not run"
+
+
 def not_run(section: Section) -> Table:
     title = f"Rows of {section.title} that have not been run"
     columns = ["why", "corpus", "rows", "they are", "expected cost of one"]
@@ -185,7 +193,6 @@ def not_run(section: Section) -> Table:
 
 
 def page(sections: Sequence[Section], folder: Path) -> str:
-    contents = "".join(f'<li><a href="#{each.key}">{escaped(each.title)}</a></li>' for each in sections)
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -198,8 +205,7 @@ def page(sections: Sequence[Section], folder: Path) -> str:
         "</head>",
         "<body>",
         f"<header><h1>{TITLE}</h1><p>{escaped(NOTE)}</p></header>",
-        f"<main>{rows(summary(sections))}",
-        f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
+        f"<main>{contents(sections)}",
         *(section(each, folder) for each in sections),
         "</main>",
         "</body>",
@@ -209,19 +215,29 @@ def page(sections: Sequence[Section], folder: Path) -> str:
     return "\n".join(parts)
 
 
+def contents(sections: Sequence[Section]) -> str:
+    """The summary, whose titles lead to the tables."""
+    table = rows(summary(sections))
+    for each in sections:
+        title = escaped(each.title)
+        table = table.replace(f">{title}</th>", f'><a href="#{each.key}">{without_marks(title)}</a></th>')
+    return table
+
+
+def without_marks(text: str) -> str:
+    """What is code in Markdown, in HTML."""
+    return re.sub("`([^`]*)`", r"<code>\1</code>", text)
+
+
 def section(each: Section, folder: Path) -> str:
     tables = "".join(f"<h3>{escaped(table.title)}</h3>{rows(table)}" for table in each.tables)
-    missing, commands = "", ""
+    missing, told = "", ""
     if each.missing:
         body = rows(not_run(each))
-        missing = f"<details><summary>{each.n_missing} rows not run</summary>{body}</details>"
+        missing = f"<details><summary>{rows_of(each.n_missing)}</summary>{body}</details>"
     if each.commands:
-        lines = "\n\n".join(f"# {name}\n{told}" for name, told in each.commands)
-        commands = f"<details><summary>The commands, and where they ran</summary><pre>{escaped(lines)}</pre></details>"
-    note = re.sub("`([^`]*)`", r"<code>\1</code>", escaped(each.note))
+        told = f"<details><summary>The commands, and where they ran</summary>{commands(each)}</details>"
+    note = without_marks(escaped(each.note))
     more = ", ".join(f'<a href="{escaped(link)}">{escaped(page.name)}</a>' for page, link in links(each, folder))
     note += f" More: {more}." if more else ""
-    return (
-        f'<section id="{each.key}">\n<h2>{escaped(each.title)}</h2>\n<p>{note}</p>\n'
-        f"{tables}{missing}{commands}\n</section>"
-    )
+    return f'<section id="{each.key}">\n<h2>{without_marks(escaped(each.title))}</h2>\n<p>{note}</p>\n{tables}{missing}{told}\n</section>'
