@@ -145,4 +145,4 @@ def write_report(names: list[str], output: str, results: Path | None, data: Path
     with writing(output) as stream:
         stream.write(form(sections).encode())
     if output != "-":
-        typer.echo(f"{visible(output)} written: {len(paths)} tables.", err=True)
+        typer.echo(f"{visible(output)} written; tables: {len(paths)}.", err=True)

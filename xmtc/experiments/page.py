@@ -28,6 +28,13 @@ NOTE = (
 )
 MARK = "<!-- xmtc reproduce -->"  # by which a page of ours is known
 GENERATOR = '<meta name="generator" content="xmtc reproduce">'
+# Tables of many columns: figures are not broken, and what is too wide scrolls.
+WIDER = """
+@page { size: landscape }
+body { max-width: 80rem }
+th, td { overflow-wrap: normal }
+pre { white-space: pre-wrap; font-size: .8rem }
+""".strip()
 NOT_YET, WANTS_GPU = "not run yet", "a GPU wanted"
 SOME = 6  # names of rows that are told of many
 
@@ -201,7 +208,7 @@ def page(sections: Sequence[Section], folder: Path) -> str:
         GENERATOR,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{TITLE}</title>",
-        f"<style>\n{STYLE}\npre {{ white-space: pre-wrap; font-size: .8rem }}\n</style>",
+        f"<style>\n{STYLE}\n{WIDER}\n</style>",
         "</head>",
         "<body>",
         f"<header><h1>{TITLE}</h1><p>{escaped(NOTE)}</p></header>",
@@ -224,13 +231,18 @@ def contents(sections: Sequence[Section]) -> str:
     return table
 
 
+def unbroken(table: str) -> str:
+    """Without a new line within a figure and its deviation, or within brackets."""
+    return re.sub(r"(?<=\d) ± (?=\d)", "&nbsp;±&nbsp;", re.sub(r"(\(\d+\.\d+,) ", r"\1&nbsp;", table))
+
+
 def without_marks(text: str) -> str:
     """What is code in Markdown, in HTML."""
     return re.sub("`([^`]*)`", r"<code>\1</code>", text)
 
 
 def section(each: Section, folder: Path) -> str:
-    tables = "".join(f"<h3>{escaped(table.title)}</h3>{rows(table)}" for table in each.tables)
+    tables = "".join(f"<h3>{escaped(table.title)}</h3>{unbroken(rows(table))}" for table in each.tables)
     missing, told = "", ""
     if each.missing:
         body = rows(not_run(each))
@@ -240,4 +252,5 @@ def section(each: Section, folder: Path) -> str:
     note = without_marks(escaped(each.note))
     more = ", ".join(f'<a href="{escaped(link)}">{escaped(page.name)}</a>' for page, link in links(each, folder))
     note += f" More: {more}." if more else ""
-    return f'<section id="{each.key}">\n<h2>{without_marks(escaped(each.title))}</h2>\n<p>{note}</p>\n{tables}{missing}{told}\n</section>'
+    head = f"<h2>{without_marks(escaped(each.title))}</h2>\n<p>{note}</p>"
+    return f'<section id="{each.key}">\n{head}\n{tables}{missing}{told}\n</section>'
