@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from xmtc.cli import app
 from xmtc.data.catalogue import catalogue
 from xmtc.experiments import rows
+from xmtc.experiments.commands import Place
 from xmtc.experiments.keeping import kept_in
 
 ROOT = Path(__file__).parents[1]
@@ -456,3 +457,18 @@ def test_the_committed_page_is_made_of_what_is_stored():
         for name, result in kept_in(TABLES / "results" / f"{path.stem}.json").items():
             if "failed" not in result and any(job.name == name for job in experiment.jobs):
                 assert f"# {name}\n" in text
+
+
+def test_commands_are_shown_without_the_folders_of_a_machine():
+    place = Place((Path("data"), Path("/cache")), Path("/work/models"), Path("results"))
+    words = [
+        "data",
+        "split",
+        "data/data/train.jsonl",
+        "/work/models/data/x",
+        "-p",
+        "vectors=data/glove.txt",
+        "/cache/x",
+    ]
+    shown = "xmtc data split ../shared/data/data/train.jsonl models/data/x -p vectors=../shared/data/glove.txt"
+    assert place.shown(words) == f"{shown} ../shared/data/x"

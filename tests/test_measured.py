@@ -62,6 +62,15 @@ def test_one_that_will_not_end_is_killed(tmp_path, monkeypatch):
     assert found.failed == "xmtc train was ended after 0.3 s"
 
 
+def test_one_that_the_system_killed_says_so(tmp_path, monkeypatch):
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    failed = measure(["train"], tmp_path / "log").failed
+    assert failed == "xmtc train was ended by the signal 9, perhaps for want of memory"
+
+
 def test_a_command_is_ended_with_all_others(endless, tmp_path):
     stop = threading.Event()
     threading.Timer(1.5, stop.set).start()

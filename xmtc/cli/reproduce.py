@@ -22,7 +22,8 @@ def reproduce(
     table: Annotated[bool, typer.Option("--table", help="run nothing: print what is kept, in Markdown")] = False,
     output: Annotated[str, typer.Option("-o", "--output", help="page to write: .html or .md")] = "reproduced.html",
     data: Annotated[
-        Path | None, typer.Option(help="folder of the corpora's folders (../shared/data beside experiments)")
+        Path | None,
+        typer.Option(help="folder of the corpora's folders (../shared/data beside the checkout, or the cache)"),
     ] = None,
     work: Annotated[Path, typer.Option(help="folder for models")] = Path("build/experiments"),
     results: Annotated[Path | None, typer.Option(help="folder for results (results, beside FILE)")] = None,

@@ -76,7 +76,7 @@ def corpora_folder() -> Path:
 
 def files_of(folder: Path, part: str) -> list[Path]:
     """The files of a part of a data set: train.txt, train.jsonl.gz …"""
-    return sorted(path for path in folder.glob(f"{part}.*") if path.suffix not in NOT_DATA and path.is_file())
+    return sorted(path for path in folder.glob(f"{part}.*") if path.suffix not in NOT_DATA and not path.is_dir())
 
 
 def place_of(found: DataSet, folder: Path | None) -> Path:

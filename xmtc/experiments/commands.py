@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import threading
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xmtc.data.catalogue import files_of
 from xmtc.experiments.rows import Job, flat, members
 
 SHARED = Path("..") / "shared" / "data"  # where commands, as they are kept, say that corpora lie: beside the checkout
@@ -46,23 +48,24 @@ class Place:
 
     def shown(self, words: Sequence[str]) -> str:
         """A command without this machine's folders."""
-        places = {str(folder): str(SHARED) for folder in self.data} | {str(self.work): "models"}
-        return shlex.join(["xmtc", *(without(word, places) for word in words)])
+        places = {self.work: "models"} | {folder: SHARED.as_posix() for folder in self.data}
+        return shlex.join(["xmtc", *(elsewhere(word, places) for word in words)])
 
 
-def without(word: str, places: dict[str, str]) -> str:
+def elsewhere(word: str, places: dict[Path, str]) -> str:
+    """A word of a command with paths below these folders as paths below others: FOLDER/x, or name=FOLDER/x."""
     for here, there in places.items():
-        word = word.replace(here, there)
+        word = re.sub(rf"(?:^|(?<==)){re.escape(str(here))}(?=[/\\\\])", there, word)
     return word
 
 
 def part(folder: Path, name: str, ending: str = "") -> Path:
     """The file with a part of a corpus: train.jsonl.gz, or one of another ending."""
-    found = sorted(path for path in folder.glob(f"{name}.*") if path.name.endswith(ending))
+    found = [path for path in files_of(folder, name) if path.name.endswith(ending)]
     if not found:
         raise Failed(
             f"{folder / name}.* is not there: expected the corpus {folder.name!r} as a folder of {folder.parent}; "
-            "--data FOLDER says where else corpora lie."
+            f"--data FOLDER says where else corpora lie, and `xmtc data list` which are known by name."
         )
     return found[0]
 

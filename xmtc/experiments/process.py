@@ -43,6 +43,9 @@ class Measured:
         """How it failed, in a sentence without a full stop; nothing where it went well."""
         if self.ended:
             return f"xmtc {self.words[0]} was ended {self.ended}"
+        if self.status < 0:
+            why = ", perhaps for want of memory" if -self.status == KILL else ""
+            return f"xmtc {self.words[0]} was ended by the signal {-self.status}{why}"
         if self.status:
             return f"xmtc {self.words[0]} ended with status {self.status}: {self.complaint}"
         return ""
