@@ -63,7 +63,9 @@ def columns_of(jobs: Sequence[Job], results: dict[str, Result]) -> list[str]:
     """The names of figures that were measured; and before any was, of those that were published."""
     kept = [results[job.name].get("figures", {}) for job in jobs if job.name in results]
     published = [job.row.get("published", {}) for job in jobs]
-    return list(dict.fromkeys(name for figures in [*kept, *published] for name in figures))
+    found = dict.fromkeys(name for figures in [*kept, *published] for name in figures)
+    asked = [name for job in jobs for name in job.row["measures"] if name in found]
+    return list(dict.fromkeys([*asked, *found]))  # in the order in which the table asks for them
 
 
 def cells(row: dict[str, Any], kept: Sequence[Result], columns: Sequence[str]) -> Line:
