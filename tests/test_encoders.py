@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 from transformers import AutoConfig  # noqa: E402
 
+from xmtc.base.cache import checksum  # noqa: E402
 from xmtc.cli import app  # noqa: E402
 from xmtc.cli.encoders import bytes_of  # noqa: E402
 from xmtc.encoders import export as encoder_export  # noqa: E402
@@ -219,9 +220,7 @@ def cache(tmp_path, monkeypatch) -> list[str]:
     What was fetched of them is listed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = Path(tiny("bert"))
-    files = {
-        name: registries.checksum(folder / name) for name in ("config.json", "model.safetensors", "tokenizer.json")
-    }
+    files = {name: checksum(folder / name) for name in ("config.json", "model.safetensors", "tokenizer.json")}
     monkeypatch.setitem(NAMED, "minilm-l6", EncoderPackage(("one",), "1.0", "small", files))
     monkeypatch.setitem(NAMED, "mpnet-base", EncoderPackage(("a-001", "a-002", "a-003"), "1.0", "large", files))
     contents = {f"x/{name}": (folder / name).read_bytes() for name in files}

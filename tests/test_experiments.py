@@ -1,21 +1,31 @@
-"""experiments/run.py: the rows of a table, run with the commands that a user has."""
+"""xmtc reproduce: the rows of a table, run with the commands that a user has."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
+from click.testing import Result
 from commands import lines_of
+from typer.testing import CliRunner
+
+from xmtc.cli import app
+from xmtc.data.catalogue import catalogue
+from xmtc.experiments import rows
+from xmtc.experiments.commands import Place
+from xmtc.experiments.keeping import kept_in
 
 ROOT = Path(__file__).parents[1]
-RUN = ROOT / "experiments" / "run.py"
-
-pytestmark = pytest.mark.skipif(not RUN.exists(), reason="experiments are part of the checkout")
+TABLES = ROOT / "experiments"
+of_the_checkout = pytest.mark.skipif(not TABLES.exists(), reason="experiments are part of the checkout")
 
 TABLE = """
 title = "A table"
@@ -68,7 +78,7 @@ def run(folder: Path, corpora: Path, *words: str, table: str = TABLE) -> tuple[s
     """A run in a folder of its own, and the results that are then kept there."""
     (folder / "table.toml").write_text(table)
     places = ["--data", corpora, "--work", folder / "work", "--results", folder, "--threads", "1"]
-    command = [sys.executable, RUN, folder / "table.toml", *places, *words]
+    command = [sys.executable, "-m", "xmtc", "reproduce", folder / "table.toml", *places, *words]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
     kept = folder / "table.json"
     return done, json.loads(kept.read_text()) if kept.exists() else {}
@@ -126,6 +136,7 @@ def test_finished_rows_are_not_run_again(whole, corpora, tmp_path):
     rows = ["--only", "Parabel", "both"]
     done, after = run(folder, corpora, *rows)
     assert (done.returncode, done.stdout, after) == (0, "", before)
+    assert "2 rows have stored results, which are taken" in done.stderr
     done, after = run(folder, corpora, *rows, table=TABLE.replace('["P@1", "P@3"]', '["P@1", "R@5"]'))
     assert done.returncode == 0
     assert set(after["Parabel"]["figures"]) == {"P@1", "R@5"}
@@ -175,7 +186,8 @@ def test_each_corpus_has_a_table_of_its_own(corpora, tmp_path):
     table = TABLE.replace('data = "tiny"', 'data = ["tiny", "other"]')
     done, _ = run(tmp_path, corpora, "--table", table=table)
     assert [line for line in done.stdout.splitlines() if line.endswith(":")] == ["tiny:", "tiny:", "other:", "other:"]
-    assert "| Parabel | not run |" in done.stdout
+    assert "| Parabel | – (50.00) | not run |" in done.stdout
+    assert "| broken | not run |" in done.stdout
 
 
 NOISY = """
@@ -250,6 +262,7 @@ def test_what_is_missing_is_said(corpora, tmp_path):
     assert done.returncode == 1
     assert "expected the corpus 'nowhere' as a folder of" in done.stderr
     assert "--data FOLDER" in done.stderr
+    assert done.stderr.startswith("Not run: Parabel, Parabel, two seeds, seed 0, ")
     assert done.stderr.count("\n") == 1
     assert kept == {}
     done, _ = run(tmp_path, corpora, "--only", "Parabell")
@@ -260,28 +273,23 @@ def test_what_is_missing_is_said(corpora, tmp_path):
     assert "row 'empty' must have name, data, measures and one of method, combine, compare." in done.stderr
 
 
-def the_runner() -> Any:
-    sys.path.insert(0, str(RUN.parent))
-    import run
-
-    return run
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+@of_the_checkout
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_experiments_can_be_read(path):
     """Rows are complete, members are there, and methods and parameters exist."""
     from xmtc.base.params import Typed
     from xmtc.features import COLUMNS, TEXTS
     from xmtc.pipeline import Pipeline
 
-    runner = the_runner()
-    _, jobs = runner.read(path)
+    jobs = rows.read(path).jobs
     assert jobs
     assert tomllib.loads(path.read_text())["title"]
     for job in jobs:
-        runner.members(job, jobs)
+        rows.members(job, jobs)
+        assert job.row.get("published", {}).keys() <= {*job.row["measures"], *(f"top{k}" for k in range(1, 6))}
+        assert not job.row.get("published") or job.row.get("source")
         if "method" in job.row:
-            params = {name: Typed(value) for name, value in runner.flat(job.row["params"]).items()}
+            params = {name: Typed(value) for name, value in rows.flat(job.row["params"]).items()}
             seed = {} if job.seed is None else {"seed": Typed(str(job.seed))}
             content = COLUMNS if job.row.get("ending", "").startswith("txt") else TEXTS
             Pipeline.of(job.row["method"], content, params | seed)
@@ -299,12 +307,168 @@ def test_a_row_on_several_corpora_is_several_rows(tmp_path):
         name = "both"
         combine = ["one", "one"]
     """)
-    runner = the_runner()
-    _, jobs = runner.read(tmp_path / "table.toml")
+    jobs = rows.read(tmp_path / "table.toml").jobs
     assert [(job.name, job.row["data"], job.row.get("ending")) for job in jobs] == [
         ("one, a", "a", None),
         ("one, b", "b", "txt.gz"),
         ("both, a", "a", None),
         ("both, b", "b", "txt.gz"),
     ]
-    assert [job.name for job in runner.members(jobs[3], jobs)] == ["one, b", "one, b"]
+    assert [job.name for job in rows.members(jobs[3], jobs)] == ["one, b", "one, b"]
+
+
+SLOW = """
+data = "tiny"
+measures = ["P@1"]
+method = "parabel"
+params = {max_leaf = 10}
+[[row]]
+name = "quick"
+[[row]]
+name = "slow"
+data = "endless"
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_who_is_interrupted_goes_on_where_it_was(corpora, tmp_path):
+    shutil.copytree(corpora, tmp_path / "corpora")
+    endless = tmp_path / "corpora" / "endless"
+    shutil.copytree(corpora / "tiny", endless)
+    (endless / "train.jsonl").unlink()
+    os.mkfifo(endless / "train.jsonl")  # the training waits for it
+    (tmp_path / "table.toml").write_text(SLOW)
+    places = ["--data", tmp_path / "corpora", "--work", tmp_path / "work", "--results", tmp_path, "--threads", "1"]
+    command = [sys.executable, "-m", "xmtc", "reproduce", tmp_path / "table.toml", *places]
+    process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    begun, deadline = tmp_path / "work" / "table" / "slow.log", time.monotonic() + 120
+    while not begun.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) != 0
+    kept = json.loads((tmp_path / "table.json").read_text())
+    assert list(kept) == ["quick"]  # the other did not fail: it was stopped
+    (endless / "train.jsonl").unlink()
+    shutil.copy(corpora / "tiny" / "train.jsonl", endless)
+    done, after = run(tmp_path, tmp_path / "corpora", table=SLOW)
+    assert done.returncode == 0, done.stderr
+    assert after["quick"] == kept["quick"]
+    assert after["slow"]["figures"]["P@1"] > 0
+    assert done.stdout.startswith("slow: ")
+    assert "1 row has a stored result, which is taken" in done.stderr
+
+
+def test_networks_wait_for_a_gpu_unless_they_are_named(corpora, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
+    table = SLOW.replace('data = "endless"', 'wants = "GPU"\nparams = {n_trees = 1}')
+    table += '[[row]]\nname = "both"\ncombine = ["quick", "slow"]\nrule = "mean"\n'
+    done, kept = run(tmp_path, corpora, table=table)
+    assert done.returncode == 1
+    assert list(kept) == ["quick"]
+    assert "Not run: slow, both: it wants a GPU, and none was found; --only or --device cpu" in done.stderr
+    done, kept = run(tmp_path, corpora, "--only", "both", table=table)
+    assert done.returncode == 0, done.stderr
+    assert set(kept) == {"quick", "slow", "both"}
+
+
+def said(*words: object) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *map(str, words)])
+
+
+def test_one_page_has_what_was_published_what_was_measured_and_what_was_not(whole, corpora, tmp_path):
+    folder, _, kept = whole
+    table = TABLE + '[[row]]\nname = "far <away>"\nmethod = "plt"\ndata = "eur-lex-4k"\ncost = "an hour"\n'
+    table += 'published = {"P@1" = 80.0}\nsource = "B"\n[[row]]\nname = "later"\nmethod = "plt"\n'
+    (folder / "table.toml").write_text(table)
+    (folder / "table.json").write_text(json.dumps(kept))
+    for name in ("page.md", "page.html"):
+        done = said("--report", folder / "table.toml", "-o", tmp_path / name, "--results", folder, "--data", corpora)
+        assert done.exit_code == 0, done.output
+    figure = kept["Parabel"]["figures"]["P@1"]
+    text, page = (tmp_path / "page.md").read_text(), (tmp_path / "page.html").read_text()
+    for each in (text, page):
+        assert f"{figure:.2f} (50.00, {figure - 50:+.2f})" in each.replace("&nbsp;", " ")
+        assert "– (80.00)" in each
+        assert "no data: `xmtc data get eur-lex-4k` says where to put them" in each
+        assert "an hour" in each
+        assert "not run yet" in each
+        assert "failed: xmtc train ended with status 2" in each
+        assert "-m parabel -p max_leaf=10 -p n_trees=1 -p C=2" in each
+        assert "a test" in each  # the machine
+    assert "| A table | 5 | 4 |" in text
+    assert "seed 1; a test; python " in text
+    assert "<away>" not in page
+    assert "far &lt;away&gt;" in page
+    assert "<script" not in page
+
+
+def test_a_page_replaces_only_pages_of_its_kind(whole, corpora, tmp_path):
+    folder, *_ = whole
+    (tmp_path / "notes.md").write_text("# Mine")
+    done = said("--report", folder / "table.toml", "-o", tmp_path / "notes.md")
+    assert "is no page of xmtc reproduce" in str(done.exception)
+    done = said("--report", folder / "table.toml", "-o", tmp_path / "page.pdf")
+    assert "ends with .html or .md" in str(done.exception)
+    for _ in range(2):
+        assert said("--report", folder / "table.toml", "-o", tmp_path / "page.md").exit_code == 0
+
+
+def test_tables_are_found_by_path_or_name_and_kindly_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rows, "HOME", tmp_path / "site-packages")  # an installed xmtc
+    assert "Which table?" in str(said().exception)
+    assert "which an installation does not bring along" in str(said("rivals").exception)
+    assert "There are no tables here" in str(said("--report").exception)
+    (tmp_path / "experiments").mkdir()
+    path = tmp_path / "experiments" / "mine.toml"
+    path.write_text(TABLE)
+    assert rows.find("mine").resolve() == path
+    assert rows.find(str(path)) == path
+    assert "There is no table mien; did you mean mine?" in str(said("mien").exception)
+    path.write_text("title = ")
+    assert "cannot be read as a table of experiments" in str(said("mine").exception)
+    path.write_text(TABLE)
+    assert "--param vectors must be NAME=VALUE" in str(said("mine", "--param", "vectors").exception)
+
+
+@of_the_checkout
+def test_the_old_way_to_run_a_table(corpora, tmp_path):
+    (tmp_path / "table.toml").write_text(TABLE)
+    command = [sys.executable, TABLES / "run.py", tmp_path / "table.toml", "--table", "--results", tmp_path]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=60)
+    assert done.stdout.startswith("A table\n"), done.stderr
+
+
+@of_the_checkout
+def test_every_corpus_of_the_experiments_is_in_the_catalogue():
+    known = {found.folder for found in catalogue().values()}
+    assert {job.row["data"] for path in TABLES.glob("*.toml") for job in rows.read(path).jobs} <= known
+
+
+@of_the_checkout
+def test_the_committed_page_is_made_of_what_is_stored():
+    """docs/results/reproduced.md has the figures of experiments/results; make it anew with xmtc reproduce --report."""
+    text = (ROOT / "docs" / "results" / "reproduced.md").read_text()
+    for path in TABLES.glob("*.toml"):
+        experiment = rows.read(path)
+        assert f"## {experiment.title}\n" in text
+        for name, result in kept_in(TABLES / "results" / f"{path.stem}.json").items():
+            if "failed" not in result and any(job.name == name for job in experiment.jobs):
+                assert f"# {name}\n" in text
+
+
+def test_commands_are_shown_without_the_folders_of_a_machine():
+    place = Place((Path("data"), Path("/cache")), Path("/work/models"), Path("results"))
+    words = [
+        "data",
+        "split",
+        "data/data/train.jsonl",
+        "/work/models/data/x",
+        "-p",
+        "vectors=data/glove.txt",
+        "/cache/x",
+    ]
+    shown = "xmtc data split ../shared/data/data/train.jsonl models/data/x -p vectors=../shared/data/glove.txt"
+    assert place.shown(words) == f"{shown} ../shared/data/x"

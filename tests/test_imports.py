@@ -31,6 +31,7 @@ FLOORS = [
     {"indicators"},
     {"answers", "classifier", "combine", "tune"},
     {"report", "testing"},
+    {"experiments"},
     {"cli", "server"},
     {"__main__"},
 ]

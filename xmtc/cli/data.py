@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xmtc.cli import catalogue
 from xmtc.cli.options import (
     CorpusPath,
     CorpusPaths,
@@ -18,7 +19,12 @@ from xmtc.cli.options import (
 if TYPE_CHECKING:
     from xmtc.data.stats import Statistics
 
-app = typer.Typer(help="Look at, convert and split corpora, or add noise to their labels.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look at, convert and split corpora, add noise to their labels, or find those of the papers.",
+    no_args_is_help=True,
+)
+app.command("list")(catalogue.list_all)
+app.command()(catalogue.get)
 
 To = Annotated[
     str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext, sparse or paired (by extension)")

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from xmtc.base.cache import cache_folder, checksum, made
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.text.registries import cache_folder, checksum, fetch, made
+from xmtc.text.registries import fetch
 
 CONFIG, WEIGHTS, TOKENIZER, POOLING = "config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"
 MANIFEST = "manifest.json"  # of an encoder that was exported in parts

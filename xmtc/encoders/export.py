@@ -18,12 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from xmtc.base.cache import checksum
 from xmtc.base.run import Run
 from xmtc.encoders.catalogue import CONFIG, MANIFEST, POOLING, TOKENIZER, WEIGHTS, find_encoder
 from xmtc.encoders.configuration import tokenizer_json
 from xmtc.encoders.loading import pretrained
 from xmtc.errors import XmtcError
-from xmtc.text.registries import checksum
 
 PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
 HELD = {FP32: {"F32"}, FP16: {"F16"}, INT8: {"I8", "F32"}}  # what safetensors calls the numbers of each

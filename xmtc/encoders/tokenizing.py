@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from xmtc.base.cache import cache_folder
 from xmtc.encoders.catalogue import NAMED, TOKENIZER, fails, first_sentence
 from xmtc.errors import XmtcError
-from xmtc.text.registries import cache_folder
 
 MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 PARTS = {

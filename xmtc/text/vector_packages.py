@@ -15,10 +15,11 @@ from typing import IO
 
 import numpy as np
 
+from xmtc.base.cache import cache_folder, checksum, made
 from xmtc.base.run import Run
 from xmtc.data.files import writing
 from xmtc.errors import XmtcError
-from xmtc.text.registries import cache_folder, checksum, fetch, made
+from xmtc.text.registries import fetch
 from xmtc.text.vector_files import Cursor, Vectors, wink_json
 
 

@@ -1,0 +1,27 @@
+"""The user's cache: where what was fetched is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from xmtc.errors import XmtcError
+
+
+def cache_folder(kind: str) -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xmtc" / kind
+
+
+def made(folder: Path) -> Path:
+    """A folder of the cache, made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise XmtcError(f"{folder} cannot be made ({error.strerror}); set XDG_CACHE_HOME.") from None
+    return folder
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,104 @@
+"""xmtc data list and xmtc data get: data sets that have a name, and whether the files that are here are theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from xmtc.data.catalogue import DataSet
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="a name that `xmtc data list` shows")]
+Folder = Annotated[
+    Path | None, typer.Option("-o", "--output", help="folder that has, or will have, the data set's folder (the cache)")
+]
+
+
+def list_all(output: Folder = None) -> None:
+    """List the data sets of the papers, and others, that xmtc knows by name; which are here."""
+    from xmtc.data.catalogue import catalogue, forms_in, place_of
+
+    for found in catalogue().values():
+        place = place_of(found, output)
+        where = str(place) if forms_in(place) else "not here"
+        typer.echo(f"{found.name:15} {sizes(found)}: {found.about} ({where})")
+    typer.echo("\n`xmtc data get NAME` says where one is to be had, and checks the files once they are here.")
+
+
+def sizes(found: DataSet) -> str:
+    """As the first source that tells has them."""
+    known = {
+        key: entry[key] for entry in reversed(found.published) for key in ("train", "test", "labels") if key in entry
+    }
+    documents = f"{known['train']:,} + {known['test']:,} documents" if "train" in known else "documents not told"
+    return f"{documents}, {known['labels']:,} labels" if "labels" in known else documents
+
+
+def get(
+    name: Name,
+    output: Folder = None,
+    quick: Annotated[bool, typer.Option("--quick", help="count nothing, where the files are large")] = False,
+) -> None:
+    """Say where a data set is to be had and where to put it; once it is there, check it against what was published."""
+    from xmtc.data.catalogue import forms_in, named, place_of
+    from xmtc.errors import XmtcError
+
+    found = named(name)
+    place = place_of(found, output)
+    describe(found)
+    forms = forms_in(place)
+    if not forms:
+        raise XmtcError(
+            f"{found.name} is not here, and xmtc fetches no data sets; put it into {place} as {names_for(found)}, and "
+            "repeat the command."
+        )
+    for train, test in forms:
+        typer.echo(f"\n{train} and {test.name}:")
+        if not quick:
+            check(found, train, test)
+        advise(found, train, test)
+
+
+def describe(found: DataSet) -> None:
+    typer.echo(f"{found.name}: {found.about}. {sizes(found)}.")
+    typer.echo(f"From {found.source}. Licence: {found.licence}.")
+    if found.note:
+        typer.echo(found.note)
+
+
+def names_for(found: DataSet) -> str:
+    """What its files are to be called, by what is in them."""
+    features = "train.txt and test.txt (features, in the repository's own format)"
+    texts = "train.jsonl and test.jsonl (texts; of two files, `xmtc data convert texts.txt,labels.txt train.jsonl`)"
+    return {"texts": texts, "features": features}.get(found.content, f"{features} or {texts}")
+
+
+def check(found: DataSet, train: Path, test: Path) -> None:
+    """Print what is here beside what was published."""
+    from xmtc.base.cache import checksum
+    from xmtc.base.progress import shown
+    from xmtc.data.catalogue import compared, count
+
+    counts, is_text = count(train, test, shown), "txt" not in train.name
+    for title, here, published, agrees in compared(found, counts):
+        if not (is_text and title == "features"):
+            typer.echo(f"  {'' if agrees else 'differs: '}{title}: {here}; published: {published}")
+    known = [path for path in (train, test) if path.name in found.sha256]
+    if changed := [path.name for path in known if checksum(path) != found.sha256[path.name]]:
+        typer.echo(f"  differs: the checksum of {' and '.join(changed)}: other files than those that xmtc knows")
+    elif known:
+        typer.echo("  checksums: as xmtc knows them")
+
+
+def advise(found: DataSet, train: Path, test: Path) -> None:
+    """Print how to train on it: with the presets that are its own, and with what needs none."""
+    kind = "features" if "txt" in train.name else "texts"
+    presets = found.presets.get(kind, {})
+    for method, preset in presets.items():
+        typer.echo(f"  xmtc train {train} -m {method} -p preset={preset} -o model")
+    if "parabel" not in presets:
+        typer.echo(f"  xmtc train {train} -m parabel -o model")
+    propensity = "" if found.propensity == "default" else f" --propensity {found.propensity}"
+    typer.echo(f"  xmtc evaluate model {test} P@1 P@3 P@5 PSP@5{propensity}")

@@ -1,0 +1,149 @@
+"""xmtc reproduce: the tables of papers, run with the commands that a user has, beside what was published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from xmtc.experiments.commands import Place
+    from xmtc.experiments.rows import Experiment
+    from xmtc.experiments.running import Outcome
+
+
+def reproduce(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE…]", help="tables: .toml files, or names of the repository's")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="ROW …", help="rows to run, by their names")] = None,
+    report: Annotated[bool, typer.Option("--report", help="run nothing: a page of what is kept (all tables)")] = False,
+    table: Annotated[bool, typer.Option("--table", help="run nothing: print what is kept, in Markdown")] = False,
+    output: Annotated[str, typer.Option("-o", "--output", help="page to write: .html or .md")] = "reproduced.html",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="folder of the corpora's folders (../shared/data beside the checkout, or the cache)"),
+    ] = None,
+    work: Annotated[Path, typer.Option(help="folder for models")] = Path("build/experiments"),
+    results: Annotated[Path | None, typer.Option(help="folder for results (results, beside FILE)")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="rows at a time")] = 1,
+    param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, instead of what rows have; repeatable")] = None,
+    device: Annotated[str | None, typer.Option(help="for every command: cpu, cuda, cuda:1")] = None,
+    threads: Annotated[int | None, typer.Option(min=0, help="for every command")] = None,
+    limit: Annotated[float | None, typer.Option(min=0, help="seconds after which a training is ended")] = None,
+    machine: Annotated[str | None, typer.Option(help="what results say of the machine")] = None,
+    commit: Annotated[str | None, typer.Option(help="what they say of the commit, where git cannot tell")] = None,
+) -> None:
+    """Run the rows of a paper's table that have no result yet; or make a page: published, measured, difference."""
+    from xmtc.errors import XmtcError
+    from xmtc.experiments.rows import find, read
+
+    names, rows = files_and_rows(files or [], only or [])
+    if not names and not report:
+        raise XmtcError("Which table? Give its file, such as experiments/rivals.toml, or --report for a page of all.")
+    if report:
+        write_report(names, output, results, data)
+        return
+    said = {"--device": device, "--threads": None if threads is None else str(threads)}
+    options = tuple(word for name, value in said.items() if value for word in (name, value))
+    went_well = True
+    for name in names:
+        experiment = read(find(name))
+        place = the_place(experiment.path, data, work, results)
+        if table:
+            print_table(experiment, place)
+        else:
+            place = prepared(place, param or [], options, limit, machine, commit)
+            went_well &= tell(run(experiment, rows, jobs, place))
+    if not went_well:
+        raise typer.Exit(1)
+
+
+def files_and_rows(words: list[str], only: list[str]) -> tuple[list[str], list[str]]:
+    """`FILE --only ONE OTHER`: after --only, what is no file is a row."""
+    if not only:
+        return words, []
+    files = [word for word in words if word.endswith(".toml")] or words[:1]
+    return files, [*only, *(word for word in words if word not in files)]
+
+
+def the_place(path: Path, data: Path | None, work: Path, results: Path | None) -> Place:
+    """Corpora lie beside the checkout that the table is of, or where `xmtc data get` has them."""
+    import os
+
+    from xmtc.data.catalogue import corpora_folder
+    from xmtc.experiments.commands import SHARED, Place
+
+    beside = Path(os.path.normpath(path.resolve().parents[1] / SHARED))
+    folders = (beside, corpora_folder()) if data is None else (Path(os.path.normpath(data)),)
+    return Place(folders, work, results or path.parent / "results")
+
+
+def prepared(
+    place: Place,
+    param: list[str],
+    options: tuple[str, ...],
+    limit: float | None,
+    machine: str | None,
+    commit: str | None,
+) -> Place:
+    from dataclasses import replace
+
+    from xmtc.errors import XmtcError
+    from xmtc.experiments.keeping import gpus, made_here
+
+    if wrong := [pair for pair in param if "=" not in pair]:
+        raise XmtcError(f"--param {wrong[0]} must be NAME=VALUE.")
+    overrides = dict(pair.split("=", 1) for pair in param)
+    has_gpu = "--device" in options or bool(gpus())
+    here = made_here(machine, commit)
+    return replace(place, overrides=overrides, options=options, limit=limit, made_here=here, has_gpu=has_gpu)
+
+
+def run(experiment: Experiment, rows: list[str], jobs: int, place: Place) -> Outcome:
+    from xmtc.experiments.running import run_all
+
+    return run_all(experiment, rows, jobs, place, lambda line: typer.echo(line, err=": failed: " in line))
+
+
+def tell(outcome: Outcome) -> bool:
+    """Say what was not run; whether all is well."""
+    if n := len(outcome.stored):
+        which = "1 row has a stored result, which is" if n == 1 else f"{n} rows have stored results, which are"
+        typer.echo(f"{which} taken; --table prints all.", err=True)
+    for why in dict.fromkeys(outcome.left.values()):
+        left = [name for name, reason in outcome.left.items() if reason == why]
+        typer.echo(f"Not run: {', '.join(left)}: {why}", err=True)
+    return not outcome.failed and not outcome.left
+
+
+def print_table(experiment: Experiment, place: Place) -> None:
+    from xmtc.experiments.keeping import kept_in
+    from xmtc.experiments.tables import markdown
+
+    typer.echo(markdown(experiment, kept_in(place.kept(experiment.name))))
+
+
+def write_report(names: list[str], output: str, results: Path | None, data: Path | None) -> None:
+    from xmtc.data.files import writing
+    from xmtc.errors import XmtcError, visible
+    from xmtc.experiments.keeping import kept_in
+    from xmtc.experiments.page import form_of, sections_of
+    from xmtc.experiments.rows import FOLDER, all_tables, find, read
+
+    form = form_of(output)
+    paths = [find(name) for name in names] or all_tables()
+    if not paths:
+        raise XmtcError(
+            f"There are no tables here; give their files, or go to the checkout of xmtc's repository: its folder "
+            f"{FOLDER} has those of the papers."
+        )
+    sections = []
+    for path in paths:
+        experiment, place = read(path), the_place(path, data, Path(), results)
+        sections += sections_of(experiment, kept_in(place.kept(experiment.name)), place)
+    with writing(output) as stream:
+        stream.write(form(sections).encode())
+    if output != "-":
+        typer.echo(f"{visible(output)} written; tables: {len(paths)}.", err=True)

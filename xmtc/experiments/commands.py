@@ -1,0 +1,133 @@
+"""The commands of a row: those that make its corpora, the one that leaves its model, and the one that measures it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xmtc.data.catalogue import files_of
+from xmtc.experiments.rows import Job, flat, members
+
+SHARED = Path("..") / "shared" / "data"  # where commands, as they are kept, say that corpora lie: beside the checkout
+
+
+class Failed(Exception):
+    """A command, or what it needs, did not work out; the sentence says how."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things lie on this machine, and what is said to every command here."""
+
+    data: tuple[Path, ...]  # folders of corpora's folders; the first that has one counts
+    work: Path
+    results: Path
+    overrides: dict[str, str] = field(default_factory=dict)  # of parameters, where a row has them
+    options: tuple[str, ...] = ()
+    made_here: dict[str, Any] = field(default_factory=dict)  # machine, versions, commit
+    limit: float | None = None  # seconds of a training
+    has_gpu: bool = False  # or somebody has said where to compute
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stop: threading.Event = field(default_factory=threading.Event)  # set: begin nothing, and end what runs
+
+    def model(self, job: Job) -> Path:
+        return self.work / job.table / job.slug
+
+    def corpus(self, job: Job) -> Path:
+        there = (folder / job.row["data"] for folder in self.data)
+        return next((folder for folder in there if folder.is_dir()), self.data[0] / job.row["data"])
+
+    def kept(self, table: str) -> Path:
+        """The file with the results of a table."""
+        return self.results / f"{table}.json"
+
+    def shown(self, words: Sequence[str]) -> str:
+        """A command without this machine's folders."""
+        places = {self.work: "models"} | {folder: SHARED.as_posix() for folder in self.data}
+        return shlex.join(["xmtc", *(elsewhere(word, places) for word in words)])
+
+
+def elsewhere(word: str, places: dict[Path, str]) -> str:
+    """A word of a command with paths below these folders as paths below others: FOLDER/x, or name=FOLDER/x."""
+    for here, there in places.items():
+        word = re.sub(rf"(?:^|(?<==)){re.escape(str(here))}(?=[/\\\\])", there, word)
+    return word
+
+
+def part(folder: Path, name: str, ending: str = "") -> Path:
+    """The file with a part of a corpus: train.jsonl.gz, or one of another ending."""
+    found = [path for path in files_of(folder, name) if path.name.endswith(ending)]
+    if not found:
+        raise Failed(
+            f"{folder / name}.* is not there: expected the corpus {folder.name!r} as a folder of {folder.parent}; "
+            f"--data FOLDER says where else corpora lie, and `xmtc data list` which are known by name."
+        )
+    return found[0]
+
+
+def preparing(job: Job, place: Place) -> tuple[list[list[str]], Path, Path]:
+    """The commands that make the corpora of a job, if some must be made, and its training and test documents."""
+    row, ending = job.row, job.row.get("ending", "")
+    train = part(place.corpus(job), row.get("train_part", "train"), ending)
+    test = part(place.corpus(job), row.get("test_part", "test"), ending) if "held_out" not in row else train
+    made, endings, commands, held = place.work / "corpora", "".join(train.suffixes), [], ""
+    if "documents" in row:  # of the training documents, so many are all that there are
+        held, whole = f"-{row['documents']}", train
+        cut = made / f"{row['data']}{held}"
+        train, rest = Path(f"{cut}{endings}"), Path(f"{cut}-rest{endings}")
+        commands.append(["data", "split", str(whole), str(rest), str(train), "--count", str(row["documents"])])
+    if "clean" in row:  # stays without noise, and decides when to stop and what is chosen
+        held, whole = f"{held}-{row['clean']}", train
+        train, valid = (Path(f"{made / row['data']}{held}-{each}{endings}") for each in ("train", "clean"))
+        commands.append(["data", "split", str(whole), str(train), str(valid), "--share", str(row["clean"])])
+    if "held_out" in row:  # of the training documents; they stay clean, and are what is measured on
+        held = f"{held}-{row['held_out']}"
+        cut = made / f"{row['data']}{held}"
+        whole, train, test = train, Path(f"{cut}-train{endings}"), Path(f"{cut}-test{endings}")
+        commands.append(["data", "split", str(whole), str(train), str(test), "--share", str(row["held_out"])])
+    if noise := dict(row.get("noise", {})):
+        seed = str(noise.pop("seed", job.seed or 0))
+        ((kind, rate),) = noise.items()
+        clean, train = train, made / f"{row['data']}{held}-{kind}-{rate}-seed-{seed}{endings}"
+        commands.append(["data", "noise", str(clean), str(train), "--kind", kind, "--rate", str(rate), "--seed", seed])
+    return commands, train, test
+
+
+def making(job: Job, jobs: Sequence[Job], place: Place, overrides: dict[str, str]) -> list[str]:
+    """The command that leaves the job's model."""
+    row, corpus = job.row, str(place.corpus(job))
+    options = [word.replace("{data}", corpus) for word in [*row.get("train", []), *row.get("options", [])]]
+    model = ["-o", str(place.model(job))]
+    if "combine" in row:
+        models = [str(place.model(member)) for member in members(job, jobs)]
+        rule = ["--rule", row["rule"]] if "rule" in row else []
+        return ["combine", *models, *model, *rule, *(word.replace("{data}", corpus) for word in row.get("options", []))]
+    params = flat(row["params"]) | ({} if job.seed is None else {"seed": str(job.seed)})
+    given = {name: overrides.get(name.rpartition(".")[2], value) for name, value in params.items()}
+    pairs = [word for name, value in given.items() for word in ("-p", f"{name}={value}".replace("{data}", corpus))]
+    commands, train, _ = preparing(job, place)
+    if "clean" in row:  # what it was cut off by knows where it is
+        options += ["--valid", next(words[4] for words in commands if "-clean." in words[4])]
+    if "tune" in row:
+        searched = [word for name, values in flat(row["tune"]).items() for word in ("-s", f"{name}={values}")]
+        return ["tune", str(train), "-m", row["method"], *pairs, *searched, *options, *model]
+    return ["train", str(train), "-m", row["method"], *pairs, *options, *model]
+
+
+def judging(job: Job, jobs: Sequence[Job], place: Place) -> list[str]:
+    """The command that measures it."""
+    _, _, test = preparing(job, place)
+    if "compare" in job.row:
+        return ["compare", *(str(place.model(member)) for member in members(job, jobs)), str(test), "--json"]
+    return ["evaluate", str(place.model(job)), str(test), *job.row["measures"], "--json", *job.row.get("evaluate", [])]
+
+
+def asked(job: Job, jobs: Sequence[Job], place: Place) -> list[str]:
+    """All that a job runs, as its file has it: what tells whether a result is still the row's."""
+    made = [] if "compare" in job.row else [making(job, jobs, place, {})]
+    return [place.shown(words) for words in [*preparing(job, place)[0], *made, judging(job, jobs, place)]]

@@ -1,0 +1,82 @@
+"""Results in a JSON file, an object by the name of each: added at once, whole or not at all, and with them where, when
+and with what they were made."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import threading
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import xmtc
+from xmtc.base.disk import new_file
+from xmtc.errors import XmtcError
+from xmtc.experiments.process import HOME
+
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "transformers")
+LOCK = threading.Lock()  # threads of ours may finish together
+
+Result = dict[str, Any]
+
+
+def kept_in(path: Path) -> dict[str, Result]:
+    """What a file of results holds; nothing where there is none yet."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise XmtcError(
+            f"{path} holds no JSON ({error}); expected results as xmtc keeps them: mend it, or move it away."
+        ) from None
+    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+        raise XmtcError(f"{path} holds no results as xmtc keeps them, an object of objects; move it away.")
+    return found
+
+
+def keep(path: Path, name: str, result: Result) -> None:
+    """Add a result to the file, beside what others may have written meanwhile."""
+    with LOCK:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole = kept_in(path) | {name: result}
+        with new_file(path) as file:
+            file.write((json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def made_here(machine: str | None = None, commit: str | None = None) -> Result:
+    """What a result says of the machine, the versions and the commit, where the machine can tell."""
+    known = {"python": platform.python_version(), "xmtc": xmtc.__version__}
+    for name in PACKAGES:
+        try:
+            known[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {"machine": machine or this_machine(), "versions": known, "commit": commit or this_commit()}
+
+
+def this_machine() -> str:
+    return ", ".join([f"{os.cpu_count()} cores", *gpus()])
+
+
+def gpus() -> list[str]:
+    return output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
+
+
+def this_commit() -> str:
+    """Of the checkout that runs, with a + where it was changed since; of an installed xmtc, its version is all."""
+    if not (HOME / ".git").exists():
+        return "unknown"
+    changed = output("git", "-C", str(HOME), "status", "--porcelain", "-uno", "--", "xmtc")
+    now = output("git", "-C", str(HOME), "rev-parse", "--short=12", "HEAD")
+    return f"{now}{'+' if changed else ''}" or "unknown"
+
+
+def output(*words: str) -> str:
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
