@@ -18,7 +18,7 @@ from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import FittedViews
-from xmtc.methods.ensemble.calibrated import calibrated_together
+from xmtc.methods.ensemble.calibrated import calibrated_together, raw
 from xmtc.methods.ensemble.merging import NOISY_OR
 from xmtc.methods.ensemble.model import Adapted, Combination
 from xmtc.pipeline import labelled
@@ -82,12 +82,13 @@ def shared_name(views: FittedViews, name: str, view: Any) -> str:
 
 def adapted(tagger: Tagger, names: dict[str, str], labels: Vocabulary) -> Model:
     """A tagger's model for the views and labels of all; as it is, where they are its own."""
+    model = raw(tagger.model)  # whose own curve says nothing of all together
     if all(name == here for name, here in names.items()) and same(tagger.labels, labels):
-        return tagger.model
+        return model
     return Adapted(
         n_labels=len(labels),
-        views={names[name]: size for name, size in tagger.model.views.items()},
-        model=tagger.model,
+        views={names[name]: size for name, size in model.views.items()},
+        model=model,
         names=names,
         numbers=labels.find(tagger.labels.text, tagger.labels.ends),
     )
