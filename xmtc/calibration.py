@@ -23,7 +23,7 @@ from xmtc.data.splits import kept_labels, labelled_rows, random_rows, without
 from xmtc.errors import XmtcError
 from xmtc.methods.ensemble.calibrated import Calibrated, curve, raw, with_curve
 from xmtc.methods.ensemble.model import DEPTH
-from xmtc.methods.ensemble.witness import fit_with_witness
+from xmtc.methods.ensemble.witness import PART, fit_with_witness
 from xmtc.tagger import Tagger
 
 SHARE, MOST = 0.1, 2000  # documents held out, where a method holds out none by itself
@@ -98,7 +98,7 @@ def fit_beside(method: Method, data: Dataset, valid: Dataset, run: Run) -> Fitte
 def drawn(model: Model, witness: Model, held_out: Dataset, because: str, run: Run) -> Fitted:
     """A model with the curve that its witness has drawn."""
     assert held_out.Y is not None
-    found = witness.predict(held_out.only(witness.views), min(DEPTH, witness.n_labels), run)
+    found = witness.predict(held_out.only(witness.views), min(DEPTH, witness.n_labels), run.for_part(PART))
     return Fitted(model, curve(found, held_out.Y, held_out.weights), because, held_out.n_docs)
 
 

@@ -141,14 +141,14 @@ def parameters_of(method: Method | str, held: Parameters) -> dict[str, tuple[Fie
     scores, by the name that it is set by; and its value. Of what is held, the rest is for another method, and
     ignored."""
     built = built_from(method, held)
-    found = fields_of(made(Calibration, held)) | named_fields(built)
+    found = named_fields(built)
     kinds = views_for(built.reads, TEXTS)
     with suppress(XmtcError):  # it may read what only texts have
         kinds |= views_for(built.reads, COLUMNS)
     preset = preset_of_views(built)
     for view in (made(kind, held).filled(preset) for kind in kinds.values()):
         found |= fields_of(view)
-    return found
+    return found | fields_of(made(Calibration, held))
 
 
 def fields_of(recipe: Recipe) -> dict[str, tuple[Field, Any]]:

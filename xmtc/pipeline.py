@@ -71,9 +71,9 @@ class Pipeline:
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:
         """Every parameter by the name that it is set by, and its value."""
-        found = fields_of(self.calibration) | named_fields(self.method)
-        for view in self.views.values():
-            found |= fields_of(view)
+        found = named_fields(self.method)
+        for recipe in (*self.views.values(), self.calibration):
+            found |= fields_of(recipe)
         return found
 
     def fit(
