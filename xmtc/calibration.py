@@ -21,7 +21,7 @@ from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.data.splits import kept_labels, labelled_rows, random_rows, without
 from xmtc.errors import XmtcError
-from xmtc.methods.ensemble.calibrated import Calibrated, curve, raw, with_curve
+from xmtc.methods.ensemble.calibrated import Calibrated, curve, of_documents, raw, with_curve
 from xmtc.methods.ensemble.model import DEPTH
 from xmtc.methods.ensemble.witness import PART, fit_with_witness
 from xmtc.tagger import Tagger
@@ -83,7 +83,7 @@ def fit(method: Method, data: Dataset, valid: Dataset | None, run: Run, calibrat
     else:
         model, witness = fit_with_witness(method, data, rows, run)
     how = "held out of training" if model is witness else "held out of a first training"
-    return drawn(model, witness, data.rows(rows), f"{len(rows):,} documents, {how}, tell what they mean", run)
+    return drawn(model, witness, data.rows(rows), f"documents, {how},", run)
 
 
 def fit_beside(method: Method, data: Dataset, valid: Dataset, run: Run) -> Fitted:
@@ -92,13 +92,15 @@ def fit_beside(method: Method, data: Dataset, valid: Dataset, run: Run) -> Fitte
     if n_valid < ENOUGH:
         found = f"{n_valid:,} validation documents have a label, and a calibration needs {ENOUGH}"
         return Fitted(model, None, found)
-    return drawn(model, model, valid, f"{n_valid:,} validation documents tell what they mean", run)
+    return drawn(model, model, valid, "validation documents", run)
 
 
-def drawn(model: Model, witness: Model, held_out: Dataset, because: str, run: Run) -> Fitted:
-    """A model with the curve that its witness has drawn."""
+def drawn(model: Model, witness: Model, held_out: Dataset, what: str, run: Run) -> Fitted:
+    """A model with the curve that its witness has drawn. Of documents to validate by, some may have only labels that
+    training has not seen: what they are given is wrong."""
     assert held_out.Y is not None
     found = witness.predict(held_out.only(witness.views), min(DEPTH, witness.n_labels), run.for_part(PART))
+    because = f"{held_out.n_docs:,} {what} tell what they mean"
     return Fitted(model, curve(found, held_out.Y, held_out.weights), because, held_out.n_docs)
 
 
@@ -120,8 +122,10 @@ def calibrated(tagger: Tagger, documents: Iterable[Document], run: Run = Run()) 
     """A trained model with scores that are probabilities, by documents that it has not learnt from."""
     bare = replace(tagger, model=raw(tagger.model))
     found, Y = bare.rank_labelled(documents, min(DEPTH, len(tagger.labels)), run)
-    n_docs = int(np.count_nonzero(np.diff(Y.indptr)))
+    has_labels = np.diff(Y.indptr) > 0
+    n_docs = int(has_labels.sum())
     if n_docs < ENOUGH:
         raise XmtcError(f"Found {n_docs:,} documents with labels to calibrate by; expected at least {ENOUGH}.")
-    fitted = Fitted(bare.model, curve(found, Y), f"{n_docs:,} documents tell what they mean", n_docs)
+    its_curve = curve(of_documents(found, has_labels), Y[has_labels])
+    fitted = Fitted(bare.model, its_curve, f"{n_docs:,} documents tell what they mean", n_docs)
     return replace(bare, model=fitted.on(bare.model), about=tagger.about | {"scores": fitted.as_json()})
