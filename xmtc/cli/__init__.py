@@ -22,6 +22,7 @@ from xmtc.cli import (
     predict,
     report,
     streams,
+    thresholds,
     train,
     tune,
     vectors,
@@ -39,6 +40,7 @@ for command in (train.train, predict.predict, evaluate.evaluate, explain.explain
     app.command()(command)
 app.command()(demo.demo)
 app.command()(vectors.vectors)
+app.command()(thresholds.thresholds)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(combine.combine)
