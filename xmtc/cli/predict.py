@@ -147,11 +147,11 @@ class Done(NamedTuple):
 
 
 def how_many(tagger: Tagger, k: int | None, decide: bool, wide: bool) -> int:
-    """Labels of a document, at most. A wide table has room for twice as many as a document was seen to get."""
+    """Labels of a document, at most. A wide table has room for as many as a document was seen to get."""
     usual = USUAL
     if decide:
         decision = tagger.own_decision()
-        usual = min(2 * decision.most, decision.depth) if wide else decision.depth
+        usual = decision.most if wide else decision.depth
     return min(usual if k is None else k, len(tagger.labels))
 
 
@@ -241,7 +241,7 @@ def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: 
     """Write the answers, batch by batch."""
     from xmtc.answers import Answer
 
-    done, room = Done(), asked.k if asked.decide and asked.k < len(tagger.labels) else len(tagger.labels) + 1
+    done = Done()
     writer, documents = target.opened(source, tagger, asked)
     with writer as write:
         for batch in in_batches(documents):
@@ -250,7 +250,8 @@ def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: 
             else:
                 ranked = tagger.rank(batch, asked.k, run, asked.allowed, always=asked.always)
             tags = tagger.named(ranked.above(asked.threshold), asked.language)
-            n_full = sum(len(each) >= room for each in tags)
+            is_deep = asked.k == ranked.k < len(tagger.labels)  # then those beyond were not looked at
+            n_full = sum(len(each) > asked.k - is_deep for each in tags) if asked.decide else 0
             tags = [each[: asked.k] for each in tags]
             pairs = zip(batch, tags, strict=True)
             write(Answer(document.id, found, document.kept, document.text) for document, found in pairs)
