@@ -1,11 +1,11 @@
-"""What thresholds are worth: micro-, macro- and example-F1 of decisions made in several ways from the same scores, those
-of xmtc through its commands and, beside them, the procedures of LibMultiLabel and of napkinXC.
+"""What thresholds are worth: micro-, macro- and example-F1 of decisions made in several ways from the same scores,
+those of xmtc through its commands and, beside them, the procedures of LibMultiLabel and of napkinXC.
 
-The two peers are twins, written after their code, because both learn on scores of their own models only:
-LibMultiLabel 0.10.0 `linear/linear.py`, micromacro-freq of Lin and Lin (CIKM 2023); its cross-validation, which is there
-to get scores of documents that are not trained on, gives way to the held-out documents; labels without a true document
-there, of which it has none, keep 0.5. napkinXC 0.7.2 `src/model.cpp`, online F-measure optimisation, macro and micro, as
-its command begins (a = 10, b = 20) and, macro, as its example does (a = 1, b = 2, ten passes).
+The two peers are twins, written after their code, because both learn on scores of their own models only.
+LibMultiLabel 0.10.0 `linear/linear.py`, micromacro-freq of Lin and Lin (CIKM 2023): its cross-validation, which is
+there to get scores of documents that are not trained on, gives way to the held-out documents; labels without a true
+document there, of which it has none, keep 0.5. napkinXC 0.7.2 `src/model.cpp`, online F-measure optimisation, macro and
+micro, as its command begins (a = 10, b = 20) and, macro, as its example does (a = 1, b = 2, ten passes).
 
 python experiments/decisions.py cve-libraries delicious imdb-meka eurlex57k tibkat-gnd-en yso-finna-en --work /tmp/work
 """
@@ -28,7 +28,7 @@ from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.decisions import kept
-from xmtc.evaluation import DEPTH, judge
+from xmtc.evaluation import judge
 from xmtc.evaluation.decided import decided_figures
 from xmtc.tagger import Tagger
 
@@ -85,9 +85,9 @@ def command_values(model: Path, test: Path, at: str) -> dict[str, float]:
 
 def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     tagger = Tagger.load(model)
-    n = len(tagger.labels)
-    learnt, Y = tagger.rank_labelled(open_corpus(str(valid)), DEPTH, Run(threads=2))
-    ranked, truth = tagger.rank_labelled(open_corpus(str(test)), DEPTH, Run(threads=2))
+    n, depth = len(tagger.labels), tagger.own_decision().depth  # as many labels as the last of ours looks at
+    learnt, Y = tagger.rank_labelled(open_corpus(str(valid)), depth, Run(threads=2))
+    ranked, truth = tagger.rank_labelled(open_corpus(str(test)), depth, Run(threads=2))
     ways = {
         "LibMultiLabel": lambda: micromacro_freq(learnt, Y, n),
         "napkinXC, macro": lambda: online_macro(learnt, Y, n),
