@@ -27,7 +27,7 @@ FLOORS = [
     {"explain"},
     {"tagger"},
     {"calibration"},
-    {"parameters", "choice"},
+    {"parameters", "choice", "thresholds"},
     {"pipeline"},
     {"indicators"},
     {"answers", "classifier", "combine", "tune"},

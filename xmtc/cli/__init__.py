@@ -24,6 +24,7 @@ from xmtc.cli import (
     report,
     reproduce,
     streams,
+    thresholds,
     train,
     tune,
     vectors,
@@ -41,6 +42,7 @@ for command in (train.train, predict.predict, evaluate.evaluate, explain.explain
     app.command()(command)
 app.command()(demo.demo)
 app.command()(vectors.vectors)
+app.command()(thresholds.thresholds)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(combine.combine)
