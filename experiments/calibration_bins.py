@@ -29,7 +29,7 @@ MODELS = {
     "Parabel, imdb-meka": "parabel-{}imdb-meka",
     "DiSMEC, imdb-meka": "dismec-{}imdb-meka",
     "Parabel, eurlex57k": "parabel-large-{}eurlex57k",
-    "DiSMEC, eurlex57k": "dismec-large-{}eurlex57k",
+    "Parabel, tibkat-gnd-en": "parabel-large-{}tibkat-gnd-en",
 }
 
 

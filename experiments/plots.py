@@ -33,6 +33,7 @@ NOISE_STYLES = {
     "PLT": ">-.",
     "DiSMEC": "v-.",
 }
+LEAST_LABELS = 20  # of a bin, for its share that is right to mean anything
 CALIBRATION_STYLES = {"raw": "x--", "calibrated": "o-"}
 NOISE_KINDS = {"missing": "labels missing", "flip": "cells flipped"}
 NOISE_RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
@@ -112,8 +113,8 @@ def calibration(figure: Any) -> None:
     for axis, (name, kinds) in zip(figure.subplots(n_rows, 4, squeeze=False).flat, found.items(), strict=False):
         axis.plot([0, 1], [0, 1], "k:", linewidth=0.8)
         for kind, style in CALIBRATION_STYLES.items():
-            scores, right, _ = zip(*kinds[kind], strict=True)
-            axis.plot(scores, right, style, label=kind)
+            points = [(score, right) for score, right, n_labels in kinds[kind] if n_labels >= LEAST_LABELS]
+            axis.plot(*zip(*points, strict=True), style, label=kind)
         axis.set(title=name, xlabel="mean score", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
     figure.axes[0].legend(fontsize=8)
 
