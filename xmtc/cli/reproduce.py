@@ -75,7 +75,7 @@ def the_place(path: Path, data: Path | None, work: Path, results: Path | None) -
     from xmtc.data.catalogue import corpora_folder
     from xmtc.experiments.commands import SHARED, Place
 
-    beside = Path(os.path.normpath(path.resolve().parents[1] / SHARED))
+    beside = Path(os.path.normpath(path.resolve().parent.parent / SHARED))
     folders = (beside, corpora_folder()) if data is None else (Path(os.path.normpath(data)),)
     return Place(folders, work, results or path.parent / "results")
 

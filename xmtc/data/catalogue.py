@@ -127,7 +127,8 @@ def compared(found: DataSet, counted: list[Counts]) -> Iterator[tuple[str, str, 
         if here:
             agrees = any(same(each, value) for each in here for value, _ in said)
             others = "; ".join(f"{shown(value)} ({source})" for value, source in said)
-            yield title, " or, with test documents, ".join(map(shown, here)), others or "nothing", agrees or not said
+            told = " or, with test documents, ".join(dict.fromkeys(map(shown, here)))
+            yield title, told, others or "nothing", agrees or not said
 
 
 def same(here: float, published: float) -> bool:

@@ -66,7 +66,7 @@ def sections_of(experiment: Experiment, results: dict[str, Result], place: Place
     missing = grouped([job.name for job in left], reasons)
     told = [command_of(job, results[job.name]) for job in experiment.jobs if is_measured(job, results)]
     note = f"{experiment.note} Run by `xmtc reproduce {shown_path(experiment.path)}`.".strip()
-    pages = [experiment.path.resolve().parents[1] / page for page in experiment.pages]
+    pages = [experiment.path.resolve().parent.parent / page for page in experiment.pages]
     return [Section(experiment.name, experiment.title, note, tables, len(left), missing, pages, told)]
 
 
