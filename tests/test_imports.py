@@ -30,7 +30,7 @@ FLOORS = [
     {"pipeline"},
     {"indicators"},
     {"answers", "classifier", "combine", "tune"},
-    {"report", "testing"},
+    {"audit", "report", "testing"},
     {"cli", "server"},
     {"__main__"},
 ]

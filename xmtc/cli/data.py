@@ -1,4 +1,5 @@
-"""xmtc data: what is in a corpus, the same corpus in another format, split in two, or with noise in its labels."""
+"""xmtc data: what is in a corpus and what is wrong with it, the same corpus in another format, split in two, or with
+noise in its labels."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xmtc.cli.audit import audit
 from xmtc.cli.options import (
     CorpusPath,
     CorpusPaths,
@@ -18,7 +20,7 @@ from xmtc.cli.options import (
 if TYPE_CHECKING:
     from xmtc.data.stats import Statistics
 
-app = typer.Typer(help="Look at, convert and split corpora, or add noise to their labels.", no_args_is_help=True)
+app = typer.Typer(help="Look at, audit, convert and split corpora, or add noise to their labels.", no_args_is_help=True)
 
 To = Annotated[
     str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext, sparse or paired (by extension)")
@@ -48,6 +50,9 @@ def stats(
     else:
         _print_table(found)
     report_rejects(corpus)
+
+
+app.command()(audit)
 
 
 @app.command()
