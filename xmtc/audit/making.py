@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,7 +27,9 @@ from xmtc.pipeline import Pipeline, Prepared
 from xmtc.vocab import Vocabulary
 from xmtc.vocab.labels import LabelConcepts
 
-WRONG, MISSING, COPY, LEAK, TWICE = "wrong label", "missing label", "duplicate", "in test", "same label"
+WRONG, MISSING, TWICE = "wrong label", "missing label", "same label"
+COPY, NEAR, LEAK, NEAR_LEAK = "duplicate", "near-duplicate", "duplicate in test", "near-duplicate in test"
+SAME = "the same labels"
 CANDIDATES = 50  # labels of a document that are scored
 COLUMNS = [
     Column("kind", str), Column("document", int), Column("id", str), Column("label", str), Column("name", str),
@@ -116,8 +118,8 @@ def audit(
         findings={
             WRONG: list(suspected(corpora, wrong, WRONG, "take it away")),
             MISSING: list(suspected(corpora, missing, MISSING, "add it")),
-            COPY: worst_first(copied(corpora, inside)),
-            **({} if leaks is None else {LEAK: worst_first(leaks)}),
+            **by_kind(copied(corpora, inside), (COPY, NEAR)),
+            **({} if leaks is None else by_kind(leaks, (LEAK, NEAR_LEAK))),
             TWICE: list(same_labels(corpora, run)),
         },
     )
@@ -167,8 +169,9 @@ def copied(corpora: Corpora, found: Copies) -> Iterator[Finding]:
     notes, names = corpora.notes, corpora.names
     for document in np.flatnonzero(found.other != NONE).tolist():
         other = int(found.other[document])
-        told = on_labels(row(corpora.Y, document), row(corpora.Y, other), names, "keep one of them")
-        yield as_copy(notes, COPY, document, notes.ids[other], found, document, told)
+        kind = COPY if found.is_exact[document] else NEAR
+        told = on_labels(kind, row(corpora.Y, document), row(corpora.Y, other), names)
+        yield as_copy(notes, kind, document, notes.ids[other], float(found.similarity[document]), told)
 
 
 def across(corpora: Corpora, test: Iterable[Document], run: Run) -> tuple[list[Finding], int]:
@@ -180,31 +183,32 @@ def across(corpora: Corpora, test: Iterable[Document], run: Run) -> tuple[list[F
     leaks = []
     for number in np.flatnonzero(found.other != NONE).tolist():
         document = int(found.other[number])
-        told = on_labels(row(corpora.Y, document), row(Y, number - first), names, "leave it out of one of them")
-        leaks.append(as_copy(notes, LEAK, document, notes.ids[number], found, number, told))
+        kind = LEAK if found.is_exact[number] else NEAR_LEAK
+        told = on_labels(kind, row(corpora.Y, document), row(Y, number - first), names)
+        leaks.append(as_copy(notes, kind, document, notes.ids[number], float(found.similarity[number]), told))
     return leaks, len(notes.ids) - first
 
 
-def as_copy(notes: Notes, kind: str, document: int, other: str, found: Copies, at: int, suggestion: str) -> Finding:
-    what = "the same text" if found.is_exact[at] else "nearly the same"
-    beginning, score = notes.beginnings[document], float(found.similarity[at])
-    return Finding(
-        kind, document + 1, notes.ids[document], None, None, score, other, f"{what}; {suggestion}", beginning
-    )
+def as_copy(notes: Notes, kind: str, document: int, other: str, similarity: float, suggestion: str) -> Finding:
+    beginning = notes.beginnings[document]
+    return Finding(kind, document + 1, notes.ids[document], None, None, similarity, other, suggestion, beginning)
 
 
-def on_labels(here: set[int], there: set[int], names: list[str], otherwise: str) -> str:
+def on_labels(kind: str, here: set[int], there: set[int], names: list[str]) -> str:
     """What to do about two documents that are the same, by their labels."""
+    one = "keep one of them" if kind in (COPY, NEAR) else "leave it out of one of the two"
     if here == there:
-        return f"the same labels: {otherwise}"
+        return f"{SAME}: {one}"
     sides = (("here", here - there), ("there", there - here))
     only = [f"only {place} {', '.join(sorted(names[label] for label in each))}" for place, each in sides if each]
-    return f"other labels ({'; '.join(only)}): make them the same, or {otherwise}"
+    todo = "make them the same" if kind in (COPY, LEAK) else "look whether they should differ"
+    return f"other labels ({'; '.join(only)}): {todo}, or {one}"
 
 
-def worst_first(found: Iterable[Finding]) -> list[Finding]:
-    """Those whose labels differ come first."""
-    return sorted(found, key=lambda each: ("the same labels" in each.suggestion, -each.score, each.document))
+def by_kind(found: Iterable[Finding], kinds: Sequence[str]) -> dict[str, list[Finding]]:
+    """Of each kind, those whose labels differ first."""
+    worst = sorted(found, key=lambda each: (each.suggestion.startswith(SAME), -each.score, each.document))
+    return {kind: [each for each in worst if each.kind == kind] for kind in kinds}
 
 
 def same_labels(corpora: Corpora, run: Run) -> Iterator[Finding]:

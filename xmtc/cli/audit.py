@@ -25,21 +25,26 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from xmtc.audit.making import Audit, Finding
+    from xmtc.data.corpus import Corpus
 
-SHOWN = 10  # of each kind
+SHOWN, OF_ONE = 10, 2  # of each kind, and of these with one label
 NARROWEST, WIDE = 60, 1000  # characters of a line, at least in a terminal, and where there is none
 TITLES = {
     "wrong label": ("Labels that are likely wrong", "of {n_given:,}"),
     "missing label": ("Labels that are likely missing", "beside {n_given:,}"),
     "duplicate": ("Documents that were there before", "of {n_docs:,}"),
-    "in test": ("Documents of the test corpus that are in the corpus", "of {n_test:,}"),
+    "near-duplicate": ("Documents that are nearly one before", "of {n_docs:,}"),
+    "duplicate in test": ("Test documents that are in the corpus", "of {n_test:,}"),
+    "near-duplicate in test": ("Test documents that are nearly one of the corpus", "of {n_test:,}"),
     "same label": ("Labels that may be the same thing twice", "of {n_labels:,}"),
 }
 ADVICE = {
     "wrong label": "Models of the other documents give these labels nothing, though they know them; read the document.",
     "missing label": "Models of the other documents are sure of these labels; add those that the document deserves.",
     "duplicate": "A copy counts twice in training; where labels differ, one of the two is wrong.",
-    "in test": "What was learnt by heart is no test: leave these documents out of one of the two.",
+    "near-duplicate": "Look at those with other labels: forms differ in a word that matters, others by mistake.",
+    "duplicate in test": "What was learnt by heart is no test: leave these documents out of one of the two.",
+    "near-duplicate in test": "A test with many of them flatters a model; a split by date or source has fewer.",
     "same label": "Two labels for one thing halve the examples of each; give all documents one of them.",
 }
 
@@ -74,19 +79,16 @@ def audit(
 ) -> None:
     """Look for wrong and missing labels, copies of documents, and labels that are the same thing twice."""
     from dataclasses import replace
-    from json import dumps
 
-    from xmtc.answers import write_records
-    from xmtc.audit.making import COLUMNS
     from xmtc.audit.making import audit as audited
     from xmtc.cli.train import pipeline_for
     from xmtc.cli.vocab import open_vocabulary
-    from xmtc.errors import visible, visible_json
 
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
     source = open_input(corpus, reading, quiet=quiet)
     tested = None if test is None else open_input(test, replace(reading, rejects=None), quiet=quiet)
-    check_asked(output, [each for each in (source, tested) if each is not None], language, vocab)
+    corpora = [each for each in (source, tested) if each is not None]
+    check_asked(output, corpora, language, vocab)
     found = audited(
         source,
         pipeline_for(method, parameter or [], source),
@@ -99,6 +101,19 @@ def audit(
         run=make_run(threads, quiet, device=device, log_json=log_json),
         tell=(lambda sentence: None) if quiet else say,
     )
+    deliver(found, output, json, quiet)
+    for each in corpora:
+        report_rejects(each)
+
+
+def deliver(found: Audit, output: str | None, json: bool, quiet: bool) -> None:
+    """All findings to a file, the worst to standard output."""
+    from json import dumps
+
+    from xmtc.answers import write_records
+    from xmtc.audit.making import COLUMNS
+    from xmtc.errors import visible, visible_json
+
     if output is not None:
         write_records(output, COLUMNS, found.records())
     if json:
@@ -108,12 +123,9 @@ def audit(
     if output is not None and not quiet:
         n = sum(map(len, found.findings.values()))
         typer.echo(f"{n:,} findings written to {visible(output)}.", err=True)
-    for each in (source, tested):
-        if each is not None:
-            report_rejects(each)
 
 
-def check_asked(output: str | None, corpora: list[Any], language: str | None, vocab: str | None) -> None:
+def check_asked(output: str | None, corpora: list[Corpus], language: str | None, vocab: str | None) -> None:
     """Refuse, before the work, what could not be done after it."""
     from xmtc.answers import format_by_name
     from xmtc.data.files import check_place
@@ -131,7 +143,7 @@ def check_asked(output: str | None, corpora: list[Any], language: str | None, vo
 def as_json(found: Audit) -> dict[str, Any]:
     sizes = {"documents": found.n_docs, "labels": found.n_labels, "assignments": found.n_given}
     counts = {kind: len(each) for kind, each in found.findings.items()}
-    worst = {kind: [finding.record() for finding in each[:SHOWN]] for kind, each in found.findings.items()}
+    worst = {kind: [finding.record() for finding in some(each)] for kind, each in found.findings.items()}
     return sizes | {"test_documents": found.n_test, "counts": counts, "worst": worst}
 
 
@@ -146,9 +158,25 @@ def show(found: Audit) -> None:
         title, of = TITLES[kind]
         console.print(f"{title}: {len(findings):,} {of.format(**vars(found))}")
         if findings:
-            console.print(drawn(kind, findings[:SHOWN]), soft_wrap=False)
+            console.print(drawn(kind, some(findings)), soft_wrap=False)
             console.print(ADVICE[kind])
         console.print()
+
+
+def some(findings: list[Finding]) -> list[Finding]:
+    """The worst, with no label more than twice: what is wrong with one label is soon seen."""
+    from collections import Counter
+
+    seen: Counter[str] = Counter()
+    chosen: list[Finding] = []
+    for finding in findings:
+        key = finding.label or finding.id or ""
+        seen[key] += 1
+        if seen[key] <= OF_ONE:
+            chosen.append(finding)
+        if len(chosen) == SHOWN:
+            break
+    return chosen
 
 
 def drawn(kind: str, findings: list[Finding]) -> Table:
@@ -156,13 +184,11 @@ def drawn(kind: str, findings: list[Finding]) -> Table:
 
     from xmtc.errors import visible
 
-    columns = {
-        "wrong label": ("score", "document", "label", "text"),
-        "missing label": ("score", "document", "label", "text"),
-        "duplicate": ("score", "document", "like", "suggestion", "text"),
-        "in test": ("score", "document", "test document", "suggestion", "text"),
-        "same label": ("score", "label", "suggestion"),
-    }[kind]
+    columns = ["score", "document", "label", "text"]
+    if "duplicate" in kind:
+        columns = ["score", "document", "test document" if "test" in kind else "like", "suggestion", "text"]
+    elif kind == "same label":
+        columns = ["score", "label", "suggestion"]
     table = Table(*columns, box=None, pad_edge=False)
     for finding in findings:
         cells = {

@@ -32,7 +32,7 @@ OURS = {
     "html": (b"<!DOCTYPE html>", b'content="xmtc report"'),
     "md": (b"<!-- xmtc report -->", b""),
     "json": (b'{\n "made by": "xmtc report"', b""),
-    "csv": (b"label,training_documents,true,given,right,precision,recall,f1", b""),
+    "csv": (b"label,training_documents,support,given,right,precision,recall,f1", b""),
 }
 
 
