@@ -83,6 +83,12 @@ class Corpora:
     def called(self, label: int) -> str | None:
         return None if self.concepts is None else self.concepts.name(label)
 
+    def titles(self, unseen: Iterable[str] = ()) -> list[str]:
+        """Labels with their names, for sentences."""
+        called = [self.called(label) for label in range(len(self.names))]
+        known = [name if title is None else f"{title} ({name})" for name, title in zip(self.names, called, strict=True)]
+        return [*known, *unseen]
+
 
 def audit(
     documents: Iterable[Document],
@@ -166,11 +172,11 @@ def suspected(corpora: Corpora, found: Suspects, kind: str, suggestion: str) -> 
 
 def copied(corpora: Corpora, found: Copies) -> Iterator[Finding]:
     """Documents that stand in the corpus before."""
-    notes, names = corpora.notes, corpora.names
+    notes, titles = corpora.notes, corpora.titles()
     for document in np.flatnonzero(found.other != NONE).tolist():
         other = int(found.other[document])
         kind = COPY if found.is_exact[document] else NEAR
-        told = on_labels(kind, row(corpora.Y, document), row(corpora.Y, other), names)
+        told = on_labels(kind, row(corpora.Y, document), row(corpora.Y, other), titles)
         yield as_copy(notes, kind, document, notes.ids[other], float(found.similarity[document]), told)
 
 
@@ -178,13 +184,13 @@ def across(corpora: Corpora, test: Iterable[Document], run: Run) -> tuple[list[F
     """Documents of the corpus that are in the test corpus, too, and how many that has."""
     notes, collector, first = corpora.notes, LabelCollector(), corpora.prepared.data.n_docs
     deque(collector.watch(notes.watch(test)), maxlen=0)
-    names = corpora.names + sorted(collector.numbers.keys() - set(corpora.names))
+    titles = corpora.titles(sorted(collector.numbers.keys() - set(corpora.names)))
     Y, found = collector.matrix(corpora.names), copies(np.array(notes.prints), notes.words(), first, run)
     leaks = []
     for number in np.flatnonzero(found.other != NONE).tolist():
         document = int(found.other[number])
         kind = LEAK if found.is_exact[number] else NEAR_LEAK
-        told = on_labels(kind, row(corpora.Y, document), row(Y, number - first), names)
+        told = on_labels(kind, row(corpora.Y, document), row(Y, number - first), titles)
         leaks.append(as_copy(notes, kind, document, notes.ids[number], float(found.similarity[number]), told))
     return leaks, len(notes.ids) - first
 
@@ -194,13 +200,13 @@ def as_copy(notes: Notes, kind: str, document: int, other: str, similarity: floa
     return Finding(kind, document + 1, notes.ids[document], None, None, similarity, other, suggestion, beginning)
 
 
-def on_labels(kind: str, here: set[int], there: set[int], names: list[str]) -> str:
+def on_labels(kind: str, here: set[int], there: set[int], titles: list[str]) -> str:
     """What to do about two documents that are the same, by their labels."""
     one = "keep one of them" if kind in (COPY, NEAR) else "leave it out of one of the two"
     if here == there:
         return f"{SAME}: {one}"
     sides = (("here", here - there), ("there", there - here))
-    only = [f"only {place} {', '.join(sorted(names[label] for label in each))}" for place, each in sides if each]
+    only = [f"only {place} {', '.join(sorted(titles[label] for label in each))}" for place, each in sides if each]
     todo = "make them the same" if kind in (COPY, LEAK) else "look whether they should differ"
     return f"other labels ({'; '.join(only)}): {todo}, or {one}"
 
@@ -212,11 +218,11 @@ def by_kind(found: Iterable[Finding], kinds: Sequence[str]) -> dict[str, list[Fi
 
 
 def same_labels(corpora: Corpora, run: Run) -> Iterator[Finding]:
-    frequencies = np.bincount(corpora.Y.indices, minlength=len(corpora.names))
+    frequencies, titles = np.bincount(corpora.Y.indices, minlength=len(corpora.names)), corpora.titles()
     for each in twins(corpora.names, corpora.Y, corpora.concepts, run):
         label, other = corpora.names[each.label], corpora.names[each.other]
         counts = f"{frequencies[each.label]:,} and {frequencies[each.other]:,} documents"
-        told = f"{each.because} ({counts}): look whether {other} is enough"
+        told = f"{each.because} ({counts}): look whether {titles[each.other]} is enough"
         yield Finding(TWICE, None, None, label, corpora.called(each.label), each.score, other, told, "")
 
 
