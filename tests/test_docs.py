@@ -48,6 +48,7 @@ NOT_RUN = {
     "docs/how-to/vectors-and-encoders.md": (3, "vectors and encoders to download"),
     "docs/how-to/vocabularies.md": (1, "vocabularies that are not in the repository"),
     "docs/how-to/watch-a-training.md": (2, "TensorBoard and MLflow; tests/test_history.py runs them with stand-ins"),
+    "docs/results/audit.md": (3, "measured: minutes, cleanlab, corpora that are not in the repository"),
     "docs/results/aplc-xlnet.md": (1, "measured: minutes, an encoder, corpora that are not in the repository"),
     "docs/results/attention-xml.md": (1, "measured: a minute"),
     "docs/results/calibration.md": (2, "measured: minutes, corpora that are not in the repository"),

@@ -31,7 +31,7 @@ FLOORS = [
     {"pipeline"},
     {"indicators"},
     {"answers", "classifier", "combine", "tune"},
-    {"report", "testing"},
+    {"audit", "report", "testing"},
     {"experiments"},
     {"cli", "server"},
     {"__main__"},

@@ -142,7 +142,11 @@ def test_texts_whole_and_in_lines(place):
     assert ids(run("predict", "model", "texts/a.txt", cwd=place)[0]) == ["a"]
     assert ids(run("predict", "model", "texts/a.txt", "--input-format", "fasttext", cwd=place)[0]) == ["1", "2"]
     assert ids(run("predict", "model", "texts", cwd=place)[0]) == ["a"]
-    assert ids(run("predict", "model", "texts", "--recursive", cwd=place)[0]) == ["a", "sub/b"]
+    _, told = run("predict", "model", "texts", cwd=place)
+    assert "texts: 1 document more is in folders within it and not read; --recursive reads them, too." in told
+    answers, told = run("predict", "model", "texts", "--recursive", cwd=place)
+    assert ids(answers) == ["a", "sub/b"]
+    assert "folders within" not in told
 
 
 def test_an_explanation_says_the_page(place):

@@ -241,6 +241,41 @@ def test_as_many_labels_are_given_as_in_training_unless_a_threshold_says_otherwi
     assert json.loads((place / "b.json").read_text())["decided"]["tags"] == 0
 
 
+def test_figures_of_each_label_by_hand():
+    from xmtc.report.per_label import label_records
+
+    class Known:  # as much of a Tagger as is asked
+        labels = type("Labels", (list,), {"words": lambda self: list(self)})(["a", "b", "c", "d"])
+        frequencies, concepts = FREQUENCIES, None
+
+    _, given = answers()
+    found = {each["label"]: each for each in label_records(Known(), given, csr_array(np.array(TRUE)), ["new"])}
+    assert list(found) == ["a", "b", "c", "d", "new"]
+    # a is given twice and right, and missed once, where c and d were given; d is given three times and right once
+    expected = {"training_documents": 120, "support": 3, "given": 2, "right": 2, "precision": 1, "f1": 0.8}
+    assert expected.items() <= found["a"].items()
+    assert found["a"]["recall"] == pytest.approx(2 / 3, abs=1e-6)
+    assert found["a"]["given_in_its_place"] == "c (1)"
+    assert (found["d"]["given"], found["d"]["right"], found["d"]["support"]) == (3, 1, 1)
+    assert found["new"]["precision"] is None
+    assert found["new"]["recall"] == 0
+    assert found["new"]["given_in_its_place"] == "d (1)"
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv", "labels.jsonl", "labels.xlsx", "labels.parquet"])
+def test_evaluate_writes_the_figures_of_each_label(place, name):
+    plain = xmtc("evaluate", "model", "test.jsonl", "--json", "-q", cwd=place)
+    done = xmtc("evaluate", "model", "test.jsonl", "--json", "-q", "--per-label", name, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout  # metrics are the same, however deep it looks
+    assert f"{name} written: labels count as given from a score of" in done.stderr.decode()
+    assert (place / name).stat().st_size > 1000
+    if name.endswith("csv"):
+        rows = list(csv.DictReader((place / name).open()))
+        xmtc("report", "model", "test.jsonl", "-o", "same.csv", "-q", cwd=place)
+        assert rows == list(csv.DictReader((place / "same.csv").open()))  # the report's own
+
+
 def test_a_perfect_ranking_has_no_interval():
     ranked = Predictions(np.array([[0, 1], [1, 0], [2, 0]]), np.full((3, 2), 0.5))
     Y = csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))

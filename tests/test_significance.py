@@ -77,8 +77,36 @@ def test_ranks_and_p_values_are_those_that_the_paper_prints(table, published_ran
     found = results(table)
     assert found.shape == (15, len(METHODS))
     assert average_ranks(found) == pytest.approx(published_ranks, abs=0.005)
-    measured = [signed_rank(found[:, -1], found[:, other]) for other in range(7)]
+    measured = [signed_rank(found[:, -1], found[:, other], by_table=True) for other in range(7)]
     assert measured == pytest.approx(p_values, rel=5e-3)  # three digits are printed
+    exact = [signed_rank(found[:, -1], found[:, other]) for other in range(7)]
+    assert exact == [
+        expected if has_no_ties(found[:, -1] - found[:, other]) else pytest.approx(expected, rel=0.11)
+        for other, expected in enumerate(measured)
+    ]
+    assert sum(exact[other] != measured[other] for other in range(7)) == 1  # AnnexML in one table, Parabel in the other
+
+
+def has_no_ties(differences: np.ndarray) -> bool:
+    return len(np.unique(np.round(np.abs(differences), 9))) == len(differences)
+
+
+def test_signed_ranks_with_ties_are_exact_up_to_fifty_results():
+    from scipy.stats import PermutationMethod, rankdata, wilcoxon
+
+    differences = np.array([1, 1, 1, -1, 2, 2, -2, 3, 3, 4, 5, 5, -5, 6, 7, 7.0])  # 16: a table would know no ties
+    signs = (np.arange(2**16)[:, None] >> np.arange(16)) & 1
+    by_size = rankdata(np.abs(differences))
+    far = np.abs(signs @ by_size - by_size.sum() / 2)
+    seen = abs(by_size[differences > 0].sum() - by_size.sum() / 2)
+    expected = np.mean(far >= seen - 1e-9)
+    assert signed_rank(differences, np.zeros(16)) == pytest.approx(expected)
+    assert signed_rank(differences, np.zeros(16), by_table=True) != pytest.approx(expected, rel=1e-3)
+
+    many = np.repeat(np.array([1.0, 2, -3, 4, 5]), 9)  # 45 results, of five sizes
+    drawn = wilcoxon(many, method=PermutationMethod(n_resamples=20_000, rng=np.random.default_rng(0))).pvalue
+    assert signed_rank(many, np.zeros(45)) == pytest.approx(drawn, abs=0.01)
+    assert signed_rank(np.ones(60), np.zeros(60)) == pytest.approx(wilcoxon(np.ones(60), method="asymptotic").pvalue)
 
 
 def test_ranks_of_equal_results_are_shared():

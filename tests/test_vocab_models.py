@@ -367,6 +367,20 @@ def test_train_attach_predict_explain(place):
     assert deprecated.split("\t")[2:] == ["deprecated", "http://x.org/label-09"]
 
 
+def test_an_entry_of_a_filter_that_does_nothing_is_said(place, tmp_path):
+    table = tmp_path / "empty-branch.tsv"
+    table.write_text(rows() + "http://x.org/bare\t\tbare\tbare\t\ts:all\t\t\n")
+    assert xmtc("vocab", "attach", "model", table, "-q", cwd=place).returncode == 0
+    sentence = "--deny branch:bare does nothing: the model has no label of it."
+    for words in (["vocab", "filter", "model"], ["predict", "model", "--string", "word1alpha"]):
+        done = xmtc(*words, "--deny", "branch:bare", cwd=place)
+        assert done.returncode == 0, done.stderr
+        assert sentence in done.stderr.decode()
+        done = xmtc(*words, "--deny", "branch:odd ones", cwd=place)
+        assert "does nothing" not in done.stderr.decode()
+    assert xmtc("vocab", "filter", "model", "--clear", cwd=place).returncode == 0
+
+
 def test_attach_and_filter_afterwards(place):
     told("vocab", "attach", "model", "planted.tsv", "--deny", "deprecated", cwd=place)
     assert json.loads(told("info", "model", cwd=place)[0])["filter"] == {"allow": [], "deny": ["deprecated"]}

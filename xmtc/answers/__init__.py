@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
+from itertools import islice
 
-from xmtc.answers.table import Answer, AnswerTable, Write
+from xmtc.answers.table import Answer, AnswerTable, Column, Record, RecordTable, Write
 from xmtc.data.detect import extension_of
 from xmtc.data.files import STANDARD_STREAM, writing
 from xmtc.errors import XmtcError
 
-__all__ = ["FORMATS", "Answer", "AnswerTable", "Write", "format_of", "writing_answers"]
+__all__ = [
+    "FORMATS", "Answer", "AnswerTable", "Column", "Record", "Write", "format_by_name", "format_of", "write_records",
+    "writing_answers",
+]  # fmt: skip
 
 FORMATS = {
     "jsonl": "xmtc.answers.text:json_lines",
@@ -26,6 +30,7 @@ BINARY = ("xlsx", "parquet")
 EXTENSIONS = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl", ".tab": "tsv", ".pq": "parquet"}
 Writer = Callable[..., AbstractContextManager[Write]]
 MARKED = ("csv", "tsv")  # which may begin with a byte order mark
+TOGETHER = 10_000  # records that are written at a time
 
 
 def format_of(path: str, named: str | None, on_terminal: bool = False) -> str:
@@ -38,11 +43,14 @@ def format_of(path: str, named: str | None, on_terminal: bool = False) -> str:
         return named
     if path == STANDARD_STREAM:
         return TERMINAL if on_terminal else "jsonl"
+    return format_by_name(path, ", or --format")
+
+
+def format_by_name(path: str, otherwise: str = "") -> str:
+    """What the name of a file says."""
     if extension_of(path) not in EXTENSIONS:
-        raise XmtcError(
-            f"{path} does not say which format to write; expected a name that ends with {in_a_row(EXTENSIONS)}, or "
-            "--format."
-        )
+        expected = f"expected a name that ends with {in_a_row(EXTENSIONS)}{otherwise}"
+        raise XmtcError(f"{path} does not say which format to write; {expected}.")
     return EXTENSIONS[extension_of(path)]
 
 
@@ -52,7 +60,9 @@ def in_a_row(names: Iterable[str]) -> str:
 
 
 @contextmanager
-def writing_answers(path: str, format: str, table: AnswerTable, bom: bool = False) -> Iterator[Write]:
+def writing_answers(
+    path: str, format: str, table: AnswerTable | RecordTable, bom: bool = False
+) -> Iterator[Callable[[Iterable], None]]:
     """A function that adds a batch of answers to a file, which is written whole or not at all; - is standard output."""
     if bom and format not in MARKED:
         raise XmtcError(f"--bom is for {in_a_row(MARKED)}, by which Excel knows them as UTF-8; {format} needs none.")
@@ -60,3 +70,11 @@ def writing_answers(path: str, format: str, table: AnswerTable, bom: bool = Fals
     writer: Writer = getattr(import_module(module), name)
     with writing(path) as stream, writer(stream, table, bom) if bom else writer(stream, table) as write:
         yield write
+
+
+def write_records(path: str, columns: list[Column], records: Iterable[Record]) -> None:
+    """A file of rows that are no answers, in the format that its name says, whole or not at all."""
+    left = iter(records)
+    with writing_answers(path, format_by_name(path), RecordTable(columns)) as write:
+        while part := list(islice(left, TOGETHER)):
+            write(part)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from xmtc.tagger import Tag
 
 Cell = str | int | float | None
+Record = dict[str, Any]  # plain values by the names of columns
 ABOVE = " › "  # between broader concepts in one cell
 DIGITS = 6  # of a score, as it is written for people
 
@@ -90,6 +91,19 @@ class AnswerTable:
             above = {} if self.broader is None else {"broader": self.broader(tag.label)}
             labels.append({"label": tag.label, **name, **above, "score": round(tag.score, DIGITS)})
         return {column.name: value for column, value in fields} | {"labels": labels}
+
+
+@dataclass(frozen=True)
+class RecordTable:
+    """Which columns there are of what is no answer, such as figures of labels: a row for each record."""
+
+    columns: list[Column]
+
+    def rows(self, record: Record) -> list[list[Cell]]:
+        return [[cell(record[column.name]) for column in self.columns]]
+
+    def record(self, record: Record) -> Record:
+        return {column.name: without_nan(record[column.name]) for column in self.columns}
 
 
 def cell(value: Any) -> Cell:

@@ -1,4 +1,5 @@
-"""xmtc data: what is in a corpus, the same corpus in another format, split in two, or with noise in its labels."""
+"""xmtc data: what is in a corpus and what is wrong with it, the same corpus in another format, split in two, or with
+noise in its labels."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xmtc.cli import catalogue
+from xmtc.cli.audit import audit
 from xmtc.cli.options import (
     CorpusPath,
     CorpusPaths,
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from xmtc.data.stats import Statistics
 
 app = typer.Typer(
-    help="Look at, convert and split corpora, add noise to their labels, or find those of the papers.",
+    help="Look at, audit, convert and split corpora, add noise to their labels, or find those of the papers.",
     no_args_is_help=True,
 )
 app.command("list")(catalogue.list_all)
@@ -54,6 +56,9 @@ def stats(
     else:
         _print_table(found)
     report_rejects(corpus)
+
+
+app.command()(audit)
 
 
 @app.command()

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from xmtc.base.predictions import Predictions
+    from xmtc.data.corpus import Corpus
     from xmtc.labels.propensity import Propensity
+    from xmtc.tagger import Tagger
 
 
 @reads_corpus()
@@ -43,6 +45,10 @@ def evaluate(
     propensity_b: Annotated[float | None, typer.Option(help="its B, instead of the model's own")] = None,
     curve: Annotated[
         str | None, typer.Option(metavar="FILE", help="write P, R and F1 by threshold to a file (.csv, .svg), too")
+    ] = None,
+    per_label: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="table of each label's figures to write: csv, tsv, jsonl, xlsx, parquet"),
     ] = None,
     always: Always = False,
     threads: Threads = 0,
@@ -65,7 +71,9 @@ def evaluate(
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
     names = metrics or (*DEFAULT, *(AT_DECISION if tagger.decision is not None else ()))
     source = open_input(corpus, reading, remembered_by(tagger), quiet=quiet)
-    k = max(tagger.max_k(names), 1 if curve is None else DEPTH)
+    if per_label is not None:
+        check_file(per_label, model, source)
+    k = max(tagger.max_k(names), 1 if curve is None and per_label is None else DEPTH)
     predictions, truth, unseen = tagger.rank_beside(source, k, run, always=always)
     result = tagger.measure(predictions, truth, names, weights, unseen)
     if json:  # a group without labels has no value: nan, which JSON does not know
@@ -74,9 +82,39 @@ def evaluate(
         typer.echo(metric_table(result))
     if curve is not None:
         write_curve(curve, predictions, truth)
+    if per_label is not None:
+        write_labels(per_label, tagger, predictions, truth, unseen)
     report_unknown(truth, len(tagger.labels), corpus)
     report_unanswered(predictions, corpus)
     report_rejects(source)
+
+
+def check_file(path: str, model: str, source: Corpus) -> None:
+    """Refuse, before the work, a file that could not or must not be written after it."""
+    from pathlib import Path
+
+    from xmtc.answers import format_by_name
+    from xmtc.data.files import check_place
+    from xmtc.errors import XmtcError
+
+    check_place(path)
+    format_by_name(path)
+    source.check_target(path)
+    if Path(model).resolve() in Path(path).resolve().parents:
+        raise XmtcError(f"{path} lies in the folder of the model, which it would damage; choose another place.")
+
+
+def write_labels(path: str, tagger: Tagger, ranked: Predictions, truth: csr_array, unseen: list[str]) -> None:
+    """The figures of each label, by the labels that a report counts as given."""
+    from xmtc.answers import write_records
+    from xmtc.errors import visible
+    from xmtc.report.making import usual_threshold
+    from xmtc.report.per_label import columns, label_records
+
+    least = usual_threshold(ranked, tagger)
+    write_records(path, columns(tagger), label_records(tagger, ranked.above(least), truth, unseen))
+    usual = "as many as training documents had on average"
+    typer.echo(f"{visible(path)} written: labels count as given from a score of {least:.3g} on, {usual}.", err=True)
 
 
 def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity:

@@ -29,6 +29,7 @@ from xmtc.cli.options import (
     remembered_by,
     report_rejects,
 )
+from xmtc.cli.vocab import report_empty
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from xmtc.tagger import Tagger
 
 USUAL = 5  # labels of a document
+ENDING = ".tags.tsv"  # how the names of results beside files end
 BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # what is held at a time, whatever the size of the input
 
 File = Annotated[str | None, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")]
@@ -61,7 +63,7 @@ Wide = Annotated[bool, typer.Option("--wide", help="a row for each document: lab
 Keep = Annotated[str, typer.Option(metavar="NAMES", help="fields of FILE to carry along: title,url")]
 Bom = Annotated[bool, typer.Option("--bom", help="begin csv or tsv with a mark by which Excel knows UTF-8")]
 Beside = Annotated[bool, typer.Option("--beside", help="write a file beside each document of the folder FILE")]
-Suffix = Annotated[str, typer.Option(help="how the names of these files end, instead of .txt")]
+Suffix = Annotated[str | None, typer.Option(help="how the names of these files end, instead of .txt (.tags.tsv)")]
 Decide = Annotated[
     bool, typer.Option("--decide", help="as many labels as the model has learnt to give (`xmtc thresholds`)")
 ]
@@ -89,7 +91,7 @@ def predict(
     keep: Keep = "",
     bom: Bom = False,
     beside: Beside = False,
-    suffix: Suffix = ".tags.tsv",
+    suffix: Suffix = None,
     force: Force = False,
     threads: Threads = 0,
     device: Device = "auto",
@@ -103,12 +105,14 @@ def predict(
     from xmtc.tagger import Tagger
 
     kept = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
-    target = Target(output, format, wide, kept, bom, (suffix, force) if beside else None)
+    check_beside(beside, suffix, force)
+    target = Target(output, format, wide, kept, bom, (ENDING if suffix is None else suffix, force) if beside else None)
     check_asked(file, string, target)
     tagger = Tagger.load(model)
     if output is not None and Path(model).resolve() in Path(output).resolve().parents:
         raise XmtcError(f"{output} lies in the folder of the model, which it would damage; choose another place.")
     allowed = tagger.may_answer(allow or [], deny or [])
+    report_empty(tagger, allow, deny)
     if broader:
         tagger.check_vocabulary("--broader")
     run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
@@ -201,6 +205,15 @@ class Target:
         return writing_answers(self.path, self.form(), table, self.bom), documents
 
 
+def check_beside(beside: bool, suffix: str | None, force: bool) -> None:
+    """Refuse options that speak of results beside files, where there will be none."""
+    from xmtc.errors import XmtcError
+
+    if not beside and (suffix is not None or force):
+        option = "--force" if suffix is None else "--suffix"
+        raise XmtcError(f"{option} is about results beside the files of a folder; give --beside, or leave it out.")
+
+
 def check_asked(file: str | None, string: str | None, target: Target) -> None:
     """Refuse options that contradict each other, before the work."""
     from xmtc.errors import XmtcError
@@ -216,7 +229,11 @@ def check_asked(file: str | None, string: str | None, target: Target) -> None:
     if string is not None and (target.beside or target.kept):
         option = "--beside" if target.beside else "--keep"
         raise XmtcError(f"{option} is about a FILE, and --string gives none; leave it out.")
-    target.form()
+    if target.form() == "jsonl" and target.wide:
+        raise XmtcError(
+            "--wide is about tables, and JSON Lines have one object for each document anyway; leave it out, or choose "
+            "csv, tsv, xlsx or parquet with --format or -o."
+        )
 
 
 def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:

@@ -32,7 +32,7 @@ OURS = {
     "html": (b"<!DOCTYPE html>", b'content="xmtc report"'),
     "md": (b"<!-- xmtc report -->", b""),
     "json": (b'{\n "made by": "xmtc report"', b""),
-    "csv": (b"label,training_documents,true,given,right,precision,recall,f1", b""),
+    "csv": (b"label,training_documents,support,given,right,precision,recall,f1", b""),
 }
 
 
@@ -82,6 +82,7 @@ def form_of(path: str) -> Callable[[Named], str]:
     """What makes the file of that name; refused, before the work, where it would write over something else."""
     from pathlib import Path
 
+    from xmtc.data.files import check_place
     from xmtc.errors import XmtcError
     from xmtc.report.files import as_json, label_rows, markdown
     from xmtc.report.page import page
@@ -97,6 +98,5 @@ def form_of(path: str) -> Callable[[Named], str]:
             head, (begin, sign) = stream.read(1000), OURS[kind]
         if not head.startswith(begin) or sign not in head:
             raise XmtcError(f"{path} exists and is no report of xmtc; choose another name or move it away.")
-    if path != "-" and not Path(path).absolute().parent.is_dir():
-        raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
+    check_place(path)
     return forms[kind]

@@ -143,6 +143,7 @@ def attach(
     tagger = Tagger.load(model).with_vocabulary(open_vocabulary(vocab, language, quiet), language)
     if allow or deny:
         tagger = tagger.with_filter(allow or [], deny or [])
+        report_empty(tagger, allow, deny)
     report_problems(tagger)
     tagger.save(model)
     if not quiet:
@@ -164,6 +165,7 @@ def filter(
         found = "both --clear and a filter" if clear else "no filter"
         raise XmtcError(f"Found {found}; give --allow or --deny, or --clear to take the model's filter away.")
     tagger = Tagger.load(model).with_filter(allow or [], deny or [])
+    report_empty(tagger, allow, deny)
     tagger.save(model)
     said_of_filter(model, tagger)
 
@@ -200,6 +202,16 @@ def open_vocabulary(path: str, language: str | None = None, quiet: bool = True) 
 def said_of(vocabulary: Vocabulary) -> str:
     languages = ", ".join(code for code in vocabulary.languages if code)
     return f"{len(vocabulary):,} concepts with names in {languages or 'no stated language'}"
+
+
+def report_empty(tagger: Tagger, allow: list[str] | None, deny: list[str] | None) -> None:
+    """Say which entries of a filter do nothing, because the model has no label of them."""
+    from xmtc.errors import visible
+    from xmtc.vocab.filters import empty_entries
+
+    for option, entries in (("--allow", allow), ("--deny", deny)):
+        for entry in empty_entries(entries or [], tagger.labels, tagger.concepts):
+            typer.echo(f"{option} {visible(entry)} does nothing: the model has no label of it.", err=True)
 
 
 def said_of_filter(model: str, tagger: Tagger) -> None:

@@ -121,6 +121,14 @@ def read_lines(path: str, on_read: OnRead | None = None, encoding: str | None = 
             ) from None
 
 
+def check_place(path: str) -> None:
+    """Refuse, before the work, a file that could not be written after it."""
+    if path != STANDARD_STREAM and (os.path.isdir(path) or not path):
+        raise XmtcError(f"{path or 'An empty name'} is no name for a file to write; choose another.")
+    if path != STANDARD_STREAM and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
+
+
 @contextmanager
 def writing(path: str) -> Iterator[IO[bytes]]:
     """A stream that becomes the file once everything is written; after an error an old file is still as it was."""

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from xmtc.answers.text import RowWriter
-from xmtc.report.shown import Cell, Named, Table, records, tables
+from xmtc.report.shown import Cell, Named, Table, in_words, records, tables
 
 MARK = "<!-- xmtc report -->"  # by which one of ours is known
 
@@ -75,12 +75,11 @@ def without_nan(value: object) -> object:
 def label_rows(named: Named) -> str:
     """CSV with a row for each label, of which no spreadsheet runs anything."""
     out = io.BytesIO()
-    names = ["label", "training_documents", "true", "given", "right", "precision", "recall", "f1"]
+    names = ["label", "training_documents", "support", "given", "right", "precision", "recall", "f1"]
     rows = RowWriter(out, ",")
     rows.add([*names, "given_in_its_place"])
     for each in records(named):
-        places = "; ".join(f"{label} ({n})" for label, n in each["given_in_its_place"])
-        rows.add([*(each[name] for name in names), places])
+        rows.add([*(each[name] for name in names), in_words(each["given_in_its_place"])])
     rows.flush()
     rows.tell()
     return out.getvalue().decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,17 +187,28 @@ def records(named: Named) -> Iterator[dict[str, Any]]:
     for each in named.report.labels:
         yield {
             "label": named.label(each.number),
-            "training_documents": each.trained,
-            "true": each.support,
-            "given": each.given,
-            "right": each.right,
-            "precision": number(each.precision),
-            "recall": number(each.recall),
-            "f1": number(each.f1),
+            **plain_figures(each),
             "given_in_its_place": [[named.label(other), n] for other, n in each.confused_with],
             "missed_in": [named.document(doc) for doc in each.missed_in],
             "wrongly_in": [named.document(doc) for doc in each.wrongly_in],
         }
+
+
+def plain_figures(label: LabelFigures) -> dict[str, Any]:
+    return {
+        "training_documents": label.trained,
+        "support": label.support,
+        "given": label.given,
+        "right": label.right,
+        "precision": number(label.precision),
+        "recall": number(label.recall),
+        "f1": number(label.f1),
+    }
+
+
+def in_words(others: Iterable[tuple[str, int]]) -> str:
+    """Labels and how often each was given, in one cell."""
+    return "; ".join(f"{label} ({n})" for label, n in others)
 
 
 def number(value: float) -> float | None:

@@ -51,6 +51,11 @@ def labels_of(entry: str, labels: Words, concepts: LabelConcepts | None) -> np.n
     return found
 
 
+def empty_entries(entries: Sequence[str], labels: Words, concepts: LabelConcepts | None) -> list[str]:
+    """Of the entries, those that stand for no label of the model, such as a branch that it has nothing of."""
+    return [entry for entry in entries if not labels_of(entry, labels, concepts).any()]
+
+
 def is_of_several(entry: str) -> bool:
     kind, colon, _ = entry.partition(":")
     return bool(colon and kind in (*KINDS, BRANCH)) or entry in (DEPRECATED, UNKNOWN)

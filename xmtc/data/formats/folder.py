@@ -33,6 +33,8 @@ def read(source: Source) -> Iterator[Document]:
             f"add the label files."
         )
 
+    if not source.layout.recursive:
+        note_those_within(source, folder, len(files))
     found: list[tuple[str, Encoding]] = []
     for file in files:
         try:
@@ -44,6 +46,14 @@ def read(source: Source) -> Iterator[Document]:
             found.append((file.name, encoding))
             yield document
     tell_encodings(source, found)
+
+
+def note_those_within(source: Source, folder: Path, n_read: int) -> None:
+    """Say that there are more documents, in folders within."""
+    n_within = len(documents_in(folder, recursive=True)) - n_read
+    if n_within:
+        more = "1 document more is" if n_within == 1 else f"{n_within:,} documents more are"
+        source.voice.note(f"{source.name}: {more} in folders within it and not read; --recursive reads them, too.")
 
 
 def documents_in(folder: Path, recursive: bool) -> list[Path]:

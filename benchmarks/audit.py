@@ -1,0 +1,87 @@
+"""How much of planted label noise `xmtc data audit` finds: precision and recall of its wrong and missing labels.
+
+    python benchmarks/audit.py CORPUS [--count N] [--seed 1] [--method parabel]
+
+A corpus is given noise as `xmtc data noise` does, audited, and what was found is held against what was planted. Labels
+that were wrong or missing before count as false alarms, so the true precision is higher."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+from xmtc.audit.making import MISSING, WRONG, audit
+from xmtc.base.run import Run
+from xmtc.cli.train import pipeline_for
+from xmtc.data.corpus import open_corpus, writing_corpus
+from xmtc.data.noise import noisy_corpus
+
+NOISE = [("missing", 0.1), ("missing", 0.3), ("swap", 0.1), ("swap", 0.3)]
+FIRST = 200  # of a list, which people would look at
+
+
+def main() -> None:
+    asked = arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = open_corpus(beginning(asked.corpus, asked.count, Path(folder)))
+        true = labels_of(corpus)
+        print(f"{asked.corpus}: {len(true):,} documents, {sum(map(len, true)):,} labels, {asked.method}")
+        print("noise rate planted | wrong: found right precision recall first | missing: the same | seconds")
+        for kind, rate in NOISE:
+            ending = ".txt" if corpus.holds_features else ".jsonl"
+            path = str(Path(folder, f"{kind}-{rate}{ending}"))
+            noisy_corpus(corpus, path, rate, kind, asked.seed)
+            measure(path, true, kind, rate, asked)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("corpus")
+    parser.add_argument("--count", type=int, default=0, help="documents from the beginning of the corpus (all)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--method", default="parabel")
+    parser.add_argument("--threads", type=int, default=0)
+    return parser.parse_args()
+
+
+def beginning(path: str, count: int, folder: Path) -> str:
+    if not count:
+        return path
+    source, target = open_corpus(path), str(folder / "part.jsonl")
+    with writing_corpus(target, None, source) as add:
+        for document in islice(source, count):
+            add(document)
+    return target
+
+
+def labels_of(corpus) -> list[set[str]]:
+    return [set(document.labels) for document in corpus]
+
+
+def measure(path: str, true: list[set[str]], kind: str, rate: float, asked: argparse.Namespace) -> None:
+    noisy = open_corpus(path)
+    given = labels_of(noisy)
+    begin = time.perf_counter()
+    found = audit(noisy, pipeline_for(asked.method, [], noisy), run=Run(asked.threads)).findings
+    seconds = time.perf_counter() - begin
+    planted = {
+        WRONG: {(doc, label) for doc, labels in enumerate(given) for label in labels - true[doc]},
+        MISSING: {(doc, label) for doc, labels in enumerate(true) for label in labels - given[doc]},
+    }
+    cells = [judged([(each.document - 1, each.label) for each in found[what]], planted[what]) for what in planted]
+    sizes = "/".join(str(len(each)) for each in planted.values())
+    print(f"{kind} {rate} {sizes} | {' | '.join(cells)} | {seconds:.0f}", flush=True)
+
+
+def judged(flagged: list[tuple[int, str]], planted: set[tuple[int, str]]) -> str:
+    right = [each in planted for each in flagged]
+    precision, recall = sum(right) / max(1, len(right)), sum(right) / max(1, len(planted))
+    first = sum(right[:FIRST]) / max(1, len(right[:FIRST]))
+    return f"{len(right)} {sum(right)} {precision:.3f} {recall:.3f} {first:.3f}"
+
+
+if __name__ == "__main__":
+    main()

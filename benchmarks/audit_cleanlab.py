@@ -1,0 +1,57 @@
+"""Whether `xmtc data audit` flags what cleanlab flags, given the same scores (pip install cleanlab):
+
+    python benchmarks/audit_cleanlab.py ../shared/data/cve-libraries/train.jsonl.gz
+
+Labels of at least five documents; with nothing else left out, both must flag the same. cleanlab has a matrix of all
+documents × labels, so the corpus must be small."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import cleanlab
+import numpy as np
+from cleanlab.multilabel_classification.filter import find_multilabel_issues_per_class
+
+from xmtc.audit.confident import LEAST, suspects
+from xmtc.audit.copies import Notes
+from xmtc.audit.folds import fold_of, out_of_fold
+from xmtc.audit.making import CANDIDATES
+from xmtc.base.predictions import NO_LABEL
+from xmtc.cli.train import pipeline_for
+from xmtc.data.corpus import open_corpus
+from xmtc.methods.ensemble.calibrated import curve, on_curve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus")
+    corpus, notes = open_corpus(parser.parse_args().corpus), Notes()
+    pipeline = pipeline_for("parabel", [], corpus)
+    data = pipeline.prepare(notes.watch(corpus)).data
+    found = out_of_fold(pipeline.method, data, fold_of(np.array(notes.prints), 5), CANDIDATES)
+    found = on_curve(found, *curve(found, data.Y))
+    judged = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels) >= LEAST)
+    named, scores = found.labels != NO_LABEL, np.zeros(data.Y.shape)
+    scores[np.nonzero(named)[0], found.labels[named]] = found.scores[named]
+    given = [np.flatnonzero(row).tolist() for row in data.Y[:, judged].toarray()]
+
+    begin = time.perf_counter()
+    theirs = np.asarray(
+        find_multilabel_issues_per_class(given, scores[:, judged], filter_by="confident_learning", n_jobs=1)
+    )
+    middle = time.perf_counter()
+    ours = np.zeros(data.Y.shape, bool)
+    for each in suspects(found, data.Y, known=0):
+        ours[each.documents, each.labels] = True
+    seconds = middle - begin, time.perf_counter() - middle
+    ours = ours[:, judged]
+    print(
+        f"{len(judged):,} labels; flagged by cleanlab {cleanlab.__version__} {theirs.sum():,}, by us {ours.sum():,}, "
+    )
+    print(f"by both {(ours & theirs).sum():,}; seconds: {seconds[0]:.1f} and {seconds[1]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
