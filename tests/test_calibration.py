@@ -362,6 +362,16 @@ def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
     assert json.loads(invoke("info", level).stdout)["scores"]["documents"] == 300
 
 
+def test_a_decision_on_other_scores_is_dropped(plain, corpora, tmp_path):
+    model, valid = tmp_path / "model", corpora / "valid.jsonl"
+    plain.save(model)
+    invoke("thresholds", model, valid)
+    assert Tagger.load(model).decision is not None
+    assert f"is dropped; xmtc thresholds {model} VALID" in invoke("calibrate", model, valid).stderr
+    assert Tagger.load(model).decision is None
+    assert "decision" not in Tagger.load(model).about
+
+
 def test_too_few_documents_are_refused(corpora, tmp_path):
     Classifier("parabel", **QUICK).fit(*FEW, run=ONE).save(tmp_path / "model")
     before = (tmp_path / "model" / "about.json").read_bytes()

@@ -119,8 +119,9 @@ def rows_to_hold_out(method: Method, data: Dataset) -> tuple[np.ndarray, bool]:
 
 
 def calibrated(tagger: Tagger, documents: Iterable[Document], run: Run = Run()) -> Tagger:
-    """A trained model with scores that are probabilities, by documents that it has not learnt from."""
-    bare = replace(tagger, model=raw(tagger.model))
+    """A trained model with scores that are probabilities, by documents that it has not learnt from. A decision that was
+    learnt on the scores before is dropped."""
+    bare = tagger.with_model(raw(tagger.model))
     found, Y = bare.rank_labelled(documents, min(DEPTH, len(tagger.labels)), run)
     has_labels = np.diff(Y.indptr) > 0
     n_docs = int(has_labels.sum())
@@ -128,4 +129,4 @@ def calibrated(tagger: Tagger, documents: Iterable[Document], run: Run = Run()) 
         raise XmtcError(f"Found {n_docs:,} documents with labels to calibrate by; expected at least {ENOUGH}.")
     its_curve = curve(of_documents(found, has_labels), Y[has_labels])
     fitted = Fitted(bare.model, its_curve, f"{n_docs:,} documents tell what they mean", n_docs)
-    return replace(bare, model=fitted.on(bare.model), about=tagger.about | {"scores": fitted.as_json()})
+    return replace(bare, model=fitted.on(bare.model), about=bare.about | {"scores": fitted.as_json()})

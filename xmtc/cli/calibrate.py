@@ -48,5 +48,7 @@ def calibrate(
     found = calibrated(tagger, source, run)
     found.save(target)
     report_rejects(source)
+    if tagger.decision is not None:
+        typer.echo(f"Its decision was learnt on other scores, and is dropped; xmtc thresholds {target} VALID.", err=True)
     if not quiet:
         typer.echo(f"{target}: {found.about['scores']['because']}. Next: xmtc evaluate {target} TEST-CORPUS", err=True)
