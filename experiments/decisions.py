@@ -121,9 +121,9 @@ def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
         "napkinXC, micro": lambda: np.full(n, online_micro(learnt, Y)),
     }
     found = {}
-    for name, learn in ways.items():
+    for name, way in ways.items():
         start = time.time()
-        thresholds = learn()
+        thresholds = way()
         seconds = round(time.time() - start, 1)
         labels = np.maximum(ranked.labels, 0)
         given = kept(ranked, (ranked.scores >= thresholds[labels]) & (ranked.labels != NO_LABEL))
