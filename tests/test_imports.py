@@ -32,6 +32,8 @@ FLOORS = [
     {"answers", "classifier", "combine", "tune"},
     {"report", "testing"},
     {"experiments"},
+    {"compare"},
+    {"recommend"},
     {"cli", "server"},
     {"__main__"},
 ]
