@@ -20,6 +20,7 @@ from xmtc.cli import (
     info,
     methods,
     predict,
+    recommend,
     report,
     streams,
     train,
@@ -42,6 +43,7 @@ app.command()(vectors.vectors)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command(hidden=True)(compare.answers)
+app.command()(recommend.recommend)
 app.command()(combine.combine)
 app.command()(tune.tune)
 app.add_typer(data.app, name="data")

@@ -92,7 +92,8 @@ def costs(comparison: Comparison) -> Table:
     columns = ["", "training, s", "processor, s", "peak memory, MB", "model, MB", "ms a document", "runs"]
     note = (
         "Training is the whole command, from reading the corpus to the saved model, by the clock and as seconds of all "
-        "processors; memory is the peak of training and answering. Milliseconds are of a prediction, once all is read. The last column is the deviation between seeds."
+        "processors; memory is the peak of training and answering. Milliseconds "
+        "are of a prediction, once all is read. The last column is the deviation between seeds."
     )
     return Table("costs", "What they cost", note, [*columns, f"{LEAD} ±"], rows)
 
