@@ -36,7 +36,7 @@ def points(entries: Sequence[Entry]) -> list[Point]:
     found = [
         Point(entry.name, max(entry.cost.train_s, 0.01), *(100 * x for x in (each.mean, each.low, each.high)))
         for entry in entries
-        if entry.metrics and entry.cost.train_s is not None
+        if LEAD in entry.metrics and entry.cost.train_s is not None
         for each in [entry.metrics[LEAD]]
     ]
     return sorted(found, key=lambda point: (point.seconds, -point.value))

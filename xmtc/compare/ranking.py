@@ -46,11 +46,14 @@ class Ranking:
 
 
 def ranking(comparisons: Sequence[Comparison]) -> Ranking | None:
-    """None where fewer than two methods were run on every corpus."""
+    """None where fewer than two methods were run on every corpus, or no metric is known of all."""
     everywhere, left_out = common(comparisons)
     if len(everywhere) < 2:
         return None
-    results = table(comparisons, everywhere)
+    measured = [name for name in METRICS if all(name in entry.metrics for each in comparisons for entry in each.good)]
+    if not measured:
+        return None
+    results = table(comparisons, everywhere, measured)
     average = average_ranks(results)
     order = np.argsort(average, kind="stable").tolist()
     methods = [everywhere[number] for number in order]
@@ -59,7 +62,7 @@ def ranking(comparisons: Sequence[Comparison]) -> Ranking | None:
     return Ranking(
         methods=methods,
         average=average.tolist(),
-        by_metric={name: average_ranks(results[row :: len(METRICS)]).tolist() for row, name in enumerate(METRICS)},
+        by_metric={name: average_ranks(results[row :: len(measured)]).tolist() for row, name in enumerate(measured)},
         n_results=len(results),
         n_corpora=len(comparisons),
         friedman=friedman(results),
@@ -80,14 +83,14 @@ def common(comparisons: Sequence[Comparison]) -> tuple[list[str], list[str]]:
     return everywhere, [name for name in names if name not in everywhere]
 
 
-def table(comparisons: Sequence[Comparison], methods: Sequence[str]) -> np.ndarray:
+def table(comparisons: Sequence[Comparison], methods: Sequence[str], metrics: Sequence[str]) -> np.ndarray:
     """(n_corpora × n_metrics, n_methods) values, in percent to two places as tables print them; 0 where it failed."""
     rows = []
     for each in comparisons:
         found = {entry.name: entry.metrics for entry in each.good}
         rows += [
             [round(100 * found[name][metric].mean, 2) if name in found else 0.0 for name in methods]
-            for metric in METRICS
+            for metric in metrics
         ]
     return np.array(rows)
 

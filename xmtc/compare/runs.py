@@ -30,6 +30,7 @@ from xmtc.experiments.process import Measured, measure
 WARMING = 50  # documents of a training that nobody measures: what it compiles is kept for the others
 PATIENCE = 120.0  # seconds that it may take
 MARK = "xmtc-compare.txt"  # by which a work folder is known
+WARMED: set[str] = set()  # methods of which everything is compiled
 Tell = Callable[[str], None]
 
 
@@ -73,7 +74,7 @@ def finish(place: Place, spec: Spec, seed: int | None, tell: Tell) -> Result:
     kept = kept_in(place.results).get(name, {})
     if all(kept.get(key) == value for key, value in asked.items()) and is_final(kept, place):
         return kept
-    if not seed:
+    if spec.method not in WARMED:
         warm_up(place, spec)
     tell(f"{place.data}: {name}")
     result = {**asked, "budget": place.limit, **made(place, name, model, words)}
@@ -121,10 +122,11 @@ def failure(found: Measured) -> Result:
 def warm_up(place: Place, spec: Spec) -> None:
     """Have everything compiled that a method uses, on a few documents; whatever comes of it."""
     few = place.work / "few.jsonl"
+    WARMED.add(spec.method)
     if few.is_file():
         model = place.work / "models" / "warm"
         words = ["train", str(few), *spec.words(), "-o", str(model), "--quiet", *place.options]
-        measure(words, place.work / "logs" / "warm", PATIENCE)
+        measure(words, place.work / "logs" / "warm", min(PATIENCE, place.limit or PATIENCE))
         shutil.rmtree(model, ignore_errors=True)
 
 
@@ -183,7 +185,7 @@ def slug(name: str) -> str:
 
 
 def size_of(folder: Path) -> float:
-    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 1)
+    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 3)
 
 
 def data_name(path: str) -> str:

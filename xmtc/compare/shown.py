@@ -30,7 +30,7 @@ def figure(value: float | None, digits: int = 1) -> str:
 
 def best_first(comparison: Comparison) -> list[Entry]:
     """Those that failed come last."""
-    return sorted(comparison.entries, key=lambda entry: -entry.metrics[LEAD].mean if entry.metrics else 1)
+    return sorted(comparison.entries, key=lambda entry: -entry.metrics[LEAD].mean if LEAD in entry.metrics else 1)
 
 
 def tables_of(comparison: Comparison, mark: str = "") -> list[Table]:
@@ -51,7 +51,7 @@ def metrics(comparison: Comparison) -> Table:
     for entry in entries:
         found = entry.metrics.get(LEAD)
         around = NONE if found is None else f"{percent(found.low)} to {percent(found.high)}"
-        cells = [percent(entry.metrics[name].mean) if entry.metrics else NONE for name in METRICS]
+        cells = [percent(entry.metrics[name].mean) if name in entry.metrics else NONE for name in METRICS]
         rows.append([entry.name, *cells, around, *([entry.failed] if has_remarks else [])])
     columns = ["", *METRICS, f"{LEAD}, 95 % interval", *(["remark"] if has_remarks else [])]
     note = "In percent, the best nDCG@5 first. The interval is of the bootstrap over documents."
@@ -137,7 +137,9 @@ def ranking_tables(found: Ranking, comparisons: Sequence[Comparison]) -> list[Ta
 
 
 def overview(found: Ranking, comparisons: Sequence[Comparison]) -> Table:
-    values = [{entry.name: entry.metrics[LEAD].mean for entry in each.good} for each in comparisons]
+    values = [
+        {entry.name: entry.metrics[LEAD].mean for entry in each.good if LEAD in entry.metrics} for each in comparisons
+    ]
     names = [*found.methods, *found.left_out]
     rows: list[list[Cell]] = [[name, *(percent(each.get(name)) for each in values)] for name in names]
     note = f"{LEAD} in percent; the best average rank first."

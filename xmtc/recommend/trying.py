@@ -25,6 +25,7 @@ from xmtc.recommend.curves import LOWEST, STEP, seconds_at, steps, value_at
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
 LEAD = "nDCG@5"
 FIRST = 1_000  # documents of the first sample
+ALMOST = 1.5  # times a sample's documents is too little for another one
 HELD_OUT, MOST_HELD_OUT = 0.2, 2_000  # documents to measure on
 REACH, SURE = 0.02, 0.005  # what a method may gain on the best with each step, and how far figures may be off
 LEAST = 2  # methods that always go on
@@ -71,10 +72,10 @@ class Samples:
 
 def sizes_for(n_train: int) -> list[int]:
     """Each sample has four times the documents of the one before; the last is all there are."""
-    sizes = [min(FIRST, n_train)]
-    while sizes[-1] * STEP * 1.5 <= n_train:
+    sizes = [FIRST]
+    while sizes[-1] * STEP * ALMOST <= n_train:
         sizes.append(int(sizes[-1] * STEP))
-    return sizes if sizes[-1] == n_train else [*sizes, n_train]
+    return [*(sizes if n_train > ALMOST * sizes[-1] else sizes[:-1]), n_train]
 
 
 def samples(
