@@ -12,7 +12,7 @@ from xmtc.recommend.trying import LEAD, METRICS, SURE, Samples, Trials, Trying
 
 # On no corpus of docs/results was another method more than a point of nDCG@5 better than the best of these.
 LINEAR = ("plt", "dismec", "proxml", "bonsai", "parabel", "fastxml", "pfastrexml", "annexml")
-BAG_NETWORK, GPU_NETWORK = "rank_ae", "attention_xml"
+NETWORKS = ("attention_xml", "rank_ae")  # of sequences, and of bags of words
 EQUAL = 0.002  # of methods that differ by less, the quicker is as good
 WORTH = 0.003  # what a consensus must gain to be worth its time
 
@@ -48,12 +48,12 @@ def candidates(content: str) -> list[Spec]:
 
 
 def networks() -> list[str]:
-    """Where PyTorch is installed: one of bags of words, and with a GPU one of sequences."""
+    """Where PyTorch and a GPU are: on a CPU none of them is a match for a linear method in the same time."""
     try:
         import torch
     except ImportError:
         return []
-    return [BAG_NETWORK, *([GPU_NETWORK] if torch.cuda.is_available() else [])]
+    return list(NETWORKS) if torch.cuda.is_available() else []
 
 
 def advise(found: Samples, specs: list[Spec], budget: float, tell: Callable[[str], None]) -> Advice:
