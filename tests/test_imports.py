@@ -33,6 +33,8 @@ FLOORS = [
     {"answers", "classifier", "combine", "tune"},
     {"audit", "report", "testing"},
     {"experiments"},
+    {"compare"},
+    {"recommend"},
     {"cli", "server"},
     {"__main__"},
 ]

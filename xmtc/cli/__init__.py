@@ -21,6 +21,7 @@ from xmtc.cli import (
     info,
     methods,
     predict,
+    recommend,
     report,
     reproduce,
     streams,
@@ -45,6 +46,8 @@ app.command()(vectors.vectors)
 app.command()(thresholds.thresholds)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command(hidden=True)(compare.answers)
+app.command()(recommend.recommend)
 app.command()(combine.combine)
 app.command()(calibrate.calibrate)
 app.command()(tune.tune)

@@ -176,3 +176,30 @@ def make_run(
         say_when_compiling()
     watch = () if log_json is None else json_log(log_json)
     return Run(threads, not quiet, Checkpoint(checkpoint), device, watch)
+
+
+def machine(threads: int, device: str) -> tuple[str, ...]:
+    """The options that say where to work, for a command that runs others."""
+    return (*(("--threads", str(threads)) if threads else ()), *(("--device", device) if device != "auto" else ()))
+
+
+def as_words(reading: Reading) -> list[str]:
+    """The options of reading that are not as they are by themselves, for a command that runs or names others."""
+    words: list[str] = []
+    for field in fields(Reading):
+        value = getattr(reading, field.name)
+        if value != field.default:
+            words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [value])]
+    return words
+
+
+def budget_seconds(text: str) -> float:
+    """90s, 30m or 2h in seconds."""
+    import re
+
+    from xmtc.errors import XmtcError
+
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip().lower())
+    if found is None or float(found[1]) == 0:
+        raise XmtcError(f"--budget {text} is no time; expected a number with s, m or h, such as 90s, 30m or 2h.")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]

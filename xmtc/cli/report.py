@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,11 +21,7 @@ from xmtc.cli.options import (
     remembered_by,
     report_rejects,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xmtc.report.shown import Named
+from xmtc.cli.outputs import form_of
 
 # How our files begin, and what follows soon: by this one of ours is known, which may be replaced.
 OURS = {
@@ -58,10 +54,13 @@ def report(
     from xmtc.base.predictions import check_threshold
     from xmtc.data.files import writing
     from xmtc.errors import visible
+    from xmtc.report.files import as_json, label_rows, markdown
     from xmtc.report.making import report_on
+    from xmtc.report.page import page
     from xmtc.tagger import Tagger
 
-    form = form_of(output)
+    forms = {"html": page, "md": markdown, "json": as_json, "csv": label_rows}
+    form = form_of(output, forms, OURS, "report")
     if threshold is not None:
         check_threshold(threshold)
     tagger = Tagger.load(model)
@@ -76,27 +75,3 @@ def report(
     if output != "-" and not quiet:
         typer.echo(f"{visible(output)} written.", err=True)
     report_rejects(source)
-
-
-def form_of(path: str) -> Callable[[Named], str]:
-    """What makes the file of that name; refused, before the work, where it would write over something else."""
-    from pathlib import Path
-
-    from xmtc.data.files import check_place
-    from xmtc.errors import XmtcError
-    from xmtc.report.files import as_json, label_rows, markdown
-    from xmtc.report.page import page
-
-    forms = {"html": page, "md": markdown, "json": as_json, "csv": label_rows}
-    kind = "html" if path == "-" else Path(path).suffix.lstrip(".").lower()
-    if kind not in forms:
-        raise XmtcError(
-            f"-o {path} does not say what to write; expected a name that ends with .html, .md, .json or .csv."
-        )
-    if path != "-" and Path(path).is_file() and Path(path).stat().st_size:
-        with open(path, "rb") as stream:
-            head, (begin, sign) = stream.read(1000), OURS[kind]
-        if not head.startswith(begin) or sign not in head:
-            raise XmtcError(f"{path} exists and is no report of xmtc; choose another name or move it away.")
-    check_place(path)
-    return forms[kind]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -167,10 +167,8 @@ def bands(judged: Judged, decided: Judged, trained: np.ndarray) -> list[Band]:
     right, given, true = label_counts(decided)
     first = judged.predictions.labels[:, :5][judged.hits[:, :5]]
     found = np.bincount(first, minlength=len(true))
-    tops = [*(least - 1 for least in BANDS[1:]), None]
     made = []
-    for least, most in zip(BANDS, tops, strict=True):
-        here = (trained[: len(true)] >= least) & (most is None or trained[: len(true)] <= most)
+    for least, most, here in in_bands(trained[: len(true)]):
         if true[here].sum():
             auc, aupr = mean_curves(judged, np.flatnonzero(here))
             precision, recall, f = triple(right[here].sum(), given[here].sum(), true[here].sum())
@@ -178,6 +176,13 @@ def bands(judged: Judged, decided: Judged, trained: np.ndarray) -> list[Band]:
             share = float(found[here].sum() / n_true)
             made.append(Band(least, most, int((true[here] > 0).sum()), n_true, share, precision, recall, f, auc, aupr))
     return made
+
+
+def in_bands(trained: np.ndarray) -> Iterator[tuple[int, int | None, np.ndarray]]:
+    """The bands, and which of the labels are in each, by how many training documents these have."""
+    tops = [*(least - 1 for least in BANDS[1:]), None]
+    for least, most in zip(BANDS, tops, strict=True):
+        yield least, most, (trained >= least) & (most is None or trained <= most)
 
 
 def mean_curves(judged: Judged, labels: np.ndarray) -> tuple[float, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xmtc.explain.page import escaped
 from xmtc.report.figures import Bin
 from xmtc.report.shown import Cell, Excerpt, Named, Table, tables
@@ -53,32 +55,45 @@ article .body { color: var(--ink) }
 
 def page(named: Named) -> str:
     shown = tables(named)
+    body = [
+        *(section(table, plot_of(table, named)) for table in shown if table.key != "labels"),
+        worst(named.excerpts),
+        *(section(table) for table in shown if table.key == "labels"),
+    ]
+    return document(named.title, named.about, contents(shown, named.excerpts), body)
+
+
+def document(
+    title: str, about: dict[str, str], contents: str, body: Iterable[str], generator: str = GENERATOR, style: str = ""
+) -> str:
+    """A whole page: lines about it, links to its sections, and these."""
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
         "<head>",
         '<meta charset="utf-8">',
-        GENERATOR,
+        generator,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escaped(named.title)}</title>",
-        f"<style>\n{STYLE}\n</style>",
+        f"<title>{escaped(title)}</title>",
+        f"<style>\n{STYLE}\n{style}</style>",
         "</head>",
         "<body>",
         "<header>",
-        f"<h1>{escaped(named.title)}</h1>",
-        f"<dl>{''.join(line(*each) for each in named.about.items())}</dl>",
-        contents(shown, named.excerpts),
+        f"<h1>{escaped(title)}</h1>",
+        f"<dl>{''.join(line(*each) for each in about.items())}</dl>",
+        contents,
         "</header>",
         "<main>",
-        *(section(table, named) for table in shown if table.key != "labels"),
-        worst(named.excerpts),
-        *(section(table, named) for table in shown if table.key == "labels"),
+        *body,
         "</main>",
         "</body>",
         "</html>",
-        "",
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def plot_of(table: Table, named: Named) -> str:
+    return reliability(named.report.calibration) if table.key == "calibration" else ""
 
 
 def line(name: str, value: str) -> str:
@@ -90,15 +105,19 @@ def contents(shown: list[Table], excerpts: list[Excerpt]) -> str:
     if excerpts:
         last = {"labels": names.pop("labels")} if "labels" in names else {}
         names |= {"documents": "Most wrong about"} | last
+    return links_to(names)
+
+
+def links_to(names: dict[str, str]) -> str:
+    """By the anchors of sections."""
     links = "".join(f'<li><a href="#{key}">{escaped(title)}</a></li>' for key, title in names.items())
     return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
-def section(table: Table, named: Named) -> str:
+def section(table: Table, plot: str = "") -> str:
     body = rows(table)
     if len(table.rows) > FOLDED:
         body = f"<details><summary>{len(table.rows):,} rows</summary>{body}</details>"
-    plot = reliability(named.report.calibration) if table.key == "calibration" else ""
     head = f"<h2>{escaped(table.title)}</h2>\n<p>{escaped(table.note)}</p>"
     return f'<section id="{table.key}">\n{head}\n{plot}{body}\n</section>'
 
@@ -118,7 +137,7 @@ def holds_text(table: Table, column: int) -> bool:
 
 
 def is_figure(cell: Cell) -> bool:
-    return str(cell).replace(".", "", 1).isdigit() or cell == "–"
+    return str(cell).lstrip("+−≈ ").replace(".", "", 1).isdigit() or cell == "–"
 
 
 def cells(row: list[Cell], classes: list[str]) -> str:

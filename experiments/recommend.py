@@ -1,0 +1,88 @@
+"""Whether `xmtc recommend` is right: what it recommends on the corpora beside the checkout, against the best that fits.
+
+python experiments/recommend.py [CORPUS ...]      recommend on each, and keep what it said in results/recommend.json
+python experiments/recommend.py --table           what is kept, beside the measured figures of results/rivals.json
+
+Test documents are not looked at by `xmtc recommend`. What a method reaches on them, and the seconds of its training, are
+those of results/rivals.json, which has the commands; the best that fits is the best nDCG@5 there whose training took no
+longer than the budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from xmtc.experiments.keeping import keep, kept_in, made_here
+from xmtc.experiments.process import measure
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+KEPT = ROOT / "experiments" / "results" / "recommend.json"
+RIVALS = ROOT / "experiments" / "results" / "rivals.json"
+CORPORA = ("cve-libraries", "delicious", "imdb-meka", "eurlex57k", "tibkat-gnd-en", "yso-finna-en")
+METRIC = "nDCG@5"
+
+
+def ask(name: str, budget: str, data: Path, machine: str | None) -> None:
+    """Have a method recommended, and keep what was said."""
+    words = ["recommend", str(data / name / "train.jsonl.gz"), "--budget", budget, "--json", "--quiet"]
+    found = measure(words, ROOT / "build" / "recommend" / name)
+    if found.failed:
+        print(f"{name}: {found.failed}")
+        return
+    said = json.loads(found.output)
+    shown = " ".join(["xmtc", "recommend", f"../shared/data/{name}/train.jsonl.gz", "--budget", budget, "--json"])
+    said["recommended"]["command"] = said["recommended"]["command"].replace(str(data), "../shared/data")
+    keep(KEPT, name, {"command": shown, "s": found.seconds, **made_here(machine), **said})
+
+
+def measured(name: str) -> dict[str, tuple[float, float]]:
+    """nDCG@5 on the test documents, and seconds of training, by method."""
+    found = {}
+    for result in kept_in(RIVALS).values():
+        command = result["command"][0]
+        method = re.search(r" -m (\w+)", command)
+        if f"/{name}/" in command and method and "figures" in result and METRIC in result["figures"]:
+            found[method[1]] = (result["figures"][METRIC], result["train_s"])
+    return found
+
+
+def line(name: str, said: dict[str, Any]) -> list[str]:
+    """A row of the table."""
+    chosen, known = said["recommended"], measured(name)
+    fits = {method: value for method, (value, seconds) in known.items() if seconds <= said["budget_s"]}
+    best = max(fits, key=lambda method: fits[method], default="")
+    expected = f"{100 * chosen['metrics'][METRIC]:.2f}"
+    reached = f"{known[chosen['name']][0]:.2f}" if chosen["name"] in known else "–"
+    behind = f"{fits[best] - known[chosen['name']][0]:.2f}" if best and chosen["name"] in known else "–"
+    told = f"{best} {fits[best]:.2f}" if best else "–"
+    return [name, chosen["name"], expected, reached, told, behind, f"{chosen['seconds']:.0f}", f"{said['s']:.0f}"]
+
+
+def table() -> str:
+    heads = ["corpus", "recommended", "expected", "reached", "best that fits", "behind", "expected s", "trying s"]
+    kept = kept_in(KEPT)
+    rows = [heads, ["---"] * len(heads), *(line(name, kept[name]) for name in CORPORA if name in kept)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", nargs="*", metavar="CORPUS", help="folders of the data, all six where none is named")
+    parser.add_argument("--table", action="store_true", help="print what is kept; run nothing")
+    parser.add_argument("--budget", default="10m")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder that holds the corpora's folders")
+    parser.add_argument("--machine", help="what the results say of the machine")
+    args = parser.parse_args()
+    if not args.table:
+        for name in args.corpora or CORPORA:
+            ask(name, args.budget, args.data, args.machine)
+    print(table())
+
+
+if __name__ == "__main__":
+    main()

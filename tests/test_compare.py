@@ -1,0 +1,412 @@
+"""Comparisons: figures by hand, several corpora as one, methods in processes of their own, and the pages."""
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from commands import lines_of, xmtc
+
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.compare.answers import Answers, Trained
+from xmtc.compare.figures import Candidate, Comparison, Cost, Entry, compare
+from xmtc.compare.files import markdown, page, rows
+from xmtc.compare.plots import accuracy_and_cost, front, points, spread
+from xmtc.compare.ranking import METRICS, ranking
+from xmtc.compare.runs import Place, data_name, finish, slug
+from xmtc.compare.specs import Spec, specs
+from xmtc.compare.stored import as_json, joined, stored
+from xmtc.compare.truth import Truth
+from xmtc.data.document import Document
+from xmtc.errors import XmtcError
+from xmtc.evaluation.significance import Interval
+from xmtc.experiments import process
+from xmtc.experiments.keeping import kept_in
+
+TRUE = [["a", "b"], ["a"], ["c"], ["b", "new"]]
+DOCUMENTS = [Document(f"d{i}", f"text {i}", labels) for i, labels in enumerate(TRUE)]
+ONE = Trained(["a", "b", "c"], [8, 4, 1], 10)
+OTHER = Trained(["b", "c", "z"], [3, 2, 1], 9)  # other labels, in other numbers
+
+
+def answers(labels: list[list[int]], trained: Trained, seconds: float | None = None) -> Answers:
+    scores = np.linspace(0.9, 0.5, len(labels[0]))[None, :] * np.ones((len(labels), 1))
+    found = Predictions(np.array(labels), np.where(np.array(labels) == NO_LABEL, 0, scores))
+    return Answers(found, found, trained, seconds)
+
+
+GOOD = answers([[0, 1], [0, 1], [2, 0], [1, 0]], ONE, 0.4)  # a b, a b, c a, b a
+POOR = answers([[0, 1], [2, 0], [1, NO_LABEL], [0, 2]], OTHER)  # b c, z b, c, b z
+
+
+def candidates() -> list[Candidate]:
+    return [
+        Candidate("poor", (lambda: POOR,), Cost(train_s=1.0)),
+        Candidate("good", (lambda: GOOD, lambda: GOOD), Cost(train_s=20.0), commands=("xmtc train x",)),
+        Candidate("broken", (), failed="it was ended after 3 s"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    truth = Truth.of(DOCUMENTS, [ONE, OTHER])
+    return compare(candidates(), truth, "letters", {"Made on": "paper"})
+
+
+def test_labels_are_told_apart_by_name():
+    truth = Truth.of(DOCUMENTS, [ONE, OTHER])
+    assert truth.names == ["a", "b", "c", "new", "z"]
+    assert truth.frequencies.tolist() == [8, 4, 2, 0, 1]
+    assert truth.n_train == 10
+    assert truth.renumbered(POOR)[0].labels.tolist() == [[1, 2], [4, 1], [2, NO_LABEL], [1, 4]]
+    assert truth.Y.toarray().astype(int).tolist()[3] == [0, 1, 0, 1, 0]
+
+
+def test_metrics_by_hand(comparison):
+    poor, good, broken = comparison.entries
+    assert good.metrics["P@1"].mean == 1
+    assert good.metrics["P@3"].mean == pytest.approx((2 + 1 + 1 + 1) / 3 / 4)
+    assert poor.metrics["P@1"].mean == pytest.approx(3 / 4)
+    assert poor.metrics["P@3"].mean == pytest.approx((1 + 0 + 1 + 1) / 3 / 4)
+    assert (good.n_runs, poor.n_runs) == (2, 1)
+    assert good.deviation["P@1"] == 0  # the same run twice
+    assert poor.deviation == {}
+    assert (broken.metrics, broken.failed) == ({}, "it was ended after 3 s")
+    assert comparison.good == [poor, good]
+    assert good.cost.predict_ms == pytest.approx(1000 * 0.4 / 4)
+    assert poor.cost.predict_ms is None
+
+
+def test_psp_is_what_evaluate_says(comparison):
+    from xmtc.evaluation import evaluate
+
+    truth = Truth.of(DOCUMENTS, [ONE, OTHER])
+    said = evaluate(truth.renumbered(POOR)[0], truth.Y, ["PSP@1", "PSP@3"], truth.frequencies, n_train=10)
+    for name, value in said.items():
+        assert comparison.entries[0].metrics[name].mean == pytest.approx(value)
+
+
+def test_differences_are_paired(comparison):
+    poor, good, _ = comparison.entries
+    assert good.behind["P@1"] == Interval(0, 0, 0)
+    found = poor.behind["P@1"]
+    assert found.mean == pytest.approx(-1 / 4)
+    # one document of four differs: the mean of four draws of it is between -1 and 0
+    assert (found.low, found.high) == pytest.approx((-0.75, 0))
+    assert not found.excludes_zero
+
+
+def test_overlap_and_disagreements_by_hand(comparison):
+    # of five places: b; b; c; b
+    assert comparison.overlap["good"]["poor"] == pytest.approx((1 + 1 + 1 + 1) / 5 / 4)
+    first = comparison.disagreements[0]
+    assert first.id == "d1"  # all share one label: there the one is right and the other not at all
+    assert first.true == ["a"]
+    assert first.answers == {"poor": ["z", "b"], "good": ["a", "b"]}
+
+
+def test_a_document_without_labels_stays_and_none_at_all_is_refused():
+    with pytest.raises(XmtcError, match="None of the 2 documents to compare on has a label"):
+        Truth.of([Document("1", "x", []), Document("2", "y", [])], [ONE])
+
+
+def test_answers_are_kept_whole(tmp_path):
+    GOOD.save(tmp_path / "good.npz")
+    again = Answers.load(tmp_path / "good.npz")
+    assert again.first.labels.tolist() == GOOD.first.labels.tolist()
+    assert again.deep.scores.tolist() == GOOD.deep.scores.tolist()
+    assert (again.trained, again.seconds) == (ONE, 0.4)
+    assert Trained.load(tmp_path / "good.npz") == ONE
+
+
+# Several corpora
+
+
+def made_up(data: str, values: dict[str, list[float] | None]) -> Comparison:
+    entries = [
+        Entry(name, failed="no memory")
+        if row is None
+        else Entry(name, {metric: Interval(v, v, v) for metric, v in zip(METRICS, row, strict=True)}, n_runs=1)
+        for name, row in values.items()
+    ]
+    return Comparison(data, 10, 3, 20, entries)
+
+
+def test_ranks_over_corpora_by_hand():
+    flat = [0.5, 0.5, 0.5, 0.5, 0.5]
+    first = made_up("one", {"a": [0.9] * 5, "b": flat, "c": [0.7, 0.4, 0.4, 0.4, 0.4]})
+    second = made_up("two", {"b": [0.8] * 5, "a": [0.8] * 5, "c": None, "d": flat})
+    found = ranking([first, second])
+    # a: 1 five times, 1.5 five times; b: 3 2 2 2 2 and 1.5; c: 2 3 3 3 3 and, failed, last
+    assert found.methods == ["a", "b", "c"]
+    assert found.average == pytest.approx([1.25, (3 + 8 + 7.5) / 10, (2 + 12 + 15) / 10])
+    assert found.by_metric["P@1"] == pytest.approx([1.25, 2.25, 2.5])
+    assert (found.n_results, found.n_corpora, found.left_out) == (10, 2, ["d"])
+    assert found.failed == {"c": ["two"]}
+    pair = found.pairs[0]
+    assert (pair.one, pair.other, pair.wins, pair.losses) == ("a", "b", 5, 0)
+    assert pair.p == pytest.approx(2 / 2**5)  # five differences of one sign
+    assert pair.adjusted >= pair.p
+    assert found.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 10)), abs=1e-3)  # Demšar's Table 5
+    assert ranking([made_up("one", {"a": flat, "b": None})]) is None
+
+
+def test_stored_comparisons_come_back_and_are_joined(comparison, tmp_path):
+    path = tmp_path / "one.json"
+    path.write_text(as_json([comparison]))
+    (again,) = stored(str(path))
+    assert as_json([again]) == path.read_text()
+    more = made_up("letters", {"new": [0.5] * 5})
+    with pytest.raises(XmtcError, match="on 4 and on 10 documents"):
+        joined([again, more])
+    same = Comparison("letters", 4, 3, 20, more.entries)
+    (both,) = joined([again, same])
+    assert [entry.name for entry in both.entries] == ["poor", "good", "broken", "new"]
+    assert not both.entries[0].behind
+    path.write_text(path.read_text().replace('"entries"', '"entrees"'))
+    with pytest.raises(XmtcError, match="is damaged"):
+        stored(str(path))
+
+
+# Plots and pages
+
+
+def entry(name: str, seconds: float | None, value: float) -> Entry:
+    return Entry(name, {"nDCG@5": Interval(value, value - 0.01, value + 0.01)}, cost=Cost(train_s=seconds))
+
+
+def test_the_front_holds_what_nothing_as_quick_beats():
+    entries = [entry("slow", 100, 0.8), entry("best", 10, 0.9), entry("quick", 1, 0.5), entry("worse", 2, 0.4)]
+    found = points([*entries, entry("unknown", None, 1.0)])
+    assert [point.name for point in found] == ["quick", "worse", "best", "slow"]
+    assert [point.name for point in front(found)] == ["quick", "best"]
+    assert accuracy_and_cost(entries).count("<circle") == 4
+    assert accuracy_and_cost(entries[:1]) == ""
+
+
+def test_names_do_not_stand_on_each_other():
+    assert spread([10, 11, 50], 16) == [10, 26, 50]
+    low = spread([350, 351, 352], 16)
+    assert low[-1] <= 356
+    assert np.diff(low).min() >= 16
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        held = dict(attrs)
+        assert tag != "script"
+        assert not (held.get("src") or "").startswith("http")
+        self.ids += [held["id"]] if "id" in held else []
+        self.links += [held["href"].removeprefix("#")] if "href" in held else []
+        if tag not in ("meta", "path", "circle", "rect", "polyline"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("path", "circle", "rect", "polyline"):
+            assert self.open.pop() == tag
+
+
+def test_pages_are_whole(comparison):
+    other = made_up("<b>other", {"poor": [0.4] * 5, "good": [0.6] * 5, "broken": [0.1] * 5})
+    for shown in ([comparison], [comparison, other]):
+        text = page(shown)
+        tags = Tags()
+        tags.feed(text)
+        assert not tags.open
+        assert len(set(tags.ids)) == len(tags.ids)
+        assert set(tags.links) <= set(tags.ids)
+        assert 'content="xmtc compare"' in text
+    assert "critical difference" in text
+    assert "<b>other" not in text
+    assert "it was ended after 3 s" in page([comparison])
+    assert "<u>a</u>" in page([comparison])
+
+
+def test_markdown_and_rows(comparison):
+    text = markdown([comparison])
+    assert text.startswith("<!-- xmtc compare -->")
+    assert re.search(r"\| broken \|( – \|)+ it was ended after 3 s \|", text)
+    found = list(csv.DictReader(io.StringIO(rows([comparison]))))
+    assert [each["method"] for each in found] == ["poor", "good", "broken"]
+    assert float(found[0]["P@1"]) == 0.75
+    assert float(found[0]["P@1 behind"]) == -0.25
+    assert found[2]["failed"] == "it was ended after 3 s"
+
+
+# Which methods
+
+
+def test_methods_and_their_parameters():
+    found = specs(["parabel,dismec", "parabel:n_trees=1;max_leaf=5"], ["min_df=1", "dismec.C=2"], "texts")
+    assert [each.name for each in found] == ["parabel", "dismec", "parabel:n_trees=1;max_leaf=5"]
+    assert found[0].words(3) == ["-m", "parabel", "-p", "min_df=1", "-p", "seed=3"]
+    assert found[1].words() == ["-m", "dismec", "-p", "min_df=1", "-p", "C=2"]
+    assert found[2].words() == ["-m", "parabel", "-p", "n_trees=1", "-p", "max_leaf=5", "-p", "min_df=1"]
+    assert found[0].takes_seed
+    assert not Spec("x", "parabel", (("seed", "4"),)).takes_seed
+    (both,) = specs(["consensus"], ["consensus.members=parabel,dismec", "consensus.parabel.n_trees=1"], "texts")
+    assert both.given == (("members", "parabel,dismec"), ("parabel.n_trees", "1"))
+    assert not both.takes_seed
+
+
+@pytest.mark.parametrize(
+    ("methods", "parameters", "said"),
+    [
+        (["parable"], [], "Did you mean parabel"),
+        (["parabel,parabel"], [], "parabel twice"),
+        ([" , "], [], "names no method"),
+        (["parabel:n_trees"], [], "n_trees has no value"),
+        (["parabel"], ["n_tree=1"], "is for none of parabel"),
+        (["parabel"], ["n_trees"], "has no value"),
+        (["parabel:n_trees=many"], [], "parabel:n_trees=many: "),
+        (["parabel"], ["parabel.depth=1"], "no parameter 'depth'"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_the_work(methods, parameters, said):
+    with pytest.raises(XmtcError, match=re.escape(said)):
+        specs(methods, parameters, "texts")
+
+
+def test_what_reads_texts_is_a_row_that_fails_on_features():
+    assert specs(["attention_xml,parabel"], [], "features")
+
+
+def test_names_of_corpora_and_runs():
+    assert data_name("../data/cve-libraries/train.jsonl.gz") == "cve-libraries"
+    assert data_name("corpus.jsonl") == "corpus"
+    assert data_name("texts.txt,labels.txt") == "texts"
+    assert slug("parabel, seed 0") != slug("parabel-seed 0")
+    assert re.fullmatch(r"[\w.=-]+", slug("consensus:members=a;x=/../y"))
+
+
+# As commands
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "train.jsonl").write_text(lines_of(120, seed=0))
+    (folder / "test.jsonl").write_text(lines_of(40, seed=1))
+    return folder
+
+
+def said(done) -> str:
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_methods_are_compared_and_an_interruption_costs_nothing(corpus):
+    """One works, one fails, one takes too long; what was finished is not trained again."""
+    words = ["compare", "train.jsonl", "--test", "test.jsonl", "--seeds", "2", "--budget", "12s", "-o", "out.json"]
+    methods = ["--methods", "dismec,lexical:vocabulary=nowhere.ttl,fasttext:epochs=1000000000"]
+    lines = said(xmtc(*words, *methods, cwd=corpus)).splitlines()
+    assert lines[0].startswith("dismec ")
+    assert "nowhere.ttl" in lines[1] + lines[2]
+    assert "was ended after 12 s" in lines[1] + lines[2]
+    (found,) = stored(str(corpus / "out.json"))
+    dismec = found.entries[0]
+    assert dismec.n_runs == 2
+    assert dismec.cost.train_s > 0
+    assert dismec.cost.peak_mb > 10
+    assert dismec.cost.model_mb > 0
+    assert dismec.commands[0].startswith("xmtc train train.jsonl -m dismec -p seed=0 -o out.work/")
+    assert not list((corpus / "out.work").glob("*/models/*"))
+    kept = next((corpus / "out.work").glob("*/results.json"))
+    before = {name: each for name, each in kept_in(kept).items() if name.startswith("dismec")}
+    again = xmtc(*words, *methods, cwd=corpus)
+    assert {name: each for name, each in kept_in(kept).items() if name.startswith("dismec")} == before
+    told = again.stderr.decode()
+    assert "dismec, seed 0" not in told
+    assert "fasttext" not in told  # it would take longer than that again
+    assert "lexical" in told  # what failed may work now
+
+
+def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypatch, tmp_path):
+    place = Place("x", (str(corpus / "train.jsonl"),), str(corpus / "test.jsonl"), tmp_path)
+    calls: list[str] = []
+
+    def interrupted(words, log, limit=None):
+        calls.append(words[0])
+        raise KeyboardInterrupt
+
+    spec = Spec("dismec", "dismec")
+    monkeypatch.setattr("xmtc.compare.runs.measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        finish(place, spec, 0, print)
+    assert kept_in(place.results) == {}
+    monkeypatch.setattr("xmtc.compare.runs.measure", process.measure)
+    first = finish(place, spec, 0, print)
+    assert "failed" not in first
+    assert finish(place, spec, 0, interrupted) is not None  # nothing is run
+    assert finish(place, spec, 0, print) == first
+    (tmp_path / first["answers"]).unlink()  # what is gone is made again
+    monkeypatch.setattr("xmtc.compare.runs.measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        finish(place, spec, 0, print)
+
+
+def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpus):
+    (corpus / "other.jsonl").write_text(lines_of(100, seed=5))
+    words = ["--methods", "parabel,dismec", "-p", "min_df=1", "-o", "both.html", "--threads", "1"]
+    lines = said(xmtc("compare", "train.jsonl", "other.jsonl", *words, cwd=corpus)).splitlines()
+    assert lines[0] == f"{corpus.name}:"
+    assert lines[3] == "other:"
+    text = (corpus / "both.html").read_text()
+    assert "Average ranks" in text
+    assert "Which differences are real" in text
+    parts = next((corpus / "both.work").glob("other-*"))
+    assert (parts / "train.jsonl.gz").exists()
+    assert (parts / "test.jsonl.gz").exists()
+
+
+def test_models_are_compared(corpus):
+    for method in ("parabel", "dismec", "plt"):
+        said(xmtc("train", "train.jsonl", "-m", method, "-o", method, "-p", "min_df=1", cwd=corpus))
+    models = ["parabel", "dismec", "plt"]
+    lines = said(xmtc("compare", *models, "test.jsonl", cwd=corpus)).splitlines()
+    assert [line.split()[0] for line in lines] == [*models, "overlap"]
+    shown = json.loads(said(xmtc("compare", *models, "test.jsonl", "--json", cwd=corpus)))
+    assert len(shown["models"]) == 3
+    assert list(shown["overlap"]) == [f"top{k}" for k in range(1, 6)]
+    said(xmtc("compare", *models, "test.jsonl", "-o", "models.json", cwd=corpus))
+    (found,) = stored(str(corpus / "models.json"))
+    for entry, measured in zip(found.entries, shown["models"], strict=True):
+        assert {name: entry.metrics[name].mean for name in measured} == pytest.approx(measured)
+        assert entry.cost.train_s is not None
+        assert entry.cost.model_mb > 0
+    said(xmtc("compare", "models.json", "-o", "again.md", cwd=corpus))
+    assert "How far behind the best" in (corpus / "again.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train.jsonl"], "train.jsonl is no model folder; trained models are compared by"),
+        (["model", "test.jsonl"], "Found one model; expected two or more"),
+        (["model", "model"], "model is a model; expected the documents to compare on at the end"),
+        (["model", "model", "--methods", "parabel"], "model is a model, and --methods trains others"),
+        (["train.jsonl", "--methods", "parabel", "--budget", "soon"], "--budget soon is no time"),
+        (["train.jsonl", "--methods", "parabel", "-o", "x.pdf"], "does not say what to write"),
+        (["train.jsonl", "--methods", "parabel", "-o", "train.md"], "exists and is no comparison of xmtc"),
+        (["train.jsonl", "--methods", "parabel", "--work", "model"], "holds other things than runs"),
+        (["train.jsonl", "--methods", "parabel", "--test", "a", "--test", "b"], "Found 2 --test for 1 corpora"),
+        (["train.jsonl", "--methods", "parable"], "Did you mean parabel"),
+    ],
+)
+def test_what_does_not_go_together_is_said(corpus, words, sentence):
+    if not (corpus / "model").exists():
+        said(xmtc("train", "train.jsonl", "-m", "plt", "-o", "model", cwd=corpus))
+        (corpus / "train.md").write_text("mine")
+    done = xmtc("compare", *words, cwd=corpus)
+    assert done.returncode == 2
+    assert sentence in done.stderr.decode()
+    assert (corpus / "train.md").read_text() == "mine"

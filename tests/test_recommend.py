@@ -1,0 +1,151 @@
+"""What trials on samples tell of a whole corpus, which methods go on, and which is chosen."""
+
+import json
+
+import pytest
+from commands import lines_of, xmtc
+
+from xmtc.compare.specs import Spec
+from xmtc.recommend.advice import LINEAR, Expected, candidates, choice, consensus
+from xmtc.recommend.curves import LESS, seconds_at, value_at
+from xmtc.recommend.trying import FIRST, METRICS, Samples, Trials, Trying, sizes_for
+
+
+def test_time_by_hand():
+    # a start of 2 s, then 1 s for 1,000 and 4 s for 4,000 documents: as long as there are documents
+    assert seconds_at(16_000, [(1_000, 3.0), (4_000, 6.0)], start=2.0) == pytest.approx(2 + 16)
+    # twice as long for four times the documents: the square root, which is below what is believed
+    assert seconds_at(16_000, [(1_000, 3.0), (4_000, 4.0)], start=2.0) == pytest.approx(2 + 2 * 4**0.7)
+    assert seconds_at(8_000, [(4_000, 4.0)], start=2.0) == pytest.approx(2 + 2 * 2**1.15)
+    assert seconds_at(8_000, [(4_000, 1.0)], start=2.0) == pytest.approx(1.0)  # quicker than the start was thought
+    assert seconds_at(4_000, [(1_000, 3.0), (4_000, 6.0)], start=2.0) == pytest.approx(6.0)
+
+
+def test_accuracy_by_hand():
+    tried = [(1_000, 0.50), (4_000, 0.60)]
+    assert value_at(16_000, tried) == pytest.approx(0.60 + 0.10 * LESS)
+    assert value_at(64_000, tried) == pytest.approx(0.60 + 0.10 * (LESS + LESS**2))
+    assert value_at(4_000, tried) == 0.60
+    assert value_at(64_000, tried[:1]) == 0.50  # of one sample nothing is known but itself
+    assert value_at(10**9, [(1_000, 0.5), (4_000, 0.99)]) == 1.0
+
+
+def test_samples_grow_to_all_there_are():
+    assert sizes_for(600) == [600]
+    assert sizes_for(FIRST) == [FIRST]
+    assert sizes_for(1_120) == [1_120]
+    assert sizes_for(4_906) == [1_000, 4_906]
+    assert sizes_for(43_000) == [1_000, 4_000, 16_000, 43_000]
+
+
+def trying(values: dict[str, list[float]], seconds: dict[str, float], budget: float = 100.0) -> Trying:
+    """Methods that were tried on 1,000 documents, and some on 4,000."""
+    found = Trying(Samples(None, "texts", [], [1_000, 4_000, 16_000], 20_000, ()), [], budget, print)
+    for name, row in values.items():
+        trials = Trials(Spec(name, name))
+        sizes = [1_000, 4_000][: len(row)]
+        trials.values = {metric: list(zip(sizes, row, strict=True)) for metric in METRICS}
+        trials.seconds = [(size, 1.0 + seconds[name] * size / 1_000) for size in sizes]
+        found.trials.append(trials)
+    return found
+
+
+def test_a_method_gains_what_others_did_on_a_sample_that_it_missed():
+    found = trying(
+        {"dismec": [0.5, 0.6], "plt": [0.4, 0.52], "parabel": [0.45]}, dict.fromkeys(("dismec", "plt", "parabel"), 1)
+    )
+    parabel = found.trials[2]
+    assert found.value_at(4_000, parabel) == pytest.approx(0.45 + 0.11)
+    assert found.n_missed(parabel) == 1
+    assert found.value_at(16_000, parabel) == pytest.approx(0.56 + LESS * 0.11)
+
+
+def test_what_is_far_behind_or_takes_too_long_does_not_go_on():
+    names = ("dismec", "plt", "parabel", "bonsai", "fastxml")
+    seconds = dict.fromkeys(names, 1.0) | {"fastxml": 60.0}
+    rows = {"dismec": [0.50], "plt": [0.49], "parabel": [0.47], "bonsai": [0.40], "fastxml": [0.60]}
+    found = trying(rows, seconds)
+    alive = found.promising(found.trials)
+    assert [each.spec.name for each in alive] == ["dismec", "plt", "parabel"]
+    assert not found.promising([found.trials[4]])
+
+
+def expected(name: str, value: float, seconds: float, fits: bool = True, doubt: float = 0.0) -> Expected:
+    return Expected(name, Spec(name, name), {"nDCG@5": value}, seconds, None, {}, fits, doubt)
+
+
+def test_the_best_that_fits_is_chosen_and_of_equals_the_quickest():
+    rows = [expected("slow", 0.9, 500, fits=False), expected("good", 0.801, 90), expected("quick", 0.8, 10)]
+    assert choice(rows).name == "quick"
+    assert choice([*rows, expected("better", 0.85, 99)]).name == "better"
+    assert choice([*rows, expected("doubtful", 0.804, 5, doubt=0.01)]).name == "quick"
+    assert choice([rows[0], expected("slower", 0.95, 900, fits=False)]).name == "slow"
+
+
+def test_a_consensus_is_of_two_kinds_and_must_gain(monkeypatch):
+    found = trying(
+        {"dismec": [0.5, 0.6], "proxml": [0.5, 0.59], "plt": [0.4, 0.55]},
+        dict.fromkeys(("dismec", "proxml", "plt"), 1.0),
+    )
+    together = 0.62
+
+    def try_out(self, method, size):
+        assert dict(method.spec.given) == {"members": "dismec,plt"}
+        method.values = {metric: [(size, together)] for metric in METRICS}
+        method.seconds = [(size, 9.0)]
+        return True
+
+    monkeypatch.setattr(Trying, "try_out", try_out)
+    gained = consensus(found, found.trials)
+    best = found.value_at(20_000, found.trials[0])
+    assert gained.metrics["nDCG@5"] == pytest.approx(best + 0.02)
+    assert gained.fits
+    together = 0.601
+    assert not consensus(found, found.trials).fits
+    assert consensus(trying({"dismec": [0.5]}, {"dismec": 1.0}), found.trials[:1]) is None
+
+
+def test_networks_are_tried_only_where_they_can_be(monkeypatch):
+    monkeypatch.setattr("xmtc.recommend.advice.networks", lambda: ["attention_xml"])
+    assert [spec.method for spec in candidates("texts")] == [*LINEAR, "attention_xml"]
+    assert [spec.method for spec in candidates("features")] == list(LINEAR)
+
+
+def test_as_a_command(tmp_path):
+    (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
+    words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--budget", "4m"]
+    done = xmtc(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    chosen = found["recommended"]
+    assert (found["documents"], found["measured on"]) == (1_400, 280)
+    assert chosen["name"] in ("plt", "dismec")
+    assert chosen["command"] == f"xmtc train train.jsonl -m {chosen['name']} -o MODEL --threads 1"
+    assert 0.5 < chosen["metrics"]["nDCG@5"] <= 1
+    assert 0 < chosen["seconds"] < 120
+    assert list(chosen["tried"]) == ["1120"]
+    assert "no.ttl" in found["failed"]["lexical:vocabulary=no.ttl"]
+    again = xmtc(*words, "--work", "trials", "--threads", "1", cwd=tmp_path)
+    assert "plt" not in again.stderr.decode()  # its trials are kept
+    text = again.stdout.decode()
+    assert text.startswith("nDCG@5 after")
+    assert f"Train {chosen['name']}: expected P@1" in text
+    assert text.rstrip().endswith(chosen["command"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["--budget", "0m"], "--budget 0m is no time"), (["--methods", "parable"], "Did you mean parabel")],
+)
+def test_what_is_not_understood_is_said(tmp_path, words, sentence):
+    (tmp_path / "train.jsonl").write_text(lines_of(20, seed=0))
+    done = xmtc("recommend", "train.jsonl", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr.decode()
+
+
+def test_a_corpus_without_labels_is_refused(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"id": "1", "text": "a", "labels": []}\n' * 3)
+    done = xmtc("recommend", "train.jsonl", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Found 0 documents with labels" in done.stderr.decode()

@@ -1,0 +1,91 @@
+"""Methods trained for a comparison, as the options of a command say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from xmtc.cli.options import Reading, as_words, open_input
+
+if TYPE_CHECKING:
+    from xmtc.compare.figures import Comparison
+    from xmtc.compare.runs import Place
+    from xmtc.data.corpus import Corpus
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which methods are to be trained, and how, on any corpus."""
+
+    methods: Sequence[str]
+    parameters: Sequence[str]
+    seeds: int
+    limit: float | None  # seconds of each training
+    reading: Reading
+    machine: tuple[str, ...]  # options that say where to work
+    work: Path
+    quiet: bool
+
+    def on(self, path: str, test: str | None, name: str) -> Comparison:
+        from xmtc.compare.methods import compare_methods
+        from xmtc.compare.runs import claim, write_few
+        from xmtc.compare.specs import specs
+        from xmtc.features import COLUMNS, TEXTS
+
+        source = open_input(path, self.reading, quiet=True)
+        wanted = specs(self.methods, self.parameters, COLUMNS if source.holds_features else TEXTS)
+        claim(self.work)
+        place = self.place(path, test, source, name)
+        write_few(source, place.work)
+        documents = open_input(place.test, self.reading if test else Reading(), quiet=True)
+        return compare_methods(place, wanted, self.seeds, documents, self.tell)
+
+    def place(self, path: str, test: str | None, source: Corpus, name: str) -> Place:
+        """The files to train on and to compare on; without test documents, the corpus is divided first."""
+        from xmtc.compare.methods import split
+        from xmtc.compare.runs import Place, slug
+
+        work = self.work / slug(name)
+        work.mkdir(parents=True, exist_ok=True)
+        if test is not None:
+            words = tuple(as_words(replace(self.reading, rejects=None)))
+            return Place(name, (path,), test, work, words, self.machine, self.limit)
+        train, test = split(source, path, work)
+        return Place(name, (train,), test, work, (), self.machine, self.limit)
+
+    def tell(self, sentence: str) -> None:
+        from xmtc.errors import visible
+
+        if not self.quiet:
+            typer.echo(visible(sentence), err=True)
+
+
+def work_beside(output: str) -> Path:
+    """The folder for runs where none is named: compare.html has compare.work."""
+    import tempfile
+
+    return Path(tempfile.mkdtemp(prefix="xmtc-compare-")) if output == "-" else Path(output).with_suffix(".work")
+
+
+def check_corpora(paths: Sequence[str], tests: Sequence[str] | None, models: Sequence[str]) -> None:
+    from xmtc.errors import XmtcError
+
+    for path in models:
+        raise XmtcError(f"{path} is a model, and --methods trains others; trained ones: xmtc compare MODEL MODEL TEST.")
+    if tests and len(tests) != len(paths):
+        raise XmtcError(f"Found {len(tests)} --test for {len(paths)} corpora; give one for each, in the same order.")
+
+
+def names_of(paths: Sequence[str]) -> list[str]:
+    """What the corpora are called; two of a name are told apart."""
+    from xmtc.compare.runs import data_name
+
+    names: list[str] = []
+    for path in paths:
+        name = data_name(path)
+        names.append(name if name not in names else path)
+    return names

@@ -1,0 +1,208 @@
+"""Methods trained and measured on the same documents, each with each seed in a process of its own. What came of a run
+is kept at once in the work folder, so that a comparison that was interrupted goes on where it was.
+
+A work folder holds results.json, the answers of each run, and what each process said; models are deleted once they have
+answered, since the commands that make them are in the results."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmtc.compare.answers import Answers, Trained
+from xmtc.compare.figures import Candidate, Cost
+from xmtc.compare.specs import Spec
+from xmtc.data.corpus import Corpus
+from xmtc.errors import XmtcError
+from xmtc.experiments.keeping import Result, keep, kept_in
+from xmtc.experiments.process import Measured, measure
+
+WARMING = 50  # documents of a training that nobody measures: what it compiles is kept for the others
+PATIENCE = 120.0  # seconds that it may take
+MARK = "xmtc-compare.txt"  # by which a work folder is known
+WARMED: set[str] = set()  # methods of which everything is compiled
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The documents of a comparison, and where its runs are kept."""
+
+    data: str  # what the corpus is called
+    train: tuple[str, ...]
+    test: str
+    work: Path
+    reading: tuple[str, ...] = ()  # options of `xmtc` that say how the corpora are read
+    options: tuple[str, ...] = ()  # threads, device
+    limit: float | None = None  # seconds that a training may take, and as long again its answers
+
+    @property
+    def results(self) -> Path:
+        return self.work / "results.json"
+
+
+def run_all(place: Place, specs: Sequence[Spec], n_seeds: int, tell: Tell) -> list[Candidate]:
+    """Every method with every seed that has no result yet, all methods with the first seed first; those that fail are
+    not tried with another."""
+    place.work.mkdir(parents=True, exist_ok=True)
+    held: dict[str, list[Result]] = {spec.name: [] for spec in specs}
+    for seed in range(n_seeds):
+        for spec in specs:
+            before = held[spec.name]
+            if (seed and not spec.takes_seed) or any("failed" in each for each in before):
+                continue
+            before.append(finish(place, spec, seed if spec.takes_seed else None, tell))
+    return [candidate(place, spec, held[spec.name]) for spec in specs]
+
+
+def finish(place: Place, spec: Spec, seed: int | None, tell: Tell) -> Result:
+    """The result of a run: the one that is kept, if it is of the same command on the same files; else a new one."""
+    name = spec.name if seed is None else f"{spec.name}, seed {seed}"
+    model = place.work / "models" / slug(name)
+    words = ["train", *place.train, *spec.words(seed), "-o", str(model), *place.reading, *place.options]
+    asked = {"command": shlex.join(["xmtc", *words]), "files": stamps([*place.train, place.test])}
+    kept = kept_in(place.results).get(name, {})
+    if all(kept.get(key) == value for key, value in asked.items()) and is_final(kept, place):
+        return kept
+    if spec.method not in WARMED:
+        warm_up(place, spec)
+    tell(f"{place.data}: {name}")
+    result = {**asked, "budget": place.limit, **made(place, name, model, words)}
+    shutil.rmtree(model, ignore_errors=True)
+    keep(place.results, name, result)
+    tell(f"{place.data}: {name}: {result.get('failed') or f'''{result['train_s']:.1f} s'''}")
+    return result
+
+
+def is_final(kept: Result, place: Place) -> bool:
+    """Whether a run need not be repeated: it went well, or took longer than it would have now."""
+    if "failed" not in kept:
+        return (place.work / kept["answers"]).is_file()
+    return bool(kept.get("ended")) and place.limit is not None and place.limit <= (kept.get("budget") or 0)
+
+
+def made(place: Place, name: str, model: Path, words: Sequence[str]) -> Result:
+    """Train, answer, and say what both took, or what went wrong."""
+    log, answers = place.work / "logs" / slug(name), Path("answers") / f"{slug(name)}.npz"
+    shutil.rmtree(model, ignore_errors=True)
+    trained = measure([*words, "--quiet"], Path(f"{log}.train"), place.limit)
+    if trained.failed:
+        return failure(trained)
+    (place.work / answers).parent.mkdir(parents=True, exist_ok=True)
+    asked = ["answers", str(model), place.test, "-o", str(place.work / answers), *place.reading, *place.options]
+    answered = measure([*asked, "--quiet"], Path(f"{log}.answers"), place.limit)
+    if answered.failed:
+        return failure(answered)
+    peaks = [each.peak_mb for each in (trained, answered) if each.peak_mb is not None]
+    return {
+        "answers": answers.as_posix(),
+        "train_s": trained.seconds,
+        "train_cpu_s": trained.cpu_seconds,
+        "peak_mb": max(peaks) if peaks else None,
+        "model_mb": size_of(model),
+    }
+
+
+def failure(found: Measured) -> Result:
+    """In a sentence; the complaint of a command that ends by itself is one."""
+    said = found.complaint.removeprefix("xmtc: ") if found.status == 2 and found.complaint else found.failed
+    return {"failed": said, "ended": found.ended}
+
+
+def warm_up(place: Place, spec: Spec) -> None:
+    """Have everything compiled that a method uses, on a few documents; whatever comes of it."""
+    few = place.work / "few.jsonl"
+    WARMED.add(spec.method)
+    if few.is_file():
+        model = place.work / "models" / "warm"
+        words = ["train", str(few), *spec.words(), "-o", str(model), "--quiet", *place.options]
+        measure(words, place.work / "logs" / "warm", min(PATIENCE, place.limit or PATIENCE))
+        shutil.rmtree(model, ignore_errors=True)
+
+
+def write_few(corpus: Corpus, work: Path) -> None:
+    """The first documents of a corpus of texts, for `warm_up`."""
+    from itertools import islice
+
+    from xmtc.data.corpus import writing_corpus
+
+    work.mkdir(parents=True, exist_ok=True)
+    if not corpus.holds_features:
+        with writing_corpus(str(work / "few.jsonl"), "jsonl", corpus) as add:
+            for document in islice(corpus, WARMING):
+                add(document)
+
+
+def candidate(place: Place, spec: Spec, results: Sequence[Result]) -> Candidate:
+    """What is compared of a method's runs."""
+    commands = tuple(each["command"] for each in results)
+    failed = next((each["failed"] for each in results if "failed" in each), "")
+    if failed:
+        return Candidate(spec.name, (), failed=failed, commands=commands)
+    cost = Cost(**{name: mean(results, name) for name in ("train_s", "train_cpu_s", "peak_mb", "model_mb")})
+    load = tuple(partial(Answers.load, place.work / each["answers"]) for each in results)
+    return Candidate(spec.name, load, cost, commands=commands)
+
+
+def trained_in(place: Place, specs: Sequence[Spec]) -> Iterator[Trained]:
+    """What the kept models of these methods were trained on."""
+    kept = kept_in(place.results)
+    for spec in specs:
+        found = [each for name, each in kept.items() if name == spec.name or name.startswith(f"{spec.name}, seed ")]
+        yield from (Trained.load(place.work / each["answers"]) for each in found if "answers" in each)
+
+
+def mean(results: Sequence[Result], name: str) -> float | None:
+    values = [each[name] for each in results if each.get(name) is not None]
+    return float(np.mean(values)) if values else None
+
+
+def stamps(paths: Sequence[str]) -> list[list[Any]]:
+    """By which a file that was changed is known."""
+    found = []
+    for path in (each for listed in paths for each in listed.split(",")):
+        if os.path.exists(path):
+            about = os.stat(path)
+            found.append([path, about.st_size, about.st_mtime_ns])
+    return found
+
+
+def slug(name: str) -> str:
+    """The name of a run's files: readable, and no two alike."""
+    digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    readable = re.sub(r"[^\w.=-]+", "-", name).strip("-").lower()
+    return f"{readable[:80]}-{digest}"
+
+
+def size_of(folder: Path) -> float:
+    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 3)
+
+
+def data_name(path: str) -> str:
+    """What a corpus is called: its file, or its folder where the file is called train."""
+    first = path.split(",")[0]
+    stem = Path(first).name.split(".")[0]
+    parent = Path(first).resolve().parent.name
+    return parent if stem in ("train", "training") and parent else stem or first
+
+
+def claim(work: Path) -> None:
+    """Make the folder, or refuse one that holds something else."""
+    if work.exists() and not work.is_dir():
+        raise XmtcError(f"{work} is a file; expected a folder for the runs of a comparison: name another with --work.")
+    if work.is_dir() and any(work.iterdir()) and not (work / MARK).exists():
+        raise XmtcError(
+            f"{work} holds other things than runs of a comparison; name another folder with --work, or empty it."
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    (work / MARK).write_text("Runs of a comparison by xmtc; the folder can be deleted.\n")
