@@ -49,6 +49,6 @@ def calibrate(
     found.save(target)
     report_rejects(source)
     if tagger.decision is not None:
-        typer.echo(f"Its decision was learnt on other scores, and is dropped; xmtc thresholds {target} VALID.", err=True)
+        typer.echo(f"Its decision was learnt on other scores and is dropped; xmtc thresholds {target} VALID.", err=True)
     if not quiet:
         typer.echo(f"{target}: {found.about['scores']['because']}. Next: xmtc evaluate {target} TEST-CORPUS", err=True)

@@ -14,6 +14,7 @@ def form_of(path: str, forms: Mapping[str, Callable[[Shown], str]], signs: Signs
     how our own files begin, and what follows soon: by this one of ours is known, which may be replaced."""
     from pathlib import Path
 
+    from xmtc.data.files import check_place
     from xmtc.errors import XmtcError
 
     kind = "html" if path == "-" else Path(path).suffix.lstrip(".").lower()
@@ -26,6 +27,5 @@ def form_of(path: str, forms: Mapping[str, Callable[[Shown], str]], signs: Signs
             head, (begin, sign) = stream.read(1000), signs[kind]
         if not head.startswith(begin) or sign not in head:
             raise XmtcError(f"{path} exists and is no {what} of xmtc; choose another name or move it away.")
-    if path != "-" and not Path(path).absolute().parent.is_dir():
-        raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
+    check_place(path)
     return forms[kind]
