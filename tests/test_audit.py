@@ -218,7 +218,7 @@ def test_labels_that_are_there_twice(tmp_path):
     vocabulary = import_files([str(tmp_path / "vocabulary.tsv")])
     named = twins(labels, csr_array(Y), LabelConcepts.of(vocabulary, labels))
     reasons = {(each.label, each.other): each.because for each in named}
-    assert reasons[5, 6] == reasons[4, 3] == "the vocabulary calls both the same"
+    assert reasons[5, 6] == reasons[4, 3] == "the vocabulary has a name for both"
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def twins(labels: Sequence[str], Y: csr_array, concepts: LabelConcepts | None = 
     frequencies = np.diff(documents.indptr)
     found: dict[int, Twins] = {}
     for reason, pairs in (
-        ("the vocabulary calls both the same", called_alike(concepts)),
+        ("the vocabulary has a name for both", called_alike(concepts)),
         ("written alike", written_alike(labels)),
         ("given to the same documents", with_same_documents(documents, run)),
     ):
