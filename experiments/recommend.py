@@ -3,7 +3,7 @@
 python experiments/recommend.py [CORPUS ...]      recommend on each, and keep what it said in results/recommend.json
 python experiments/recommend.py --table           what is kept, beside the measured figures of results/rivals.json
 
-Test documents are not looked at by `xmtc recommend`. What a method reaches on them, and the seconds of its training, are
+`xmtc recommend` does not look at test documents. What a method reaches on them, and the seconds of its training, are
 those of results/rivals.json, which has the commands; the best that fits is the best nDCG@5 there whose training took no
 longer than the budget.
 """

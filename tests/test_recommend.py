@@ -1,6 +1,8 @@
 """What trials on samples tell of a whole corpus, which methods go on, and which is chosen."""
 
 import json
+import runpy
+from pathlib import Path
 
 import pytest
 from commands import lines_of, xmtc
@@ -149,3 +151,17 @@ def test_a_corpus_without_labels_is_refused(tmp_path):
     done = xmtc("recommend", "train.jsonl", cwd=tmp_path)
     assert done.returncode == 2
     assert "Found 0 documents with labels" in done.stderr.decode()
+
+
+SCRIPT = Path(__file__).parent.parent / "experiments" / "recommend.py"
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="the results are in the checkout alone")
+def test_what_was_recommended_is_near_the_best_that_fits():
+    """As stored; the script asks anew, and the page shows its table."""
+    script = runpy.run_path(str(SCRIPT))
+    rows = [line.strip("| ").split(" | ") for line in script["table"]().splitlines()[2:]]
+    assert len(rows) >= 4
+    for row in rows:
+        assert row[5] == "–" or float(row[5]) <= 1, row
+    assert script["table"]() in (SCRIPT.parents[1] / "docs" / "results" / "recommend.md").read_text()

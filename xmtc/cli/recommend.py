@@ -31,7 +31,7 @@ def recommend(
         str, typer.Option(help="time that the training may take: 90s, 10m, 2h; trying takes half")
     ] = "10m",
     methods: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="methods to try, instead of those that were ever best")
+        str | None, typer.Option(metavar="A,B,C", help="methods to try, instead of the usual ones")
     ] = None,
     test: Annotated[str | None, typer.Option(help="documents to measure on (up to 2,000 of CORPUS, held out)")] = None,
     work: Annotated[Path | None, typer.Option(help="folder that keeps finished trials, to go on from")] = None,

@@ -19,6 +19,8 @@ STYLE = (
     "figure.plot { max-width: 44rem }\n"
     "th[scope], td:not(.text) { white-space: nowrap }\n"  # names and figures are read as a whole
     "td.text { min-width: 9rem }\n"
+    "@media print { table { font-size: 7.5pt } th, td { padding: .15rem .35rem } th[scope] { white-space: normal }\n"
+    "  td.text { min-width: 0 } }\n"
 )
 
 

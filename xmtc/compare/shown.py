@@ -180,4 +180,4 @@ def tests(found: Ranking) -> Table:
 
 
 def probability(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}".replace("e-0", "e-")
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.4f}" if p >= 0.0001 else "< 0.0001"

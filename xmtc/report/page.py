@@ -137,7 +137,7 @@ def holds_text(table: Table, column: int) -> bool:
 
 
 def is_figure(cell: Cell) -> bool:
-    return str(cell).lstrip("+−≈ ").replace(".", "", 1).isdigit() or cell == "–"
+    return str(cell).lstrip("+−≈< ").replace(".", "", 1).isdigit() or cell == "–"
 
 
 def cells(row: list[Cell], classes: list[str]) -> str:
