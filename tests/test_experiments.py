@@ -22,6 +22,7 @@ from xmtc.data.catalogue import catalogue
 from xmtc.experiments import rows
 from xmtc.experiments.commands import Place
 from xmtc.experiments.keeping import kept_in
+from xmtc.explain.page import escaped
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "experiments"
@@ -456,7 +457,7 @@ def test_the_committed_page_is_made_of_what_is_stored():
         assert f"## {experiment.title}\n" in text
         for name, result in kept_in(TABLES / "results" / f"{path.stem}.json").items():
             if "failed" not in result and any(job.name == name for job in experiment.jobs):
-                assert f"# {name}\n" in text
+                assert f"# {escaped(name)}\n" in text
 
 
 def test_commands_are_shown_without_the_folders_of_a_machine():
