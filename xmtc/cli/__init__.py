@@ -21,6 +21,7 @@ from xmtc.cli import (
     methods,
     predict,
     report,
+    serve,
     streams,
     train,
     tune,
@@ -43,6 +44,7 @@ app.command()(report.report)
 app.command()(compare.compare)
 app.command()(combine.combine)
 app.command()(tune.tune)
+app.command()(serve.serve)
 app.add_typer(data.app, name="data")
 app.add_typer(encoders.app, name="encoders")
 app.add_typer(vocab.app, name="vocab")

@@ -1,0 +1,55 @@
+"""What is answered where nothing else can be: a status, and one sentence for a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from xmtc.errors import XmtcError
+
+RETRY = 1  # seconds after which a client may come again
+
+
+class Refused(Exception):
+    """Ends a request with a status and a sentence."""
+
+    def __init__(self, status: int, message: str, retry: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.retry = status, message, retry
+
+    @property
+    def headers(self) -> dict[str, str]:
+        found = {} if self.retry is None else {"Retry-After": str(self.retry)}
+        return found | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
+
+
+def busy(message: str) -> Refused:
+    return Refused(503, message, RETRY)
+
+
+def unknown_model(name: str, names: Mapping[str, Any]) -> Refused:
+    return Refused(404, f"There is no model {name[:100]!r} here; there are {', '.join(names)}.")
+
+
+def of_error(error: Exception) -> Refused:
+    """An XmtcError is about what was asked; of anything else nobody outside learns more than that it happened."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, XmtcError):
+        return Refused(422, str(error))
+    return Refused(500, "Something went wrong here, which the log of the service says more about.")
+
+
+def in_json(refused: Refused, path: str) -> tuple[bytes, str]:
+    """The body, and its type: as Annif puts it where its interface was asked."""
+    if path.startswith("/v1/projects"):
+        problem = {"detail": refused.message, "status": refused.status, "title": title(refused.status)}
+        return json.dumps({**problem, "type": "about:blank"}).encode(), "application/problem+json"
+    return json.dumps({"error": {"status": refused.status, "message": refused.message}}).encode(), "application/json"
+
+
+def title(status: int) -> str:
+    from http import HTTPStatus
+
+    return HTTPStatus(status).phrase

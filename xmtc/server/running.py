@@ -1,0 +1,105 @@
+"""Starts the service: one process, or several that share a port and, through memory-mapping, the models."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from functools import partial
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors import Multiprocess
+
+from xmtc.base.run import Run
+from xmtc.errors import XmtcError
+from xmtc.server import log
+from xmtc.server.app import create_app
+from xmtc.server.metrics import FOLDER
+from xmtc.server.models import Opened
+from xmtc.server.settings import Settings
+
+STARTING = 120  # seconds that a worker may be silent: it looks at every number of its models
+FILES = 65_536  # open files, and with them connections, where the system leaves so many
+
+
+class Workers(Multiprocess):
+    """A worker that has died is replaced; new folders are each worker's own to take over."""
+
+    def handle_hup(self) -> None:
+        for worker in self.processes:
+            if worker.pid is not None:
+                os.kill(worker.pid, signal.SIGHUP)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal ends it; requests that are running are finished."""
+    allow_many_files()
+    log.take_over()
+    with listening(settings) as opened:
+        if settings.workers == 1:
+            app = create_app(settings)
+            app.state.service.models.open()
+            announce(settings, opened)
+            uvicorn.Server(configuration(settings, lambda: app)).run([opened])
+            return
+        for _, folder in settings.models:  # here, where what is wrong with one can be said
+            Opened.load(folder, Run(threads=settings.threads, device="cpu"))
+        announce(settings, opened)
+        with tempfile.TemporaryDirectory(prefix="xmtc-metrics-") as folder:
+            os.environ[FOLDER] = folder
+            Workers(configuration(settings, partial(worker_app, settings)), [opened]).run()
+
+
+def announce(settings: Settings, opened: socket.socket) -> None:
+    host, port = opened.getsockname()[:2]
+    log.event("serving", host=host, port=port, workers=settings.workers, models=[name for name, _ in settings.models])
+
+
+def configuration(settings: Settings, factory: Callable[[], FastAPI]) -> uvicorn.Config:
+    return uvicorn.Config(
+        factory,
+        factory=True,
+        workers=settings.workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        limit_concurrency=settings.limits.connections,
+        timeout_graceful_shutdown=int(settings.limits.seconds) + 1,
+        timeout_worker_healthcheck=STARTING,
+    )
+
+
+def worker_app(settings: Settings) -> FastAPI:
+    log.take_over()  # once more, in a process of its own
+    return create_app(settings)
+
+
+def listening(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((settings.host, settings.port))
+    except OSError as error:
+        opened.close()
+        raise XmtcError(
+            f"{settings.host}:{settings.port} cannot be listened at ({error.strerror or error}); give another --port."
+        ) from None
+    opened.set_inheritable(True)
+    return opened
+
+
+def allow_many_files() -> None:
+    try:
+        import resource
+    except ImportError:  # another system
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
