@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from importlib import import_module
 
 from xmtc.answers.table import Answer, AnswerTable, Write
@@ -11,7 +12,7 @@ from xmtc.data.detect import extension_of
 from xmtc.data.files import STANDARD_STREAM, writing
 from xmtc.errors import XmtcError
 
-__all__ = ["FORMATS", "Answer", "AnswerTable", "Write", "format_of", "writing_answers"]
+__all__ = ["FORMATS", "Answer", "AnswerTable", "Write", "format_of", "writer_of", "writing_answers"]
 
 FORMATS = {
     "jsonl": "xmtc.answers.text:json_lines",
@@ -51,12 +52,18 @@ def in_a_row(names: Iterable[str]) -> str:
     return f"{', '.join(most)} or {last}"
 
 
-@contextmanager
-def writing_answers(path: str, format: str, table: AnswerTable, bom: bool = False) -> Iterator[Write]:
-    """A function that adds a batch of answers to a file, which is written whole or not at all; - is standard output."""
+def writer_of(format: str, bom: bool = False) -> Writer:
+    """What takes a stream and a table, and gives a function that adds a batch of answers."""
     if bom and format not in MARKED:
         raise XmtcError(f"--bom is for {in_a_row(MARKED)}, by which Excel knows them as UTF-8; {format} needs none.")
     module, _, name = WRITERS[format].partition(":")
     writer: Writer = getattr(import_module(module), name)
-    with writing(path) as stream, writer(stream, table, bom) if bom else writer(stream, table) as write:
+    return partial(writer, bom=True) if bom else writer
+
+
+@contextmanager
+def writing_answers(path: str, format: str, table: AnswerTable, bom: bool = False) -> Iterator[Write]:
+    """A function that adds a batch of answers to a file, which is written whole or not at all; - is standard output."""
+    writer = writer_of(format, bom)
+    with writing(path) as stream, writer(stream, table) as write:
         yield write

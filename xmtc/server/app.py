@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, File, Form, Query, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -19,9 +19,10 @@ from starlette.middleware.cors import CORSMiddleware
 
 import xmtc
 from xmtc.errors import XmtcError
-from xmtc.server import messages
+from xmtc.server import annif, messages
 from xmtc.server.batching import Question
 from xmtc.server.explaining import placed_words
+from xmtc.server.files import TYPES, table_of, texts_in
 from xmtc.server.limits import Door
 from xmtc.server.metrics import Metrics
 from xmtc.server.models import Models, Opened, Served, in_json
@@ -126,6 +127,7 @@ def renew_now(models: Models) -> None:
 
 def add_routes(app: FastAPI, service: Service) -> None:
     app.include_router(model_routes(service))
+    app.include_router(annif.routes(service))
     app.include_router(operator_routes(service))
     if PAGE.is_dir():
         app.mount("/static", StaticFiles(directory=PAGE), name="static")
@@ -145,8 +147,8 @@ async def refuse(request: Request, error: Exception) -> Response:
         refused = Refused(error.status_code, f"{error.detail}.".replace("..", "."))
     else:
         refused = of_error(error)
-    body, kind = refusal_in_json(refused, request.url.path)
-    return Response(body, refused.status, headers=refused.headers, media_type=kind)
+    status, body, kind = refusal_in_json(refused, request.url.path)
+    return Response(body, status, headers=refused.headers, media_type=kind)
 
 
 def in_a_sentence(error: RequestValidationError) -> str:
@@ -204,6 +206,25 @@ def model_routes(service: Service) -> APIRouter:
         opened = service.served(name, request).opened
         opened.tagger.check_language(language)
         return answer({"labels": await service.in_thread(found_labels, opened, search, language, limit)})
+
+    @routes.post("/{name}/file", response_model=messages.FileOut)
+    async def file(
+        name: str,
+        request: Request,
+        file: Annotated[UploadFile, File(description="txt, md, html, pdf, csv, tsv, xlsx, jsonl")],
+        text: Annotated[str | None, Form(description="the column with the texts", max_length=1000)] = None,
+    ) -> Response:
+        """The texts in a file, to be sent to predict."""
+        reading = service.served(name, request).tagger.about.get("reading", {})
+        content = await file.read()
+        return answer(await service.in_thread(texts_in, file.filename or "", content, text, reading))
+
+    @routes.post("/{name}/table", response_class=Response)
+    async def table(name: str, asked: messages.ToWrite, request: Request) -> Response:
+        """Documents and their tags as a file."""
+        service.served(name, request, len(asked.rows))
+        rows = [(row.id, row.text, [Tag(each.label, each.score, each.name) for each in row.tags]) for row in asked.rows]
+        return Response(await service.in_thread(table_of, rows, asked.format), media_type=TYPES[asked.format])
 
     @routes.get("/{name}/report", response_class=Response)
     async def report(name: str, request: Request) -> Response:

@@ -61,10 +61,10 @@ class Reply:
     async def refuse(self, refused: Refused, path: str) -> None:
         if self.status:  # too late: the connection is closed in the middle, and the client knows that it was
             return
-        body, kind = in_json(refused, path)
+        status, body, kind = in_json(refused, path)
         headers = {"content-type": kind, "content-length": str(len(body)), **refused.headers}
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        await self.send({"type": "http.response.start", "status": refused.status, "headers": encoded})
+        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
         await self.send({"type": "http.response.body", "body": body})
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from xmtc.errors import XmtcError
 
+ANNIF = "/v1/projects"  # where its interface is
 RETRY = 1  # seconds after which a client may come again
 
 
@@ -41,15 +43,11 @@ def of_error(error: Exception) -> Refused:
     return Refused(500, "Something went wrong here, which the log of the service says more about.")
 
 
-def in_json(refused: Refused, path: str) -> tuple[bytes, str]:
-    """The body, and its type: as Annif puts it where its interface was asked."""
-    if path.startswith("/v1/projects"):
-        problem = {"detail": refused.message, "status": refused.status, "title": title(refused.status)}
-        return json.dumps({**problem, "type": "about:blank"}).encode(), "application/problem+json"
-    return json.dumps({"error": {"status": refused.status, "message": refused.message}}).encode(), "application/json"
-
-
-def title(status: int) -> str:
-    from http import HTTPStatus
-
-    return HTTPStatus(status).phrase
+def in_json(refused: Refused, path: str) -> tuple[int, bytes, str]:
+    """The status, the body and its type: as Annif puts them where its interface was asked."""
+    status, message = refused.status, refused.message
+    if not path.startswith(ANNIF):
+        return status, json.dumps({"error": {"status": status, "message": message}}).encode(), "application/json"
+    status = 400 if status == 422 else status
+    problem = {"detail": message, "status": status, "title": HTTPStatus(status).phrase, "type": "about:blank"}
+    return status, json.dumps(problem).encode(), "application/problem+json"

@@ -37,7 +37,6 @@ class Workers(Multiprocess):
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; requests that are running are finished."""
     allow_many_files()
-    log.take_over()
     with listening(settings) as opened:
         if settings.workers == 1:
             app = create_app(settings)
@@ -54,6 +53,7 @@ def serve(settings: Settings) -> None:
 
 
 def announce(settings: Settings, opened: socket.socket) -> None:
+    log.take_over()  # from now on; before, what is wrong is said to a person
     host, port = opened.getsockname()[:2]
     log.event("serving", host=host, port=port, workers=settings.workers, models=[name for name, _ in settings.models])
 
