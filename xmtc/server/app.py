@@ -25,7 +25,7 @@ from xmtc.server.explaining import placed_words
 from xmtc.server.files import TYPES, table_of, texts_in
 from xmtc.server.limits import Door
 from xmtc.server.metrics import Metrics
-from xmtc.server.models import Models, Opened, Served, in_json
+from xmtc.server.models import Models, Served, in_json
 from xmtc.server.refusals import Refused, busy, of_error, unknown_model
 from xmtc.server.refusals import in_json as refusal_in_json
 from xmtc.server.settings import Settings
@@ -121,8 +121,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def renew_now(models: Models) -> None:
-    task = asyncio.get_running_loop().create_task(models.renew(anyway=True))
-    models.renewing = task  # or it might be collected before it has ended
+    models.renewing = asyncio.ensure_future(models.renew(anyway=True))  # kept, or it might be collected before its end
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
@@ -205,7 +204,7 @@ def model_routes(service: Service) -> APIRouter:
         """Labels by any of their names, those that begin so first."""
         opened = service.served(name, request).opened
         opened.tagger.check_language(language)
-        return answer({"labels": await service.in_thread(found_labels, opened, search, language, limit)})
+        return answer({"labels": await service.in_thread(opened.search, search, language, limit)})
 
     @routes.post("/{name}/file", response_model=messages.FileOut)
     async def file(
@@ -231,35 +230,10 @@ def model_routes(service: Service) -> APIRouter:
         """What the model does well and where it fails: the page that `xmtc report` wrote."""
         file = service.served(name, request).report(service.settings)
         if file is None:
-            raise Refused(404, "This model has no report; `xmtc report` writes one, and `xmtc serve --report` shows it.")
+            raise Refused(404, "This model has no report; `xmtc report` writes one, `xmtc serve --report` shows it.")
         return FileResponse(file, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
 
     return routes
-
-
-def found_labels(opened: Opened, search: str, language: str | None, limit: int) -> list[dict[str, Any]]:
-    """Those that are called so, then those that begin so, then those that hold it."""
-    wanted, best = search.casefold().strip(), []
-    for number, names in enumerate(opened.names):
-        rank = min(closeness(name.casefold(), wanted) for name in names)
-        if rank < APART:
-            best.append((rank, number))
-    tagger, found = opened.tagger, []
-    for _, number in sorted(best)[:limit]:
-        label = tagger.labels[number]
-        name = tagger.name(label, language) or label
-        others = [each for each in opened.names[number] if each != name and wanted in each.casefold()]
-        found.append({"label": label, "name": name, "others": others})
-    return found
-
-
-APART = 4
-
-
-def closeness(name: str, wanted: str) -> int:
-    if wanted not in name:
-        return APART
-    return 0 if name == wanted else 1 if name.startswith(wanted) else 2 if f" {wanted}" in name else 3
 
 
 def operator_routes(service: Service) -> APIRouter:

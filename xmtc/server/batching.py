@@ -81,7 +81,7 @@ class Batcher:
         is_open = True
         while is_open:
             batch, is_open = self._next_batch()
-            asked = [job for job in batch if not job.future.cancelled()]  # by clients that have left, or waited too long
+            asked = [job for job in batch if not job.future.cancelled()]  # else by clients that left
             answer_all(asked, self.answer)
             if asked:
                 self.observe(sum(len(job.texts) for job in asked))

@@ -42,7 +42,9 @@ def texts_in(name: str, content: bytes, column: str | None, reading: Mapping[str
     read that the model was trained on."""
     ending = Path(name).suffix.lower()
     if ending not in KINDS:
-        raise Refused(415, f"A file {ending or 'without an ending'} cannot be read; expected one of {', '.join(KINDS)}.")
+        raise Refused(
+            415, f"A file {ending or 'without an ending'} cannot be read; expected one of {', '.join(KINDS)}."
+        )
     if not content.strip():
         raise Refused(422, "The file is empty; check where it comes from.")
     with TemporaryDirectory(prefix="xmtc-file-") as folder:
@@ -71,7 +73,9 @@ def read_file(path: Path, kind: str, column: str | None, reading: Mapping[str, A
         raise Refused(413, f"The file has more than {MOST_DOCUMENTS:,} documents; `xmtc predict` tags any number.")
     if corpus.rejects is not None and corpus.rejects.first is not None:
         first = corpus.rejects.first
-        notes.append(f"{corpus.n_rejected:,} were left out, the first at {first.unit} {first.location}: {first.reason}.")
+        notes.append(
+            f"{corpus.n_rejected:,} left out, the first at {first.unit} {first.location}: {first.reason}."
+        )
     note = " ".join(each.partition("; --")[0].rstrip(".") + "." for each in notes).replace(f"{path.parent}/", "")
     return {"documents": documents, "columns": columns, "column": column, "note": note}
 

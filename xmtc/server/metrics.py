@@ -43,5 +43,5 @@ class Metrics:
         if FOLDER not in os.environ:
             return generate_latest(self.registry)
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        MultiProcessCollector(registry)
         return generate_latest(registry)

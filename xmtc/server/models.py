@@ -8,18 +8,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nsmallest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS
 from xmtc.server import log
 from xmtc.server.batching import Batcher, Question
-from xmtc.server.metrics import Metrics
 from xmtc.server.settings import Settings
 from xmtc.tagger import Tag, Tagger
 
+if TYPE_CHECKING:
+    from xmtc.server.metrics import Metrics
+
+APART = 4  # of a name that does not hold what is searched for
 REPORT = "report.html"  # in the folder of a model
 Stamp = tuple[int, ...]  # by which a folder is known to be another
 
@@ -70,12 +74,33 @@ class Opened:
     def names(self) -> list[tuple[str, ...]]:
         """Of each label, all that it is called, itself first; for a search."""
         tagger = self.tagger
-        found = [(label,) for label in tagger.labels.words()]
+        found: list[tuple[str, ...]] = [(label,) for label in tagger.labels.words()]
         if tagger.concepts is None:
             return found
         vocabulary, concepts = tagger.concepts.vocabulary, tagger.concepts.concepts.tolist()
         called = [[name.text for name in vocabulary.names(concept)] if concept >= 0 else [] for concept in concepts]
         return [tuple(dict.fromkeys((*label, *names))) for label, names in zip(found, called, strict=True)]
+
+    def search(self, search: str, language: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+        """Labels that are called so, then those that begin so, then those that hold it."""
+        wanted, best = search.casefold().strip(), []
+        for number, names in enumerate(self.names):
+            distance = min(distance_between(wanted, name.casefold()) for name in names)
+            if distance < APART:
+                best.append((distance, number))
+        found = []
+        for _, number in nsmallest(limit, best):
+            label = self.tagger.labels[number]
+            name = self.tagger.name(label, language) or label
+            others = [each for each in self.names[number] if each != name and wanted in each.casefold()]
+            found.append({"label": label, "name": name, "others": others})
+        return found
+
+
+def distance_between(wanted: str, name: str) -> int:
+    if wanted not in name:
+        return APART
+    return 0 if name == wanted else 1 if name.startswith(wanted) else 2 if f" {wanted}" in name else 3
 
 
 def stamp_of(folder: str) -> Stamp:
@@ -130,6 +155,7 @@ class Models:
         self.run = Run(threads=settings.threads, device=settings.device)
         self.served: dict[str, Served] = {}
         self.watching: asyncio.Task[None] | None = None
+        self.renewing: asyncio.Task[None] | None = None
         self.loading = asyncio.Lock()
 
     def __iter__(self) -> Iterator[Served]:
