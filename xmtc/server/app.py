@@ -30,6 +30,7 @@ from xmtc.server.refusals import Refused, busy, of_error, unknown_model
 from xmtc.server.refusals import in_json as refusal_in_json
 from xmtc.server.settings import Settings
 from xmtc.tagger import Tag
+from xmtc.vocab.filters import FILE
 
 PAGE = Path(__file__).parent / "page"
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
@@ -71,6 +72,8 @@ class Service:
     def question(self, asked: messages.Asked) -> Question:
         if asked.k > self.settings.limits.k:
             raise Refused(422, f"k={asked.k} is more than {self.settings.limits.k:,} labels, the most here.")
+        if any(entry.strip().startswith(f"{FILE}:") for entry in (*asked.allow, *asked.deny)):
+            raise Refused(422, "Files of this machine cannot be named from outside; send the labels themselves.")
         return Question(
             asked.k, asked.threshold or 0.0, asked.decide, asked.language, tuple(asked.allow), tuple(asked.deny)
         )
