@@ -9,6 +9,8 @@ import { model, startSettings } from "./settings.js";
 import { addTag, closeWhy, isTagged, openText, refreshThumbs, startText, tag } from "./text.js";
 import { startSearch } from "./vocabulary.js";
 
+let isOutdated = false; // the table, tagged with other settings than those that were chosen since
+
 async function start() {
   try {
     const { models } = await asked("v1/models");
@@ -30,6 +32,7 @@ function opened() {
 
 function settled(field) {
   if (field === "model") opened();
+  isOutdated = at("many").hidden && hasDocuments();
   if (!at("many").hidden) tagAnew();
   else if (isTagged()) tag();
 }
@@ -40,6 +43,12 @@ function showTable() {
   hide(at("one"));
   show(at("many"));
   at("many-title").focus();
+}
+
+function backToTable() {
+  showTable();
+  if (isOutdated) tagAnew();
+  isOutdated = false;
 }
 
 function showText() {
@@ -129,7 +138,7 @@ startFiles();
 startFeedback(refreshThumbs);
 startDocuments({ open: openDocument, showTable });
 startSearch({ choose: addTag });
-at("back").addEventListener("click", showTable);
+at("back").addEventListener("click", backToTable);
 at("close-many").addEventListener("click", leaveTable);
 at("dismiss").addEventListener("click", noError);
 at("report").addEventListener("click", openReport);

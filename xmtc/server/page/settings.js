@@ -20,20 +20,28 @@ export function wanted() {
   };
 }
 
-/** `changed(field)` is called with the id of the field, once the settings make sense. */
+/** `changed(field)` is called with the id of the field. */
 export function startSettings(served, changed) {
   models = served;
   at("model").replaceChildren(...models.map(({ name }) => el("option", { value: name }, name)));
   remembered();
   suit();
   at("settings").addEventListener("change", (event) => {
-    if (!at("settings").reportValidity()) return;
+    mend(event.target);
     suit();
     remember();
     changed(event.target.id);
   });
   at("settings").addEventListener("submit", (event) => event.preventDefault());
   folded();
+}
+
+/** A number out of range becomes the nearest that is allowed; none at all, the usual one. */
+function mend(field) {
+  if (field.type !== "number" || field.checkValidity()) return;
+  const number = Number.isNaN(field.valueAsNumber) ? field.defaultValue : field.valueAsNumber;
+  const inRange = Math.min(Math.max(number, field.min), field.max);
+  field.value = field.step ? inRange : Math.round(inRange);
 }
 
 /** On a narrow screen the settings are folded; on a wide one they always stand there. */
@@ -55,7 +63,7 @@ function remembered() {
   if (isServed) at("model").value = values.model;
   listLanguages();
   for (const field of FIELDS.slice(1)) if (values[field]) at(field).value = values[field];
-  for (const field of ["k", "threshold"]) if (!at(field).checkValidity()) at(field).value = at(field).defaultValue;
+  for (const field of ["k", "threshold"]) mend(at(field));
 }
 
 function remember() {

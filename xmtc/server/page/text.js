@@ -44,29 +44,43 @@ export async function tag() {
     answer = { text: words, tags: results[0].tags };
     showAnswer();
   } catch (error) {
-    if (error.name === "AbortError") return;
-    hide(at("loading"));
+    if (error.name === "AbortError") return; // another question has been asked
+    forget();
     show(at("empty"));
     failed(error, tag);
   }
 }
 
+/** What was answered before stays until the next answer, so that nothing flickers; but it cannot be used. */
 function begin() {
-  forget();
   noError();
-  hide(at("empty"));
-  show(at("loading"));
+  stopAsking();
+  closeWhy();
+  hide(at("empty"), at("none"), at("stale"));
+  at("answer").ariaBusy = "true";
+  at("tags").inert = at("add").inert = true;
+  at("loading").hidden = at("tags").children.length > 0;
   announce("Tagging");
 }
 
-function forget() {
+function stopAsking() {
   asking.abort();
   asking = new AbortController();
+}
+
+function forget() {
+  stopAsking();
   answer = null;
   closeWhy();
   at("tags").replaceChildren();
   at("kind-of-score").textContent = at("printed").textContent = "";
-  hide(at("none"), at("loading"), at("add"), at("keys"));
+  hide(at("none"), at("add"), at("keys"));
+  settle();
+}
+
+function settle() {
+  at("answer").ariaBusy = "false";
+  hide(at("loading"));
   freshOrStale();
 }
 
@@ -77,9 +91,8 @@ function showAnswer() {
   at("none").hidden = withAdded(answer).length > 0;
   at("printed").textContent = answer.text;
   at("keys").hidden = !model().explains || !answer.tags.length;
-  hide(at("loading"));
   show(at("add"));
-  freshOrStale();
+  settle();
   announce(answer.tags.length ? `${counted(answer.tags.length, "tag")} found` : noTag());
 }
 
@@ -94,10 +107,11 @@ function noTag() {
 
 /** Tags of a text that has changed are shown, and cannot be used. */
 function freshOrStale() {
+  at("clear").hidden = !text.value;
+  if (at("answer").ariaBusy === "true") return;
   const isStale = answer !== null && text.value !== answer.text;
   at("stale").hidden = !isStale;
   at("tags").inert = at("add").inert = isStale;
-  at("clear").hidden = !text.value;
 }
 
 function clear() {
