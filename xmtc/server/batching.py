@@ -1,10 +1,12 @@
-"""Joins what many clients ask at once. A thread for each model takes whatever waits when it is free: who comes alone
-is answered at once, and the more come, the larger the batches. So nobody waits for others to come, and a network, which
-one thread at a time may ask, is asked by one."""
+"""Joins what many clients ask at once. A thread for each model takes whatever waits when it is free: the more come, the
+larger the batches, and nobody waits for others to come. Who comes alone, with a question that is quickly answered, is
+answered on the spot: to wake a thread would take longer. A network, which one thread at a time may ask, is asked so."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -15,6 +17,8 @@ from xmtc.errors import XmtcError
 from xmtc.server.refusals import busy
 
 MOST_TEXTS, MOST_CHARACTERS = 256, 4_000_000  # of a batch
+ON_THE_SPOT = 0.003  # seconds for which the event loop may be held
+BESIDE = 2000  # characters that a text would have to have to take as long as what an answer takes in any case
 
 
 class Question(NamedTuple):
@@ -48,7 +52,9 @@ class Batcher:
     answer: Answer  # of texts that are asked about alike
     most_waiting: int
     observe: Callable[[int], None] = lambda n_texts: None  # told the size of every batch
-    n_waiting: int = 0  # texts, those in work included; counted in the event loop
+    n_asking: int = 0  # questions; counted in the event loop
+    n_waiting: int = 0  # texts in the queue or in its thread's work; counted in the event loop
+    paces: deque[float] = field(default_factory=lambda: deque(maxlen=16))  # seconds for a character, of single texts
     queue: SimpleQueue[Job | None] = field(default_factory=SimpleQueue)
     thread: Thread | None = None
 
@@ -64,7 +70,27 @@ class Batcher:
             await asyncio.to_thread(self.thread.join)
 
     async def ask(self, texts: Sequence[str], question: Question) -> list[Any]:
-        return await self._queued(Job(self.loop.create_future(), texts, question))
+        self.n_asking += 1
+        try:
+            await asyncio.sleep(0)  # now those are counted, too, who came at the same moment
+            if self.n_asking == 1 and not self.n_waiting and self._is_quick(texts):
+                return self._timed(list(texts), question)
+            return await self._queued(Job(self.loop.create_future(), texts, question))
+        finally:
+            self.n_asking -= 1
+
+    def _is_quick(self, texts: Sequence[str]) -> bool:
+        """Whether an answer can be had on the spot; the first ones tell how long they take."""
+        length = len(texts) * BESIDE + sum(map(len, texts))
+        return bool(self.paces) and length * min(self.paces) < ON_THE_SPOT
+
+    def _timed(self, texts: list[str], question: Question) -> list[Any]:
+        begin = time.perf_counter()
+        found = self.answer(texts, question)
+        if len(texts) == 1:
+            self.paces.append((time.perf_counter() - begin) / (BESIDE + len(texts[0])))
+        self.observe(len(texts))
+        return found
 
     async def run(self, work: Callable[[], Any]) -> Any:
         """Other work with the model, in its turn."""
@@ -82,9 +108,7 @@ class Batcher:
         while is_open:
             batch, is_open = self._next_batch()
             asked = [job for job in batch if not job.future.cancelled()]  # else by clients that left
-            answer_all(asked, self.answer)
-            if asked:
-                self.observe(sum(len(job.texts) for job in asked))
+            answer_all(asked, self._timed)
             if batch:
                 self.loop.call_soon_threadsafe(self._deliver, batch)
 

@@ -3,10 +3,13 @@ input and output, by whoever has started the process."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from threading import Lock
 from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 import xmtc
 from xmtc.base.run import Run
@@ -17,6 +20,19 @@ from xmtc.server.models import Opened
 from xmtc.server.settings import Settings
 
 WORDS = 20  # of an explanation: an assistant reads all of them
+
+
+def in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """What is wrong with a question is told to who has asked it."""
+
+    @wraps(tool)
+    def told(*arguments: Any, **named: Any) -> Any:
+        try:
+            return tool(*arguments, **named)
+        except XmtcError as error:
+            raise ToolError(str(error)) from None
+
+    return told
 
 
 def serve(settings: Settings) -> None:
@@ -42,6 +58,7 @@ def server(settings: Settings) -> MCPServer:
         return models[model or first]
 
     @tools.tool()
+    @in_a_sentence
     def tag(text: str, k: int = 5, model: str | None = None, language: str | None = None) -> dict[str, Any]:
         """The labels that fit a text best, with their names and scores between 0 and 1, best first."""
         opened = chosen(model, text)
@@ -50,6 +67,7 @@ def server(settings: Settings) -> MCPServer:
         return {"tags": [{"label": tag.label, "name": tag.name or tag.label, "score": tag.score} for tag in tags]}
 
     @tools.tool()
+    @in_a_sentence
     def explain(text: str, label: str, model: str | None = None) -> dict[str, Any]:
         """The words of a text that speak for a label, and, with weights below 0, those against it."""
         opened = chosen(model, text)
@@ -59,6 +77,7 @@ def server(settings: Settings) -> MCPServer:
         return {"label": found.label, "name": found.name or found.label, "score": found.score, "words": words}
 
     @tools.tool()
+    @in_a_sentence
     def labels(search: str, model: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Labels of the model by any of their names."""
         return {"labels": chosen(model, search).search(search, limit=min(limit, 1000))}

@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -34,8 +35,41 @@ class Workers(Multiprocess):
                 os.kill(worker.pid, signal.SIGHUP)
 
 
+class Config(uvicorn.Config):
+    """As uvicorn has it, and with an end to the patience with clients that do not finish what they have to say."""
+
+    patience: float
+
+    def load(self) -> None:
+        super().load()
+        self.http_protocol_class = with_patience(self.http_protocol_class, self.patience)
+
+
+def with_patience(protocol: Any, seconds: float) -> Any:
+    """A protocol that closes connections on which no request begins within some time; uvicorn waits for ever."""
+
+    class Patient(protocol):
+        last: Any = None  # request that was looked at
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self.look)
+
+        def look(self) -> None:
+            is_idle = self.cycle is None or (self.cycle.response_complete and self.cycle is self.last)
+            if is_idle or self.transport.is_closing():
+                self.transport.close()
+            else:
+                self.last = self.cycle
+                self.loop.call_later(seconds, self.look)
+
+    return Patient
+
+
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; requests that are running are finished."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # which uvicorn sends once more at the end; here it is no failure
+        signal.signal(number, lambda number, frame: None)
     allow_many_files()
     with listening(settings) as opened:
         if settings.workers == 1:
@@ -59,7 +93,7 @@ def announce(settings: Settings, opened: socket.socket) -> None:
 
 
 def configuration(settings: Settings, factory: Callable[[], FastAPI]) -> uvicorn.Config:
-    return uvicorn.Config(
+    config = Config(
         factory,
         factory=True,
         workers=settings.workers,
@@ -72,9 +106,12 @@ def configuration(settings: Settings, factory: Callable[[], FastAPI]) -> uvicorn
         timeout_graceful_shutdown=int(settings.limits.seconds) + 1,
         timeout_worker_healthcheck=STARTING,
     )
+    config.patience = settings.limits.seconds
+    return config
 
 
 def worker_app(settings: Settings) -> FastAPI:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heard
     log.take_over()  # once more, in a process of its own
     return create_app(settings)
 
