@@ -48,6 +48,7 @@ NOT_RUN = {
     "docs/how-to/watch-a-training.md": (2, "TensorBoard and MLflow; tests/test_history.py runs them with stand-ins"),
     "docs/results/aplc-xlnet.md": (1, "measured: minutes, an encoder, corpora that are not in the repository"),
     "docs/results/attention-xml.md": (1, "measured: a minute"),
+    "docs/results/decisions.md": (1, "measured: minutes, corpora that are not in the repository"),
     "docs/results/embeddings.md": (1, "measured: minutes, corpora that are not in the repository"),
     "docs/results/engineering.md": (4, "measured: minutes, corpora that are not in the repository"),
     "docs/results/forests.md": (1, "measured: minutes, corpora that are not in the repository"),

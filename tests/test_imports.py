@@ -26,7 +26,7 @@ FLOORS = [
     {"store"},
     {"explain"},
     {"tagger"},
-    {"parameters", "choice"},
+    {"parameters", "choice", "thresholds"},
     {"pipeline"},
     {"indicators"},
     {"answers", "classifier", "combine", "tune"},

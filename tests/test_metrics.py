@@ -22,6 +22,7 @@ from xmtc.base.predictions import Predictions
 from xmtc.cli import app
 from xmtc.errors import XmtcError
 from xmtc.evaluation import (
+    AT_DECISION,
     DEFAULT,
     MEASURES,
     SCORE,
@@ -89,6 +90,13 @@ Y = truth([[0, 2], [1], [], [2, 4]], 5)
         ("PSnDCG@2", ((1 + 3) / (1 + L) + 2 * L) / ((3 + L) / (1 + L) + 2 + (5 + 3 * L) / (1 + L))),
         ("coverage@1", 2 / 4),
         ("coverage@3", 3 / 4),
+        ("micro-P@0.5", 3 / 6),
+        ("micro-R@0.5", 3 / 5),
+        ("macro-P@0.5", (1 / 2 + 1 / 2 + 1 + 0 + 0) / 5),
+        ("macro-R@0.5", (1 + 1 + 1 / 2 + 0 + 0) / 5),
+        ("example-P@0.5", (1 / 2 + 1 / 2 + 0 + 1) / 4),
+        ("example-R@0.5", (1 / 2 + 1 + 0 + 1 / 2) / 4),
+        ("example-F1@0.5", (2 / 4 + 2 / 3 + 0 + 2 / 3) / 4),
         ("micro-F1@0.5", 2 * 3 / (6 + 5)),
         ("micro-F1@-1", 2 * 4 / (9 + 5)),
         ("macro-F1@0.5", (2 / 3 + 2 / 3 + 2 / 3 + 0 + 0) / 5),
@@ -97,6 +105,17 @@ Y = truth([[0, 2], [1], [], [2, 4]], 5)
 def test_by_hand(name: str, expected: float) -> None:
     found = evaluate(PREDICTED, Y, [name], train_frequencies=np.ones(4), propensity=Steps(), n_train=9)
     assert found == {name: pytest.approx(expected, abs=1e-12)}
+
+
+def test_what_a_decision_gives_by_hand() -> None:
+    """Of the first document label 2, of the second 1, of the others nothing: two of two are right, of five."""
+    given = predictions([[2, -1], [1, -1], [-1, -1], [-1, -1]])
+    found = evaluate(PREDICTED, Y, [*AT_DECISION, "micro-F1@0.5"], given=given)
+    expected = [1, 2 / 5, 4 / 7, 2 / 4, (1 + 1 / 2) / 4, (1 + 2 / 3) / 4, 2 / 4, (1 / 2 + 1) / 4, (2 / 3 + 1) / 4]
+    assert [found[name] for name in AT_DECISION] == pytest.approx(expected)
+    assert found["micro-F1@0.5"] == pytest.approx(6 / 11)
+    with pytest.raises(XmtcError, match="need one, and there is none; `xmtc thresholds MODEL VALID`"):
+        evaluate(PREDICTED, Y, "micro-F1@decision")
 
 
 def test_calibration_error_by_hand() -> None:
@@ -395,7 +414,7 @@ def test_a_measure_of_ones_own_is_one_declaration() -> None:
         XmtcError, match=r"did you mean RR@5\?.* coverage@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;"
     ):
         parse_metric("RR")
-    with pytest.raises(XmtcError, match="only P, R, nDCG, PSP, PSnDCG, rawPSP, RR have one"):
+    with pytest.raises(XmtcError, match=r"only P, R, nDCG, PSP, PSnDCG, rawPSP, example-P, .* RR have one"):
         per_document(PREDICTED, Y, ["coverage@1"])
 
 

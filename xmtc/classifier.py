@@ -35,6 +35,7 @@ from xmtc.indicators import check_room, dense, sparse
 from xmtc.parameters import applicable, check_names, given_to, parameters_of
 from xmtc.pipeline import Pipeline
 from xmtc.tagger import Tag, Tagger
+from xmtc.thresholds import learn_decision
 from xmtc.vocab import Vocabulary
 
 BEST, SURE = 5, 0.5  # labels of an answer in names; the score from which on an indicator says 1
@@ -163,13 +164,14 @@ class Classifier(BaseEstimator):
         """The labels of each document. Trained on lists of names: the names of the best k (5), best first, that score
         at least the threshold (0). Trained on an indicator: an indicator of the same kind, with a 1 where a label is
         among the best k (all) and scores at least the threshold (0.5). Trained on a column with one label for each
-        document: such a column.
+        document: such a column. With a decision (`fit_decision`), and neither k nor a threshold: what that gives.
 
         A text of which the model knows no word gets no labels, unless `always`: then those that it would guess of any
         text. A column has a label for each document, whatever it holds."""
         kind = self._target()["kind"]
         if kind == LISTS:
-            named = self.tags(X, BEST if k is None else k, threshold or 0.0, run, always=always)
+            decide = self._decides(k, threshold)
+            named = self.tags(X, BEST if k is None else k, threshold or 0.0, run, always=always, decide=decide)
             return [[tag.label for tag in tags] for tags in named]
         if kind == COLUMN:
             best = self.rank(X, 1, run).labels
@@ -182,9 +184,14 @@ class Classifier(BaseEstimator):
 
     def _indicated(self, X: Any, k: int | None, threshold: float | None, run: Run, always: bool) -> csr_array:
         """(n_docs, n_labels) int64, ones at the labels of each document."""
+        if self._decides(k, threshold):
+            return sparse(self._trained().decided(self._read(X), run, always=always), self._n_labels, as_ones=True)
         least = (SURE if k is None else 0.0) if threshold is None else threshold
         predictions = self._all_above(X, least, run, always) if k is None else self.rank(X, k, run, always=always)
         return sparse(predictions.above(least), self._n_labels, as_ones=True)
+
+    def _decides(self, k: int | None, threshold: float | None) -> bool:
+        return k is None and threshold is None and self._trained().decision is not None
 
     def _all_above(self, X: Any, threshold: float, run: Run, always: bool) -> Predictions:
         """As many labels as it takes until every document's last one is below the threshold."""
@@ -209,7 +216,7 @@ class Classifier(BaseEstimator):
         return dense(rank, found, n_labels, run)
 
     def decision_function(self, X: Any, run: Run = Run()) -> np.ndarray:
-        """(n_docs, n_labels) float32, the scores less 0.5: above 0 where `predict` says 1."""
+        """(n_docs, n_labels) float32, the scores less 0.5: above 0 where `predict` says 1, if there is no decision."""
         return self.predict_proba(X, run=run) - np.float32(SURE)
 
     def tags(
@@ -223,16 +230,32 @@ class Classifier(BaseEstimator):
         language: str | None = None,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
+        decide: bool = False,
     ) -> list[list[Tag]]:
         """The best k labels of each document that score at least the threshold, with their scores and, where a
-        vocabulary is attached, their names in a language; `always` as in `predict`, `allow` and `deny` as for
+        vocabulary is attached, their names in a language; `always` as in `predict`, `allow`, `deny` and `decide` as for
         `Tagger.tags`."""
         tagger = self._trained()
-        ranked = tagger.rank(self._read(X), k, run, tagger.may_answer(allow, deny), always=self._answers(always))
+        allowed, always = tagger.may_answer(allow, deny), self._answers(always)
+        if decide:
+            ranked = tagger.decided(self._read(X), run, allowed, always=always)
+        else:
+            ranked = tagger.rank(self._read(X), k, run, allowed, always=always)
         found = tagger.named(ranked.above(threshold), language)
         if not self._target()["numbers"]:
             return found
         return [[Tag(int(tag.label), tag.score, tag.name) for tag in tags] for tags in found]  # type: ignore[arg-type]
+
+    def fit_decision(
+        self, X: Any, y: Any = None, goal: str = "f1", by: str | None = None, run: Run = Run()
+    ) -> Classifier:
+        """Let a trained Classifier learn how many labels to give, from documents that it was not trained on. The goal
+        is f1 (a mean over documents), micro-f1, macro-f1, precision=0.9, recall=0.8 or tags=5. It is served by one
+        threshold for `all` labels, one for each `label`, or a number for each `document`; if nothing is said, by what
+        is best. `predict` uses it from then on, and the model folder keeps it; a further `fit` forgets it."""
+        learnt = learn_decision(self._trained(), self._labelled(X, y), goal, by, run, always=self._answers())
+        self.tagger_ = learnt.tagger
+        return self
 
     def attach(self, vocabulary: Vocabulary, language: str | None = None) -> Classifier:
         """Let a trained Classifier know what its labels are called; the model folder keeps the vocabulary."""

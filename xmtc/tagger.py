@@ -20,9 +20,11 @@ from xmtc.base.predictions import NO_LABEL, Predictions, check_k
 from xmtc.base.run import Run
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document, as_documents
+from xmtc.decisions import Decision
+from xmtc.decisions.decision import scores_of
 from xmtc.errors import XmtcError, nearest
 from xmtc.explain.pieces import Highlight, highlight, word_weights
-from xmtc.features import COLUMNS, FittedView, FittedViews, view_class
+from xmtc.features import COLUMNS, FittedViews, view_class
 from xmtc.text.vocabulary import Vocabulary
 from xmtc.vocab import Vocabulary as Concepts
 from xmtc.vocab.filters import allowed_labels
@@ -64,6 +66,7 @@ class Tagger:
     history: tuple[dict[str, Any], ...] = field(default=(), compare=False)
     concepts: LabelConcepts | None = None  # what the labels stand for, where a vocabulary was attached
     allowed: np.ndarray | None = None  # (n_labels,) bool, the labels that it may answer, if not all
+    decision: Decision | None = None  # which of the ranked labels are given, where that was learnt
 
     def __repr__(self) -> str:
         sizes = [f"{view.size:,} {unit_of(name)}" for name, view in self.views.items()]
@@ -81,11 +84,18 @@ class Tagger:
         language: str | None = None,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
+        decide: bool = False,
     ) -> list[list[Tag]]:
         """The best k labels of each text that score at least the threshold, best first; with a vocabulary, what each is
         called in a language. A text of which the model knows no word has none; with `always`, those that the model
-        would guess of any text. `allow` and `deny` are lists of labels, or `branch:…` and the like: see xmtc.vocab."""
-        found = self.rank(as_documents(texts), k, run, self.may_answer(allow, deny), always=always)
+        would guess of any text. `allow` and `deny` are lists of labels, or `branch:…` and the like: see xmtc.vocab.
+        With `decide`, as many labels as the model's decision gives, whatever k is."""
+        asked, allowed = as_documents(texts), self.may_answer(allow, deny)
+        found = (
+            self.decided(asked, run, allowed, always=always)
+            if decide
+            else self.rank(asked, k, run, allowed, always=always)
+        )
         return self.named(found.above(threshold), language)
 
     def rank(
@@ -100,9 +110,36 @@ class Tagger:
         """Label numbers and scores of documents; see `tags` for names, and for `always`. `allowed`, (n_labels,) bool,
         are the labels to choose from, instead of those that the model itself may answer."""
         check_k(k)
-        return self._ranked(self.read(documents, run), k, run, self.allowed if allowed is None else allowed, always)
+        return self.ranked(self.read(documents, run), k, run, self.allowed if allowed is None else allowed, always)
 
-    def _ranked(self, data: Dataset, k: int, run: Run, allowed: np.ndarray | None, always: bool = False) -> Predictions:
+    def decided(
+        self,
+        documents: Iterable[Document],
+        run: Run = Run(),
+        allowed: np.ndarray | None = None,
+        *,
+        always: bool = False,
+    ) -> Predictions:
+        """The labels that the model's decision gives, of those that `rank` finds; see `xmtc.thresholds`."""
+        decision = self.own_decision()
+        return decision(self.rank(documents, decision.depth, run, allowed, always=always))
+
+    def own_decision(self) -> Decision:
+        """The decision that was learnt on the scores of this model; refused where there is none, or for others."""
+        if self.decision is None:
+            raise XmtcError(
+                "The model has no decision; `xmtc thresholds MODEL VALID` learns one from labelled documents."
+            )
+        self._check()
+        if self.decision.scores != scores_of(self.model):
+            raise XmtcError(
+                "The model's decision was learnt on other scores than the model gives now; learn it anew, with "
+                "`xmtc thresholds MODEL VALID`."
+            )
+        return self.decision
+
+    def ranked(self, data: Dataset, k: int, run: Run, allowed: np.ndarray | None, always: bool = False) -> Predictions:
+        """As `rank`, of documents that were read already."""
         found = self.model.predict(data, k, run) if allowed is None else best_allowed(self.model, data, k, allowed, run)
         return finite(found) if always else finite(found).only(features.known(self.views, data))
 
@@ -164,6 +201,18 @@ class Tagger:
         said = {"allow": list(allow), "deny": list(deny)}
         return replace(self, allowed=allowed, about=about if allowed is None else about | {"filter": said})
 
+    def with_decision(self, decision: Decision | None, **learnt: Any) -> Tagger:
+        """The same, with a decision; `learnt` is what else is said of it. Without one, with none."""
+        about = {name: value for name, value in self.about.items() if name != "decision"}
+        if decision is None:
+            return replace(self, decision=None, about=about)
+        decision = replace(decision, scores=scores_of(self.model))
+        return replace(self, decision=decision, about=about | {"decision": decision.about() | learnt})
+
+    def with_model(self, model: Model) -> Tagger:
+        """The same with another model, such as a calibrated one: a decision was learnt on scores that are no more."""
+        return replace(self.with_decision(None), model=model)
+
     def read(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """The features of documents."""
         self._check()
@@ -176,11 +225,12 @@ class Tagger:
             try:
                 check_finite(self.views, "views")
                 check_finite(self.model, "model")
-                attached = () if self.concepts is None else (self.concepts,)
+                check_finite(self.decision, "decision")
+                attached = [part for part in (self.concepts, self.decision) if part is not None]
                 for part in (*self.views.values(), self.labels, self.model, *attached):
                     part.check()
-                check_lengths(self.views, self.model)
-                check_frequencies(self.frequencies)
+                store.check_lengths(self.views, self.model)
+                store.check_frequencies(self.frequencies)
             except store.MISFITS as error:
                 raise store.damaged(self.unchecked, str(error)) from None
             object.__setattr__(self, "unchecked", None)
@@ -196,7 +246,7 @@ class Tagger:
     ) -> dict[str, float]:
         """Metrics by their published names, as fractions, of what `rank` answers. Labels that training never saw count
         as missed, and so do those of a document without an answer."""
-        predictions, Y, labels = self.rank_beside(documents, evaluation.max_k(names), run, always=always)
+        predictions, Y, labels = self.rank_beside(documents, self.max_k(names), run, always=always)
         return self.measure(predictions, Y, names, propensity, labels)
 
     def rank_labelled(
@@ -214,6 +264,10 @@ class Tagger:
         known = self.labels.words()
         return predictions, collector.matrix(known), sorted(collector.numbers.keys() - set(known))
 
+    def max_k(self, names: Sequence[str]) -> int:
+        """How many labels of a document these metrics look at."""
+        return max(evaluation.max_k(names), self.own_decision().depth if evaluation.are_at_decision(names) else 1)
+
     def measure(
         self,
         predictions: Predictions,
@@ -226,7 +280,11 @@ class Tagger:
         hierarchical metrics need to know."""
         is_asked = self.concepts is not None and evaluation.are_hierarchical(names)
         above = self.concepts.lineage(unseen) if self.concepts is not None and is_asked else None
-        return evaluation.evaluate(predictions, Y, names, self.frequencies, propensity, self.about["n_docs"], above)
+        given = self.own_decision()(predictions) if evaluation.are_at_decision(names) else None
+        if given is not None:  # which may look further than other measures do
+            predictions = predictions.first(evaluation.max_k(names))
+        n_docs = self.about["n_docs"]
+        return evaluation.evaluate(predictions, Y, names, self.frequencies, propensity, n_docs, above, given)
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """The words that speak most for a label, and what each adds to its score."""
@@ -241,11 +299,11 @@ class Tagger:
         self.check_language(language)
         document = self._to_explain(text)
         numbers = [self._number(label) for label in labels]
-        best = self._ranked(document, k, run, self.allowed)
+        best = self.ranked(document, k, run, self.allowed)
         if not labels:
             numbers = [number for number in best.labels[0].tolist() if number != NO_LABEL]
         elif not set(numbers) <= set(best.labels[0].tolist()):
-            best = self._ranked(document, LOOK_FURTHER, run, None)  # only now: it may take longer
+            best = self.ranked(document, LOOK_FURTHER, run, None)  # only now: it may take longer
         scores = dict(zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True))
 
         found = []
@@ -278,7 +336,7 @@ class Tagger:
     def save(self, folder: str | Path) -> None:
         """Write the model folder; a model that stands there is replaced, anything else is left alone."""
         parts = {"views": self.views, "labels": self.labels, "frequencies": self.frequencies, "model": self.model}
-        attached = {"concepts": self.concepts, "allowed": self.allowed}
+        attached = {"concepts": self.concepts, "allowed": self.allowed, "decision": self.decision}
         parts |= {name: part for name, part in attached.items() if part is not None}
         store.save(folder, self.about, parts, self.history)
 
@@ -287,7 +345,7 @@ class Tagger:
         """Open a model folder. Arrays stay on disk until they are used; `verify` reads and checks every byte."""
         about, parts = store.load(folder, verify)
         try:
-            check_whole(about, parts)
+            store.check_whole(about, parts)
         except (ValueError, TypeError) as error:
             raise store.damaged(Path(folder), str(error)) from None
         described = {name: value for name, value in about.items() if name not in ("format", "files", "parts")}
@@ -300,63 +358,10 @@ def unit_of(name: str) -> str:
     return name if unit == name else f"{name} {unit}"
 
 
-def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Refuse parts that are no tagger together; of the arrays, only the sizes are looked at."""
-    stated: dict[str, Any] = {"method": str, "parameters": dict, "views": dict, "n_docs": int}
-    kinds: dict[str, Any] = {"views": dict, "labels": Vocabulary, "frequencies": np.ndarray, "model": Model}
-    attached: dict[str, Any] = {"concepts": LabelConcepts, "allowed": np.ndarray}
-    kinds |= {name: kind for name, kind in attached.items() if name in parts}
-    if parts.keys() != kinds.keys():
-        raise ValueError(f"it holds {', '.join(parts) or 'nothing'} instead of {', '.join(kinds)}")
-    for wanted, found in ((stated, about), (kinds, parts)):
-        for name, kind in wanted.items():
-            if not isinstance(found.get(name), kind):
-                raise ValueError(f"its {name} is missing or of another kind")
-    check_reading(about.get("reading", {}))
-    check_attached(len(parts["labels"]), parts.get("concepts"), parts.get("allowed"))
-    check_sizes(about["n_docs"], *(parts[name] for name in ("views", "labels", "frequencies", "model")))
-
-
-def check_attached(n_labels: int, concepts: LabelConcepts | None, allowed: np.ndarray | None) -> None:
-    if concepts is not None and len(concepts.concepts) != n_labels:
-        raise ValueError("its vocabulary is not for its labels")
-    if allowed is not None and (allowed.shape != (n_labels,) or allowed.dtype != np.bool_):
-        raise ValueError("it does not say of all labels whether it may answer them")
-
-
 def checked_left(allowed: np.ndarray) -> np.ndarray:
     if not allowed.any():
         raise XmtcError("The model itself may not answer any of the labels that are left; allow more, or deny less.")
     return allowed
-
-
-def check_reading(reading: Any) -> None:
-    """Refuse what cannot be how a corpus was read; folders of older versions do not say it."""
-    if not isinstance(reading, dict) or not all(isinstance(value, (str, bool)) for value in reading.values()):
-        raise ValueError("it does not say how its corpus was read")
-
-
-def check_sizes(n_docs: int, views: dict[str, Any], labels: Vocabulary, frequencies: np.ndarray, model: Model) -> None:
-    for name, view in views.items():
-        if not isinstance(view, FittedView) or type(view).__module__ != view_class(name.partition("-")[0]).__module__:
-            raise ValueError(f"its view {name} is of another kind")
-    if model.n_labels != len(labels) or model.views != {name: view.size for name, view in views.items()}:
-        raise ValueError("its labels and views are not those of its model")
-    if n_docs < 1 or frequencies.shape != (len(labels),) or frequencies.dtype != np.int64:
-        raise ValueError(f"it does not say how often its {len(labels)} labels occurred")
-
-
-def check_lengths(views: FittedViews, model: Model) -> None:
-    """Refuse views that give the model longer documents than it can read."""
-    for name, most in model.max_lengths().items():
-        length = views[name].max_length
-        if length is not None and length > most:
-            raise ValueError(f"it reads {length} {name} of a text, but its encoder has positions for {most}")
-
-
-def check_frequencies(frequencies: np.ndarray) -> None:
-    if frequencies.min(initial=0) < 0:
-        raise ValueError("a label of it occurred less than never")
 
 
 def finite(found: Predictions) -> Predictions:

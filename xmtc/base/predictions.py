@@ -54,6 +54,10 @@ class Predictions:
         labels, scores = np.where(rows[:, None], self.labels, NO_LABEL), np.where(rows[:, None], self.scores, 0)
         return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
 
+    def first(self, k: int) -> Predictions:
+        """The best k of each document alone."""
+        return self if k >= self.k else Predictions.trusted(self.labels[:, :k], self.scores[:, :k])
+
     def widened(self, k: int) -> Predictions:
         """The same with k places for each document, of which the further ones are empty."""
         more = ((0, 0), (0, max(0, k - self.k)))

@@ -23,6 +23,7 @@ from xmtc.cli import (
     report,
     serve,
     streams,
+    thresholds,
     train,
     tune,
     vectors,
@@ -40,6 +41,7 @@ for command in (train.train, predict.predict, evaluate.evaluate, explain.explain
     app.command()(command)
 app.command()(demo.demo)
 app.command()(vectors.vectors)
+app.command()(thresholds.thresholds)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(combine.combine)

@@ -33,11 +33,17 @@ if TYPE_CHECKING:
 def evaluate(
     model: ModelPath,
     corpus: CorpusPath,
-    metrics: Annotated[list[str] | None, typer.Argument(metavar="[METRIC]…", help="such as P@1 nDCG@5 PSP@3")] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[METRIC]…", help="such as P@1 nDCG@5 micro-F1@0.5, or micro-F1@decision, its own"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="print a JSON object of fractions")] = False,
     propensity: Annotated[str, typer.Option(help="propensity model of PSP: default, amazon or wikipedia")] = "default",
     propensity_a: Annotated[float | None, typer.Option(help="its A, instead of the model's own")] = None,
     propensity_b: Annotated[float | None, typer.Option(help="its B, instead of the model's own")] = None,
+    curve: Annotated[
+        str | None, typer.Option(metavar="FILE", help="write P, R and F1 by threshold to a file (.csv, .svg), too")
+    ] = None,
     always: Always = False,
     threads: Threads = 0,
     device: Device = "auto",
@@ -48,19 +54,26 @@ def evaluate(
     """Print metrics of a model on a labelled corpus, in percent."""
     from json import dumps
 
-    from xmtc.evaluation import DEFAULT, max_k
+    from xmtc.evaluation import AT_DECISION, DEFAULT, DEPTH, max_k
+    from xmtc.report.curve import check_curve_file
     from xmtc.tagger import Tagger
 
-    names = metrics or DEFAULT
-    k, weights = max_k(names), chosen_propensity(propensity, propensity_a, propensity_b)  # refused before the work
+    max_k(metrics or DEFAULT)  # refused before the work
+    weights = chosen_propensity(propensity, propensity_a, propensity_b)
+    if curve is not None:
+        check_curve_file(curve)
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
+    names = metrics or (*DEFAULT, *(AT_DECISION if tagger.decision is not None else ()))
     source = open_input(corpus, reading, remembered_by(tagger), quiet=quiet)
+    k = max(tagger.max_k(names), 1 if curve is None else DEPTH)
     predictions, truth, unseen = tagger.rank_beside(source, k, run, always=always)
     result = tagger.measure(predictions, truth, names, weights, unseen)
     if json:  # a group without labels has no value: nan, which JSON does not know
         typer.echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
         typer.echo(metric_table(result))
+    if curve is not None:
+        write_curve(curve, predictions, truth)
     report_unknown(truth, len(tagger.labels), corpus)
     report_unanswered(predictions, corpus)
     report_rejects(source)
@@ -77,6 +90,18 @@ def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity
         raise XmtcError(f"--propensity {name} is not known; expected one of {', '.join(PROPENSITIES)}.")
     constants = {"A": a, "B": b}
     return replace(PROPENSITIES[name], **{key: value for key, value in constants.items() if value is not None})
+
+
+def write_curve(path: str, predictions: Predictions, truth: csr_array) -> None:
+    """What labels reach that score at least a threshold, at many thresholds."""
+    from xmtc.data.files import writing
+    from xmtc.evaluation import DEPTH, judge
+    from xmtc.report.curve import as_csv, as_svg, check_curve_file, curve
+
+    rows = curve(judge(predictions.first(DEPTH), truth))
+    text = as_csv(rows) if check_curve_file(path) == "csv" else as_svg(rows)
+    with writing(path) as stream:
+        stream.write(text.encode())
 
 
 def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:
@@ -114,5 +139,6 @@ def metric_table(result: dict[str, float]) -> str:
     """Metrics in percent, those of one kind on one line."""
     lines: dict[str, list[str]] = {}
     for name, value in result.items():
-        lines.setdefault(name.partition("@")[0], []).append(f"{name} {100 * value:6.2f}")
+        kind = name.partition("@")[0].partition("-")[0]  # micro-P, micro-R and micro-F1 are one
+        lines.setdefault(kind, []).append(f"{name} {100 * value:6.2f}")
     return "\n".join("   ".join(cells) for cells in lines.values())

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from xmtc.data.document import Document
     from xmtc.tagger import Tagger
 
+USUAL = 5  # labels of a document
 BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # what is held at a time, whatever the size of the input
 
 File = Annotated[str | None, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")]
@@ -61,6 +62,9 @@ Keep = Annotated[str, typer.Option(metavar="NAMES", help="fields of FILE to carr
 Bom = Annotated[bool, typer.Option("--bom", help="begin csv or tsv with a mark by which Excel knows UTF-8")]
 Beside = Annotated[bool, typer.Option("--beside", help="write a file beside each document of the folder FILE")]
 Suffix = Annotated[str, typer.Option(help="how the names of these files end, instead of .txt")]
+Decide = Annotated[
+    bool, typer.Option("--decide", help="as many labels as the model has learnt to give (`xmtc thresholds`)")
+]
 Force = Annotated[bool, typer.Option("--force", help="replace those that are there, which are left out otherwise")]
 
 
@@ -69,7 +73,10 @@ def predict(
     model: ModelPath,
     file: File = None,
     string: String = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="labels per document, at most")] = 5,
+    k: Annotated[
+        int | None, typer.Option("-k", min=1, help=f"labels per document, at most ({USUAL}; what --decide gives)")
+    ] = None,
+    decide: Decide = False,
     threshold: Annotated[float, typer.Option(help="only labels that score at least this")] = 0.0,
     always: Always = False,
     language: Language = None,
@@ -110,10 +117,12 @@ def predict(
         unseen = quiet or target.is_shown  # answers on a terminal show the progress; else, how much is read is shown
         source = open_input(file, reading, remembered_by(tagger), reads_labels=False, quiet=unseen, keep=kept)
         source.check_target(target.path)
-    asked = Asked(min(k, len(tagger.labels)), threshold, always, allowed, language, broader)
-    n_docs, n_silent = tag(tagger, source, target, asked, run)
-    if not quiet and (output or beside or (target.is_shown and n_silent)):
-        typer.echo(summary(n_docs, n_silent, always), err=True)
+    asked = Asked(how_many(tagger, k, decide, wide), threshold, always, allowed, language, broader, decide)
+    done = tag(tagger, source, target, asked, run)
+    if not quiet and (output or beside or (target.is_shown and done.n_silent)):
+        typer.echo(summary(done.n_docs, done.n_silent, always or decide), err=True)
+    if done.n_full and k is None:
+        typer.echo(f"{done.n_full:,} documents may have more labels than there is room for, {asked.k:,}.", err=True)
     if not isinstance(source, list):
         report_rejects(source)
 
@@ -128,6 +137,22 @@ class Asked:
     allowed: np.ndarray | None  # (n_labels,) bool, those to choose from
     language: str | None  # that they are named in
     broader: bool  # whether what is above them is named, too
+    decide: bool = False  # whether the model decides how many
+
+
+class Done(NamedTuple):
+    n_docs: int = 0
+    n_silent: int = 0  # of these, those that got no label
+    n_full: int = 0  # and those that were decided to have all that there is room for, or more
+
+
+def how_many(tagger: Tagger, k: int | None, decide: bool, wide: bool) -> int:
+    """Labels of a document, at most. A wide table has room for as many as a document was seen to get."""
+    usual = USUAL
+    if decide:
+        decision = tagger.own_decision()
+        usual = decision.most if wide else decision.depth
+    return min(usual if k is None else k, len(tagger.labels))
 
 
 @dataclass(frozen=True)
@@ -212,22 +237,28 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
         say(f"No document has anything in the field {visible(kept[place])!r}; check --keep.")
 
 
-def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run) -> tuple[int, int]:
-    """Write the answers, batch by batch; of how many documents, and how many of these got no label."""
+def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run) -> Done:
+    """Write the answers, batch by batch."""
     from xmtc.answers import Answer
 
-    n_docs = n_silent = 0
+    done = Done()
     writer, documents = target.opened(source, tagger, asked)
     with writer as write:
         for batch in in_batches(documents):
-            ranked = tagger.rank(batch, asked.k, run, asked.allowed, always=asked.always)
+            if asked.decide:
+                ranked = tagger.decided(batch, run, asked.allowed, always=asked.always)
+            else:
+                ranked = tagger.rank(batch, asked.k, run, asked.allowed, always=asked.always)
             tags = tagger.named(ranked.above(asked.threshold), asked.language)
+            is_deep = asked.k == ranked.k < len(tagger.labels)  # then those beyond were not looked at
+            n_full = sum(len(each) > asked.k - is_deep for each in tags) if asked.decide else 0
+            tags = [each[: asked.k] for each in tags]
             pairs = zip(batch, tags, strict=True)
             write(Answer(document.id, found, document.kept, document.text) for document, found in pairs)
             sys.stdout.flush()
-            n_docs += ranked.n_docs
-            n_silent += sum(not found for found in tags)
-    return n_docs, n_silent
+            n_silent = sum(not found for found in tags)
+            done = Done(done.n_docs + ranked.n_docs, done.n_silent + n_silent, done.n_full + n_full)
+    return done
 
 
 def summary(n_docs: int, n_silent: int, always: bool) -> str:

@@ -44,7 +44,8 @@ def report(
         str, typer.Option("-o", "--output", metavar="FILE", help="to write: .html, .md, .json, or .csv (labels alone)")
     ] = "report.html",
     threshold: Annotated[
-        float | None, typer.Option(help="score from which on a label is given (as many as in training)")
+        float | None,
+        typer.Option(help="score from which on a label is given (as the model decides, or as many as in training)"),
     ] = None,
     language: Language = None,
     threads: Threads = 0,

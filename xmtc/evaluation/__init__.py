@@ -4,12 +4,22 @@ docs/reference/metrics.md has the formulas; xmtc/evaluation/registry.py says how
 
 from xmtc.evaluation import measures  # noqa: F401  (the declarations fill the table)
 from xmtc.evaluation.judged import Judged, judge
-from xmtc.evaluation.names import DEFAULT, RANKING, Metric, are_hierarchical, max_k, parse_metric
+from xmtc.evaluation.names import (
+    AT_DECISION,
+    DEFAULT,
+    RANKING,
+    Metric,
+    are_at_decision,
+    are_hierarchical,
+    max_k,
+    parse_metric,
+)
 from xmtc.evaluation.registry import DEPTH, MEASURES, SCORE, At, K, Measure, measure
 from xmtc.evaluation.scoring import evaluate, per_document
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 
 __all__ = [
+    "AT_DECISION",
     "DEFAULT",
     "DEPTH",
     "MEASURES",
@@ -22,6 +32,7 @@ __all__ = [
     "Measure",
     "Metric",
     "Propensity",
+    "are_at_decision",
     "are_hierarchical",
     "evaluate",
     "judge",

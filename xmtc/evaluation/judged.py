@@ -29,6 +29,7 @@ class Judged:
     Y: csr_array  # (n_docs, n_columns), column numbers sorted, no stored zeros
     inverse_propensities: np.ndarray | None = None  # (n_columns,) float64, for the propensity-scored measures
     lineage: csr_array | None = None  # (n_columns, n_nodes) ones at each label and all above it, for hierarchical ones
+    given: Predictions | None = None  # those that the model has decided to give, for measures at its decision
 
     _computed: dict[Callable[[Judged], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -68,6 +69,12 @@ class Judged:
         """(n_labels,) how many test documents have each label."""
         return np.bincount(self.Y.indices, minlength=self.n_labels)
 
+    def above(self, threshold: float) -> Judged:
+        """Only the predictions that score at least the threshold."""
+        found = Judged(self.predictions.above(threshold), self.Y)
+        vars(found)["hits"] = self.hits & (found.predictions.labels != NO_LABEL)  # which need not be looked up again
+        return found
+
     def once(self, compute: Callable[[Judged], T]) -> T:
         """`compute(self)`, computed at the first call and kept: for what several measures share."""
         if compute not in self._computed:
@@ -82,6 +89,7 @@ def judge(
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
     lineage: csr_array | None = None,
+    given: Predictions | None = None,
 ) -> Judged:
     """Predictions beside the true labels, and the labels' propensities where the counts of the training set are known.
 
@@ -101,11 +109,11 @@ def judge(
     if lineage is not None and lineage.shape[0] != true.shape[1]:
         raise XmtcError(f"lineage has {lineage.shape[0]} rows for {true.shape[1]} labels; give one for each.")
     if train_frequencies is None or n_train is None:
-        return Judged(predictions, true, lineage=lineage)
+        return Judged(predictions, true, lineage=lineage, given=given)
 
     unseen = np.zeros(max(true.shape[1] - len(train_frequencies), 1))
     frequencies = np.append(train_frequencies, unseen)
-    return Judged(predictions, true, propensity.inverse(frequencies, n_train), lineage)
+    return Judged(predictions, true, propensity.inverse(frequencies, n_train), lineage, given)
 
 
 def true_labels(Y: Indicators) -> csr_array:

@@ -11,10 +11,11 @@ import numpy as np
 
 from xmtc.errors import XmtcError
 from xmtc.evaluation.judged import Judged
-from xmtc.evaluation.registry import MEASURES, Measure, find_measure
+from xmtc.evaluation.registry import DECISION, MEASURES, Measure, find_measure
 
 RANKING = ("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5")
 DEFAULT = (*RANKING, "PSP@1", "PSP@3", "PSP@5")
+AT_DECISION = tuple(f"{over}-{what}@{DECISION}" for over in ("micro", "macro", "example") for what in ("P", "R", "F1"))
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,11 @@ def listing() -> str:
 def are_hierarchical(metrics: str | Iterable[str]) -> bool:
     """Whether one of the metrics asks what stands above a label."""
     return any(metric.measure.hierarchical for metric in parse_metrics(metrics))
+
+
+def are_at_decision(metrics: str | Iterable[str]) -> bool:
+    """Whether one of the metrics asks which labels the model has decided to give."""
+    return any(metric.at == DECISION for metric in parse_metrics(metrics))
 
 
 def max_k(metrics: str | Iterable[str]) -> int:

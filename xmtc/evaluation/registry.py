@@ -21,6 +21,7 @@ import numpy as np
 from xmtc.errors import XmtcError
 from xmtc.evaluation.judged import Judged
 
+DECISION = "decision"  # in the place of a score: where the model itself decides
 DEPTH = 100  # predictions per document that thresholds and curves see; AttentionXML's authors keep as many
 
 Compute = TypeVar("Compute", bound=Callable[[Judged, Any], Any])
@@ -50,8 +51,12 @@ def finite_number(text: str) -> float | None:
     return number if isfinite(number) else None
 
 
+def score_or_decision(text: str) -> float | str | None:
+    return DECISION if text.lower() == DECISION else finite_number(text)
+
+
 K = At("k", example="5", parse=whole_number, n_predictions=int, note=" with k from 1")
-SCORE = At("score", example="0.5", parse=finite_number)
+SCORE = At("score", example="0.5", parse=score_or_decision, note=" with a score, or the word decision")
 
 
 @dataclass(frozen=True)

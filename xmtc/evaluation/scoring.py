@@ -21,6 +21,7 @@ def evaluate(
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
     lineage: csr_array | None = None,
+    given: Predictions | None = None,
 ) -> dict[str, float]:
     """Each metric by its name, as a fraction from 0 to 1; nan for a frequency group without labels.
 
@@ -28,9 +29,10 @@ def evaluate(
     the predictions are: those of a Classifier as its `classes_`. It may have more columns than the model has labels:
     those labels were unseen in training. The propensity-scored metrics need train_frequencies, how many of the n_train
     training documents have each label (0 beyond its end). The hierarchical ones need lineage: a row for each column of
-    Y, with ones at the label itself and at all that stand above it.
+    Y, with ones at the label itself and at all that stand above it. Those at a decision (micro-F1@decision) need given:
+    the predictions that were decided to be given.
     """
-    judged = judge(predictions, Y, train_frequencies, propensity, n_train, lineage)
+    judged = judge(predictions, Y, train_frequencies, propensity, n_train, lineage, given)
     return {metric.name: metric.value(judged) for metric in parse_metrics(metrics)}
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.decisions import f1
 from xmtc.evaluation import judge, parse_metric
+from xmtc.evaluation.decided import Decided, decided_figures, label_counts, triple
 from xmtc.evaluation.judged import Judged
 from xmtc.evaluation.measures.calibration import BINS, bins_of
 from xmtc.evaluation.measures.curves import MIN_OCCURRENCES, label_curves
@@ -22,17 +22,6 @@ BY_LENGTH = ("P@1", "P@5", "nDCG@5")
 BANDS = (0, 1, 5, 20, 100, 1000)  # training documents that a label has at least
 QUARTERS = 4
 CONFUSED, EXAMPLES, WORST = 3, 3, 10  # how many of each are named
-
-
-@dataclass(frozen=True)
-class Decided:
-    """Of the labels that are given: how many are right, how many of the true ones are found, and both together; over
-    all assignments, as a mean over labels, and as a mean over documents."""
-
-    micro: tuple[float, float, float]
-    macro: tuple[float, float, float]
-    by_document: tuple[float, float, float]
-    tags: float  # of a document, on average
 
 
 @dataclass(frozen=True)
@@ -173,40 +162,9 @@ def matrix(found: Predictions, n_labels: int) -> csr_array:
     return csr_array((np.ones(len(rows), np.int32), (rows, found.labels[named])), shape=(found.n_docs, n_labels))
 
 
-def counts(decided: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(n_labels,) each: how often a label is given and right, given, and true."""
-    labels, size = decided.predictions.labels, decided.n_labels
-    right = np.bincount(labels[decided.hits], minlength=size)
-    return right, np.bincount(labels[labels != NO_LABEL], minlength=size), decided.frequencies
-
-
-def decided_figures(decided: Judged) -> Decided:
-    right, given, true = counts(decided)
-    of_labels = (given + true) > 0
-    n_right, n_given = decided.hits.sum(axis=1), (decided.predictions.labels != NO_LABEL).sum(axis=1)
-    return Decided(
-        micro=triple(right.sum(), given.sum(), true.sum()),
-        macro=mean_triple(right[of_labels], given[of_labels], true[of_labels]),
-        by_document=mean_triple(n_right, n_given, decided.n_true),
-        tags=float(n_given.mean()),
-    )
-
-
-def triple(right: float, given: float, true: float) -> tuple[float, float, float]:
-    """Precision, recall and F1."""
-    return float(right / max(given, 1)), float(right / max(true, 1)), float(2 * right / max(given + true, 1))
-
-
-def mean_triple(right: np.ndarray, given: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
-    if not len(right):
-        return 0.0, 0.0, 0.0
-    each = right / np.maximum(given, 1), right / np.maximum(true, 1), f1(right, given, true)
-    return float(each[0].mean()), float(each[1].mean()), float(each[2].mean())
-
-
 def bands(judged: Judged, decided: Judged, trained: np.ndarray) -> list[Band]:
     """By how many training documents labels have; bands without a true label are left out."""
-    right, given, true = counts(decided)
+    right, given, true = label_counts(decided)
     first = judged.predictions.labels[:, :5][judged.hits[:, :5]]
     found = np.bincount(first, minlength=len(true))
     tops = [*(least - 1 for least in BANDS[1:]), None]
@@ -234,7 +192,7 @@ def mean_curves(judged: Judged, labels: np.ndarray) -> tuple[float, float]:
 
 def label_figures(decided: Judged, trained: np.ndarray) -> list[LabelFigures]:
     """Of each label that documents have or get, the most frequent first."""
-    right, given, true = counts(decided)
+    right, given, true = label_counts(decided)
     answers, Y = matrix(decided.predictions, decided.n_labels), widened(decided.Y, decided.n_labels)
     both = answers * Y
     missed, wrong = csr_array(Y - both), csr_array(answers - both)
@@ -300,7 +258,7 @@ def quarters(judged: Judged, words: np.ndarray) -> list[Quarter]:
 
 def by_branch(decided: Judged, branches: Sequence[str | None]) -> list[Branch]:
     """Of the labels of each branch of a vocabulary, the one with the most true labels first."""
-    right, given, true = counts(decided)
+    right, given, true = label_counts(decided)
     names = [name for name in dict.fromkeys(branches) if name is not None]
     made = []
     for name in names:

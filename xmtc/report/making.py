@@ -29,14 +29,16 @@ def report_on(
     language: str | None = None,
     run: Run = Run(),
 ) -> Named:
-    """What the tagger makes of the documents. Labels are given that score at least the threshold; without one, as many
-    as training documents have on average."""
+    """What the tagger makes of the documents. Labels are given that score at least the threshold; without one, those of
+    the model's decision, or as many as training documents have on average."""
     tagger.check_language(language)
-    ranked, Y, unseen = tagger.rank_beside(documents, DEPTH, run)
+    decision = tagger.own_decision() if threshold is None and tagger.decision is not None else None
+    found, Y, unseen = tagger.rank_beside(documents, max(DEPTH, decision.depth if decision else 1), run)
+    ranked = found.first(DEPTH)
     least = usual_threshold(ranked, tagger) if threshold is None else threshold
     report = figures(
         ranked,
-        ranked.above(least),
+        ranked.above(least) if decision is None else decision(found),
         Y,
         tagger.frequencies,
         tagger.about["n_docs"],
@@ -46,7 +48,8 @@ def report_on(
     names = [called(tagger, number, language) for number in range(len(tagger.labels))] + list(unseen)
     shown = [excerpt(tagger, documents[doc], ranked, doc, names) for doc in report.worst]
     reason = "" if threshold is not None else why(tagger, report)
-    said = {"Labels are given": f"from a score of {least:.3g} on{reason}"}
+    given = f"from a score of {least:.3g} on{reason}" if decision is None else f"by the model's decision: {decision}"
+    said = {"Labels are given": given}
     return Named(report, title, about | said, names.__getitem__, lambda doc: documents[doc].id, shown)
 
 

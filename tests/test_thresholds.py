@@ -1,0 +1,329 @@
+"""Decisions of models: `xmtc thresholds`, `predict --decide`, and in Python."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from commands import make_place, xmtc
+from planted import planted
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.metrics import f1_score
+from test_damaged_models import set_said
+
+from xmtc import Classifier
+from xmtc.base.predictions import NO_LABEL
+from xmtc.data.document import as_documents
+from xmtc.decisions import Decision
+from xmtc.errors import XmtcError
+from xmtc.evaluation import judge
+from xmtc.report.curve import COLUMNS, curve
+from xmtc.tagger import Tagger
+from xmtc.thresholds import learn_decision
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = make_place(tmp_path_factory.mktemp("decisions"))
+    done = xmtc("thresholds", "model", "test.jsonl", "--for", "micro-f1", "--by", "all", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def said(done) -> str:
+    return done.stderr.decode()
+
+
+def answers(place, *words) -> list[list[str]]:
+    done = xmtc("predict", "model", "test.jsonl", "--format", "jsonl", *words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    return [[each["label"] for each in json.loads(line)["labels"]] for line in done.stdout.splitlines()]
+
+
+# The commands
+
+
+def test_what_is_learnt_is_printed_and_kept(place):
+    done = xmtc("thresholds", "model", "test.jsonl", "--for", "micro-f1", "--by", "all", cwd=place)
+    shown = done.stdout.decode()
+    assert shown.startswith("For micro-f1, by all: labels that score at least 0.")
+    assert "`xmtc predict model FILE --decide`" in said(done)
+    about = json.loads(xmtc("info", "model", cwd=place).stdout)["decision"]
+    assert (about["for"], about["by"], about["documents"]) == ("micro-f1", "all", 60)
+    # what it says it reaches is what is measured, on the same documents
+    reached = [float(cell) for cell in shown.splitlines()[2].split()[1:]]
+    names = ["micro-P@decision", "micro-R@decision", "micro-F1@decision"]
+    values = json.loads(xmtc("evaluate", "model", "test.jsonl", *names, "--json", cwd=place).stdout)
+    assert [100 * values[name] for name in names] == pytest.approx(reached, abs=0.006)
+
+
+def test_answers_are_those_of_the_decision(place):
+    least = Tagger.load(place / "model").decision.thresholds[0]
+    decided = answers(place, "--decide")
+    assert decided == answers(place, "-k", "1000", "--threshold", str(least - 1e-6))
+    assert max(map(len, decided)) > min(map(len, decided))
+    assert answers(place, "--decide", "-k", "1") == [each[:1] for each in decided]
+    assert answers(place, "--decide", "--threshold", "2") == [[] for _ in decided]
+    label = next(each for each in decided if each)[0]
+    assert answers(place, "--decide", "--deny", label) == [[x for x in each if x != label] for each in decided]
+    assert answers(place, "--decide", "--allow", label) == [[x for x in each if x == label] for each in decided]
+    one = xmtc("predict", "model", "--string", "nothing of it is known", "--decide", cwd=place)
+    assert json.loads(one.stdout)["labels"] == []
+
+
+def test_every_form_of_answers_can_be_decided(place, tmp_path):
+    decided = answers(place, "--decide")
+    xmtc("predict", "model", "test.jsonl", "--decide", "-o", tmp_path / "a.csv", cwd=place)
+    rows = list(csv.DictReader((tmp_path / "a.csv").open()))
+    assert [row["label"] for row in rows if row["label"]] == [label for each in decided for label in each]
+    done = xmtc("predict", "model", "test.jsonl", "--decide", "--wide", "-o", tmp_path / "w.csv", cwd=place)
+    assert b"more labels than there is room for" not in done.stderr
+    wide = list(csv.DictReader((tmp_path / "w.csv").open()))
+    columns = [name for name in wide[0] if name.startswith("label_")]
+    assert len(columns) == max(map(len, decided))  # learnt from the same documents
+    assert [[row[name] for name in columns if row[name]] for row in wide] == decided
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for i, line in enumerate((place / "test.jsonl").read_text().splitlines()[:3]):
+        (texts / f"{i}.txt").write_text(json.loads(line)["text"])
+    assert xmtc("predict", "model", texts, "--decide", "--beside", cwd=place).returncode == 0
+    beside = [(texts / f"{i}.tags.tsv").read_text().splitlines() for i in range(3)]
+    assert [len(lines) for lines in beside] == [len(each) for each in decided[:3]]
+
+
+def test_more_labels_than_columns_are_told(place, tmp_path):
+    tagger = Tagger.load(place / "model")
+    tagger.with_decision(replace(tagger.decision, thresholds=np.zeros(1, np.float32), most=2)).save(tmp_path / "model")
+    file = place / "test.jsonl"
+    done = xmtc("predict", tmp_path / "model", file, "--decide", "--wide", "-o", tmp_path / "w.csv")
+    assert "documents may have more labels than there is room for, 2." in said(done)
+    done = xmtc("predict", tmp_path / "model", file, "--decide", "--wide", "-k", "2", "-o", tmp_path / "w.csv")
+    assert "room" not in said(done)
+
+
+def test_a_model_without_a_decision_says_which_command_makes_one(place, tmp_path):
+    Tagger.load(place / "model").save(tmp_path / "model")
+    assert xmtc("thresholds", "model", "--clear", cwd=tmp_path).returncode == 0
+    asked = ["predict", "model", "--string", "text", "--decide"]
+    for words in (asked, ["evaluate", "model", place / "test.jsonl", "micro-F1@decision"]):
+        done = xmtc(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert said(done).startswith("xmtc: The model has no decision; `xmtc thresholds MODEL VALID` learns one")
+    assert b"decision" not in xmtc("info", "model", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["model"], "Found no documents; give VALID"),
+        (["model", "test.jsonl", "--clear"], "Found both VALID and --clear"),
+        (["model", "test.jsonl", "--for", "f2"], "'f2' is no goal of a decision; expected f1, micro-f1"),
+        (["model", "test.jsonl", "--for", "tags=3", "--by", "label"], "A decision by label is not for tags=3"),
+        (["model", "test.jsonl", "--by", "luck"], "A decision cannot be made by 'luck'; expected all or document or"),
+    ],
+)
+def test_what_cannot_be_is_refused(place, words, sentence):
+    done = xmtc("thresholds", *words, cwd=place)
+    assert done.returncode == 2
+    assert sentence in said(done)
+
+
+def test_documents_without_known_labels_teach_nothing(place, tmp_path):
+    (tmp_path / "other.jsonl").write_text('{"text": "a b", "labels": ["never seen"]}\n')
+    done = xmtc("thresholds", "model", tmp_path / "other.jsonl", cwd=place)
+    assert done.returncode == 2
+    assert "No document has a label that the model knows" in said(done)
+
+
+def test_a_precision_that_cannot_be_had_is_told(place, tmp_path):
+    lines = [{"text": json.loads(line)["text"], "labels": ["never", "seen"]} for line in (place / "test.jsonl").open()]
+    lines[0]["labels"] = [Tagger.load(place / "model").labels.words()[0]]
+    (tmp_path / "wrong.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Tagger.load(place / "model").save(tmp_path / "model")
+    done = xmtc("thresholds", "model", "wrong.jsonl", "--for", "recall=0.9", cwd=tmp_path)
+    assert b"No threshold reaches a recall of 0.9 on these documents" in done.stdout
+
+
+def test_without_by_what_is_best_on_halves_is_taken(place, tmp_path):
+    Tagger.load(place / "model").save(tmp_path / "model")
+    done = xmtc("thresholds", "model", place / "test.jsonl", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert found["for"] == "f1"
+    assert found["halves"].keys() == {"all", "document", "label"}
+    assert found["halves"][found["by"]] == max(found["halves"].values())
+    assert 0 < found["example-F1"] <= 1
+
+
+def test_evaluate_shows_the_decision_and_a_curve(place, tmp_path):
+    done = xmtc("evaluate", "model", "test.jsonl", "--curve", tmp_path / "c.csv", cwd=place)
+    shown = done.stdout.decode()
+    assert shown.splitlines()[3].startswith("micro-P@decision")
+    assert "example-F1@decision" in shown.splitlines()[5]
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text())))
+    best = max(float(row["micro-F1"]) for row in rows)
+    reached = float(shown.splitlines()[3].split()[-1]) / 100
+    assert best == pytest.approx(reached, abs=0.02)  # learnt on the same documents, it lies on the curve's top
+    assert xmtc("evaluate", "model", "test.jsonl", "P@1", "--curve", tmp_path / "c.svg", cwd=place).returncode == 0
+    picture = ElementTree.parse(tmp_path / "c.svg").getroot()
+    assert sum(each.tag.endswith("path") for each in picture.iter()) == 6
+    (tmp_path / "mine.csv").write_text("my,own\n")
+    refused = {"mine.csv": "is no curve of xmtc", "c.png": "ends with .csv or .svg", "no/c.csv": "is not there"}
+    for name, sentence in refused.items():
+        done = xmtc("evaluate", "model", "test.jsonl", "--curve", tmp_path / name, cwd=place)
+        assert done.returncode == 2
+        assert sentence in said(done)
+
+
+def test_a_report_is_about_what_the_decision_gives(place, tmp_path):
+    by_itself = ([], "by the model's decision: labels that score")
+    for words, sentence in (by_itself, (["--threshold", "0.9"], "from a score of 0.9")):
+        done = xmtc("report", "model", "test.jsonl", *words, "-o", tmp_path / "r.json", cwd=place)
+        assert done.returncode == 0, done.stderr
+        assert sentence in (tmp_path / "r.json").read_text()
+    names = ["micro-P@decision", "micro-R@decision", "micro-F1@decision"]
+    values = json.loads(xmtc("evaluate", "model", "test.jsonl", *names, "--json", cwd=place).stdout)
+    xmtc("report", "model", "test.jsonl", "-o", tmp_path / "r.md", cwd=place)
+    row = next(line for line in (tmp_path / "r.md").read_text().splitlines() if "all assignments (micro)" in line)
+    assert [float(cell) for cell in row.split("|")[2:5]] == pytest.approx([100 * v for v in values.values()], abs=0.051)
+
+
+# The curve
+
+
+def test_a_curve_by_hand():
+    from test_metrics import PREDICTED, Y
+
+    rows = {round(row[0], 3): dict(zip(COLUMNS, row, strict=True)) for row in curve(judge(PREDICTED, Y))}
+    assert min(rows) == 0.2
+    assert max(rows) == 0.9
+    assert rows[0.9]["tags"] == 1 / 4
+    assert (rows[0.9]["micro-P"], rows[0.9]["micro-R"]) == (1, 1 / 5)
+    assert rows[0.2]["micro-F1"] == pytest.approx(2 * 4 / (9 + 5))
+
+
+# In the folder
+
+
+def test_a_decision_survives_saving_and_old_folders_have_none(place, tmp_path):
+    tagger = Tagger.load(place / "model")
+    replace(tagger.with_decision(None)).save(tmp_path / "old")
+    assert Tagger.load(tmp_path / "old").decision is None
+    again = Tagger.load(tmp_path / "old").with_decision(tagger.decision)
+    again.save(tmp_path / "new")
+    loaded = Tagger.load(tmp_path / "new", verify=True)
+    assert loaded.own_decision().thresholds.tolist() == tagger.decision.thresholds.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "phrase"),
+    [
+        ("goal", "glory", "its decision is for something unknown"),
+        ("by", "luck", "its decision is not for its labels"),
+        ("by", "label", "its decision is not for its labels"),
+        ("depth", 0, "its decision is not for its labels"),
+        ("depth", "many", "decision.depth is of another type"),
+        ("scale", float("nan"), "its decision is not for its labels"),
+    ],
+)
+def test_a_damaged_decision_is_refused_with_a_sentence(place, tmp_path, name, value, phrase):
+    Tagger.load(place / "model").save(tmp_path / "model")
+    set_said(tmp_path / "model", f"parts.decision.{name}", value)
+    done = xmtc("predict", "model", "--string", "text", "--decide", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is damaged" in said(done)
+    assert phrase in said(done)
+
+
+def test_thresholds_that_are_no_numbers_are_refused(place, tmp_path):
+    tagger = Tagger.load(place / "model")
+    broken = replace(tagger.decision, thresholds=np.array([np.nan], np.float32))
+    tagger.with_decision(broken).save(tmp_path / "model")
+    with pytest.raises(XmtcError, match=r"is damaged: decision\.thresholds holds nan or infinity"):
+        Tagger.load(tmp_path / "model").tags(["text"], decide=True)
+
+
+def test_a_decision_on_other_scores_is_not_used(place):
+    """As after a calibration, whoever forgets to take the decision away."""
+    tagger = Tagger.load(place / "model")
+    weights = next(name for name, each in vars(tagger.model).items() if isinstance(each, tuple) and each)
+    fewer = replace(tagger.model, **{weights: getattr(tagger.model, weights)[:1]})
+    stale = replace(tagger, model=fewer)
+    with pytest.raises(XmtcError, match="was learnt on other scores than the model gives now; learn it anew"):
+        stale.decided(as_documents(["text"]))
+    assert tagger.with_model(fewer).decision is None
+    assert "decision" not in tagger.with_model(fewer).about
+    assert tagger.own_decision() is tagger.decision
+
+
+# In Python
+
+
+@pytest.fixture(scope="module")
+def parts():
+    texts, tags = planted(400, seed=0)
+    return (texts[:250], tags[:250]), (texts[250:330], tags[250:330]), (texts[330:], tags[330:])
+
+
+def test_a_classifier_decides(parts, tmp_path):
+    train, valid, test = parts
+    classifier = Classifier("parabel", max_leaf=10).fit(*train)
+    before = classifier.predict(test[0])
+    assert all(len(each) == 5 for each in before)
+    assert classifier.fit_decision(*valid, goal="tags=2") is classifier
+    decided = classifier.predict(test[0])
+    assert np.mean(list(map(len, decided))) == pytest.approx(2, abs=0.4)
+    assert [each[: len(after)] for each, after in zip(before, decided, strict=True) if len(after) <= 5] == [
+        after for after in decided if len(after) <= 5
+    ]
+    assert classifier.predict(test[0], k=5) == before
+    assert classifier.predict(test[0], threshold=0.0) == before
+    classifier.save(tmp_path / "model")
+    assert Classifier.load(tmp_path / "model").predict(test[0]) == decided
+    assert classifier.evaluate(*test, "micro-F1@decision")["micro-F1@decision"] > 0
+    assert clone(classifier).get_params() == Classifier("parabel", max_leaf=10).get_params()
+    assert classifier.fit(*train).predict(test[0]) == before  # what was learnt on other scores is gone
+
+
+def test_an_indicator_is_decided(parts):
+    train, valid, test = parts
+    names = sorted({label for part in parts for each in part[1] for label in each})
+    Y, V, T = (np.array([[label in each for label in names] for each in part[1]], int) for part in parts)
+    classifier = Classifier("parabel", max_leaf=10).fit(train[0], Y)
+    half = f1_score(T, classifier.predict(test[0]), average="micro", zero_division=0)
+    classifier.fit_decision(valid[0], V, "micro-f1")
+    found = classifier.predict(test[0])
+    assert found.shape == T.shape
+    assert f1_score(T, found, average="micro", zero_division=0) > half
+    value = classifier.evaluate(test[0], T, "micro-F1@decision")["micro-F1@decision"]
+    assert f1_score(T, found, average="micro", zero_division=0) == pytest.approx(value)
+
+
+def test_a_deep_decision_looks_deep():
+    """More labels than are looked at as a rule: all that are decided are given, and measured."""
+    rng = np.random.default_rng(0)
+    n_labels = 300
+    texts = [" ".join(f"w{i}" for i in rng.choice(40, 8, replace=False)) for _ in range(120)]
+    Y = csr_array((rng.random((120, n_labels)) < 0.5).astype(np.int8))
+    classifier = Classifier("dismec", min_df=1).fit(texts, Y)
+    lesson = learn_decision(classifier.tagger_, classifier._labelled(texts, Y), "recall=0.95")
+    assert lesson.decision.depth == n_labels
+    assert lesson.reached.micro[1] >= 0.95
+    assert lesson.decision.most > 100
+    given = lesson.tagger.decided(as_documents(texts))
+    assert int((given.labels != NO_LABEL).sum(axis=1).max()) == lesson.decision.most
+    documents = classifier._labelled(texts, Y)
+    assert lesson.tagger.evaluate(documents, ["micro-R@decision"])["micro-R@decision"] == lesson.reached.micro[1]
+
+
+def test_a_decision_says_what_it_is():
+    assert (
+        str(Decision("f1", "document", np.zeros(0, np.float32)))
+        == "as many labels as promise a document the largest F1"
+    )
+    assert str(Decision("f1", "all", np.array([0.25], np.float32))) == "labels that score at least 0.25"
+    own = Decision("f1", "label", np.linspace(0, 1, 11, dtype=np.float32))
+    assert str(own) == "a threshold for each label, 0.5 in the middle, 8 of 10 from 0.1 to 0.9"
