@@ -22,6 +22,7 @@ from mkdocs.structure.files import File
 from typer.main import get_command
 
 from xmtc.base.params import expected
+from xmtc.calibration import Calibration
 from xmtc.cli import app
 from xmtc.evaluation import MEASURES
 from xmtc.features import VIEWS, view_class
@@ -115,9 +116,9 @@ def methods_part() -> str:
     for name in METHODS:
         method = method_class(name)
         parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", parameters_table(method)]
-    for view in map(view_class, VIEWS):
-        said = (inspect.getdoc(view) or "").partition("\n\nParameters\n")[0]
-        parts += [f"## {view.title}", said, parameters_table(view)]
+    for recipe in (*map(view_class, VIEWS), Calibration):
+        said = (inspect.getdoc(recipe) or "").partition("\n\nParameters\n")[0]
+        parts += [f"## {recipe.title}", said, parameters_table(recipe)]
     return "\n\n".join(parts)
 
 

@@ -33,6 +33,8 @@ NOISE_STYLES = {
     "PLT": ">-.",
     "DiSMEC": "v-.",
 }
+LEAST_LABELS = 20  # of a bin, for its share that is right to mean anything
+CALIBRATION_STYLES = {"raw": "x--", "calibrated": "o-"}
 NOISE_KINDS = {"missing": "labels missing", "flip": "cells flipped"}
 NOISE_RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 ABLATED = ("delicious", "imdb-meka", "cve-libraries", "eurlex57k")
@@ -104,6 +106,19 @@ def noise(figure: Any) -> None:
     axis.legend(fontsize=8)
 
 
+def calibration(figure: Any) -> None:
+    """How often scores are right, before calibration and after: each test document's 20 best labels, in ten bins."""
+    found = read("calibration-bins")
+    n_rows = -(-len(found) // 4)
+    for axis, (name, kinds) in zip(figure.subplots(n_rows, 4, squeeze=False).flat, found.items(), strict=False):
+        axis.plot([0, 1], [0, 1], "k:", linewidth=0.8)
+        for kind, style in CALIBRATION_STYLES.items():
+            points = [(score, right) for score, right, n_labels in kinds[kind] if n_labels >= LEAST_LABELS]
+            axis.plot(*zip(*points, strict=True), style, label=kind)
+        axis.set(title=name, xlabel="mean score", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+    figure.axes[0].legend(fontsize=8)
+
+
 def ablation(figure: Any) -> None:
     """Figure 4 of Rank-AE: P@k without channel attention, and without the ranking loss."""
     rows = of_rows("rank_ae-ablation")
@@ -150,6 +165,7 @@ FIGURES = {
     "aplc-clusters": (aplc_clusters, (8, 3.2)),
     "aplc-partitions": (aplc_partitions, (8, 3.2)),
     "noise": (noise, (11, 4.2)),
+    "calibration": (calibration, (13, 6.2)),
     "ablation": (ablation, (13, 3.4)),
     "channel-attention": (channel_attention, (9, 2.6)),
 }

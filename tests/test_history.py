@@ -132,7 +132,7 @@ def test_without_validation_there_is_no_metric_and_no_number_that_is_none():
 def test_a_callback_stops_after_the_second_pass_and_the_model_predicts():
     stopped = network(Run(threads=1, watch=lambda event: isinstance(event, Pass) and event.number == 2))
     assert [entry["pass"] for entry in passes(stopped)] == [1, 2]
-    assert titles(stopped)[-1] == "training"
+    assert titles(stopped)[-2:] == ["training", "calibration/predicting"]
     assert len(stopped.tags(TEXTS[:3])[2]) == 5
 
     shorter, longer = network(epochs=2), network(epochs=20)

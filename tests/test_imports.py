@@ -26,6 +26,7 @@ FLOORS = [
     {"store"},
     {"explain"},
     {"tagger"},
+    {"calibration"},
     {"parameters", "choice", "thresholds"},
     {"pipeline"},
     {"indicators"},

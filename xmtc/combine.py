@@ -18,7 +18,7 @@ from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import FittedViews
-from xmtc.methods.ensemble.calibrated import calibrated_together
+from xmtc.methods.ensemble.calibrated import calibrated_together, raw
 from xmtc.methods.ensemble.merging import NOISY_OR
 from xmtc.methods.ensemble.model import Adapted, Combination
 from xmtc.pipeline import labelled
@@ -48,7 +48,7 @@ def combine(
     together = Combination(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
     held_out = None if valid is None else labelled(views, labels, valid, run)
     model = together if held_out is None else calibrated_together(together, held_out, run)
-    about = describe(taggers, rule, valid is not None, sizes, len(labels))
+    about = describe(taggers, rule, None if valid is None else len(valid), sizes, len(labels))
     before = [entry for i, tagger in enumerate(taggers) for entry in of_part(tagger.history, f"member-{i}")]
     history = (*before, *told)
     combined = Tagger(views, labels, frequencies_of(taggers, labels), model, about, history=history)
@@ -82,12 +82,13 @@ def shared_name(views: FittedViews, name: str, view: Any) -> str:
 
 def adapted(tagger: Tagger, names: dict[str, str], labels: Vocabulary) -> Model:
     """A tagger's model for the views and labels of all; as it is, where they are its own."""
+    model = raw(tagger.model)  # whose own curve says nothing of all together
     if all(name == here for name, here in names.items()) and same(tagger.labels, labels):
-        return tagger.model
+        return model
     return Adapted(
         n_labels=len(labels),
-        views={names[name]: size for name, size in tagger.model.views.items()},
-        model=tagger.model,
+        views={names[name]: size for name, size in model.views.items()},
+        model=model,
         names=names,
         numbers=labels.find(tagger.labels.text, tagger.labels.ends),
     )
@@ -103,7 +104,7 @@ def frequencies_of(taggers: Sequence[Tagger], labels: Vocabulary) -> np.ndarray:
 
 
 def describe(
-    taggers: Sequence[Tagger], rule: str, is_calibrated: bool, sizes: dict[str, int], n_labels: int
+    taggers: Sequence[Tagger], rule: str, n_valid: int | None, sizes: dict[str, int], n_labels: int
 ) -> dict[str, Any]:
     """As a consensus of the same methods would be described."""
     abouts = [tagger.about for tagger in taggers]
@@ -114,13 +115,21 @@ def describe(
     return {
         "xmtc": xmtc.__version__,
         "method": "consensus",
-        "parameters": {"members": members, "rule": rule, "calibrated": is_calibrated},
+        "parameters": {"members": members, "rule": rule, "calibrated": n_valid is not None},
         "package": next(iter(sorted(packages)), "xmtc"),
         "views": {name: view for about in abouts for name, view in about["views"].items()},
         "sizes": sizes,
         "n_docs": max(about["n_docs"] for about in abouts),
         "n_labels": n_labels,
         "data": " ".join(dict.fromkeys(about["data"] for about in abouts)),
+        "scores": said_of_scores(n_valid),
         **({"reading": readings[0]} if readings[0] and readings == readings[:1] * len(readings) else {}),
         **({"chosen": chosen[0]} if chosen else {}),
     }
+
+
+def said_of_scores(n_valid: int | None) -> dict[str, Any]:
+    """As of a training: what the score of all together is, and why."""
+    if n_valid is None:
+        return {"are": "raw", "because": "no documents tell what they mean: give some with --valid"}
+    return {"are": "probabilities", "documents": n_valid, "because": f"{n_valid:,} documents tell what they mean"}

@@ -1,5 +1,6 @@
-"""Whose parameter is whose: they are dealt out by name to a method, to the methods that it holds, and to the views that
-it reads. The Classifier, the commands, tuning and the members of ensembles all come here.
+"""Whose parameter is whose: they are dealt out by name to a method, to the methods that it holds, to the views that it
+reads, and to the calibration of its scores. The Classifier, the commands, tuning and the members of ensembles all come
+here.
 
 A parameter of a method within another has the inner method's name before it: `parabel.n_trees`; the second one of a
 name has a number, `parabel-2.n_trees`."""
@@ -10,15 +11,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import Field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from xmtc.base.method import Method
 from xmtc.base.params import Recipe, is_valid, kind_of, takes_several, value_of
+from xmtc.calibration import Calibration
 from xmtc.errors import XmtcError, nearest
 from xmtc.features import COLUMNS, TEXTS, View, view_class, views_for
 from xmtc.methods import method_class, method_name
 
 Parameters = Mapping[str, Any]
+Made = TypeVar("Made", bound=Recipe)
 
 
 def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, dict[str, Any]]:
@@ -93,13 +96,19 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
     """The views that a method reads, of a corpus of texts or of features, with their parameters. One that several
     views have, such as `lowercase`, is set for all of them; one that none has is refused."""
     kinds = views_for(method.reads, content, type(method).__name__)
-    known = [field.name for recipe in (type(method), *kinds.values()) for field in fields(recipe)]
+    known = [field.name for recipe in (type(method), *kinds.values(), Calibration) for field in fields(recipe)]
     for key in parameters:
         if key not in known:
             name = method_name(method)
             who = name if isinstance(type(method).reads, tuple) else f"{name} as it is set here"
             raise unknown_parameter(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
     return {name: made(kind, parameters).filled(preset_of_views(method)) for name, kind in kinds.items()}
+
+
+def build_calibration(parameters: Parameters) -> tuple[Calibration, dict[str, Any]]:
+    """How scores are to be, and the other parameters."""
+    own = {field.name for field in fields(Calibration)}
+    return made(Calibration, parameters), {key: value for key, value in parameters.items() if key not in own}
 
 
 def preset_of_views(method: Method) -> dict[str, Any]:
@@ -115,7 +124,7 @@ def preset_of_views(method: Method) -> dict[str, Any]:
     return found
 
 
-def made(kind: type[View], parameters: Parameters) -> View:
+def made(kind: type[Made], parameters: Parameters) -> Made:
     known = {field.name: field for field in fields(kind) if field.name in parameters}
     return kind(**{key: value_of(kind.__name__, field, parameters[key]) for key, field in known.items()})
 
@@ -128,8 +137,9 @@ def unknown_parameter(who: str, key: str, known: Iterable[str], corpus: str = ""
 
 
 def parameters_of(method: Method | str, held: Parameters) -> dict[str, tuple[Field, Any]]:
-    """Every parameter of a method, of the methods that it holds and of its views, whatever a corpus holds, by the name
-    that it is set by; and its value. Of what is held, the rest is for another method, and ignored."""
+    """Every parameter of a method, of the methods that it holds, of its views, whatever a corpus holds, and of its
+    scores, by the name that it is set by; and its value. Of what is held, the rest is for another method, and
+    ignored."""
     built = built_from(method, held)
     found = named_fields(built)
     kinds = views_for(built.reads, TEXTS)
@@ -137,8 +147,12 @@ def parameters_of(method: Method | str, held: Parameters) -> dict[str, tuple[Fie
         kinds |= views_for(built.reads, COLUMNS)
     preset = preset_of_views(built)
     for view in (made(kind, held).filled(preset) for kind in kinds.values()):
-        found |= {field.name: (field, getattr(view, field.name)) for field in fields(view)}
-    return found
+        found |= fields_of(view)
+    return found | fields_of(made(Calibration, held))
+
+
+def fields_of(recipe: Recipe) -> dict[str, tuple[Field, Any]]:
+    return {field.name: (field, getattr(recipe, field.name)) for field in fields(recipe)}
 
 
 def check_names(method: Method | str, names: Iterable[str], held: Parameters) -> None:
@@ -168,8 +182,8 @@ def built_from(method: Method | str, held: Parameters) -> Method:
 def applicable(method: Method | str, content: str, held: Parameters) -> dict[str, Any]:
     """Those of the parameters that are of use to a method, with a corpus of texts or of features."""
     built = built_from(method, held)
-    views = views_for(built.reads, content, type(built).__name__).values()
-    known = {*named_fields(built), *(field.name for view in views for field in fields(view))}
+    recipes: list[type[Recipe]] = [*views_for(built.reads, content, type(built).__name__).values(), Calibration]
+    known = {*named_fields(built), *(field.name for recipe in recipes for field in fields(recipe))}
     return {name: value for name, value in held.items() if name in known}
 
 
@@ -195,7 +209,8 @@ def given_to(about: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that a saved model was trained with, as about.json describes it, without those that it would have
     had anyway: so that a copy with another method or preset has its own defaults. How many columns there were was
     a matter of the corpus."""
-    found = set_apart(method_class(about["method"]), about["parameters"])
+    found = set_apart(Calibration, {name: about[name] for name in ("calibrate",) if name in about})
+    found |= set_apart(method_class(about["method"]), about["parameters"])
     preset = preset_of_views(from_json(about))
     for name, values in about["views"].items():
         found |= set_apart(view_class(name.partition("-")[0]), values, preset)

@@ -1,4 +1,5 @@
-"""From documents to a Tagger. A Pipeline is the recipe of one: a method, and the recipes of the views that it reads."""
+"""From documents to a Tagger. A Pipeline is the recipe of one: a method, the recipes of the views that it reads, and
+how scores are to be."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 
 import xmtc
-from xmtc import features
+from xmtc import calibration, features
 from xmtc.base.dataset import Dataset, LabelNames
 from xmtc.base.method import LabelName, Method
 from xmtc.base.run import Run
 from xmtc.base.tables import package_of
+from xmtc.calibration import Calibration
 from xmtc.choice import Chosen, choose
 from xmtc.data.collect import LabelCollector
 from xmtc.data.corpus import Corpus
@@ -26,9 +28,21 @@ from xmtc.features.names import FittedNames
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.model import renumbered
-from xmtc.parameters import Parameters, as_json, build_method, build_views, json_value, named_fields, preset_of_views
+from xmtc.parameters import (
+    Parameters,
+    as_json,
+    build_calibration,
+    build_method,
+    build_views,
+    fields_of,
+    json_value,
+    named_fields,
+    preset_of_views,
+)
 from xmtc.tagger import Tagger
 from xmtc.text.vocabulary import Vocabulary
+
+USUAL, RAW = Calibration(), Calibration(calibrate=False)
 
 
 @dataclass(frozen=True)
@@ -37,26 +51,29 @@ class Pipeline:
 
     method: Method
     views: Views
+    calibration: Calibration = USUAL
 
     @classmethod
     def of(cls, method: Method | str, content: str = TEXTS, parameters: Parameters | None = None) -> Pipeline:
         """A method, by its name or as it is, and its views of a corpus of texts or of features; parameters are those of
-        the method and of the views."""
+        the method, of the views and of the scores."""
         built, rest = build_method(method, parameters or {})
-        return cls(built, build_views(built, content, rest))
+        scores, rest = build_calibration(rest)
+        return cls(built, build_views(built, content, rest), scores)
 
     def with_values(self, values: Parameters) -> Pipeline:
         """The same with other values of some parameters."""
         method, rest = build_method(self.method, values)
         preset = preset_of_views(method)
-        return Pipeline(method, {name: view.but(**own(view, rest)).filled(preset) for name, view in self.views.items()})
+        views = {name: view.but(**own(view, rest)).filled(preset) for name, view in self.views.items()}
+        return Pipeline(method, views, self.calibration.but(**own(self.calibration, rest)))
 
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:
         """Every parameter by the name that it is set by, and its value."""
         found = named_fields(self.method)
-        for view in self.views.values():
-            found |= {field.name: (field, getattr(view, field.name)) for field in fields(view)}
+        for recipe in (*self.views.values(), self.calibration):
+            found |= fields_of(recipe)
         return found
 
     def fit(
@@ -76,7 +93,8 @@ class Pipeline:
         if weights is not None:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
         checked = None if valid is None else prepared.labelled(valid, run)
-        trained = replace(prepared.train(self.method, checked, run), history=tuple(history))
+        trained = prepared.train(self.method, checked, run, self.calibration)
+        trained = replace(trained, history=tuple(history))
         return replace(trained, about=trained.about | {"reading": reading}) if reading else trained
 
     def prepare(
@@ -141,20 +159,23 @@ class Prepared:
     fingerprint: str  # of the documents
     chosen: Chosen | None = None  # the analyzer, where that was left open
 
-    def train(self, method: Method, valid: Dataset | None = None, run: Run = Run()) -> Tagger:
+    def train(
+        self, method: Method, valid: Dataset | None = None, run: Run = Run(), scores: Calibration = RAW
+    ) -> Tagger:
         run, history = run.recorded()
         try:
-            model = method.fit(self.data, valid, run)
+            fitted = calibration.fit(method, self.data, valid, run, scores.calibrate)
         finally:
             run.checkpoint.release()
         assert self.data.Y is not None
         numbers = self.classes.find(self.labels.text, self.labels.ends)
         frequencies = np.zeros(len(self.classes), np.int64)
         frequencies[numbers] = np.bincount(self.data.Y.indices, minlength=len(self.labels))
+        model = fitted.model
         if len(self.classes) > len(self.labels):
             model = renumbered(model, numbers, len(self.classes))
-        about = self.describe(method)
-        return Tagger(self.fitted, self.classes, frequencies, model, about, history=tuple(history))
+        about = self.describe(method) | as_json(scores) | {"scores": fitted.as_json()}
+        return Tagger(self.fitted, self.classes, frequencies, fitted.on(model), about, history=tuple(history))
 
     def labelled(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Other documents beside their labels."""
@@ -207,6 +228,6 @@ def peek(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:
     return first, chain([first], stream)
 
 
-def own(recipe: View, values: Parameters) -> dict[str, Any]:
-    """Those of the values that are a view's."""
+def own(recipe: View | Calibration, values: Parameters) -> dict[str, Any]:
+    """Those of the values that are a recipe's."""
     return {field.name: values[field.name] for field in fields(recipe) if field.name in values}

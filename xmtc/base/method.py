@@ -131,6 +131,8 @@ class Method(Recipe, ABC):
     takes_weights: ClassVar[bool] = False
     # Whether it reads the names of labels (Dataset.names), and can give labels that no training document has.
     reads_names: ClassVar[bool] = False
+    # Whether its fit makes probabilities of scores by itself.
+    calibrates: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -159,6 +161,10 @@ class Method(Recipe, ABC):
     def names_of(self, labels: Sequence[str]) -> Iterable[LabelName]:
         """Where it reads names: those of the labels of the training documents, and of all others that it can give."""
         return ()
+
+    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+        """The rows that its training holds out of data by itself, to stop by; None where it learns from all."""
+        return None
 
     @abstractmethod
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:

@@ -10,6 +10,7 @@ import typer
 
 from xmtc.base.memory import check_room
 from xmtc.cli import (
+    calibrate,
     combine,
     compare,
     data,
@@ -45,6 +46,7 @@ app.command()(thresholds.thresholds)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(combine.combine)
+app.command()(calibrate.calibrate)
 app.command()(tune.tune)
 app.command()(serve.serve)
 app.add_typer(data.app, name="data")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def methods(name: Annotated[str | None, typer.Argument(help="a method; all are listed if left out")] = None) -> None:
     """List the methods, or one method's hyper-parameters with their defaults and help."""
+    from xmtc.calibration import Calibration
     from xmtc.features import view_class
     from xmtc.methods import TABLE, method_class
 
@@ -26,6 +27,8 @@ def methods(name: Annotated[str | None, typer.Argument(help="a method; all are l
     for view in views_read(method):
         typer.echo(f"\n{view_class(view).title}:\n")
         typer.echo(parameter_table(view_class(view)))
+    typer.echo(f"\n{Calibration.title}:\n")
+    typer.echo(parameter_table(Calibration))
     typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
 
 

@@ -85,6 +85,7 @@ def train(
     if not quiet:
         if chosen := trained.about.get("chosen"):
             typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
+        typer.echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
         typer.echo(
             f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
             f"Next: xmtc evaluate {output} TEST-CORPUS",

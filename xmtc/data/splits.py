@@ -1,4 +1,4 @@
-"""Documents divided in two, in three ways. All are seeded: the same seed gives the same documents.
+"""Documents divided in two, in several ways. All are seeded: the same seed gives the same documents.
 
 `split_corpus` writes a corpus as two files, for training and for test. Every label stays in the training part:
 documents are visited in random order, and each goes to the test part unless it is the last training document of one of
@@ -8,7 +8,7 @@ its labels, until the test part is full. So a label with a single document has i
 rare and unseen labels are as frequent in it as they will be in new documents.
 
 `train_valid_split` divides the arrays that a method is trained on. The validation documents decide when training stops,
-or what scores mean."""
+or what scores mean. They are a random sample, too; `kept_labels` draws one that leaves every label a document."""
 
 from __future__ import annotations
 
@@ -131,21 +131,42 @@ def train_valid_split(
 ) -> tuple[Dataset, Dataset]:
     """Training and validation documents: `data` and `valid` if the user has validation documents, or else a share of
     the documents with labels is held out of `data`."""
-    assert data.Y is not None
     if valid is not None:
         _check_has_labels(valid)
         return data, valid
+    held_out = random_rows(data, seed, share, max_valid)
+    return without(data, held_out), data.rows(held_out)
 
-    labelled = np.flatnonzero(np.diff(data.Y.indptr))
+
+def random_rows(data: Dataset, seed: int, share: float = VALID_SHARE, most: int = MAX_VALID) -> np.ndarray:
+    """The rows of a random share of the documents with labels: new documents, too, have labels that are rare."""
+    labelled = labelled_rows(data)
     if len(labelled) < 2:
         raise XmtcError(
             f"Found {len(labelled)} documents with labels; expected two, of which one is held out of training."
         )
 
     order = np.random.default_rng(seed).permutation(labelled)
-    n_valid = min(max_valid, max(1, int(len(labelled) * share)))
-    held_out = np.sort(order[:n_valid])
-    return data.rows(np.setdiff1d(np.arange(data.n_docs), held_out)), data.rows(held_out)
+    return np.sort(order[: min(most, max(1, int(len(labelled) * share)))])
+
+
+def kept_labels(data: Dataset, seed: int, n_rows: int) -> np.ndarray:
+    """The rows of at most so many documents with labels, none of which is the last document of a label."""
+    assert data.Y is not None
+    labelled = labelled_rows(data)
+    Y = data.Y[labelled]
+    return labelled[choose_test(Y.indices, Y.indptr[1:], n_rows, seed)]
+
+
+def labelled_rows(data: Dataset) -> np.ndarray:
+    """Of the documents with labels; one that weighs nothing is none."""
+    assert data.Y is not None
+    has_labels = np.diff(data.Y.indptr) > 0
+    return np.flatnonzero(has_labels if data.weights is None else has_labels & (data.weights > 0))
+
+
+def without(data: Dataset, rows: np.ndarray) -> Dataset:
+    return data.rows(np.setdiff1d(np.arange(data.n_docs), rows))
 
 
 def _check_parts(corpus: Corpus, train: str, test: str) -> None:

@@ -15,7 +15,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.data.splits import VALID_SHARE, train_valid_split
+from xmtc.data.splits import VALID_SHARE, random_rows, train_valid_split
 from xmtc.evaluation import evaluate
 from xmtc.nn import distributed
 from xmtc.nn.devices import device_of, device_with, threads_for, working
@@ -50,6 +50,11 @@ def begin(
             held_out = valid.fingerprint() if valid else ""
             run.checkpoint.claim(f"{method} {data.fingerprint()} {held_out} {fingerprint(vectors)}")
     return data, valid, device
+
+
+def rows_to_stop_by(data: Dataset, seed: int, share: float) -> np.ndarray | None:
+    """The documents that `begin` holds out where no others are given, if any."""
+    return random_rows(data, seed, share) if share else None
 
 
 def fingerprint(vectors: np.ndarray | None) -> str:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
 
+import numpy as np
+
+from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.data.splits import VALID_SHARE
-from xmtc.nn.fitting import HELD_OUT
+from xmtc.nn.fitting import HELD_OUT, rows_to_stop_by
 from xmtc.nn.training import Plan
 
 
@@ -32,6 +35,9 @@ class WordNetworkMethod(Method):
     held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
+
+    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+        return rows_to_stop_by(data, self.seed, self.held_out)
 
     def schedule(self, **more: Any) -> Plan:
         """The plan of these parameters, and whatever else a method wants of it."""

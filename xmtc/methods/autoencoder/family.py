@@ -20,7 +20,7 @@ from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objectiv
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelRows
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.fitting import HELD_OUT, begin, fit_network
+from xmtc.nn.fitting import HELD_OUT, begin, fit_network, rows_to_stop_by
 from xmtc.nn.network import TrainedNetwork, predict_with
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
@@ -80,6 +80,9 @@ class LabelAutoencoder(Method):
     def predictor(self, design: AutoencoderDesign, vectors: np.ndarray | None, sparse: bool) -> Predictor:
         """F and D before training."""
         return design.build(0.0, self.dropout, sparse)
+
+    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+        return rows_to_stop_by(data, self.seed, self.held_out)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:
         vectors = self.first_vectors(data, run)

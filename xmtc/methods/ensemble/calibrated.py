@@ -56,6 +56,11 @@ class Calibrated(Model):
         self.model.check()
 
 
+def raw(model: Model) -> Model:
+    """A model with the scores that its method gives, without a curve, if it has one."""
+    return model.model if isinstance(model, Calibrated) else model
+
+
 def calibrated(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> Calibrated:
     """By what the model says of documents that it has not learnt from."""
     assert held_out.Y is not None
@@ -98,7 +103,10 @@ def of_documents(found: Predictions, which: np.ndarray) -> Predictions:
 
 def by_answers(model: Model, found: Predictions, Y: csr_array) -> Calibrated:
     """A model with the curve of its answers to held-out documents."""
-    scores, probabilities = curve(found, Y)
+    return with_curve(model, *curve(found, Y))
+
+
+def with_curve(model: Model, scores: np.ndarray, probabilities: np.ndarray) -> Calibrated:
     return Calibrated(
         n_labels=model.n_labels,
         views=model.views,
@@ -108,15 +116,16 @@ def by_answers(model: Model, found: Predictions, Y: csr_array) -> Calibrated:
     )
 
 
-def curve(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """How often scores are right: where the curve bends, and how high it is there."""
+def curve(found: Predictions, Y: csr_array, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """How often scores are right: where the curve bends, and how high it is there. `weights` are of the documents."""
     from sklearn.isotonic import IsotonicRegression  # not needed where a model is only used
 
     right, answered = Judged(found, Y).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
     if not answered.any():
         return np.array([0.0, 1.0]), np.array([0.0, 1.0])  # nothing is known: scores stay what they are
+    each = None if weights is None else np.broadcast_to(weights[:, None], answered.shape)[answered]
     fitted = IsotonicRegression(y_min=0, y_max=CERTAIN, out_of_bounds="clip").fit(
-        found.scores[answered], right[answered]
+        found.scores[answered], right[answered], each
     )
     return fitted.X_thresholds_.astype(np.float64), fitted.y_thresholds_.astype(np.float64)
 

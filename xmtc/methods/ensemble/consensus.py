@@ -19,13 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import LabelName, Method, Model
 from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
-from xmtc.methods.ensemble.members import fit_together, names_together, read_together
+from xmtc.methods.ensemble.members import fit_together, held_out_together, names_together, read_together
 from xmtc.methods.ensemble.merging import NOISY_OR, RULES
 
 
@@ -66,11 +68,18 @@ class Consensus(Method):
         return all(member.takes_weights for member in self.members) and not self.calibrated
 
     @property
+    def calibrates(self) -> bool:  # type: ignore[override]
+        return self.calibrated
+
+    @property
     def reads_names(self) -> bool:  # type: ignore[override]
         return any(member.reads_names for member in self.members)
 
     def names_of(self, labels: Sequence[str]) -> list[LabelName]:
         return names_together(self.members, labels)
+
+    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+        return held_out_together(self.members, data)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
         return fit_together(self, self.members, self.rule, data, valid, run, self.calibrated)

@@ -24,7 +24,7 @@ from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
-from xmtc.methods.ensemble.members import fit_together, names_together, read_together
+from xmtc.methods.ensemble.members import fit_together, held_out_together, names_together, read_together
 from xmtc.methods.ensemble.merging import MEAN
 
 
@@ -33,6 +33,8 @@ class Ensemble(Method):
     """Models of one method that differ in their seeds, averaged (as in You et al., NeurIPS 2019)."""
 
     tiny: ClassVar[dict[str, Any]] = {"n_members": 2, "parabel.max_leaf": 8, "parabel.n_trees": 1}
+
+    rule: ClassVar[str] = MEAN  # how answers become one
 
     member: Any = param("parabel", "method of the members", kind=Recipe)
     n_members: int = param(3, "how many models, each with a seed of its own", low=1, high=1000, search=(2, 5))
@@ -72,11 +74,18 @@ class Ensemble(Method):
         return [int(np.random.SeedSequence((self.seed, i)).generate_state(1)[0]) for i in range(self.n_members)]
 
     @property
+    def calibrates(self) -> bool:  # type: ignore[override]
+        return self.calibrated
+
+    @property
     def reads_names(self) -> bool:  # type: ignore[override]
         return self.member.reads_names
 
     def names_of(self, labels: Sequence[str]) -> list[LabelName]:
         return names_together([self.member], labels)
 
+    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+        return held_out_together(self.members, data)
+
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
-        return fit_together(self, self.members, MEAN, data, valid, run, self.calibrated)
+        return fit_together(self, self.members, self.rule, data, valid, run, self.calibrated)

@@ -33,6 +33,12 @@ def names_together(members: Sequence[Method], labels: Sequence[str]) -> list[Lab
     return found[0] if found else []
 
 
+def held_out_together(members: Iterable[Method], data: Dataset) -> np.ndarray | None:
+    """The rows that members hold out of their training by themselves; where they differ, those of the first."""
+    found = (member.held_out_of(data.only(views_of(member, data))) for member in members)
+    return next((rows for rows in found if rows is not None), None)
+
+
 def fit_together(
     owner: Method,
     members: Sequence[Method],

@@ -25,7 +25,7 @@ from xmtc.base.memory import check_fits
 from xmtc.base.method import Method
 from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.data.splits import train_valid_split
+from xmtc.data.splits import random_rows, train_valid_split
 from xmtc.linear.frank_wolfe import PARTS, Duals, FrankWolfe, drop_small, first_labels, weights_of
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import Rows, pruned
@@ -62,6 +62,9 @@ class PDSparse(Method):
         FrankWolfe.draws, "features of a document, drawn by size, that a search for labels looks at", low=1, high=10**9
     )
     seed: int = param(0, "seed of held-out documents, draws and the order of documents", low=0, high=2**32 - 1)
+
+    def held_out_of(self, data: Dataset) -> np.ndarray:
+        return random_rows(data, self.seed, most=MAX_VALID)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         Solver(C=self.C).check(data.X)

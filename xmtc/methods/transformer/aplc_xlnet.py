@@ -53,7 +53,7 @@ from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.nn.cuda_graphs import KINDS as GRAPHED
 from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.fitting import HELD_OUT, begin, fit_network
+from xmtc.nn.fitting import HELD_OUT, begin, fit_network, rows_to_stop_by
 from xmtc.nn.network import TrainedNetwork, predict_with
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
@@ -160,6 +160,9 @@ class APLCXLNet(Method):
     def shares(self) -> tuple[float, ...]:
         """Of the labels, in each cluster."""
         return self.proportions or (1.0,) * self.clusters
+
+    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+        return rows_to_stop_by(data, self.seed, self.held_out)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:
         data, valid, _ = begin(self, data, valid, run, seed=self.seed, share=self.held_out)

@@ -1,0 +1,60 @@
+"""How often scores are right, of each test document's 20 best labels: mean score and share that is right of ten bins,
+for models that `experiments/run.py experiments/calibration.toml` has left. `experiments/plots.py calibration` draws it.
+
+python experiments/calibration_bins.py build/experiments/calibration
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+from common import CORPORA
+
+from xmtc.base.predictions import NO_LABEL
+from xmtc.base.run import Run
+from xmtc.data.corpus import open_corpus
+from xmtc.evaluation import Judged
+from xmtc.evaluation.measures.calibration import BINS, bins_of
+from xmtc.tagger import Tagger
+
+K = 20
+MODELS = {
+    "Parabel, cve-libraries": "parabel-{}cve-libraries",
+    "DiSMEC, cve-libraries": "dismec-{}cve-libraries",
+    "Parabel, delicious": "parabel-{}delicious",
+    "DiSMEC, delicious": "dismec-{}delicious",
+    "Parabel, imdb-meka": "parabel-{}imdb-meka",
+    "DiSMEC, imdb-meka": "dismec-{}imdb-meka",
+    "Parabel, eurlex57k": "parabel-large-{}eurlex57k",
+    "Parabel, tibkat-gnd-en": "parabel-large-{}tibkat-gnd-en",
+}
+
+
+def bins(model: Path, corpus: str) -> list[tuple[float, float, int]]:
+    """Mean score, share that is right, and how many labels."""
+    documents = open_corpus(str(CORPORA / corpus / "test.jsonl.gz"))
+    found, Y = Tagger.load(model).rank_labelled(documents, K, Run(threads=2))
+    named = found.labels != NO_LABEL
+    scores, right = found.scores[named].astype(np.float64), Judged(found, Y).hits[named]
+    which = bins_of(found.scores[named])
+    counts, sums, hits = (np.bincount(which, weights, BINS) for weights in (None, scores, right))
+    return [
+        (round(total / n, 4), round(hit / n, 4), int(n)) for n, total, hit in zip(counts, sums, hits, strict=True) if n
+    ]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results" / "calibration-bins.json")
+    given = parser.parse_args()
+    found = {}
+    for name, folder in MODELS.items():
+        pair = {"raw": given.models / folder.format("raw-"), "calibrated": given.models / folder.format("")}
+        if all(path.exists() for path in pair.values()):
+            found[name] = {kind: bins(path, name.partition(", ")[2]) for kind, path in pair.items()}
+            print(name, found[name], flush=True)
+    given.results.write_text(json.dumps(found, indent=1) + "\n")

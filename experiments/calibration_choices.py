@@ -1,0 +1,104 @@
+"""Which documents should say what scores mean, how many, and whether the rank of a label helps: ECE of test documents
+after calibrations that differ in one of these.
+
+python experiments/calibration_choices.py parabel cve-libraries delicious
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import CORPORA
+from scipy.sparse import csr_array
+
+from xmtc import features
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.base.run import Run
+from xmtc.calibration import MOST, SHARE
+from xmtc.data.collect import LabelCollector
+from xmtc.data.corpus import open_corpus
+from xmtc.data.splits import kept_labels, random_rows, without
+from xmtc.evaluation import evaluate
+from xmtc.methods.ensemble.calibrated import OWN, curve, on_curve
+from xmtc.methods.ensemble.members import fit_on_seen
+from xmtc.methods.ensemble.model import DEPTH
+from xmtc.pipeline import Pipeline
+
+RUN = Run(threads=2)
+MEASURES = ["ECE@1", "ECE@5", "ECE@20"]
+SIZES, DRAWS = (50, 100, 200, 500), 5
+BANDS = ((0, 1, DEPTH), (0, 1, 5, DEPTH))  # ranks at which curves begin and end
+
+
+def by_rank(found: Predictions, held_out: Predictions, Y: csr_array, edges: tuple[int, ...]) -> Predictions:
+    """A curve for each band of ranks; no label gets more than the one before it."""
+    height = np.zeros(found.scores.shape)
+    for first, last in pairwise(edges):
+        part = Predictions.trusted(held_out.labels[:, first:last], held_out.scores[:, first:last])
+        height[:, first:last] = np.interp(found.scores[:, first:last], *curve(part, Y))
+    height = (1 - OWN) * np.minimum.accumulate(height, axis=1) + OWN * found.scores
+    return Predictions.trusted(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))
+
+
+def some(found: Predictions, rows: np.ndarray) -> Predictions:
+    return Predictions.trusted(found.labels[rows], found.scores[rows])
+
+
+def witness_answers(method: Method, data: Dataset, rows: np.ndarray, k: int) -> tuple[Predictions, csr_array]:
+    held_out = data.rows(rows)
+    return fit_on_seen(method, without(data, rows), None, RUN).predict(held_out, k, RUN), held_out.Y
+
+
+def compared(method: str, corpus: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    train, test = (open_corpus(str(CORPORA / corpus / f"{part}.jsonl.gz")) for part in ("train", "test"))
+    pipeline = Pipeline.of(method)
+    prepared = pipeline.prepare(train, RUN)
+    data, k = prepared.data, min(DEPTH, prepared.data.n_labels)
+    collector = LabelCollector()
+    documents = features.transform(prepared.fitted, collector.watch(test), RUN)
+    truth = collector.matrix(prepared.labels.words())
+    known = features.known(prepared.fitted, documents)
+    raw = pipeline.method.fit(data, None, RUN).predict(documents, k, RUN).only(known)
+
+    def errors(found: Predictions) -> dict[str, float]:
+        return {name: round(100 * value, 2) for name, value in evaluate(found, truth, MEASURES).items()}
+
+    yield "raw", errors(raw)
+    kept = kept_labels(data, 0, min(MOST, int(SHARE * data.n_docs)))
+    yield (
+        "no label loses its last document",
+        errors(on_curve(raw, *curve(*witness_answers(pipeline.method, data, kept, k)))),
+    )
+    held_out, Y = witness_answers(pipeline.method, data, random_rows(data, 0, SHARE, MOST), k)
+    yield "a random tenth", errors(on_curve(raw, *curve(held_out, Y)))
+    for edges in BANDS:
+        yield (
+            f"curves by rank, from {', '.join(str(first + 1) for first in edges[:-1])} on",
+            errors(by_rank(raw, held_out, Y, edges)),
+        )
+    for n_docs in SIZES:
+        drawn = (np.random.default_rng(seed).permutation(Y.shape[0])[:n_docs] for seed in range(DRAWS))
+        found = [errors(on_curve(raw, *curve(some(held_out, rows), Y[rows])))["ECE@20"] for rows in drawn]
+        yield f"only {n_docs} documents", {"ECE@20": found}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("method")
+    parser.add_argument("corpora", nargs="+")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results" / "calibration-choices.json")
+    given = parser.parse_args()
+    kept = json.loads(given.results.read_text()) if given.results.exists() else {}
+    for corpus in given.corpora:
+        for name, figures in compared(given.method, corpus):
+            print(given.method, corpus, name, figures, flush=True)
+            kept.setdefault(f"{given.method}, {corpus}", {})[name] = figures
+    given.results.write_text(json.dumps(kept, indent=1) + "\n")

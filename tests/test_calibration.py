@@ -1,0 +1,374 @@
+"""Scores that are probabilities: which documents draw the curve, and what stays as it was."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+
+import numpy as np
+import pytest
+from planted import planted
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from typer.testing import CliRunner
+
+from xmtc import Classifier, calibration, testing
+from xmtc.base.dataset import Dataset
+from xmtc.base.form import same
+from xmtc.base.predictions import Predictions
+from xmtc.base.run import Run
+from xmtc.calibration import Calibration, rows_to_hold_out
+from xmtc.cli import app
+from xmtc.combine import combine
+from xmtc.data.in_memory import documents_of
+from xmtc.data.splits import kept_labels, random_rows
+from xmtc.errors import XmtcError
+from xmtc.methods import method_class
+from xmtc.methods.ensemble.calibrated import CERTAIN, OWN, Calibrated, curve, on_curve
+from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.methods.one_vs_all.pd_sparse import PDSparse
+from xmtc.pipeline import Pipeline
+from xmtc.tagger import Tagger
+
+ONE = Run(threads=1, device="cpu")
+QUICK = {"n_trees": 1, "max_leaf": 8}
+ENOUGH = planted(1000, seed=1)  # documents, a tenth of which can draw a curve
+FEW = planted(990, seed=1)
+TEST = planted(300, seed=2)
+
+
+def noisy(texts, tags, seed=5):
+    """Half of the labels are not there, though their words are: so that scores have something to say."""
+    rng = np.random.default_rng(seed)
+    return texts, [[tag for tag in found if rng.random() < 0.5] or found[:1] for found in tags]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=ONE)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return Classifier("parabel", **QUICK, calibrate=False).fit(*noisy(*ENOUGH), run=ONE)
+
+
+# The curve
+
+
+def answers(scores):
+    scores = np.array(scores, np.float32)
+    return Predictions(np.tile(np.arange(scores.shape[1], dtype=np.int32), (len(scores), 1)), scores)
+
+
+def test_a_curve_by_hand():
+    """Two documents with two answers each: 0.4 is right, 0.1 is wrong; of 0.2 and 0.3, which are right in the wrong
+    order, half."""
+    found, Y = answers([[0.4, 0.2], [0.3, 0.1]]), csr_array(np.array([[1, 1], [0, 0]], np.float32))
+    scores, probabilities = curve(found, Y)
+    np.testing.assert_allclose(scores, [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(probabilities, [0, 0.5, 0.5, CERTAIN])
+    level = on_curve(answers([[0.4, 0.25, 0.15, 0.0]]), scores, probabilities).scores[0]
+    np.testing.assert_allclose(
+        level, (1 - OWN) * np.array([CERTAIN, 0.5, 0.25, 0]) + OWN * np.array([0.4, 0.25, 0.15, 0]), rtol=1e-5
+    )
+
+
+def test_a_document_that_weighs_more_counts_more():
+    found, Y = answers([[0.2], [0.3]]), csr_array(np.array([[1], [0]], np.float32))
+    for weights, height in ((None, 1 / 2), (np.array([3.0, 1.0]), 3 / 4), (np.array([0.0, 1.0]), 0)):
+        np.testing.assert_allclose(curve(found, Y, weights)[1], height)
+
+
+# Which documents
+
+
+def test_enough_documents_make_probabilities(trained, plain):
+    model = trained.tagger_.model
+    assert isinstance(model, Calibrated)
+    assert trained.tagger_.about["calibrate"] is True
+    said = trained.tagger_.about["scores"]
+    assert (said["are"], said["documents"]) == ("probabilities", 100)
+    before, after = (each.evaluate(*noisy(*TEST), ["ECE@5"])["ECE@5"] for each in (plain, trained))
+    assert after < 0.05 < before
+
+
+def test_the_model_has_learnt_from_all_documents_and_its_order_stays(trained, plain):
+    assert same(trained.tagger_.model.model, plain.tagger_.model)
+    one, other = (each.rank(TEST[0], 40, ONE) for each in (trained, plain))
+    np.testing.assert_array_equal(one.labels, other.labels)
+    assert (np.diff(one.scores, axis=1) <= 0).all()
+    assert plain.tagger_.about["scores"] == {"are": "raw", "because": "calibrate=false"}
+
+
+def test_fewer_documents_leave_a_model_as_it_is():
+    one, other = (Classifier("parabel", **QUICK, calibrate=on).fit(*FEW, run=ONE).tagger_ for on in (True, False))
+    assert same(one.model, other.model)
+    said = one.about["scores"]
+    assert (said["are"], said["because"]) == (
+        "raw",
+        "99 documents can be held out of training, and a calibration needs 100",
+    )
+
+
+def test_a_random_tenth_is_held_out_and_documents_that_count(trained):
+    data = Pipeline.of(Parabel()).prepare(documents_of(*ENOUGH), ONE).data
+    rows, is_once = rows_to_hold_out(Parabel(seed=3), data)
+    assert not is_once
+    assert len(rows) == 100
+    np.testing.assert_array_equal(rows, random_rows(data, 3, 0.1))
+    without = np.random.default_rng(0).random(data.n_docs) < 0.5
+    labels = csr_array(data.Y.toarray() * ~without[:, None])
+    weights = np.where(np.arange(data.n_docs) % 2, 1.0, 0.0)
+    found = random_rows(Dataset(data.views, labels, weights), 0, 0.9)
+    assert not without[found].any()
+    assert (found % 2 == 1).all()
+
+
+def test_few_among_many_are_held_out_for_good_and_no_label_loses_its_last_document(monkeypatch):
+    monkeypatch.setattr(calibration, "ONCE", 0.1)
+    texts, tags = ENOUGH
+    once = [[*labels, f"once-{i}"] if i % 3 == 0 else labels for i, labels in enumerate(tags)]
+    data = Pipeline.of(Parabel()).prepare(documents_of(texts, once), ONE).data
+    rows, is_once = rows_to_hold_out(Parabel(), data)
+    assert is_once
+    np.testing.assert_array_equal(rows, kept_labels(data, 0, 100))
+    assert (rows % 3 != 0).all()
+    stages = []
+    classifier = Classifier("parabel", **QUICK).fit(texts, once, run=Run(threads=1, watch=stages.append))
+    assert "calibration/training" not in {event.as_json()["title"] for event in stages}
+    assert isinstance(classifier.tagger_.model, Calibrated)
+    assert len(classifier.classes_) == data.n_labels == 40 + 334
+    assert "once-0" in classifier.predict(texts[:1], k=40)[0]
+
+
+def test_a_label_of_a_held_out_document_alone_is_learnt():
+    texts, tags = ENOUGH
+    data = Pipeline.of(Parabel()).prepare(documents_of(*ENOUGH), ONE).data
+    row = int(rows_to_hold_out(Parabel(), data)[0][0])
+    tags = [["alone"] if i == row else labels for i, labels in enumerate(tags)]
+    classifier = Classifier("parabel", **QUICK).fit(texts, tags, run=ONE)
+    assert isinstance(classifier.tagger_.model, Calibrated)
+    assert "alone" in classifier.predict(texts[row : row + 1], k=5)[0]
+
+
+def test_documents_of_the_user_decide(plain):
+    texts, tags = noisy(*ENOUGH)
+    classifier = Classifier("parabel", **QUICK).fit(texts, tags, valid=noisy(*TEST), run=ONE)
+    assert same(classifier.tagger_.model.model, plain.tagger_.model)
+    assert classifier.tagger_.about["scores"]["documents"] == len(TEST[0])
+    few = Classifier("parabel", **QUICK).fit(texts, tags, valid=(TEST[0][:50], TEST[1][:50]), run=ONE)
+    assert same(few.tagger_.model, plain.tagger_.model)
+    assert "50 validation documents have a label" in few.tagger_.about["scores"]["because"]
+
+
+def test_what_a_method_holds_out_by_itself_is_used_and_nothing_is_trained_twice(monkeypatch):
+    monkeypatch.setattr(calibration, "ENOUGH", 50)
+    counted, fit = [], PDSparse.fit
+    monkeypatch.setattr(
+        PDSparse, "fit", lambda self, data, *more: counted.append(data.n_docs) or fit(self, data, *more)
+    )
+    one, other = (Classifier("pd_sparse", calibrate=on).fit(*ENOUGH, run=ONE).tagger_ for on in (True, False))
+    assert counted == [1000, 1000]
+    assert one.about["scores"]["documents"] == 50
+    assert same(one.model.model, other.model)
+
+
+def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monkeypatch):
+    monkeypatch.setattr(calibration, "ENOUGH", 50)
+    counted = {PDSparse: [], Parabel: []}
+    for kind, sizes in counted.items():
+        fit = kind.fit
+        monkeypatch.setattr(
+            kind,
+            "fit",
+            lambda self, data, *more, fit=fit, sizes=sizes: sizes.append(data.n_docs) or fit(self, data, *more),
+        )
+    settings = {"members": ("pd_sparse", "parabel"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
+    one = Classifier("consensus", **settings).fit(*ENOUGH, run=ONE).tagger_
+    assert counted == {PDSparse: [1000], Parabel: [950, 1000]}
+    other = Classifier("consensus", **settings, calibrate=False).fit(*ENOUGH, run=ONE).tagger_
+    assert same(one.model.model, other.model)
+
+
+def test_a_network_is_calibrated_by_the_documents_that_it_stops_by(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(calibration, "ENOUGH", 40)
+    settings = method_class("bow_cnn").tiny
+    one, other = (Classifier("bow_cnn", **settings, calibrate=on).fit(*FEW, run=ONE).tagger_ for on in (True, False))
+    assert one.about["scores"]["documents"] == 49
+    tests = one.read(documents_of(TEST[0]), ONE)
+    np.testing.assert_array_equal(
+        one.model.model.predict(tests, 5, ONE).scores, other.model.predict(tests, 5, ONE).scores
+    )
+
+
+@pytest.mark.parametrize("method", ["ensemble", "consensus"])
+def test_one_curve_not_two(method):
+    settings = method_class(method).tiny | {"calibrated": True}
+    model = Classifier(method, **settings).fit(*ENOUGH, run=ONE).tagger_.model
+    assert isinstance(model, Calibrated)
+    assert not isinstance(model.model, Calibrated)
+
+
+# What must hold of every method holds of a calibrated one
+
+
+@pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", ["parabel", "dismec", "pd_sparse", "annexml", "consensus"])
+def test_the_suite_of_methods_holds(name, check, monkeypatch):
+    monkeypatch.setattr(calibration, "ENOUGH", 30)
+    if name not in CASES:
+        CASES[name] = testing.Case(name, method_class(name).tiny, 0.98)
+        assert isinstance(CASES[name].trained.tagger_.model, Calibrated)
+    check(CASES[name])
+
+
+CASES: dict[str, testing.Case] = {}
+
+
+def test_a_model_with_labels_that_were_only_announced(tmp_path):
+    texts, tags = ENOUGH
+    names = sorted({tag for found in tags for tag in found})
+    Y = np.array([[name in found for name in [*names, "never"]] for found in tags], np.int64)
+    classifier = Classifier("dismec").fit(texts, Y, run=ONE)
+    assert isinstance(classifier.tagger_.model, Calibrated)
+    assert classifier.predict_proba(texts[:2]).shape == (2, 41)
+    classifier.save(tmp_path / "model")
+    assert Classifier.load(tmp_path / "model", verify=True).predict_proba(texts[:2]).shape == (2, 41)
+
+
+# Stopped and resumed
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [1, 3, 5, 7])
+def test_a_training_that_was_stopped_goes_on_to_the_same_bytes(after, trained, tmp_path):
+    ended = []
+
+    def stop(event):
+        ended.append(event.as_json()["event"] == "stage")
+        if sum(ended) > after:
+            raise Stop
+
+    folder = tmp_path / "kept"
+    with pytest.raises(Stop):
+        Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=Run(threads=1, checkpoint=folder, watch=stop))
+    run = Run(threads=1, checkpoint=folder)
+    Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=run).save(tmp_path / "resumed")
+    trained.save(tmp_path / "whole")
+    files = ["about.json", "arrays.safetensors"]
+    assert filecmp.cmpfiles(tmp_path / "resumed", tmp_path / "whole", files, shallow=False) == (files, [], [])
+    run.checkpoint.forget()
+    assert not folder.exists()
+
+
+def test_pieces_of_a_training_without_calibration_are_not_mixed_in(tmp_path):
+    run = Run(threads=1, checkpoint=tmp_path / "kept")
+    Classifier("parabel", **QUICK, calibrate=False).fit(*ENOUGH, run=run)
+    with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
+        Classifier("parabel", **QUICK).fit(*ENOUGH, run=run)
+
+
+def test_the_history_shows_both_trainings(trained):
+    titles = [entry["title"] for entry in trained.history_]
+    first = [title for title in titles if title.startswith("calibration/")]
+    assert first
+    assert {title.removeprefix("calibration/") for title in first} - {"predicting"} <= set(titles)
+    assert {"calibration/training", "training"} <= set(titles)
+
+
+# The parameter
+
+
+def test_it_is_a_parameter_like_others(trained, plain, tmp_path):
+    assert trained.get_params()["calibrate"] is True
+    assert clone(plain).get_params()["calibrate"] is False
+    plain.save(tmp_path / "raw")
+    assert Classifier.load(tmp_path / "raw").get_params(deep=False)["calibrate"] is False
+    with pytest.raises(XmtcError, match="did you mean calibrate"):
+        Classifier("parabel", calibrte=False)
+    with pytest.raises(XmtcError, match="calibrate='maybe' does not fit; expected true or false"):
+        Classifier("parabel", calibrate="maybe")
+    pipeline = Pipeline.of("parabel").with_values({"calibrate": False})
+    assert pipeline.calibration == Calibration(calibrate=False)
+
+
+def test_tuning_calibrates_no_trial(monkeypatch):
+    pytest.importorskip("optuna")
+    from xmtc.tune.search import Goal, tune
+    from xmtc.tune.space import Range
+
+    asked, fit = [], calibration.fit
+    monkeypatch.setattr(calibration, "fit", lambda *given: asked.append(given[-1]) or fit(*given))
+    parts = (list(documents_of(*each)) for each in (ENOUGH, TEST))
+    tune(*parts, Pipeline.of("parabel", parameters=QUICK), {"C": Range(0.1, 1.0)}, Goal(trials=2), ONE)
+    assert asked == [False, False]
+
+
+def test_models_are_combined_by_their_raw_scores(trained, plain):
+    other = Classifier("dismec").fit(*FEW, run=ONE).tagger_
+    one, two = (combine([each.tagger_, other]) for each in (trained, plain))
+    assert same(one.model, two.model)
+    assert one.about["scores"]["are"] == "raw"
+
+
+def test_a_folder_that_says_nothing_of_scores_is_an_older_one(plain, tmp_path):
+    plain.save(tmp_path / "model")
+    path = tmp_path / "model" / "about.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in about.items() if key not in ("calibrate", "scores")}))
+    old = Classifier.load(tmp_path / "model")
+    assert old.get_params()["calibrate"] is True  # what a training of today would do
+    assert old.predict(TEST[0][:3]) == plain.predict(TEST[0][:3])
+
+
+# The commands
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpora")
+    for name, (texts, tags) in {
+        "train": noisy(*ENOUGH),
+        "valid": noisy(*TEST),
+        "few": (TEST[0][:9], TEST[1][:9]),
+    }.items():
+        lines = (json.dumps({"text": text, "labels": found}) for text, found in zip(texts, tags, strict=True))
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
+    raw, level = tmp_path / "raw", tmp_path / "level"
+    words = ("train", corpora / "train.jsonl", "-m", "dismec", "-o", raw, "-p", "calibrate=false", "--threads", 1)
+    assert "Scores are raw: calibrate=false." in invoke(*words).stderr
+    assert "300 documents tell what they mean" in invoke("calibrate", raw, corpora / "valid.jsonl", "-o", level).stderr
+    one, other = Tagger.load(raw), Tagger.load(level)
+    assert isinstance(other.model, Calibrated)
+    assert same(other.model.model, one.model)
+    assert other.about["scores"]["are"] == "probabilities"
+    errors = [tagger.evaluate(documents_of(*noisy(*TEST)), ["ECE@5"])["ECE@5"] for tagger in (one, other)]
+    assert errors[1] < 0.02 < errors[0]
+    invoke("calibrate", level, corpora / "valid.jsonl")  # again, in its place: one curve, not two
+    assert same(Tagger.load(level).model, other.model)
+    assert json.loads(invoke("info", level).stdout)["scores"]["documents"] == 300
+
+
+def test_too_few_documents_are_refused(corpora, tmp_path):
+    Classifier("parabel", **QUICK).fit(*FEW, run=ONE).save(tmp_path / "model")
+    before = (tmp_path / "model" / "about.json").read_bytes()
+    with pytest.raises(XmtcError, match="Found 9 documents with labels to calibrate by; expected at least 100"):
+        invoke("calibrate", tmp_path / "model", corpora / "few.jsonl")
+    assert (tmp_path / "model" / "about.json").read_bytes() == before
+
+
+def test_methods_tell_of_it():
+    assert "calibrate  True" in invoke("methods", "parabel").stdout

@@ -1,0 +1,62 @@
+"""A model and its witness: the same method, trained without some of the documents. What the witness says of these shows
+what the scores of the model mean, which has learnt from all of them.
+
+A network that stops by documents that it holds out is its own witness. In a consensus, each member is trained so: what
+costs hours is trained once, what costs seconds twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from xmtc.base.dataset import Dataset
+from xmtc.base.method import Method, Model
+from xmtc.base.run import Run
+from xmtc.data.splits import without
+from xmtc.methods.ensemble.consensus import Consensus
+from xmtc.methods.ensemble.ensemble import Ensemble
+from xmtc.methods.ensemble.members import fit_on_seen, views_of
+from xmtc.methods.ensemble.model import Combination, renumbered
+
+PART = "calibration"  # what the training of a witness is called, in progress and checkpoint
+
+
+def fit_with_witness(method: Method, data: Dataset, rows: np.ndarray, run: Run) -> tuple[Model, Model]:
+    """A model of all documents, and its witness, which has not seen those at these rows."""
+    if isinstance(method, Consensus | Ensemble) and not method.calibrates:
+        return fit_members(method, data, rows, run)
+    own = method.held_out_of(data)
+    if own is not None:
+        is_same = np.array_equal(own, rows)
+        model = method.fit(data, None, run) if is_same else method.fit(without(data, rows), data.rows(rows), run)
+        return model, model
+
+    if run.checkpoint.folder:
+        run.checkpoint.claim(f"calibrated {method} {data.fingerprint()}")
+    fit = method.fit if method.reads_names else lambda *given: fit_on_seen(method, *given)
+    witness = fit(without(data, rows), None, run.for_part(PART))
+    return method.fit(data, None, replace(run, checkpoint=run.checkpoint.part("model"))), witness
+
+
+def fit_members(
+    method: Consensus | Ensemble, data: Dataset, rows: np.ndarray, run: Run
+) -> tuple[Combination, Combination]:
+    """A combination of the members' models, and one of their witnesses."""
+    if run.checkpoint.folder:
+        run.checkpoint.claim(f"calibrated {method} {data.fingerprint()}")
+
+    def pair(number: int, member: Method) -> tuple[Model, Model]:
+        own, part_of_run = data.only(views_of(member, data)), run.for_part(f"member-{number}")
+        if own.names is None or member.reads_names:
+            return fit_with_witness(member, own, rows, part_of_run)
+        assert own.Y is not None
+        seen = np.unique(own.Y.indices).astype(np.int32)  # others know more labels by their names
+        one, two = fit_with_witness(member, own.labels_at(seen), rows, part_of_run)
+        return renumbered(one, seen, data.n_labels), renumbered(two, seen, data.n_labels)
+
+    def together(models: tuple[Model, ...]) -> Combination:
+        return Combination(n_labels=data.n_labels, views=data.sizes, rule=method.rule, models=models)
+
+    models, witnesses = zip(*(pair(number, member) for number, member in enumerate(method.members)), strict=True)
+    return together(models), together(witnesses)
