@@ -72,7 +72,7 @@ export function wordsOf({ words }, { label, name }) {
     const against = weight < 0 ? el("span", { class: "unseen" }, " speaks against it") : null;
     return el("li", {}, el("bdi", { lang: "" }, mark(word, weight, strongest)), ` ${weightOf(weight)}`, against);
   });
-  const hasAgainst = ranked.slice(0, N_WORDS).some((word) => word.weight < 0);
+  const hasAgainst = ranked.some((word) => word.weight < 0);
   const key = hasAgainst ? el("p", { class: "soft" }, "Words with a dotted line speak against it.") : null;
   const id = !name || label === name ? null : el("p", { class: "soft" }, label);
   return [el("ul", { class: "words" }, ...items), key, id].filter(Boolean);
