@@ -16,7 +16,7 @@ TEXTS = planted(40, seed=1)[0]
 
 
 def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
-    """A model folder; `named`, with a vocabulary."""
+    """A model folder; `named`, with a vocabulary and a decision."""
     from xmtc import Classifier, Run
     from xmtc.vocab import import_files
 
@@ -26,7 +26,7 @@ def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
         lines += [f"http://x.org/{label_name(i)}\tN{i}\tname {i}\tother {i}\tnimi {i}" for i in range(N_LABELS)]
         table = folder.with_suffix(".tsv")
         table.write_text("\n".join(lines) + "\n")
-        classifier.attach(import_files([str(table)]), "en")
+        classifier.attach(import_files([str(table)]), "en").fit_decision(*planted(200, seed=7), run=Run(threads=1))
     classifier.save(folder)
     return folder
 

@@ -32,7 +32,8 @@ FLOORS = [
     {"indicators"},
     {"answers", "classifier", "combine", "tune"},
     {"report", "testing"},
-    {"cli", "server"},
+    {"server"},
+    {"cli"},
     {"__main__"},
 ]
 # The rooms and files that may import PyTorch and transformers outside of functions.

@@ -98,6 +98,17 @@ def test_names_in_languages(client):
     assert "vocabulary" in message(client.post(PREDICT, json={"text": TEXTS[0], "language": "en"}))
 
 
+def test_the_model_decides_how_many(client, named):
+    tagger = Tagger.load(named)
+    answer = client.post("/v1/models/n/predict", json={"texts": TEXTS, "decide": True}).json()["results"]
+    expected = tagger.tags(TEXTS, run=ONE, decide=True)
+    assert [[tag["label"] for tag in each["tags"]] for each in answer] == [[t.label for t in tags] for tags in expected]
+    assert len({len(tags) for tags in expected}) > 1
+    refused = client.post(PREDICT, json={"text": TEXTS[0], "decide": True})
+    assert refused.status_code == 422
+    assert "no decision" in message(refused)
+
+
 def test_models_are_listed(client, tagger):
     first, second = client.get("/v1/models").json()["models"]
     assert first["name"] == "m"
@@ -105,6 +116,9 @@ def test_models_are_listed(client, tagger):
     assert first["n_labels"] == len(tagger.labels)
     assert first["languages"] == []
     assert first["report"] is False
+    assert first["decision"] is None
+    assert second["decision"] == {"goal": "f1"}
+    assert first["calibrated"] is (tagger.about["scores"]["are"] == "probabilities")
     assert first["explains"] is True
     assert sorted(second["languages"]) == ["en", "fi"]
 

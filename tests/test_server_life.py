@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+pytest.importorskip("httpx", reason="httpx is not installed")
 
+import httpx
 from commands import xmtc
 from serving import TEXTS, make_model, running
 
@@ -56,6 +57,11 @@ def wait_until(is_so, seconds: float = 20) -> None:
 def first(answer) -> tuple[str, float]:
     tag = answer.json()["results"][0]["tags"][0]
     return tag["label"], tag["score"]
+
+
+def best_of(folder) -> tuple[str, float]:
+    tag = Tagger.load(folder).tags([TEXTS[0]], 1)[0][0]
+    return tag.label, round(tag.score, 6)
 
 
 # many at once
@@ -161,10 +167,7 @@ def replace_folder(new, old) -> None:
 def test_a_new_model_takes_over_and_a_damaged_one_does_not(models, tmp_path):
     folder = tmp_path / "served"
     shutil.copytree(models / "m", folder)
-    before, after = (
-        [(tag.label, round(tag.score, 6)) for tag in Tagger.load(models / name).tags([TEXTS[0]], 1)[0]][0]
-        for name in ("m", "other")
-    )
+    before, after = (best_of(models / name) for name in ("m", "other"))
     assert before != after
     with running(folder, "--watch") as service:
         asking = Asking(service.url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
@@ -13,12 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 import xmtc
 from xmtc.server.batching import Question
-from xmtc.server.models import Served, in_json
+from xmtc.server.models import Served
 from xmtc.server.refusals import Refused
+from xmtc.server.routes import answer
+from xmtc.server.service import Service
 from xmtc.tagger import Tag
-
-if TYPE_CHECKING:
-    from xmtc.server.app import Service
 
 MOST_DOCUMENTS = 32  # of a batch, as Annif has it
 LIMIT, UNKNOWN = 10, "und"  # suggestions; the language of what does not say it
@@ -142,7 +141,3 @@ def project(served: Served) -> dict[str, Any]:
         "is_trained": True,
         "modification_time": changed.isoformat(),
     }
-
-
-def answer(value: Any) -> Response:
-    return Response(in_json(value), media_type="application/json")

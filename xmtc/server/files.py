@@ -73,9 +73,7 @@ def read_file(path: Path, kind: str, column: str | None, reading: Mapping[str, A
         raise Refused(413, f"The file has more than {MOST_DOCUMENTS:,} documents; `xmtc predict` tags any number.")
     if corpus.rejects is not None and corpus.rejects.first is not None:
         first = corpus.rejects.first
-        notes.append(
-            f"{corpus.n_rejected:,} left out, the first at {first.unit} {first.location}: {first.reason}."
-        )
+        notes.append(f"{corpus.n_rejected:,} left out, the first at {first.unit} {first.location}: {first.reason}.")
     note = " ".join(each.partition("; --")[0].rstrip(".") + "." for each in notes).replace(f"{path.parent}/", "")
     return {"documents": documents, "columns": columns, "column": column, "note": note}
 

@@ -59,11 +59,14 @@ def server(settings: Settings) -> MCPServer:
 
     @tools.tool()
     @in_a_sentence
-    def tag(text: str, k: int = 5, model: str | None = None, language: str | None = None) -> dict[str, Any]:
-        """The labels that fit a text best, with their names and scores between 0 and 1, best first."""
+    def tag(
+        text: str, k: int = 5, model: str | None = None, language: str | None = None, decide: bool = False
+    ) -> dict[str, Any]:
+        """The labels that fit a text best, with their names and scores between 0 and 1, best first: k, or, with
+        `decide`, as many as the model has learnt to give."""
         opened = chosen(model, text)
         with turn:
-            tags = opened.answer([text], Question(min(k, settings.limits.k), language=language))[0]
+            tags = opened.answer([text], Question(min(k, settings.limits.k), decide=decide, language=language))[0]
         return {"tags": [{"label": tag.label, "name": tag.name or tag.label, "score": tag.score} for tag in tags]}
 
     @tools.tool()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from xmtc.server.metrics import Metrics
 
 APART = 4  # of a name that does not hold what is searched for
+PROBABILITIES = "probabilities"  # what about.json says that calibrated scores are
 REPORT = "report.html"  # in the folder of a model
 Stamp = tuple[int, ...]  # by which a folder is known to be another
 
@@ -63,6 +64,7 @@ class Opened:
             language=question.language,
             allow=question.allow,
             deny=question.deny,
+            decide=question.decide,
         )
 
     @property
@@ -140,8 +142,8 @@ class Served:
             "method": self.tagger.about["method"],
             "n_labels": len(self.tagger.labels),
             "languages": self.opened.languages,
-            "decision": None,
-            "calibrated": False,
+            "decision": None if self.tagger.decision is None else {"goal": self.tagger.decision.goal},
+            "calibrated": self.tagger.about.get("scores", {}).get("are") == PROBABILITIES,
             "report": self.report(settings) is not None,
             "explains": self.opened.reads_texts,
         }
