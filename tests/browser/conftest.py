@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library import make_library, serving
+from library import make_library
+from serving import running
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 AXE = "axe-core@4.14.0"
@@ -29,8 +30,8 @@ def library(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(library: Path) -> Iterator[str]:
-    with serving(library, "--report", "report.html") as address:
-        yield address
+    with running(library / "library", "--report", library / "report.html") as service:
+        yield f"{service.url}/"
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,12 @@
-"""A small library to tag: topics with words of their own, names in two languages, and one name that is an attack; and
-a server for it."""
+"""A small library to tag: topics with words of their own, names in two languages, and one name that is an attack."""
 
 from __future__ import annotations
 
 import json
 import random
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from commands import XMTC, xmtc
+from commands import xmtc
 
 ATTACK = "<img src=x onerror=\"document.title='taken over'\">"
 TOPICS = {
@@ -48,12 +44,15 @@ def write_lines(path: Path, records: list[dict]) -> None:
 
 
 def make_library(folder: Path) -> Path:
-    """A model with names and a report, and the corpus that it comes from."""
+    """A model with names, probabilities, a decision and a report, and the corpus that it comes from."""
     write_lines(folder / "train.jsonl", labelled(400, seed=0))
+    write_lines(folder / "valid.jsonl", labelled(150, seed=3))
     write_lines(folder / "test.jsonl", labelled(60, seed=1))
     rows = [f"{uri(topic)}\t{english}\t{finnish}" for topic, (english, finnish, _) in TOPICS.items()]
     (folder / "concepts.tsv").write_text("\n".join(["uri\tlabel_en\tlabel_fi", *rows]) + "\n")
     run(folder, "train", "train.jsonl", "-o", "library", "--vocab", "concepts.tsv", "--language", "en")
+    run(folder, "calibrate", "library", "valid.jsonl")
+    run(folder, "thresholds", "library", "valid.jsonl", "--for", "f1")
     run(folder, "report", "library", "test.jsonl", "-o", "report.html")
     return folder
 
@@ -61,22 +60,3 @@ def make_library(folder: Path) -> Path:
 def run(folder: Path, *words: str) -> None:
     done = xmtc(*words, cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
-
-
-@contextmanager
-def serving(folder: Path, *options: str) -> Iterator[str]:
-    """The address of a server, which says itself where it listens."""
-    command = [*XMTC, "serve", "library", "--port", "0", "--quiet", *options]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            said = []
-            for line in process.stderr or ():
-                said.append(line)
-                if line.startswith("{") and (event := json.loads(line))["event"] == "serving":
-                    break
-            else:
-                raise AssertionError("".join(said))
-            yield f"http://127.0.0.1:{event['port']}/"
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)

@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 
 import pytest
-from library import ATTACK, GARDEN_TEXT, TOPICS, labelled, serving, uri
+from library import ATTACK, GARDEN_TEXT, TOPICS, labelled, uri
+from serving import running
 
 from xmtc.data.corpus import open_corpus
 
@@ -60,9 +61,10 @@ def test_a_text_is_tagged(page):
     assert not page.locator("#empty").is_visible()
     assert page.locator("#status").inner_text() == f"{len(TOPICS)} tags found"
 
-    score = float(page.locator("#tags .score").first.inner_text())
+    assert page.locator("#kind-of-score").inner_text() == "probability"
+    percent = float(page.locator("#tags .score").first.inner_text().removesuffix(" %"))
     share = "meter => meter.firstElementChild.offsetWidth / meter.offsetWidth"
-    assert page.locator("#tags .meter").first.evaluate(share) == pytest.approx(score, abs=0.03)
+    assert page.locator("#tags .meter").first.evaluate(share) == pytest.approx(percent / 100, abs=0.02)
 
 
 def test_a_tag_is_explained(page):
@@ -129,19 +131,26 @@ def test_numbers_out_of_range_are_mended(page):
         assert page.input_value(f"#{field}") == mended
 
 
-def test_a_model_that_is_calibrated_and_decides(visit, server):
+def test_the_model_decides(page):
+    tag(page)
+    page.select_option("#decision", label="tags decided for F1")
+    expect(page.locator("#tags .name")).to_have_text([GARDEN])
+    assert not page.locator("#k").is_visible()
+
+
+def test_a_model_that_can_do_less(visit, server):
+    """Raw scores, no decision, no reasons, no languages, no report: what is not there is not offered."""
     page = visit(server)
     about = page.evaluate("fetch('v1/models').then(answer => answer.json())")
-    about["models"][0] |= {"calibrated": True, "decision": {"goal": "F1"}}
+    about["models"][0] |= {"calibrated": False, "decision": None, "explains": False, "languages": [], "report": False}
     page.route("**/v1/models", lambda route: route.fulfill(json=about))
     page.reload()
     page.wait_for_selector("body.ready")
     tag(page)
-    assert page.locator("#tags .score").first.inner_text().endswith("%")
-    assert page.locator("#kind-of-score").inner_text() == "probability"
-    with page.expect_request("**/predict") as asked:
-        page.select_option("#decision", label="tags decided for F1")
-    assert asked.value.post_data_json["decide"] is True
+    assert page.locator("#kind-of-score").inner_text() == "score"
+    assert float(page.locator("#tags .score").first.inner_text()) <= 1
+    assert page.locator("#decision option:not([hidden])").count() == 2
+    assert page.locator("button.tag, #language:visible, #report:visible, #keys:visible").count() == 0
 
 
 def test_a_text_that_has_changed(page):
@@ -321,6 +330,7 @@ def test_feedback_becomes_a_corpus(page, tmp_path):
     assert [document.labels for document in open_corpus(tmp_path / name)] == [[uri("garden"), uri("bread")]]
 
     page.click("#forget")
+    page.get_by_role("button", name="Delete 1 text for good?").click()
     assert page.get_by_text("Nothing yet").is_visible()
     assert page.locator("#export").is_disabled()
 
@@ -453,8 +463,8 @@ def test_hostile_names_and_texts_do_not_run(page, tmp_path):
 
 
 def test_a_token_is_asked_for(library, visit):
-    with serving(library, "--token", TOKEN, "--report", "report.html") as address:
-        page = visit(address, ready=False)
+    with running(library / "library", "--token", TOKEN, "--report", library / "report.html") as service:
+        page = visit(f"{service.url}/", ready=False)
         page.fill("#token-value", "wrong")
         page.keyboard.press("Enter")
         page.get_by_text("This token is not accepted").wait_for()

@@ -14,7 +14,14 @@ export function startFeedback(onChange) {
     at("feedback").showModal();
   });
   at("export").addEventListener("click", exportCorpus);
-  at("forget").addEventListener("click", () => replace([]));
+  at("forget").addEventListener("click", forget);
+}
+
+/** Asked once more: there is no way back. */
+function forget() {
+  const question = `Delete ${counted(entries.length, "text")} for good?`;
+  if (at("forget").textContent === question) replace([]);
+  else at("forget").textContent = question;
 }
 
 export function openFeedback(name) {
@@ -72,6 +79,7 @@ function list() {
   at("no-feedback").hidden = entries.length > 0;
   at("export").disabled = !entries.some(isTold);
   at("forget").hidden = !entries.length;
+  at("forget").textContent = "Delete all";
   const left = entries.filter((entry) => !isTold(entry)).length;
   at("feedback-note").hidden = !left;
   at("feedback-note").textContent = `${counted(left, "text")} without a right tag will not be exported.`;

@@ -98,7 +98,7 @@ function suit() {
   listLanguages();
   const decided = at("decision").querySelector("[value=decided]");
   decided.hidden = decided.disabled = !chosen.decision;
-  if (chosen.decision) decided.textContent = `tags decided for ${chosen.decision.goal}`;
+  if (chosen.decision) decided.textContent = `tags decided for ${chosen.decision.goal.replace(/f1$/i, "F1")}`;
   if (decided.disabled && decided.selected || at("decision").selectedIndex < 0) at("decision").value = "best";
   const decision = at("decision").value;
   at("model-field").hidden = models.length < 2;
