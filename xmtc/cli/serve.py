@@ -72,6 +72,10 @@ def serve(
         if mcp:
             from xmtc.server.mcp import serve as begin
         else:
+            import fastapi  # noqa: F401  # which the workers need, so that what is missing is said here
+            import prometheus_client  # noqa: F401
+            import python_multipart  # noqa: F401
+
             from xmtc.server.running import serve as begin
     except ImportError as error:
         raise missing_extra("xmtc serve", error) from None

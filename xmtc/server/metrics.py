@@ -1,5 +1,5 @@
 """What an operator watches, for Prometheus. With several workers the numbers of all are added up, through files in a
-folder that PROMETHEUS_MULTIPROC_DIR names."""
+folder that a variable names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+from xmtc.server.settings import METRICS
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
 
@@ -40,7 +41,7 @@ class Metrics:
         return observe
 
     def page(self) -> bytes:
-        if FOLDER not in os.environ:
+        if METRICS not in os.environ:
             return generate_latest(self.registry)
         registry = CollectorRegistry()
         MultiProcessCollector(registry)

@@ -7,20 +7,20 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from typing import Any
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
-from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.server import log
-from xmtc.server.app import create_app
-from xmtc.server.metrics import FOLDER
-from xmtc.server.models import Opened
-from xmtc.server.settings import Settings
+from xmtc.server.settings import METRICS, Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 STARTING = 120  # seconds that a worker may be silent: it looks at every number of its models
 FILES = 65_536  # open files, and with them connections, where the system leaves so many
@@ -68,25 +68,25 @@ def with_patience(protocol: Any, seconds: float) -> Any:
 
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; requests that are running are finished."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # which uvicorn sends once more at the end; here it is no failure
-        signal.signal(number, lambda number, frame: None)
     allow_many_files()
     with listening(settings) as opened:
         if settings.workers == 1:
-            app = create_app(settings)
+            app = worker_app(settings)
             app.state.service.models.open()
             announce(settings, opened)
             uvicorn.Server(configuration(settings, lambda: app)).run([opened])
             return
-        for _, folder in settings.models:  # here, where what is wrong with one can be said
-            Opened.load(folder, Run(threads=settings.threads, device="cpu"))
+        with ProcessPoolExecutor(1, get_context("spawn")) as apart:  # so that this process stays small
+            apart.submit(try_models, settings).result()
         announce(settings, opened)
         with tempfile.TemporaryDirectory(prefix="xmtc-metrics-") as folder:
-            os.environ[FOLDER] = folder
-            Workers(configuration(settings, partial(worker_app, settings)), [opened]).run()
+            os.environ[METRICS] = folder
+            Workers(configuration(settings, partial(starting_worker, settings)), [opened]).run()
 
 
 def announce(settings: Settings, opened: socket.socket) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # which uvicorn sends once more at the end; here it is no failure
+        signal.signal(number, lambda number, frame: None)
     log.take_over()  # from now on; before, what is wrong is said to a person
     host, port = opened.getsockname()[:2]
     log.event("serving", host=host, port=port, workers=settings.workers, models=[name for name, _ in settings.models])
@@ -110,9 +110,24 @@ def configuration(settings: Settings, factory: Callable[[], FastAPI]) -> uvicorn
     return config
 
 
+def try_models(settings: Settings) -> None:
+    """Open them once before there are workers: what is wrong with one can be said in a sentence."""
+    from xmtc.base.run import Run
+    from xmtc.server.models import Opened
+
+    for _, folder in settings.models:
+        Opened.load(folder, Run(threads=settings.threads, device=settings.device))
+
+
+def starting_worker(settings: Settings) -> FastAPI:
+    log.take_over()
+    return worker_app(settings)
+
+
 def worker_app(settings: Settings) -> FastAPI:
+    from xmtc.server.app import create_app
+
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heard
-    log.take_over()  # once more, in a process of its own
     return create_app(settings)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from xmtc.errors import XmtcError
 
 LOCAL = ("localhost", "127.0.0.1", "::1")  # as addresses to listen at, and as names that a browser may call them by
+METRICS = "PROMETHEUS_MULTIPROC_DIR"  # names the folder through which workers add up what they count
 NAME = re.compile(r"[\w][\w. -]{0,99}")  # of a model: part of an address
 
 
