@@ -35,8 +35,20 @@ class Batch(BaseModel):
     documents: list[Document] = Field(max_length=MOST_DOCUMENTS)
 
 
+class Problem(BaseModel):
+    detail: str
+    status: int
+    title: str
+    type: str
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 413, 429, 503)
+}
+
+
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["Annif"])
+    router = APIRouter(prefix="/v1", tags=["Annif"], responses=PROBLEMS)
 
     @router.get("/", include_in_schema=False)
     async def info() -> dict[str, str]:
@@ -56,12 +68,14 @@ def routes(service: Service) -> APIRouter:
     async def suggest(
         project_id: str,
         request: Request,
-        text: Annotated[str, Form()],
+        text: Annotated[str, Form()] = "",  # which may be empty, but not left out
         limit: Annotated[int, Form(ge=0)] = LIMIT,
         threshold: Annotated[float, Form(ge=0, le=1, allow_inf_nan=False)] = 0.0,
         language: Annotated[str | None, Form(max_length=100)] = None,
     ) -> Response:
         """Suggest subjects for a given text."""
+        if "text" not in await request.form():
+            raise Refused(400, "text: Field required.")
         served = found(service, project_id, request, 1)
         asked = question(service, limit, threshold, language)
         tags = await suggestions(service, served, [text], asked)

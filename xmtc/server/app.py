@@ -85,7 +85,7 @@ async def refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         refused = Refused(422, in_a_sentence(error))
     elif isinstance(error, HTTPException):
-        refused = Refused(error.status_code, f"{error.detail}.".replace("..", "."))
+        refused = Refused(error.status_code, f"{error.detail}.".replace("..", "."), headers=error.headers)
     else:
         refused = of_error(error)
     status, body, kind = in_json(refused, request.url.path)

@@ -121,12 +121,13 @@ class Door:
         if self.hosts and host_in(headers.get(b"host", b"")) not in self.hosts:
             raise Refused(421, "This service does not answer under that name; `xmtc serve --allow-host` adds names.")
         if scope["method"] not in METHODS:
-            raise Refused(405, "Only GET and POST are known here.")
+            raise Refused(405, "Only GET and POST are known here.", headers={"Allow": "GET, HEAD, POST"})
         is_open = scope["path"] in WITHOUT_TOKEN or scope["path"].startswith(STATIC)
         if self.token is not None and not is_open:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.token):
-                raise Refused(401, "This service needs a token; send it as `Authorization: Bearer TOKEN`.")
+                said = "This service needs a token; send it as `Authorization: Bearer TOKEN`."
+                raise Refused(401, said, headers={"WWW-Authenticate": "Bearer"})
         if self.limits.per_client and self.running[client] > self.limits.per_client:
             raise Refused(429, f"More than {self.limits.per_client} requests at a time from one address.", retry=1)
 

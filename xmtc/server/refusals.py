@@ -16,14 +16,12 @@ RETRY = 1  # seconds after which a client may come again
 class Refused(Exception):
     """Ends a request with a status and a sentence."""
 
-    def __init__(self, status: int, message: str, retry: int | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, retry: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
-        self.status, self.message, self.retry = status, message, retry
-
-    @property
-    def headers(self) -> dict[str, str]:
-        found = {} if self.retry is None else {"Retry-After": str(self.retry)}
-        return found | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
+        self.status, self.message = status, message
+        self.headers = dict(headers or {}) | ({} if retry is None else {"Retry-After": str(retry)})
 
 
 def busy(message: str) -> Refused:

@@ -17,7 +17,7 @@ from xmtc.tagger import Tag
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": messages.ErrorOut} for status in (401, 404, 408, 413, 422, 429, 503)
+    status: {"model": messages.ErrorOut} for status in (400, 401, 404, 408, 413, 415, 422, 429, 503)
 }
 
 
