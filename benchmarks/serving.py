@@ -13,13 +13,16 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -39,6 +42,7 @@ def main() -> None:
     options.add_argument("corpus")
     options.add_argument("--seconds", type=int, default=10)
     options.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    options.add_argument("--trouble", action="store_true", help="1,000 slow clients, and a worker that is killed")
     options.add_argument("--overload", type=int, default=0, help="seconds of overload at the end")
     options.add_argument("-o", "--output")
     asked = options.parse_args()
@@ -49,6 +53,9 @@ def main() -> None:
     print(json.dumps(found), flush=True)
     found["load"] = [row for workers in asked.workers for row in loads(asked.model, text, workers, asked.seconds)]
     found["memory"] = [memory(asked.model, text, workers) for workers in (1, 2, 4)]
+    if asked.trouble:
+        found["slow clients"] = slow_clients(asked.model, text, asked.seconds)
+        found["killed"] = killed(asked.model, text, asked.seconds)
     if asked.overload:
         found["overload"] = overload(asked.model, text, asked.overload)
     if asked.output:
@@ -157,6 +164,29 @@ def memory(model: str, text: str, workers: int) -> dict[str, float]:
         size = sum(file.stat().st_size for file in Path(model).iterdir()) / 1e6
         row = {"workers": workers, "model_mb": size, "pss_mb": pss(process.pid)}
         print(json.dumps(row), flush=True)
+        return row
+
+
+def slow_clients(model: str, text: str, seconds: int) -> dict[str, float]:
+    """1,000 clients that send a part of their request and wait, while 8 others ask."""
+    with serving(model) as (process, url), ExitStack() as opened:
+        port = int(url.rpartition(":")[2])
+        for _ in range(1000):
+            half = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            half.sendall(b"POST /v1/models/m/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n{")
+        row = load(process, url, text, 8, seconds)
+        print(json.dumps({"slow clients": 1000, **row}), flush=True)
+        return row
+
+
+def killed(model: str, text: str, seconds: int) -> dict[str, float]:
+    """One of two workers is killed while 64 clients ask."""
+    with serving(model, "--workers", "2") as (process, url):
+        load(process, url, text, 8, 3)
+        worker = family(process.pid)[-1]
+        threading.Timer(seconds / 2, os.kill, (worker, signal.SIGKILL)).start()
+        row = load(process, url, text, 64, seconds)
+        print(json.dumps({"killed": worker, **row}), flush=True)
         return row
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import sys
 import time
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from fastapi.testclient import TestClient
 from serving import TEXTS, make_model
 
 from xmtc import Run, Tagger, XmtcError
+from xmtc.cli.serve import serve
+from xmtc.errors import MissingExtra
 from xmtc.server.app import create_app
 from xmtc.server.batching import Batcher, Question
 from xmtc.server.refusals import Refused
@@ -571,6 +574,15 @@ def test_reports_belong_to_models(tmp_path):
         named_reports([str(page)], models)
     with pytest.raises(XmtcError, match="is no file"):
         named_reports(["a=none.html"], models)
+
+
+@pytest.mark.parametrize(("package", "extra"), [("fastapi", "serve"), ("uvicorn", "serve"), ("mcp", "mcp")])
+def test_the_command_says_what_to_install(monkeypatch, tmp_path, package, extra):
+    for name in [name for name in sys.modules if name.startswith((package, "xmtc.server.running", "xmtc.server.mcp"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=rf"xmtc serve needs .*pip install 'xmtc\[{extra}\]'"):
+        serve([str(tmp_path)], mcp=extra == "mcp")
 
 
 def test_uploads_leave_nothing_behind(client, tmp_path, monkeypatch):
