@@ -104,7 +104,8 @@ function tagsOf({ tags }) {
   if (!tags) return el("span", { class: "soft" }, "…");
   if (!tags.length) return el("span", { class: "soft" }, "no tag");
   const score = (tag) => el("small", {}, ` ${scoreOf(tag.score, model().calibrated)}`);
-  return el("ul", { class: "chips" }, ...tags.map((tag) => el("li", {}, el("bdi", { lang: "" }, tag.name), score(tag))));
+  const chip = (tag) => el("li", {}, el("bdi", { lang: "" }, tag.name), score(tag));
+  return el("ul", { class: "chips" }, ...tags.map(chip));
 }
 
 /** Tags what is not yet tagged, from the first such document on. */

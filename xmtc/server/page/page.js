@@ -9,6 +9,7 @@ import { model, startSettings } from "./settings.js";
 import { addTag, closeWhy, isTagged, openText, refreshThumbs, startText, tag } from "./text.js";
 import { startSearch } from "./vocabulary.js";
 
+const NOT_ACCEPTED = "This token is not accepted: look for a missing letter, or ask for another.";
 let isOutdated = false; // the table, tagged with other settings than those that were chosen since
 
 async function start() {
@@ -104,7 +105,7 @@ function startFiles() {
 /** Resolves when a token was given; with `again`, one was given before, and was not accepted. */
 ask.forToken = (again) =>
   new Promise((resolve) => {
-    if (again) at("token-note").textContent = "This token is not accepted: look for a missing letter, or ask for another.";
+    if (again) at("token-note").textContent = NOT_ACCEPTED;
     const given = () => {
       token.set(at("token-value").value);
       at("token-value").value = "";

@@ -105,7 +105,8 @@ function suit() {
   at("threshold-field").hidden = decision !== "above";
   at("k-field").hidden = decision === "decided";
   at("k-field").firstChild.data = decision === "above" ? "At most " : "How many ";
-  at("settings-summary").textContent = { best: `best ${at("k").value}`, above: `above ${at("threshold").value}` }[decision] ?? "decided";
+  const given = { best: `best ${at("k").value}`, above: `above ${at("threshold").value}`, decided: "decided" };
+  at("settings-summary").textContent = given[decision];
   const names = models.length > 1 ? [] : [chosen.name];
   at("facts").textContent = [...names, chosen.method, counted(chosen.n_labels, "tag")].filter(Boolean).join(" · ");
 }

@@ -31,9 +31,10 @@ export function tagItems(answer, model, { why, say }) {
   return withAdded(answer).map((tag, number) => {
     const panel = el("div", { class: "why", id: `why-${number}`, hidden: true });
     const item = el("li", { "data-label": tag.label });
-    const parts = { "aria-expanded": "false", "aria-controls": panel.id, on: { click: () => why(tag, item) } };
-    const head = model.explains ? el("button", { type: "button", class: "tag", ...parts }) : el("div", { class: "tag" });
-    head.append(...headOf(tag, answer, model));
+    const on = { click: () => why(tag, item) };
+    const button = { type: "button", "aria-expanded": "false", "aria-controls": panel.id, on };
+    const shown = headOf(tag, answer, model);
+    const head = el(model.explains ? "button" : "div", { class: "tag", ...(model.explains && button) }, ...shown);
     item.append(head, thumbs(tag, answer.text, say), panel);
     item.addEventListener("keydown", (event) => {
       const side = { "+": "right", "-": "wrong", "−": "wrong" }[event.key];

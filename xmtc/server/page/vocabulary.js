@@ -5,7 +5,10 @@ import { announce, at, counted, el } from "./dom.js";
 import { failed } from "./errors.js";
 import { language, model } from "./settings.js";
 
+const NOTHING = "No tag is called so.";
 const PAUSE = 150; // ms without a key, before the server is asked
+
+const nothing = () => el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, NOTHING);
 
 /** `choose(tag)` is called with what was chosen. */
 export function startSearch({ choose }) {
@@ -39,7 +42,8 @@ export function startSearch({ choose }) {
   };
 
   const option = (tag, number) => {
-    const others = tag.others?.length ? el("small", { lang: "", dir: "auto" }, tag.others.slice(0, 3).join(", ")) : null;
+    const called = (tag.others ?? []).slice(0, 3).join(", ");
+    const others = called ? el("small", { lang: "", dir: "auto" }, called) : null;
     const name = el("span", { lang: "", dir: "auto" }, tag.name || tag.label);
     const on = {
       pointerdown: (event) => event.preventDefault(), // the input keeps the focus
@@ -59,13 +63,12 @@ export function startSearch({ choose }) {
     } catch (error) {
       return failed(error);
     }
-    const nothing = el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No tag is called so.");
-    list.replaceChildren(...(found.length ? found.map(option) : [nothing]));
+    list.replaceChildren(...(found.length ? found.map(option) : [nothing()]));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     if (found.length) point(0);
     list.scrollIntoView({ block: "nearest" });
-    announce(found.length ? `${counted(found.length, "tag")} found` : "No tag is called so.");
+    announce(found.length ? `${counted(found.length, "tag")} found` : NOTHING);
   };
 
   input.addEventListener("input", () => {
