@@ -50,7 +50,7 @@ def test_every_direct_dependency_is_pinned_and_locked():
     names = {licences.normal(re.split(r"[\[<>=~!; ]", line)[0]) for line in direct} - {"xmtc"}
     chosen, locked = pins("constraints.txt"), pins("requirements.lock")
     assert names <= chosen.keys()
-    in_lock = names - {"fastapi", "uvicorn", "ray"}  # of extras that nothing here uses yet
+    in_lock = names - {"ray"}  # of an extra that nothing here uses yet
     assert in_lock <= locked.keys()
     assert {name: locked[name] for name in in_lock} == {name: chosen[name] for name in in_lock}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from importlib import import_module
 from itertools import islice
 
@@ -14,7 +15,7 @@ from xmtc.errors import XmtcError
 
 __all__ = [
     "FORMATS", "Answer", "AnswerTable", "Column", "Record", "Write", "format_by_name", "format_of", "write_records",
-    "writing_answers",
+    "writer_of", "writing_answers",
 ]  # fmt: skip
 
 FORMATS = {
@@ -59,16 +60,22 @@ def in_a_row(names: Iterable[str]) -> str:
     return f"{', '.join(most)} or {last}"
 
 
+def writer_of(format: str, bom: bool = False) -> Writer:
+    """What takes a stream and a table, and gives a function that adds a batch of answers."""
+    if bom and format not in MARKED:
+        raise XmtcError(f"--bom is for {in_a_row(MARKED)}, by which Excel knows them as UTF-8; {format} needs none.")
+    module, _, name = WRITERS[format].partition(":")
+    writer: Writer = getattr(import_module(module), name)
+    return partial(writer, bom=True) if bom else writer
+
+
 @contextmanager
 def writing_answers(
     path: str, format: str, table: AnswerTable | RecordTable, bom: bool = False
 ) -> Iterator[Callable[[Iterable], None]]:
     """A function that adds a batch of answers to a file, which is written whole or not at all; - is standard output."""
-    if bom and format not in MARKED:
-        raise XmtcError(f"--bom is for {in_a_row(MARKED)}, by which Excel knows them as UTF-8; {format} needs none.")
-    module, _, name = WRITERS[format].partition(":")
-    writer: Writer = getattr(import_module(module), name)
-    with writing(path) as stream, writer(stream, table, bom) if bom else writer(stream, table) as write:
+    writer = writer_of(format, bom)
+    with writing(path) as stream, writer(stream, table) as write:
         yield write
 
 

@@ -24,6 +24,7 @@ from xmtc.cli import (
     recommend,
     report,
     reproduce,
+    serve,
     streams,
     thresholds,
     train,
@@ -52,6 +53,7 @@ app.command()(combine.combine)
 app.command()(calibrate.calibrate)
 app.command()(tune.tune)
 app.command()(reproduce.reproduce)
+app.command()(serve.serve)
 app.add_typer(data.app, name="data")
 app.add_typer(encoders.app, name="encoders")
 app.add_typer(vocab.app, name="vocab")

@@ -1,0 +1,204 @@
+"""`xmtc serve` under load, beside the bare call of the library, and what its workers take of the memory.
+
+    python benchmarks/serving.py MODEL CORPUS [--seconds 10] [-o results/serving.json]
+
+MODEL is a model folder; of CORPUS, the document nearest to 726 words is asked for again and again. The load comes from
+wrk (Debian's package `wrk`), on the same machine. Seconds of the CPU are those of the service alone; memory is PSS, in
+which what processes share counts once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+
+WORDS = 726  # of the text that Annif's server was measured with
+CLIENTS = (1, 8, 32, 64, 256)
+UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
+POST = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+wrk.body = io.open("{body}"):read("*a")
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("model")
+    options.add_argument("corpus")
+    options.add_argument("--seconds", type=int, default=10)
+    options.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    options.add_argument("--trouble", action="store_true", help="1,000 slow clients, and a worker that is killed")
+    options.add_argument("--overload", type=int, default=0, help="seconds of overload at the end")
+    options.add_argument("-o", "--output")
+    asked = options.parse_args()
+    if shutil.which("wrk") is None:
+        sys.exit("wrk is not here; install it (apt-get install wrk).")
+    text = text_of(asked.corpus)
+    found = {"text": f"{len(text.split())} words", "library": library(asked.model, text)}
+    print(json.dumps(found), flush=True)
+    found["load"] = [row for workers in asked.workers for row in loads(asked.model, text, workers, asked.seconds)]
+    found["memory"] = [memory(asked.model, text, workers) for workers in (1, 2, 4)]
+    if asked.trouble:
+        found["slow clients"] = slow_clients(asked.model, text, asked.seconds)
+        found["killed"] = killed(asked.model, text, asked.seconds)
+    if asked.overload:
+        found["overload"] = overload(asked.model, text, asked.overload)
+    if asked.output:
+        Path(asked.output).write_text(json.dumps(found, indent=1) + "\n")
+
+
+def text_of(corpus: str) -> str:
+    from xmtc.data.corpus import open_corpus
+
+    texts = [document.text for document in islice(open_corpus(corpus), 2000)]
+    return min(texts, key=lambda text: abs(len(text.split()) - WORDS))
+
+
+def library(model: str, text: str, n: int = 2000) -> dict[str, float]:
+    """The same question, asked in Python, one after the other."""
+    from xmtc import Run, Tagger
+
+    tagger, run = Tagger.load(model), Run(threads=1, device="cpu")
+    tagger.tags([text], run=run)
+    seconds, begin, cpu = [], time.perf_counter(), time.process_time()
+    for _ in range(n):
+        before = time.perf_counter()
+        tagger.tags([text], k=5, run=run)
+        seconds.append(time.perf_counter() - before)
+    cpu, whole = time.process_time() - cpu, time.perf_counter() - begin
+    cuts = statistics.quantiles(seconds, n=100)
+    return {"per_second": n / whole, "p50_ms": 1e3 * cuts[49], "p99_ms": 1e3 * cuts[98], "cpu_ms": 1e3 * cpu / n}
+
+
+@contextmanager
+def serving(model: str, *options: str):
+    """The service: its process and its address."""
+    command = [sys.executable, "-m", "xmtc", "serve", f"m={model}", "--port", "0", "--quiet", *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        port = json.loads(process.stderr.readline())["port"]
+        url = f"http://127.0.0.1:{port}"
+        while not is_ready(url):
+            time.sleep(0.2)
+        yield process, url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return urllib.request.urlopen(f"{url}/readyz", timeout=2).status == 200
+    except OSError:
+        return False
+
+
+def loads(model: str, text: str, workers: int, seconds: int):
+    with serving(model, "--workers", str(workers)) as (process, url):
+        load(process, url, text, 8, 3)  # every worker has begun
+        for clients in CLIENTS:
+            row = {"workers": workers, "clients": clients, **load(process, url, text, clients, seconds)}
+            print(json.dumps(row), flush=True)
+            yield row
+
+
+def load(process: subprocess.Popen, url: str, text: str, clients: int, seconds: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        body, script = Path(folder, "body.json"), Path(folder, "post.lua")
+        body.write_text(json.dumps({"text": text, "k": 5}))
+        script.write_text(POST.format(body=body))
+        before = cpu_of(process.pid)
+        how = ["-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "--latency", "-s", str(script)]
+        said = subprocess.run(["wrk", *how, f"{url}/v1/models/m/predict"], capture_output=True, text=True).stdout
+        cpu = cpu_of(process.pid) - before
+    n = int(re.search(r"(\d+) requests in", said)[1])
+    errors = [int(number) for number in re.findall(r"(?:Non-2xx.*|connect|read|write|timeout)[: ]+(\d+)", said)]
+    return {
+        "per_second": float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]),
+        "p50_ms": latency(said, "50%"),
+        "p99_ms": latency(said, "99%"),
+        "cpu_ms": 1e3 * cpu / n,
+        "errors": sum(errors),
+    }
+
+
+def latency(said: str, share: str) -> float:
+    number, unit = re.search(rf"\s{share}\s+([\d.]+)(us|ms|s|m)\b", said).groups()
+    return float(number) * UNITS[unit]
+
+
+def family(pid: int) -> list[int]:
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds that a process and its workers have worked."""
+    fields = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in family(pid)]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def pss(pid: int) -> float:
+    """Megabytes; of what processes share, each has its part."""
+    rollups = [Path(f"/proc/{each}/smaps_rollup").read_text() for each in family(pid)]
+    return sum(int(re.search(r"^Pss:\s+(\d+) kB", each, re.MULTILINE)[1]) for each in rollups) / 1e3
+
+
+def memory(model: str, text: str, workers: int) -> dict[str, float]:
+    with serving(model, "--workers", str(workers)) as (process, url):
+        load(process, url, text, 8 * workers, 4)  # every worker has touched its model
+        size = sum(file.stat().st_size for file in Path(model).iterdir()) / 1e6
+        row = {"workers": workers, "model_mb": size, "pss_mb": pss(process.pid)}
+        print(json.dumps(row), flush=True)
+        return row
+
+
+def slow_clients(model: str, text: str, seconds: int) -> dict[str, float]:
+    """1,000 clients that send a part of their request and wait, while 8 others ask."""
+    with serving(model) as (process, url), ExitStack() as opened:
+        port = int(url.rpartition(":")[2])
+        for _ in range(1000):
+            half = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            half.sendall(b"POST /v1/models/m/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n{")
+        row = load(process, url, text, 8, seconds)
+        print(json.dumps({"slow clients": 1000, **row}), flush=True)
+        return row
+
+
+def killed(model: str, text: str, seconds: int) -> dict[str, float]:
+    """One of two workers is killed while 64 clients ask."""
+    with serving(model, "--workers", "2") as (process, url):
+        load(process, url, text, 8, 3)
+        worker = family(process.pid)[-1]
+        threading.Timer(seconds / 2, os.kill, (worker, signal.SIGKILL)).start()
+        row = load(process, url, text, 64, seconds)
+        print(json.dumps({"killed": worker, **row}), flush=True)
+        return row
+
+
+def overload(model: str, text: str, seconds: int) -> dict[str, float]:
+    """More than it can take: what is not sent away is answered, and memory stays."""
+    with serving(model, "--max-queue", "32") as (process, url):
+        load(process, url, text, 256, 5)
+        before = pss(process.pid)
+        row = {**load(process, url, text, 256, seconds), "pss_mb_before": before, "pss_mb_after": pss(process.pid)}
+        print(json.dumps(row), flush=True)
+        return row
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Services to ask: within a test, and as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+from planted import N_LABELS, label_name, planted
+
+TEXTS = planted(40, seed=1)[0]
+
+
+def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
+    """A model folder; `named`, with a vocabulary and a decision."""
+    from xmtc import Classifier, Run
+    from xmtc.vocab import import_files
+
+    classifier = Classifier("parabel", max_leaf=10, n_trees=2).fit(*planted(300, seed=seed), run=Run(threads=1))
+    if named:
+        lines = ["uri\tnotation\tlabel_en\taltlabel_en\tlabel_fi"]
+        lines += [f"http://x.org/{label_name(i)}\tN{i}\tname {i}\tother {i}\tnimi {i}" for i in range(N_LABELS)]
+        table = folder.with_suffix(".tsv")
+        table.write_text("\n".join(lines) + "\n")
+        classifier.attach(import_files([str(table)]), "en").fit_decision(*planted(200, seed=7), run=Run(threads=1))
+    classifier.save(folder)
+    return folder
+
+
+class Service:
+    """A process, where it listens, and what it has logged so far."""
+
+    def __init__(self, process: subprocess.Popen) -> None:
+        self.process, self.lines = process, []
+        self.ready = threading.Event()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if '"serving"' in line:
+                self.port = json.loads(line)["port"]
+                self.ready.set()
+        self.ready.set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def events(self, name: str) -> list[dict]:
+        found = [json.loads(line) for line in list(self.lines)]
+        return [each for each in found if each["event"] == name]
+
+
+@contextmanager
+def running(*words):
+    """`xmtc serve` as a process, on a free port."""
+    command = [sys.executable, "-m", "xmtc", "serve", *map(str, words), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=without_token())
+    service = Service(process)
+    try:
+        assert service.ready.wait(60), "it did not start"
+        assert process.poll() is None, service.lines
+        yield service
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        service.reader.join(5)
+        process.stderr.close()
+
+
+def without_token() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "XMTC_TOKEN"}

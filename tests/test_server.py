@@ -1,0 +1,592 @@
+"""The service, asked within the process: answers, refusals, hostile requests, and what is in its log."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+
+from fastapi.testclient import TestClient
+from serving import TEXTS, make_model
+
+from xmtc import Run, Tagger, XmtcError
+from xmtc.cli.serve import serve
+from xmtc.errors import MissingExtra
+from xmtc.server.app import create_app
+from xmtc.server.batching import Batcher, Question
+from xmtc.server.refusals import Refused
+from xmtc.server.settings import Limits, Settings, named_folders, named_reports
+
+ONE = Run(threads=1)
+PREDICT = "/v1/models/m/predict"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("models") / "m")
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("models") / "n", named=True)
+
+
+@pytest.fixture(scope="module")
+def settings(folder, named):
+    return Settings((("m", str(folder)), ("n", str(named))), hosts=("testserver",))
+
+
+@pytest.fixture(scope="module")
+def client(settings):
+    with TestClient(create_app(settings)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def tagger(folder):
+    return Tagger.load(folder)
+
+
+def message(response) -> str:
+    found = response.json()["error"]
+    assert found["status"] == response.status_code
+    assert "Traceback" not in response.text
+    return found["message"]
+
+
+# answers
+
+
+def test_answers_are_those_of_the_tagger(client, tagger):
+    answer = client.post(PREDICT, json={"texts": TEXTS[:7], "k": 3}).json()
+    expected = tagger.tags(TEXTS[:7], k=3, run=ONE)
+    assert answer["model"] == "m"
+    found = [[(tag["label"], tag["score"]) for tag in each["tags"]] for each in answer["results"]]
+    assert found == [[(tag.label, round(tag.score, 6)) for tag in tags] for tags in expected]
+    one = client.post(PREDICT, json={"text": TEXTS[0], "k": 3}).json()
+    assert one["results"] == answer["results"][:1]
+
+
+def test_threshold_filters_and_many_labels(client, tagger):
+    whole = client.post(PREDICT, json={"text": TEXTS[0], "k": 1000}).json()["results"][0]["tags"]
+    assert 5 < len(whole) <= len(tagger.labels)
+    least = whole[1]["score"]
+    above = client.post(PREDICT, json={"text": TEXTS[0], "k": 1000, "threshold": least - 1e-6}).json()
+    assert [tag["label"] for tag in above["results"][0]["tags"]] == [tag["label"] for tag in whole[:2]]
+    first = whole[0]["label"]
+    denied = client.post(PREDICT, json={"text": TEXTS[0], "deny": [first]}).json()["results"][0]["tags"]
+    assert first not in [tag["label"] for tag in denied]
+    allowed = client.post(PREDICT, json={"text": TEXTS[0], "allow": [first]}).json()["results"][0]["tags"]
+    assert [tag["label"] for tag in allowed] == [first]
+
+
+def test_no_texts_and_unknown_words_have_no_labels(client):
+    assert client.post(PREDICT, json={"texts": []}).json()["results"] == []
+    assert client.post(PREDICT, json={"text": "zzzz qqqq"}).json()["results"] == [{"tags": []}]
+    assert client.post(PREDICT, json={"text": ""}).json()["results"] == [{"tags": []}]
+
+
+def test_names_in_languages(client):
+    for language, name in ((None, "name"), ("fi", "nimi"), ("en", "name")):
+        answer = client.post("/v1/models/n/predict", json={"text": TEXTS[0], "k": 1, "language": language})
+        assert answer.json()["results"][0]["tags"][0]["name"].startswith(f"{name} ")
+    assert "sv" in message(client.post("/v1/models/n/predict", json={"text": TEXTS[0], "language": "sv"}))
+    assert "vocabulary" in message(client.post(PREDICT, json={"text": TEXTS[0], "language": "en"}))
+
+
+def test_the_model_decides_how_many(client, named):
+    tagger = Tagger.load(named)
+    answer = client.post("/v1/models/n/predict", json={"texts": TEXTS, "decide": True}).json()["results"]
+    expected = tagger.tags(TEXTS, run=ONE, decide=True)
+    assert [[tag["label"] for tag in each["tags"]] for each in answer] == [[t.label for t in tags] for tags in expected]
+    assert len({len(tags) for tags in expected}) > 1
+    refused = client.post(PREDICT, json={"text": TEXTS[0], "decide": True})
+    assert refused.status_code == 422
+    assert "no decision" in message(refused)
+
+
+def test_models_are_listed(client, tagger):
+    first, second = client.get("/v1/models").json()["models"]
+    assert first["name"] == "m"
+    assert first["method"] == "parabel"
+    assert first["n_labels"] == len(tagger.labels)
+    assert first["languages"] == []
+    assert first["report"] is False
+    assert first["decision"] is None
+    assert second["decision"] == {"goal": "f1"}
+    assert first["calibrated"] is (tagger.about["scores"]["are"] == "probabilities")
+    assert first["explains"] is True
+    assert sorted(second["languages"]) == ["en", "fi"]
+
+
+def test_words_are_explained_where_they_stand(client, tagger):
+    text = "Ⅷ " + TEXTS[0] + " " + TEXTS[0].upper()  # the first letter has a lower-case form; each word stands twice
+    label = tagger.tags([text], k=1, run=ONE)[0][0].label
+    found = client.post("/v1/models/m/explain", json={"text": text, "label": label}).json()
+    assert found["label"] == found["name"] == label
+    assert 0 < found["score"] <= 1
+    strongest = found["words"][0]
+    assert len(strongest["spans"]) == 2
+    for begin, end in strongest["spans"]:
+        assert text[begin:end].lower() == strongest["word"].lower()
+    expected = dict(tagger.explain(text, label, n=100))
+    assert strongest["weight"] == pytest.approx(expected[strongest["word"].lower()])
+    weights = [abs(word["weight"]) for word in found["words"]]
+    assert weights == sorted(weights, reverse=True)
+    assert "no label" in message(client.post("/v1/models/m/explain", json={"text": text, "label": "nonsense"}))
+
+
+def test_labels_are_searched_by_all_their_names(client):
+    found = client.get("/v1/models/n/labels", params={"search": "other 1", "limit": 3}).json()["labels"]
+    assert found[0] == {"label": "label-01", "name": "name 1", "others": ["other 1"]}
+    assert len(found) == 3
+    in_finnish = client.get("/v1/models/n/labels", params={"search": "NIMI 2", "language": "fi"}).json()["labels"]
+    assert in_finnish[0]["name"] == "nimi 2"
+    assert client.get("/v1/models/m/labels", params={"search": "no such thing"}).json() == {"labels": []}
+    assert len(client.get("/v1/models/m/labels").json()["labels"]) == 20
+
+
+def test_a_report_is_shown_where_there_is_one(settings, tmp_path):
+    (tmp_path / "report.html").write_text("<!DOCTYPE html><style>p {}</style><p>fine")
+    told = replace(settings, reports=(("m", str(tmp_path / "report.html")),))
+    with TestClient(create_app(told)) as client:
+        assert [model["report"] for model in client.get("/v1/models").json()["models"]] == [True, False]
+        shown = client.get("/v1/models/m/report")
+        assert shown.text.endswith("<p>fine")
+        assert shown.headers["content-type"].startswith("text/html")
+        assert "style-src 'unsafe-inline'" in shown.headers["content-security-policy"]
+        assert "script-src" not in shown.headers["content-security-policy"]
+        assert "xmtc report" in message(client.get("/v1/models/n/report"))
+
+
+def test_health_metrics_and_openapi(client):
+    client.post(PREDICT, json={"texts": TEXTS[:3]})
+    assert client.get("/healthz").json() == {"status": "alive"}
+    assert client.get("/readyz").json() == {"status": "ready", "models": ["m", "n"]}
+    numbers = client.get("/metrics").text
+    assert 'xmtc_requests_total{method="POST",route="/v1/models/{name}/predict",status="200"}' in numbers
+    texts = next(line for line in numbers.splitlines() if line.startswith('xmtc_texts_total{model="m"}'))
+    assert float(texts.split()[1]) >= 3
+    described = client.get("/openapi.json").json()
+    for path in (PREDICT.replace("/m/", "/{name}/"), "/v1/projects/{project_id}/suggest", "/healthz", "/metrics"):
+        assert path in described["paths"]
+    assert described["components"]["schemas"]["Asked"]["examples"]
+
+
+def test_halves_of_letters_are_no_words(client):
+    asked = b'{"text": "\\ud800 \\udfff"}'
+    answer = client.post(PREDICT, content=asked, headers={"content-type": "application/json"})
+    assert answer.json()["results"] == [{"tags": []}]
+
+
+def test_files_of_the_machine_cannot_be_named(client, tmp_path, tagger):
+    (tmp_path / "labels").write_text(f"{tagger.labels[0]}\n")  # which would be right on the command line
+    answer = client.post(PREDICT, json={"text": TEXTS[0], "allow": [f"file:{tmp_path}/labels"]})
+    assert answer.status_code == 422
+    assert "cannot be named" in message(answer)
+
+
+# files and tables
+
+
+def sent(client, name: str, content: bytes, **fields):
+    return client.post("/v1/models/m/file", files={"file": (name, content)}, data=fields)
+
+
+def test_texts_and_tables_are_read(client):
+    assert sent(client, "../../a note.txt", b"one\ntwo").json()["documents"] == [{"id": "a note", "text": "one\ntwo"}]
+    table = "id;title;words\n7;a;the longest of all\n8;b;short\n".encode("utf-16")
+    found = sent(client, "t.csv", table).json()
+    assert found["documents"] == [{"id": "7", "text": "the longest of all"}, {"id": "8", "text": "short"}]
+    assert found["columns"] == ["id", "title", "words"]
+    assert found["column"] == "words"
+    assert "semicolons" in found["note"]
+    assert "/" not in found["note"]
+    assert sent(client, "t.csv", table, text="title").json()["documents"][0]["text"] == "a"
+    assert "no column 'x'" in message(sent(client, "t.csv", table, text="x"))
+    lines = b'{"abstract": "some words", "id": "q"}\n'
+    assert sent(client, "t.jsonl", lines).json()["documents"] == [{"id": "q", "text": "some words"}]
+    page = sent(client, "t.html", b"<html><body><p>Visible words of a page, enough of them.</p></body></html>")
+    assert page.status_code in (200, 422)  # without the extra `documents`, a sentence
+
+
+def test_bad_rows_are_left_out_and_told(client):
+    found = sent(client, "t.csv", b"id,text\n1,fine\n2,too,many\n3,fine too\n").json()
+    assert [each["id"] for each in found["documents"]] == ["1", "3"]
+    assert "1 left out, the first at line 3" in found["note"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status"),
+    [
+        ("a.docx", b"PK", 415),
+        ("", b"text", 422),
+        ("noending", b"text", 415),
+        ("a.csv", b"", 422),
+        ("a.xlsx", b"no workbook", 422),
+        ("a.pdf", b"%PDF-1.4 nonsense", 422),
+        ("a.csv", b'id,text\n1,"never closed', 422),
+        ("a.jsonl", b"[" * 100_000, 422),
+        ("a.txt\x00.csv", b"a", 422),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(client, name, content, status):
+    answer = sent(client, name, content)
+    assert answer.status_code in (status, 422)
+    assert "/tmp" not in message(answer)
+
+
+def test_a_workbook_comes_back_and_runs_nothing(client):
+    pytest.importorskip("xlsxwriter")
+    rows = [{"id": "=1+1", "text": "=cmd()", "tags": [{"label": "a", "name": "An A", "score": 0.5}]}]
+    rows += [{"id": "2", "text": "ä", "tags": []}]
+    made = client.post("/v1/models/m/table", json={"rows": rows, "format": "xlsx"})
+    found = sent(client, "t.xlsx", made.content).json()
+    assert found["columns"] == ["id", "text", "label_1", "name_1", "score_1"]
+    assert found["documents"] == [{"id": "=1+1", "text": "=cmd()"}, {"id": "2", "text": "ä"}]
+    in_csv = client.post("/v1/models/m/table", json={"rows": rows, "format": "csv"}).content.decode("utf-8-sig")
+    assert in_csv == "id,text,label_1,name_1,score_1\n'=1+1,'=cmd(),a,An A,0.5\n2,ä,,,\n"
+    in_lines = client.post("/v1/models/m/table", json={"rows": rows, "format": "jsonl"}).text.splitlines()
+    assert json.loads(in_lines[0])["labels"] == [{"label": "a", "name": "An A", "score": 0.5}]
+    assert client.post("/v1/models/m/table", json={"rows": rows, "format": "exe"}).status_code == 422
+
+
+# Annif's interface
+
+
+def test_projects_and_suggestions_as_annif_has_them(client):
+    m, n = client.get("/v1/projects").json()["projects"]
+    assert m["project_id"] == "m"
+    assert m["backend"] == {"backend_id": "parabel"}
+    assert m["is_trained"] is True
+    assert n["language"] == n["vocab_language"] == "en"
+    assert client.get("/v1/projects/n").json() == n
+    answer = client.post("/v1/projects/n/suggest", data={"text": TEXTS[0], "limit": "2"}).json()["results"]
+    assert len(answer) == 2
+    assert set(answer[0]) == {"uri", "label", "notation", "score"}
+    number = int(answer[0]["uri"].removeprefix("http://x.org/label-"))
+    assert (answer[0]["label"], answer[0]["notation"]) == (f"name {number}", f"N{number}")
+    documents = [{"document_id": "a", "text": TEXTS[0]}, {"text": "qqqq"}]
+    both = client.post("/v1/projects/n/suggest-batch?limit=2&language=fi", json={"documents": documents}).json()
+    assert [each["document_id"] for each in both] == ["a", None]
+    assert both[0]["results"][0]["label"] == f"nimi {number}"
+    assert both[1]["results"] == []
+
+
+def test_annifs_refusals(client):
+    missing = client.post("/v1/projects/none/suggest", data={"text": "a"})
+    assert missing.status_code == 404
+    assert missing.json()["detail"] == "Project 'none' not found"
+    assert missing.headers["content-type"] == "application/problem+json"
+    for data in ({}, {"text": "a", "limit": "-1"}, {"text": "a", "threshold": "nan"}, {"text": "a", "language": "sv"}):
+        wrong = client.post("/v1/projects/n/suggest", data=data)
+        assert wrong.status_code == wrong.json()["status"] == 400
+    many = {"documents": [{"text": "a"}] * 33}
+    assert client.post("/v1/projects/n/suggest-batch", json=many).status_code == 400
+    assert client.post("/v1/projects/n/suggest", data={"text": TEXTS[0], "limit": "0"}).json() == {"results": []}
+    assert client.post("/v1/projects/n/suggest", data={"text": ""}).json() == {"results": []}
+    assert client.post("/v1/projects/n/learn", json=[]).status_code == 403
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b'{"text": 5}',
+        b'{"text": null}',
+        b'{"texts": "one"}',
+        b'{"texts": [1]}',
+        b'{"text": "a", "texts": ["b"]}',
+        b'{"text": "a", "k": 0}',
+        b'{"text": "a", "k": NaN}',
+        b'{"text": "a", "k": 1e999}',
+        b'{"text": "a", "k": 2.5}',
+        b'{"text": "a", "k": "5"}',
+        b'{"text": "a", "k": true}',
+        b'{"text": "a", "k": 99999999999999999999999}',
+        b'{"text": "a", "k": 1001}',
+        b'{"text": "a", "threshold": NaN}',
+        b'{"text": "a", "threshold": Infinity}',
+        b'{"text": "a", "threshold": -1}',
+        b'{"text": "a", "decide": "yes"}',
+        b'{"text": "a", "unknown": 1}',
+        b'{"text": "a", "allow": ["no such label"]}',
+        b'{"text": "a", "allow": [" file:/etc/passwd"]}',
+        b'{"text": "a", "deny": ["file:-"]}',
+        b'{"text": "a", "deny": "a"}',
+        b"\xff\xfe",
+        b'{"text": "' + b"\xff" + b'"}',
+        b"[" * 100_000,
+    ],
+)
+def test_wrong_bodies_are_one_sentence(client, body):
+    answer = client.post(PREDICT, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422), answer.text
+    assert message(answer).endswith((".", "?"))
+
+
+def test_a_body_of_another_type_is_refused(client):
+    assert client.post(PREDICT, content=b'{"text": "a"}', headers={"content-type": "text/plain"}).status_code == 422
+    assert client.post(PREDICT, data={"text": "a"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/none/predict",
+        "/v1/models/..%2f..%2fetc/predict",
+        "/v1/models/%2e%2e/predict",
+        "/v1/models/m%00/predict",
+        "/v1/models/" + "x" * 5000 + "/predict",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/app.py",
+        "/static//etc/passwd",
+        "/../../etc/passwd",
+        "/v2",
+    ],
+)
+def test_addresses_that_lead_nowhere(client, path):
+    for method in ("POST", "GET"):
+        answer = client.request(method, path, json={"text": "a"})
+        assert answer.status_code in (404, 405), (path, answer.text)
+        assert answer.status_code == 404 or answer.headers["allow"]
+        assert len(message(answer)) < 400
+
+
+def test_limits_of_texts(settings):
+    limits = Limits(body=20_000, text=1000, texts=3, k=10)
+    with TestClient(create_app(replace(settings, limits=limits))) as client:
+        assert client.post(PREDICT, json={"texts": ["a"] * 3}).status_code == 200
+        for wrong, status, said in (
+            ({"texts": ["a"] * 4}, 413, "4 texts"),
+            ({"text": "a" * 1001}, 413, "1,001 characters"),
+            ({"text": "a" * 30_000}, 413, "20,000 bytes"),
+            ({"text": "a", "k": 11}, 422, "10 labels"),
+        ):
+            answer = client.post(PREDICT, json=wrong)
+            assert answer.status_code == status
+            assert said in message(answer)
+
+        def parts():  # of a length that is not told before
+            yield from [b" " * 10_000] * 3
+
+        answer = client.post(PREDICT, content=parts(), headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+
+
+def test_a_token_is_asked_for(settings):
+    with TestClient(create_app(replace(settings, token="secret"))) as client:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
+            answer = client.post(PREDICT, json={"text": "a"}, headers=headers)
+            assert answer.status_code == 401
+            assert "secret" not in message(answer)
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert client.get("/metrics").status_code == 401
+        assert client.get("/openapi.json").status_code == 401
+        right = {"Authorization": "Bearer secret"}
+        assert client.post(PREDICT, json={"text": "a"}, headers=right).status_code == 200
+        assert client.get("/healthz").status_code == 200
+
+
+def test_other_sites_may_not_ask_unless_told(client, settings):
+    asked = {"Origin": "https://other.example", "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in client.options(PREDICT, headers=asked).headers
+    with TestClient(create_app(replace(settings, origins=("https://other.example",), token="t"))) as opened:
+        assert opened.options(PREDICT, headers=asked).headers["access-control-allow-origin"] == "https://other.example"
+        refused = opened.post(PREDICT, json={"text": "a"}, headers={"Origin": "https://other.example"})
+        assert refused.headers["access-control-allow-origin"] == "https://other.example"  # so that it can be read
+        third = opened.options(PREDICT, headers=asked | {"Origin": "https://third.example"})
+        assert "access-control-allow-origin" not in third.headers
+
+
+def test_a_name_that_points_here_is_not_enough(settings):
+    with TestClient(create_app(replace(settings, hosts=()))) as client:
+        assert client.get("/healthz").status_code == 421  # TestClient calls it testserver
+        for host in ("localhost:8000", "127.0.0.1", "[::1]:8000"):
+            assert client.get("/healthz", headers={"Host": host}).status_code == 200
+        assert client.get("/healthz", headers={"Host": "localhost.evil.example"}).status_code == 421
+    with TestClient(create_app(replace(settings, hosts=(), host="0.0.0.0"))) as client:
+        assert client.get("/healthz").status_code == 200  # behind a name that nobody here knows
+
+
+def test_every_answer_has_the_headers_that_protect(client):
+    answers = [client.get(path) for path in ("/", "/v1/models", "/nothing", "/static/page.js", "/metrics")]
+    for answer in [*answers, client.post(PREDICT, content=b"{")]:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+def test_a_bug_is_no_traceback(settings, capfd, monkeypatch):
+    def broken(texts, question):
+        raise KeyError("the words of a text")
+
+    with TestClient(create_app(settings)) as client:
+        served = client.app.state.service.models.served["m"]
+        served.batcher.answer = broken
+        answer = client.post(PREDICT, json={"text": "a"})
+        assert answer.status_code == 500
+        assert "words" not in answer.text
+    told = capfd.readouterr().err
+    assert '"error": "KeyError"' in told
+    assert "the words" not in told
+
+
+def test_no_text_is_in_the_log(client, capfd):
+    secret = "Zyxwvut"
+    client.post(PREDICT, json={"text": secret})
+    client.post(PREDICT, json={"text": 5, secret: 1})
+    client.post(PREDICT, content=secret.encode())
+    client.post("/v1/models/m/explain", json={"text": secret, "label": secret})
+    client.post("/v1/projects/m/suggest", data={"text": secret})
+    client.get("/v1/models/m/labels", params={"search": secret})
+    client.get(f"/{secret}", headers={"User-Agent": secret})
+    client.get(f"/v1/models/{secret}/labels")
+    sent(client, f"{secret}.csv", f"id,{secret}\n1,{secret}\n".encode())
+    client.request(secret.upper(), "/")
+    told = capfd.readouterr().err
+    assert secret.lower() not in told.lower()
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert len(lines) == 10
+    first = lines[0]
+    assert first["route"] == "/v1/models/{name}/predict"
+    assert (first["model"], first["texts"], first["status"], first["method"]) == ("m", 1, 200, "POST")
+    assert {"time", "ms", "client", "bytes_in", "bytes_out"} <= first.keys()
+
+
+# batches
+
+
+def asked_of(batcher: Batcher, *questions):
+    async def all_of_them():
+        batcher.start()
+        asking = [batcher.ask(texts, question) for texts, question in questions]
+        found = await asyncio.gather(*asking, return_exceptions=True)
+        await batcher.stop()
+        return found
+
+    return asyncio.run(all_of_them())
+
+
+def test_questions_alike_are_answered_together():
+    batches = []
+
+    def answer(texts, question):
+        batches.append((list(texts), question))
+        time.sleep(0.05)
+        return [f"{text}{question.k}" for text in texts]
+
+    one, two = Question(1), Question(2)
+    found = asked_of(Batcher(answer, 100), (["a"], one), (["b", "c"], one), (["d"], two), (["e"], one))
+    assert found == [["a1"], ["b1", "c1"], ["d2"], ["e1"]]
+    assert len(batches) <= 3
+    assert sum(len(texts) for texts, _ in batches) == 5
+
+
+def test_one_bad_text_spoils_no_other():
+    def answer(texts, question):
+        if "bad" in texts:
+            raise RuntimeError
+        return texts
+
+    def refusing(texts, question):
+        raise XmtcError("no such label")
+
+    found = asked_of(Batcher(answer, 100), (["a"], Question()), (["bad"], Question()), (["b"], Question()))
+    assert found[0] == ["a"]
+    assert isinstance(found[1], RuntimeError)
+    assert found[2] == ["b"]
+    assert all(isinstance(each, XmtcError) for each in asked_of(Batcher(refusing, 100), *[(["a"], Question())] * 3))
+
+
+def test_who_comes_when_too_many_wait_is_sent_away():
+    def slow(texts, question):
+        time.sleep(0.1)
+        return texts
+
+    batcher = Batcher(slow, 3)
+    found = asked_of(batcher, *[(["a"], Question(k)) for k in range(1, 6)])
+    refused = [each for each in found if isinstance(each, Refused)]
+    assert len(refused) == 2
+    assert refused[0].status == 503
+    assert refused[0].headers == {"Retry-After": "1"}
+    assert batcher.n_waiting == 0
+    big = asked_of(Batcher(slow, 3), (["a"] * 10, Question()))  # alone, it is let in: it will not get smaller
+    assert big == [["a"] * 10]
+
+
+def test_who_waits_too_long_is_told_so(settings):
+    limits = Limits(seconds=0.3)
+    with TestClient(create_app(replace(settings, limits=limits))) as client:
+        served = client.app.state.service.models.served["m"]
+        answer_as_before = served.batcher.answer
+        served.batcher.answer = lambda texts, question: time.sleep(0.8) or [[] for _ in texts]
+        begin = time.monotonic()
+        late = client.post(PREDICT, json={"text": "a"})
+        assert late.status_code == 503
+        assert late.headers["retry-after"] == "1"
+        assert time.monotonic() - begin < 0.75
+        served.batcher.answer = answer_as_before
+        time.sleep(0.8)
+        assert client.post(PREDICT, json={"text": TEXTS[0]}).status_code == 200
+
+
+# settings
+
+
+def test_models_have_names(tmp_path):
+    (tmp_path / "a=b").mkdir()
+    given = [str(tmp_path / "one"), f"two={tmp_path}/one", str(tmp_path / "a=b")]
+    with pytest.raises(XmtcError, match="cannot be part of an address"):
+        named_folders(given)
+    assert [name for name, _ in named_folders(given[:2])] == ["one", "two"]
+    with pytest.raises(XmtcError, match="Two models are called one"):
+        named_folders([given[0], given[0]])
+    with pytest.raises(XmtcError, match="cannot be part"):
+        named_folders([f"a/b={tmp_path}"])
+
+
+def test_reports_belong_to_models(tmp_path):
+    page = tmp_path / "r.html"
+    page.write_text("x")
+    models = (("a", "x"), ("b", "y"))
+    assert named_reports([f"b={page}"], models) == (("b", str(page)),)
+    assert named_reports([str(page)], models[:1]) == (("a", str(page)),)
+    with pytest.raises(XmtcError, match="of which model"):
+        named_reports([str(page)], models)
+    with pytest.raises(XmtcError, match="is no file"):
+        named_reports(["a=none.html"], models)
+
+
+@pytest.mark.parametrize(("package", "extra"), [("fastapi", "serve"), ("uvicorn", "serve"), ("mcp", "mcp")])
+def test_the_command_says_what_to_install(monkeypatch, tmp_path, package, extra):
+    for name in [name for name in sys.modules if name.startswith((package, "xmtc.server.running", "xmtc.server.mcp"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=rf"xmtc serve needs .*pip install 'xmtc\[{extra}\]'"):
+        serve([str(tmp_path)], mcp=extra == "mcp")
+
+
+def test_uploads_leave_nothing_behind(client, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    sent(client, "a.csv", b"id,text\n1,a\n")
+    sent(client, "a.xlsx", io.BytesIO(b"no").read())
+    assert list(tmp_path.iterdir()) == []

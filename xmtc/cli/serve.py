@@ -1,0 +1,98 @@
+"""xmtc serve: models as a service, with a page for people."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated
+
+import typer
+
+from xmtc.cli.options import Device
+
+Models = Annotated[
+    list[str], typer.Argument(metavar="MODEL…", help="model folders; name=FOLDER gives one another name")
+]
+Reports = Annotated[
+    list[str] | None, typer.Option(metavar="FILE", help="page of `xmtc report`; of several models, NAME=FILE")
+]
+Mcp = Annotated[bool, typer.Option("--mcp", help="serve tools for assistants (MCP) on stdin and stdout instead")]
+Origins = Annotated[list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="site whose pages may ask")]
+Hosts = Annotated[list[str] | None, typer.Option("--allow-host", metavar="NAME", help="name to be called by")]
+
+
+def serve(
+    models: Models,
+    host: Annotated[str, typer.Option(help="address to listen at; 0.0.0.0 lets other machines ask")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="processes; they share the models' memory")] = 1,
+    threads: Annotated[int, typer.Option(min=0, help="for a batch of texts (0: all there are)")] = 1,
+    device: Device = "auto",
+    watch: Annotated[bool, typer.Option("--watch", help="take over a new model in a folder by itself")] = False,
+    token: Annotated[
+        str | None, typer.Option(envvar="XMTC_TOKEN", show_envvar=True, help="that clients must send")
+    ] = None,
+    token_file: Annotated[str | None, typer.Option(metavar="FILE", help="file with the token")] = None,
+    cors: Origins = None,
+    allow_host: Hosts = None,
+    report: Reports = None,
+    max_body: Annotated[int, typer.Option(min=1, help="bytes of a request")] = 32 * 2**20,
+    max_text: Annotated[int, typer.Option(min=1, help="characters of a text")] = 1_000_000,
+    max_texts: Annotated[int, typer.Option(min=1, help="texts of a request")] = 1000,
+    max_k: Annotated[int, typer.Option(min=1, help="labels of a text")] = 1000,
+    max_queue: Annotated[int, typer.Option(min=1, help="texts that wait for a model")] = 2000,
+    max_per_client: Annotated[int, typer.Option(min=0, help="requests of one address at a time (0: any)")] = 0,
+    max_seconds: Annotated[float, typer.Option(min=0.1, help="that a request may take")] = 30.0,
+    max_connections: Annotated[int, typer.Option(min=1, help="at a time")] = 4000,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="write no line for each request")] = False,
+    mcp: Mcp = False,
+) -> None:
+    """Serve models: an interface for programs, Annif's interface, and a page for people."""
+    from xmtc.errors import missing_extra
+    from xmtc.server.settings import Limits, Settings, named_folders, named_reports
+
+    given = locals()
+    limits = Limits(**{field.name: given[f"max_{field.name}"] for field in fields(Limits)})
+    folders = named_folders(models)
+    settings = Settings(
+        folders,
+        host,
+        port,
+        workers,
+        watch=1.0 if watch else 0.0,
+        token=token_in(token, token_file),
+        origins=tuple(cors or ()),
+        hosts=tuple(allow_host or ()),
+        reports=named_reports(report or (), folders),
+        threads=threads,
+        device=device,
+        access_log=not quiet,
+        limits=limits,
+    )
+    try:
+        if mcp:
+            from xmtc.server.mcp import serve as begin
+        else:
+            import fastapi  # noqa: F401  # which the workers need, so that what is missing is said here
+            import prometheus_client  # noqa: F401
+            import python_multipart  # noqa: F401
+
+            from xmtc.server.running import serve as begin
+    except ImportError as error:
+        raise missing_extra("xmtc serve", error) from None
+    begin(settings)
+
+
+def token_in(token: str | None, file: str | None) -> str | None:
+    """The token, which must be one that a header can carry."""
+    from pathlib import Path
+
+    from xmtc.errors import XmtcError
+
+    if file is not None:
+        try:
+            token = Path(file).read_text().strip()
+        except (OSError, ValueError) as error:
+            raise XmtcError(f"--token-file {file} cannot be read ({error}); give a file with one line.") from None
+    if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
+        raise XmtcError("The token is empty or cannot be sent in a header; expected letters, digits and signs.")
+    return token

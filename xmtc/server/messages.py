@@ -1,0 +1,145 @@
+"""What is asked and answered over the wire, as OpenAPI describes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def example(**values: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [values]})
+
+
+class Asked(BaseModel):
+    model_config = example(text="Regulation on the import of citrus fruit", k=3)
+
+    text: str | None = Field(None, description="one text")
+    texts: list[str] | None = Field(None, description="or several; expected: either of them")
+    k: int = Field(5, ge=1, description="labels of a text, at most")
+    threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False, description="only those that score this")
+    decide: bool = Field(False, description="as many as the model's own decision gives, instead of k")
+    language: str | None = Field(None, max_length=100, description="of the names, with a vocabulary")
+    allow: list[str] = Field([], max_length=1000, description="labels to choose from, or branch:…, scheme:…")
+    deny: list[str] = Field([], max_length=1000, description="labels never to give")
+
+
+class TagOut(BaseModel):
+    label: str
+    name: str = Field(description="what the label is called; the label itself where no vocabulary tells")
+    score: float
+
+
+class Result(BaseModel):
+    tags: list[TagOut]
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "eurlex",
+                    "results": [{"tags": [{"label": "1309", "name": "citrus fruit", "score": 0.93}]}],
+                }
+            ]
+        }
+    )
+
+    model: str
+    results: list[Result]
+
+
+class ToExplain(BaseModel):
+    model_config = example(text="Regulation on the import of citrus fruit", label="1309")
+
+    text: str
+    label: str = Field(max_length=10_000)
+    language: str | None = Field(None, max_length=100)
+
+
+class Word(BaseModel):
+    word: str
+    weight: float = Field(description="what it adds to the score of the label; below 0: against it")
+    spans: list[tuple[int, int]] = Field(description="where it stands in the text, in characters")
+
+
+class Explained(BaseModel):
+    model: str
+    label: str
+    name: str
+    score: float | None
+    words: list[Word]
+
+
+class ModelOut(BaseModel):
+    name: str
+    method: str
+    n_labels: int
+    languages: list[str]
+    decision: dict[str, Any] | None
+    calibrated: bool
+    report: bool
+    explains: bool
+
+
+class ModelList(BaseModel):
+    models: list[ModelOut]
+
+
+class LabelOut(BaseModel):
+    label: str
+    name: str
+    others: list[str]
+
+
+class LabelList(BaseModel):
+    labels: list[LabelOut]
+
+
+class DocumentOut(BaseModel):
+    id: str
+    text: str
+
+
+class FileOut(BaseModel):
+    documents: list[DocumentOut]
+    columns: list[str]
+    column: str | None
+    note: str
+
+
+class TagIn(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    label: str
+    name: str | None = None
+    score: float = Field(0.0, allow_inf_nan=False)
+
+
+class Row(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    id: str
+    text: str = ""
+    tags: list[TagIn]
+
+
+class ToWrite(BaseModel):
+    model_config = example(rows=[{"id": "1", "text": "…", "tags": [{"label": "1309", "score": 0.93}]}], format="csv")
+
+    rows: list[Row] = Field(max_length=100_000)
+    format: Annotated[Literal["xlsx", "csv", "jsonl"], Field(description="of the file")] = "xlsx"
+
+
+class Wrong(BaseModel):
+    status: int
+    message: str
+
+
+class ErrorOut(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"error": {"status": 422, "message": "k: Input should be a valid integer."}}]}
+    )
+
+    error: Wrong

@@ -1,0 +1,48 @@
+"""What an operator watches, for Prometheus. With several workers the numbers of all are added up, through files in a
+folder that a variable names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from xmtc.server.settings import METRICS
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "xmtc_requests", "Requests by address and status.", ["route", "method", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "xmtc_request_seconds", "How long requests took.", ["route"], buckets=SECONDS, registry=registry
+        )
+        self.texts = Counter("xmtc_texts", "Texts tagged.", ["model"], registry=registry)
+        self.sizes = Histogram("xmtc_batch_texts", "Texts in a batch.", ["model"], buckets=SIZES, registry=registry)
+        self.reloads = Counter("xmtc_reloads", "New folders of models.", ["model", "outcome"], registry=registry)
+        self.running = Gauge(
+            "xmtc_requests_running", "Requests in work.", registry=registry, multiprocess_mode="livesum"
+        )
+
+    def batches(self, model: str) -> Callable[[int], None]:
+        texts, sizes = self.texts.labels(model), self.sizes.labels(model)
+
+        def observe(n_texts: int) -> None:
+            texts.inc(n_texts)
+            sizes.observe(n_texts)
+
+        return observe
+
+    def page(self) -> bytes:
+        if METRICS not in os.environ:
+            return generate_latest(self.registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        return generate_latest(registry)

@@ -1,0 +1,90 @@
+// "Add a tag": a combobox that searches the vocabulary of the model.
+
+import { asked, ofModel } from "./api.js";
+import { announce, at, counted, el } from "./dom.js";
+import { failed } from "./errors.js";
+import { language, model } from "./settings.js";
+
+const NOTHING = "No tag is called so.";
+const PAUSE = 150; // ms without a key, before the server is asked
+
+const nothing = () => el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, NOTHING);
+
+/** `choose(tag)` is called with what was chosen. */
+export function startSearch({ choose }) {
+  const input = at("search");
+  const list = at("found");
+  let found = [];
+  let active = -1;
+  let timer;
+  let asking = new AbortController();
+
+  const close = () => {
+    clearTimeout(timer);
+    asking.abort();
+    list.hidden = true;
+    active = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  };
+
+  const take = (number) => {
+    close();
+    input.value = "";
+    choose(found[number]);
+  };
+
+  const point = (number) => {
+    active = (number + found.length) % found.length;
+    [...list.children].forEach((option, each) => option.setAttribute("aria-selected", each === active));
+    input.setAttribute("aria-activedescendant", `found-${active}`);
+    list.children[active].scrollIntoView({ block: "nearest" });
+  };
+
+  const option = (tag, number) => {
+    const called = (tag.others ?? []).slice(0, 3).join(", ");
+    const others = called ? el("small", { lang: "", dir: "auto" }, called) : null;
+    const name = el("span", { lang: "", dir: "auto" }, tag.name || tag.label);
+    const on = {
+      pointerdown: (event) => event.preventDefault(), // the input keeps the focus
+      pointermove: () => number !== active && point(number),
+      click: () => take(number),
+    };
+    return el("li", { role: "option", id: `found-${number}`, "aria-selected": "false", on }, name, others);
+  };
+
+  const search = async () => {
+    asking.abort();
+    asking = new AbortController();
+    const words = new URLSearchParams({ search: input.value.trim(), limit: 20 });
+    if (language()) words.set("language", language());
+    try {
+      found = (await asked(`${ofModel(model().name, "labels")}?${words}`, { signal: asking.signal })).labels;
+    } catch (error) {
+      return failed(error);
+    }
+    list.replaceChildren(...(found.length ? found.map(option) : [nothing()]));
+    list.hidden = false;
+    input.setAttribute("aria-expanded", "true");
+    if (found.length) point(0);
+    list.scrollIntoView({ block: "nearest" });
+    announce(found.length ? `${counted(found.length, "tag")} found` : NOTHING);
+  };
+
+  input.addEventListener("input", () => {
+    close();
+    if (input.value.trim()) timer = setTimeout(search, PAUSE);
+  });
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    const isOpen = !list.hidden && found.length > 0;
+    if (event.key === "ArrowDown" && isOpen) point(active + 1);
+    else if (event.key === "ArrowUp" && isOpen) point(active - 1);
+    else if (event.key === "ArrowDown" && input.value.trim()) search();
+    else if (event.key === "Enter" && isOpen) take(active);
+    else if (event.key === "Escape" && !list.hidden) close();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+}

@@ -1,0 +1,81 @@
+"""What a service is told when it starts. It travels to every worker process, so it holds nothing but plain values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xmtc.errors import XmtcError
+
+LOCAL = ("localhost", "127.0.0.1", "::1")  # as addresses to listen at, and as names that a browser may call them by
+METRICS = "PROMETHEUS_MULTIPROC_DIR"  # names the folder through which workers add up what they count
+NAME = re.compile(r"[\w][\w. -]{0,99}")  # of a model: part of an address
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request, or one client, may ask for."""
+
+    body: int = 32 * 2**20  # bytes of a request
+    text: int = 1_000_000  # characters of a text
+    texts: int = 1000  # of a request
+    k: int = 1000  # labels of a text
+    queue: int = 2000  # texts that wait for a model, before others are sent away
+    per_client: int = 0  # requests of one address at a time; 0: as many as there are
+    seconds: float = 30.0  # that a request may take, its way here included
+    connections: int = 4000  # at a time
+
+
+@dataclass(frozen=True)
+class Settings:
+    models: tuple[tuple[str, str], ...]  # names and folders
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    watch: float = 0.0  # seconds between looks at the folders; 0: none
+    token: str | None = None
+    origins: tuple[str, ...] = ()  # of other sites whose pages may ask
+    hosts: tuple[str, ...] = ()  # names by which it may be called; none: of this machine alone where it listens there
+    reports: tuple[tuple[str, str], ...] = ()  # names of models, and files
+    threads: int = 1  # for one batch
+    device: str = "auto"
+    access_log: bool = True
+    limits: Limits = Limits()
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """A page from elsewhere could have its own name point to this machine: only known names are answered."""
+        return (*self.hosts, *LOCAL) if self.hosts or self.host in LOCAL else ()
+
+
+def named_folders(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Models by name: NAME=FOLDER, or FOLDER, which is then called as it is."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, sign, folder = each.partition("=")
+        if not sign or Path(each).is_dir():
+            name, folder = Path(each).resolve().name, each
+        if not NAME.fullmatch(name):
+            raise XmtcError(f"{name!r} cannot be part of an address; name the model, as in news={folder}.")
+        if name in found:
+            raise XmtcError(f"Two models are called {name}; give one another name, as in other={folder}.")
+        found[name] = folder
+    return tuple(found.items())
+
+
+def named_reports(given: Sequence[str], models: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Reports by the name of their model: NAME=FILE, or FILE where there is one model."""
+    names = [name for name, _ in models]
+    found = []
+    for each in given:
+        name, sign, file = each.partition("=")
+        if not sign or name not in names:
+            name, file = names[0], each
+            if len(names) > 1:
+                raise XmtcError(f"--report {each} does not say of which model; expected such as {names[0]}={each}.")
+        if not Path(file).is_file():
+            raise XmtcError(f"--report {file} is no file; `xmtc report MODEL CORPUS -o {file}` writes one.")
+        found.append((name, file))
+    return tuple(found)
