@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from library import make_library
@@ -46,6 +49,15 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+def wait_until_answered(address: str) -> None:
+    """A server says where it will listen a moment before it does."""
+    for _ in range(100):
+        with suppress(OSError), urlopen(f"{address}healthz", timeout=5):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"nobody answers at {address}")
+
+
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Any]]:
     """Opens the page as a new visitor. At the end no script has failed, and nothing was asked of another server."""
@@ -59,6 +71,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda said: "Content Security Policy" in said.text and wrong.append(said.text))
         page.on("request", lambda asked: asked.url.startswith((address, "blob:")) or wrong.append(asked.url))
+        wait_until_answered(address)
         page.goto(address)
         if ready:
             page.wait_for_selector("body.ready")
