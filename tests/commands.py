@@ -6,9 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
+from contextlib import chdir
 from pathlib import Path
 
 from planted import planted
+from typer.testing import CliRunner
+
+from xmtc.errors import XmtcError
+from xmtc.experiments.process import Measured
 
 # The installed command; where tests run from the tree alone, what it starts.
 SCRIPT = Path(sys.executable).parent / "xmtc"
@@ -19,6 +25,27 @@ def xmtc(*words, input: bytes | None = None, cwd=None, env=None) -> subprocess.C
     if env is not None and "PYTHONPATH" in os.environ:
         env = {"PYTHONPATH": os.environ["PYTHONPATH"], **env}  # where it is not installed
     return subprocess.run([*XMTC, *map(str, words)], input=input, capture_output=True, cwd=cwd, env=env, timeout=120)
+
+
+def invoke(*words, cwd=".") -> subprocess.CompletedProcess:
+    """As `xmtc`, within this process: far quicker, where a process of its own is not what is tested."""
+    from xmtc.cli import app
+
+    with chdir(cwd):
+        done = CliRunner().invoke(app, list(map(str, words)))
+    if done.exception is None or isinstance(done.exception, SystemExit):
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout.encode(), done.stderr.encode())
+    if not isinstance(done.exception, XmtcError):
+        raise done.exception
+    return subprocess.CompletedProcess(words, 2, done.stdout.encode(), f"xmtc: {done.exception}".encode())
+
+
+def measured_here(words, log, limit=None, stop=None) -> Measured:
+    """As xmtc.experiments.process.measure, within this process, for what tests do not measure."""
+    begin = time.perf_counter()
+    done = invoke(*words)
+    seconds = time.perf_counter() - begin
+    return Measured(tuple(words), done.returncode, done.stdout.decode(), done.stderr.decode(), seconds, seconds, 50.0)
 
 
 def lines_of(n_docs: int, seed: int) -> str:

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from commands import lines_of, xmtc
+from commands import invoke, lines_of, measured_here
 
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.compare.answers import Answers, Trained
@@ -187,6 +187,12 @@ def test_the_front_holds_what_nothing_as_quick_beats():
     assert accuracy_and_cost(entries[:1]) == ""
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_methods_that_are_all_right_or_all_wrong_have_a_plot(value):
+    same = [Entry(name, {"nDCG@5": Interval(value, value, value)}, cost=Cost(train_s=1.0)) for name in "ab"]
+    assert accuracy_and_cost(same).count("<circle") == 2
+
+
 def test_names_do_not_stand_on_each_other():
     assert spread([10, 11, 50], 16) == [10, 26, 50]
     low = spread([350, 351, 352], 16)
@@ -299,16 +305,32 @@ def corpus(tmp_path_factory):
     return folder
 
 
+ENDLESS = "epochs=1000000000"
+
+
+@pytest.fixture
+def one_process(monkeypatch):
+    """Trainings within this process; one that would not end is ended at its limit. tests/test_measured.py is about
+    processes, and `test_an_interrupted_run_is_run_again_and_a_changed_file_too` has one."""
+
+    def run(words, log, limit=None):
+        if ENDLESS in words:
+            return process.Measured(tuple(words), -15, "", "", limit, limit, 50.0, ended=f"after {limit:g} s")
+        return measured_here(words, log, limit)
+
+    monkeypatch.setattr("xmtc.compare.runs.measure", run)
+
+
 def said(done) -> str:
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 
 
-def test_methods_are_compared_and_an_interruption_costs_nothing(corpus):
+def test_methods_are_compared_and_an_interruption_costs_nothing(corpus, one_process):
     """One works, one fails, one takes too long; what was finished is not trained again."""
     words = ["compare", "train.jsonl", "--test", "test.jsonl", "--seeds", "2", "--budget", "12s", "-o", "out.json"]
-    methods = ["--methods", "dismec,lexical:vocabulary=nowhere.ttl,fasttext:epochs=1000000000"]
-    lines = said(xmtc(*words, *methods, cwd=corpus)).splitlines()
+    methods = ["--methods", f"dismec,lexical:vocabulary=nowhere.ttl,fasttext:{ENDLESS}"]
+    lines = said(invoke(*words, *methods, cwd=corpus)).splitlines()
     assert lines[0].startswith("dismec ")
     assert "nowhere.ttl" in lines[1] + lines[2]
     assert "was ended after 12 s" in lines[1] + lines[2]
@@ -316,13 +338,13 @@ def test_methods_are_compared_and_an_interruption_costs_nothing(corpus):
     dismec = found.entries[0]
     assert dismec.n_runs == 2
     assert dismec.cost.train_s > 0
-    assert dismec.cost.peak_mb > 10
+    assert dismec.cost.peak_mb == 50
     assert dismec.cost.model_mb > 0
     assert dismec.commands[0].startswith("xmtc train train.jsonl -m dismec -p seed=0 -o out.work/")
     assert not list((corpus / "out.work").glob("*/models/*"))
     kept = next((corpus / "out.work").glob("*/results.json"))
     before = {name: each for name, each in kept_in(kept).items() if name.startswith("dismec")}
-    again = xmtc(*words, *methods, cwd=corpus)
+    again = invoke(*words, *methods, cwd=corpus)
     assert {name: each for name, each in kept_in(kept).items() if name.startswith("dismec")} == before
     told = again.stderr.decode()
     assert "dismec, seed 0" not in told
@@ -346,6 +368,8 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
     monkeypatch.setattr("xmtc.compare.runs.measure", process.measure)
     first = finish(place, spec, 0, print)
     assert "failed" not in first
+    assert first["train_s"] > 0
+    assert first["peak_mb"] > 10
     assert finish(place, spec, 0, interrupted) is not None  # nothing is run
     assert finish(place, spec, 0, print) == first
     (tmp_path / first["answers"]).unlink()  # what is gone is made again
@@ -354,36 +378,48 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
         finish(place, spec, 0, print)
 
 
-def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpus):
+def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpus, one_process):
     (corpus / "other.jsonl").write_text(lines_of(100, seed=5))
     words = ["--methods", "parabel,dismec", "-p", "min_df=1", "-o", "both.html", "--threads", "1"]
-    lines = said(xmtc("compare", "train.jsonl", "other.jsonl", *words, cwd=corpus)).splitlines()
+    lines = said(invoke("compare", "train.jsonl", "other.jsonl", *words, cwd=corpus)).splitlines()
     assert lines[0] == f"{corpus.name}:"
     assert lines[3] == "other:"
     text = (corpus / "both.html").read_text()
     assert "Average ranks" in text
+    assert "Friedman" not in text  # whose test is for three methods or more
     assert "Which differences are real" in text
     parts = next((corpus / "both.work").glob("other-*"))
     assert (parts / "train.jsonl.gz").exists()
     assert (parts / "test.jsonl.gz").exists()
 
 
+def test_a_corpus_of_which_nothing_can_be_held_out_is_refused(corpus, tmp_path):
+    """Asked again, too, and before another is trained on."""
+    lines = (json.dumps({"text": f"word {i}", "labels": [f"l{i}"]}) for i in range(5))
+    (tmp_path / "own.jsonl").write_text("\n".join(lines))
+    for _ in range(2):
+        done = invoke("compare", corpus / "train.jsonl", "own.jsonl", "--methods", "plt", cwd=tmp_path)
+        assert done.returncode == 2
+        told = done.stderr.decode()
+        assert told.startswith("xmtc: No document of own.jsonl can be held out to compare on")
+
+
 def test_models_are_compared(corpus):
     for method in ("parabel", "dismec", "plt"):
-        said(xmtc("train", "train.jsonl", "-m", method, "-o", method, "-p", "min_df=1", cwd=corpus))
+        said(invoke("train", "train.jsonl", "-m", method, "-o", method, "-p", "min_df=1", cwd=corpus))
     models = ["parabel", "dismec", "plt"]
-    lines = said(xmtc("compare", *models, "test.jsonl", cwd=corpus)).splitlines()
+    lines = said(invoke("compare", *models, "test.jsonl", cwd=corpus)).splitlines()
     assert [line.split()[0] for line in lines] == [*models, "overlap"]
-    shown = json.loads(said(xmtc("compare", *models, "test.jsonl", "--json", cwd=corpus)))
+    shown = json.loads(said(invoke("compare", *models, "test.jsonl", "--json", cwd=corpus)))
     assert len(shown["models"]) == 3
     assert list(shown["overlap"]) == [f"top{k}" for k in range(1, 6)]
-    said(xmtc("compare", *models, "test.jsonl", "-o", "models.json", cwd=corpus))
+    said(invoke("compare", *models, "test.jsonl", "-o", "models.json", cwd=corpus))
     (found,) = stored(str(corpus / "models.json"))
     for entry, measured in zip(found.entries, shown["models"], strict=True):
         assert {name: entry.metrics[name].mean for name in measured} == pytest.approx(measured)
         assert entry.cost.train_s is not None
         assert entry.cost.model_mb > 0
-    said(xmtc("compare", "models.json", "-o", "again.md", cwd=corpus))
+    said(invoke("compare", "models.json", "-o", "again.md", cwd=corpus))
     assert "How far behind the best" in (corpus / "again.md").read_text()
 
 
@@ -403,10 +439,10 @@ def test_models_are_compared(corpus):
     ],
 )
 def test_what_does_not_go_together_is_said(corpus, words, sentence):
-    if not (corpus / "model").exists():
-        said(xmtc("train", "train.jsonl", "-m", "plt", "-o", "model", cwd=corpus))
-        (corpus / "train.md").write_text("mine")
-    done = xmtc("compare", *words, cwd=corpus)
+    (corpus / "model").mkdir(exist_ok=True)
+    (corpus / "model" / "about.json").write_text("{}")  # by which a model is known; none is opened here
+    (corpus / "train.md").write_text("mine")
+    done = invoke("compare", *words, cwd=corpus)
     assert done.returncode == 2
     assert sentence in done.stderr.decode()
     assert (corpus / "train.md").read_text() == "mine"

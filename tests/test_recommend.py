@@ -5,12 +5,13 @@ import runpy
 from pathlib import Path
 
 import pytest
-from commands import lines_of, xmtc
+from commands import invoke, lines_of, measured_here
 
 from xmtc.compare.specs import Spec
+from xmtc.data.corpus import open_corpus
 from xmtc.recommend.advice import LINEAR, Expected, candidates, choice, consensus
 from xmtc.recommend.curves import LESS, seconds_at, value_at
-from xmtc.recommend.trying import FIRST, METRICS, Samples, Trials, Trying, sizes_for
+from xmtc.recommend.trying import FIRST, METRICS, Samples, Trials, Trying, samples, sizes_for
 
 
 def test_time_by_hand():
@@ -38,6 +39,19 @@ def test_samples_grow_to_all_there_are():
     assert sizes_for(1_120) == [1_120]
     assert sizes_for(4_906) == [1_000, 4_906]
     assert sizes_for(43_000) == [1_000, 4_000, 16_000, 43_000]
+
+
+def test_samples_of_another_corpus_are_written_anew(tmp_path):
+    """In the same folder; those of the same corpus keep their date, and with it what was tried on them."""
+    work = tmp_path / "work"
+    work.mkdir()
+    dates = []
+    for n_docs in (30, 30, 40):
+        (tmp_path / "corpus.jsonl").write_text(lines_of(n_docs, seed=n_docs))
+        found = samples(open_corpus(str(tmp_path / "corpus.jsonl")), None, work, ())
+        assert len((work / "held-out.jsonl").read_text().splitlines()) == len(found.held_out)
+        dates.append((work / "held-out.jsonl").stat().st_mtime_ns)
+    assert dates[0] == dates[1] != dates[2]
 
 
 def trying(values: dict[str, list[float]], seconds: dict[str, float], budget: float = 100.0) -> Trying:
@@ -113,10 +127,11 @@ def test_networks_are_tried_only_where_they_can_be(monkeypatch):
     assert [spec.method for spec in candidates("features")] == list(LINEAR)
 
 
-def test_as_a_command(tmp_path):
+def test_as_a_command(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.compare.runs.measure", measured_here)  # tests/test_measured.py is about processes
     (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
     words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--budget", "4m"]
-    done = xmtc(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
+    done = invoke(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
     chosen = found["recommended"]
@@ -127,7 +142,7 @@ def test_as_a_command(tmp_path):
     assert 0 < chosen["seconds"] < 120
     assert list(chosen["tried"]) == ["1120"]
     assert "no.ttl" in found["failed"]["lexical:vocabulary=no.ttl"]
-    again = xmtc(*words, "--work", "trials", "--threads", "1", cwd=tmp_path)
+    again = invoke(*words, "--work", "trials", "--threads", "1", cwd=tmp_path)
     assert "plt" not in again.stderr.decode()  # its trials are kept
     text = again.stdout.decode()
     assert text.startswith("nDCG@5 after")
@@ -141,14 +156,14 @@ def test_as_a_command(tmp_path):
 )
 def test_what_is_not_understood_is_said(tmp_path, words, sentence):
     (tmp_path / "train.jsonl").write_text(lines_of(20, seed=0))
-    done = xmtc("recommend", "train.jsonl", *words, cwd=tmp_path)
+    done = invoke("recommend", "train.jsonl", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert sentence in done.stderr.decode()
 
 
 def test_a_corpus_without_labels_is_refused(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"id": "1", "text": "a", "labels": []}\n' * 3)
-    done = xmtc("recommend", "train.jsonl", cwd=tmp_path)
+    done = invoke("recommend", "train.jsonl", cwd=tmp_path)
     assert done.returncode == 2
     assert "Found 0 documents with labels" in done.stderr.decode()
 

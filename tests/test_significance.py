@@ -192,4 +192,5 @@ def test_friedman():
     assert friedman(results(TABLE_2)) < 1e-10
     assert friedman(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [2.0, 2.0, 2.0]])) > 0.5
     assert friedman(np.ones((4, 3))) == 1.0
-    assert friedman(np.array([[1.0, 2.0]])) == 1.0
+    for few in ([[1.0, 2.0], [1.0, 3.0]], [[1.0, 2.0, 3.0]]):  # two methods; one result
+        assert np.isnan(friedman(np.array(few)))

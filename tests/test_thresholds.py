@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -16,7 +17,8 @@ from sklearn.metrics import f1_score
 from test_damaged_models import set_said
 
 from xmtc import Classifier
-from xmtc.base.predictions import NO_LABEL
+from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.data.corpus import open_corpus
 from xmtc.data.document import as_documents
 from xmtc.decisions import Decision
 from xmtc.errors import XmtcError
@@ -189,6 +191,36 @@ def test_a_report_is_about_what_the_decision_gives(place, tmp_path):
     xmtc("report", "model", "test.jsonl", "-o", tmp_path / "r.md", cwd=place)
     row = next(line for line in (tmp_path / "r.md").read_text().splitlines() if "all assignments (micro)" in line)
     assert [float(cell) for cell in row.split("|")[2:5]] == pytest.approx([100 * v for v in values.values()], abs=0.051)
+
+
+def test_figures_of_each_label_are_about_what_the_decision_gives(place, tmp_path):
+    done = xmtc("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
+    assert "labels count as given by the model's decision: labels that score at least" in said(done)
+    rows = list(csv.DictReader((tmp_path / "labels.csv").open()))
+    given = [label for labels in answers(place, "--decide") for label in labels]
+    assert {row["label"]: int(row["given"]) for row in rows if int(row["given"])} == Counter(given)
+
+
+class Further:
+    """Asked for more than five labels, this model finds another best one, as a search that looks further may."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def predict(self, data, k, run):
+        found = self.model.predict(data, k, run)
+        return found if k <= 5 else Predictions(np.roll(found.labels, 1, axis=1), found.scores)
+
+
+def test_a_decision_does_not_change_figures_of_the_ranking(place, monkeypatch):
+    monkeypatch.setattr("xmtc.tagger.scores_of", lambda model: "these")
+    tagger = Tagger.load(place / "model")
+    tagger = replace(tagger, model=Further(tagger.model), unchecked=None).with_decision(tagger.decision)
+    documents = list(open_corpus(str(place / "test.jsonl")))
+    plain = tagger.evaluate(documents, ["P@1", "nDCG@5"])
+    both = tagger.evaluate(documents, ["P@1", "nDCG@5", "micro-F1@decision"])
+    assert plain["P@1"] > 0.5
+    assert both.items() > plain.items()
 
 
 # The curve

@@ -124,6 +124,12 @@ class Tagger:
         decision = self.own_decision()
         return decision(self.rank(documents, decision.depth, run, allowed, always=always))
 
+    def given(self, data: Dataset, run: Run = Run(), always: bool = False) -> Predictions:
+        """As `decided`, of documents that were read already. They are ranked anew for it: a search that is asked for
+        more labels may look further, and figures of a ranking must not depend on whether there is a decision."""
+        decision = self.own_decision()
+        return decision(self.ranked(data, decision.depth, run, self.allowed, always))
+
     def own_decision(self) -> Decision:
         """The decision that was learnt on the scores of this model; refused where there is none, or for others."""
         if self.decision is None:
@@ -246,8 +252,10 @@ class Tagger:
     ) -> dict[str, float]:
         """Metrics by their published names, as fractions, of what `rank` answers. Labels that training never saw count
         as missed, and so do those of a document without an answer."""
-        predictions, Y, labels = self.rank_beside(documents, self.max_k(names), run, always=always)
-        return self.measure(predictions, Y, names, propensity, labels)
+        data, Y, unseen = self.read_beside(documents, run)
+        predictions = self.ranked(data, evaluation.max_k(names), run, self.allowed, always)
+        given = self.given(data, run, always) if evaluation.are_at_decision(names) else None
+        return self.measure(predictions, Y, names, propensity, unseen, given)
 
     def rank_labelled(
         self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False
@@ -259,14 +267,16 @@ class Tagger:
         self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False
     ) -> tuple[Predictions, csr_array, list[str]]:
         """Predictions, the true labels beside them, and the labels of the columns that training never saw."""
-        collector = LabelCollector()
-        predictions = self.rank(collector.watch(documents), k, run, always=always)
-        known = self.labels.words()
-        return predictions, collector.matrix(known), sorted(collector.numbers.keys() - set(known))
+        check_k(k)
+        data, Y, unseen = self.read_beside(documents, run)
+        return self.ranked(data, k, run, self.allowed, always), Y, unseen
 
-    def max_k(self, names: Sequence[str]) -> int:
-        """How many labels of a document these metrics look at."""
-        return max(evaluation.max_k(names), self.own_decision().depth if evaluation.are_at_decision(names) else 1)
+    def read_beside(self, documents: Iterable[Document], run: Run = Run()) -> tuple[Dataset, csr_array, list[str]]:
+        """Features, the true labels beside them, and the labels of the columns that training never saw."""
+        collector = LabelCollector()
+        data = self.read(collector.watch(documents), run)
+        known = self.labels.words()
+        return data, collector.matrix(known), sorted(collector.numbers.keys() - set(known))
 
     def measure(
         self,
@@ -275,14 +285,12 @@ class Tagger:
         names: Sequence[str] = evaluation.DEFAULT,
         propensity: evaluation.Propensity = evaluation.Propensity(),
         unseen: Sequence[str] = (),
+        given: Predictions | None = None,
     ) -> dict[str, float]:
         """Metrics of predictions that `rank_labelled` gave; `unseen` are the labels of its further columns, which
-        hierarchical metrics need to know."""
+        hierarchical metrics need to know, and `given` what metrics at a decision are about."""
         is_asked = self.concepts is not None and evaluation.are_hierarchical(names)
         above = self.concepts.lineage(unseen) if self.concepts is not None and is_asked else None
-        given = self.own_decision()(predictions) if evaluation.are_at_decision(names) else None
-        if given is not None:  # which may look further than other measures do
-            predictions = predictions.first(evaluation.max_k(names))
         n_docs = self.about["n_docs"]
         return evaluation.evaluate(predictions, Y, names, self.frequencies, propensity, n_docs, above, given)
 

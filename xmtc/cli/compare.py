@@ -83,7 +83,8 @@ def compare(
         place = work or work_beside(output)
         asked = Asked(methods, parameter or [], seeds, limit, reading, machine(threads, device), place, quiet)
         tests: Sequence[str | None] = test or [None] * len(paths)
-        write([asked.on(*each) for each in zip(paths, tests, names_of(paths), strict=True)])
+        ready = [asked.on(*each) for each in zip(paths, tests, names_of(paths), strict=True)]
+        write([compared() for compared in ready])
     elif all(map(is_stored, paths)):
         writer(output or USUAL, quiet)(joined(each for path in paths for each in stored(path)))
     else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,9 @@ class Asked:
     work: Path
     quiet: bool
 
-    def on(self, path: str, test: str | None, name: str) -> Comparison:
+    def on(self, path: str, test: str | None, name: str) -> Callable[[], Comparison]:
+        """What is to be done on a corpus that was looked at: of several, one that cannot be is refused before the first
+        is trained on."""
         from xmtc.compare.methods import compare_methods
         from xmtc.compare.runs import claim, write_few
         from xmtc.compare.specs import specs
@@ -42,7 +45,7 @@ class Asked:
         place = self.place(path, test, source, name)
         write_few(source, place.work)
         documents = open_input(place.test, self.reading if test else Reading(), quiet=True)
-        return compare_methods(place, wanted, self.seeds, documents, self.tell)
+        return partial(compare_methods, place, wanted, self.seeds, documents, self.tell)
 
     def place(self, path: str, test: str | None, source: Corpus, name: str) -> Place:
         """The files to train on and to compare on; without test documents, the corpus is divided first."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from xmtc.base.predictions import Predictions
     from xmtc.data.corpus import Corpus
     from xmtc.labels.propensity import Propensity
+    from xmtc.report.making import Given
     from xmtc.tagger import Tagger
 
 
@@ -60,8 +61,9 @@ def evaluate(
     """Print metrics of a model on a labelled corpus, in percent."""
     from json import dumps
 
-    from xmtc.evaluation import AT_DECISION, DEFAULT, DEPTH, max_k
+    from xmtc.evaluation import AT_DECISION, DEFAULT, DEPTH, are_at_decision, max_k
     from xmtc.report.curve import check_curve_file
+    from xmtc.report.making import given_labels
     from xmtc.tagger import Tagger
 
     max_k(metrics or DEFAULT)  # refused before the work
@@ -73,17 +75,21 @@ def evaluate(
     source = open_input(corpus, reading, remembered_by(tagger), quiet=quiet)
     if per_label is not None:
         check_file(per_label, model, source)
-    k = max(tagger.max_k(names), 1 if curve is None and per_label is None else DEPTH)
-    predictions, truth, unseen = tagger.rank_beside(source, k, run, always=always)
-    result = tagger.measure(predictions, truth, names, weights, unseen)
+    data, truth, unseen = tagger.read_beside(source, run)
+    predictions = tagger.ranked(data, max_k(names), run, tagger.allowed, always)
+    given = tagger.given(data, run, always) if are_at_decision(names) else None
+    result = tagger.measure(predictions, truth, names, weights, unseen, given)
     if json:  # a group without labels has no value: nan, which JSON does not know
         typer.echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
         typer.echo(metric_table(result))
+    if curve is not None or per_label is not None:  # apart: a search that is asked for more labels may look further
+        deep = tagger.ranked(data, DEPTH, run, tagger.allowed, always)
     if curve is not None:
-        write_curve(curve, predictions, truth)
+        write_curve(curve, deep, truth)
     if per_label is not None:
-        write_labels(per_label, tagger, predictions, truth, unseen)
+        counted = given_labels(tagger, data, deep, None, run, always)
+        write_labels(per_label, tagger, counted, truth, unseen)
     report_unknown(truth, len(tagger.labels), corpus)
     report_unanswered(predictions, corpus)
     report_rejects(source)
@@ -104,17 +110,14 @@ def check_file(path: str, model: str, source: Corpus) -> None:
         raise XmtcError(f"{path} lies in the folder of the model, which it would damage; choose another place.")
 
 
-def write_labels(path: str, tagger: Tagger, ranked: Predictions, truth: csr_array, unseen: list[str]) -> None:
+def write_labels(path: str, tagger: Tagger, given: Given, truth: csr_array, unseen: list[str]) -> None:
     """The figures of each label, by the labels that a report counts as given."""
     from xmtc.answers import write_records
     from xmtc.errors import visible
-    from xmtc.report.making import usual_threshold
     from xmtc.report.per_label import columns, label_records
 
-    least = usual_threshold(ranked, tagger)
-    write_records(path, columns(tagger), label_records(tagger, ranked.above(least), truth, unseen))
-    usual = "as many as training documents had on average"
-    typer.echo(f"{visible(path)} written: labels count as given from a score of {least:.3g} on, {usual}.", err=True)
+    write_records(path, columns(tagger), label_records(tagger, given.labels, truth, unseen))
+    typer.echo(f"{visible(path)} written: labels count as given {given.how}.", err=True)
 
 
 def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity:
@@ -133,10 +136,10 @@ def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity
 def write_curve(path: str, predictions: Predictions, truth: csr_array) -> None:
     """What labels reach that score at least a threshold, at many thresholds."""
     from xmtc.data.files import writing
-    from xmtc.evaluation import DEPTH, judge
+    from xmtc.evaluation import judge
     from xmtc.report.curve import as_csv, as_svg, check_curve_file, curve
 
-    rows = curve(judge(predictions.first(DEPTH), truth))
+    rows = curve(judge(predictions, truth))
     text = as_csv(rows) if check_curve_file(path) == "csv" else as_svg(rows)
     with writing(path) as stream:
         stream.write(text.encode())

@@ -27,7 +27,13 @@ def split(corpus: Corpus, path: str, work: Path) -> tuple[str, str]:
     if kept_in(work / "results.json").get(SPLIT) != asked or not (train.is_file() and test.is_file()):
         for part in (train, test):
             part.unlink(missing_ok=True)
-        split_corpus(corpus, str(train), str(test), share=SHARE, format="sparse" if corpus.holds_features else "jsonl")
+        format = "sparse" if corpus.holds_features else "jsonl"
+        sizes = split_corpus(corpus, str(train), str(test), share=SHARE, format=format)
+        if not sizes.n_test:
+            raise XmtcError(
+                f"No document of {path} can be held out to compare on, because each is the last one of a label; "
+                "give others with --test."
+            )
         keep(work / "results.json", SPLIT, asked)
     return str(train), str(test)
 

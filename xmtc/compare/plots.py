@@ -61,6 +61,7 @@ def accuracy_and_cost(entries: Sequence[Entry]) -> str:
     first, last = floor(log10(found[0].seconds)), ceil(log10(max(point.seconds for point in found)))
     last += first == last
     bottom, top = floor(min(point.low for point in found)), ceil(max(point.high for point in found))
+    top += bottom == top
 
     def x(seconds: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * (log10(seconds) - first) / (last - first)

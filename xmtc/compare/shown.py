@@ -153,9 +153,11 @@ def ranks(found: Ranking) -> Table:
     ]
     note = (
         f"1 is the best; equal ones share the mean. Over {found.n_corpora} corpora and {len(found.by_metric)} metrics, "
-        f"{found.n_results} results. If no method were better than another, such ranks would have the probability "
-        f"{probability(found.friedman)} (Friedman)."
+        f"{found.n_results} results."
     )
+    if not isnan(found.friedman):  # the test is for three methods or more
+        told = "If no method were better than another, such ranks would have the probability"
+        note += f" {told} {probability(found.friedman)} (Friedman)."
     if found.failed:
         told = "; ".join(f"{name} on {', '.join(corpora)}" for name, corpora in found.failed.items())
         note += f" A method that failed shares the last rank: {told}."

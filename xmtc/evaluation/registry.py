@@ -56,7 +56,13 @@ def score_or_decision(text: str) -> float | str | None:
 
 
 K = At("k", example="5", parse=whole_number, n_predictions=int, note=" with k from 1")
-SCORE = At("score", example="0.5", parse=score_or_decision, note=" with a score, or the word decision")
+SCORE = At(
+    "score",
+    example="0.5",
+    parse=score_or_decision,
+    n_predictions=lambda value: 1 if value == DECISION else DEPTH,  # a decision looks as far as it was learnt to
+    note=" with a score, or the word decision",
+)
 
 
 @dataclass(frozen=True)

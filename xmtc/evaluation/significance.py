@@ -132,11 +132,14 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def friedman(results: np.ndarray) -> float:
-    """The p-value of Friedman's test: how probable such ranks are if no method is better than another."""
+    """The p-value of Friedman's test: how probable such ranks are if no method is better than another. nan of fewer
+    than three methods, or of one result: the test is for more."""
     from scipy.stats import friedmanchisquare
 
     results = np.asarray(results, np.float64)
-    if results.shape[1] < 3 or len(results) < 2 or (ranks(results) == ranks(results)[:, :1]).all():
+    if results.shape[1] < 3 or len(results) < 2:
+        return float("nan")
+    if (ranks(results) == ranks(results)[:, :1]).all():
         return 1.0
     return float(friedmanchisquare(*results.T).pvalue)
 

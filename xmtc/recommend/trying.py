@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from filecmp import cmp
 from itertools import compress, pairwise
 from pathlib import Path
 from time import perf_counter
@@ -104,13 +105,16 @@ def samples(
 
 
 def write(corpus: Corpus, found: Samples, documents: Iterable[Document], name: str) -> None:
-    """Once; so that trials that are kept stay those of the file."""
+    """A file that stays the same keeps its date, by which the trials that are kept are known to be of it."""
     ending, format = ("jsonl", "jsonl") if found.content == TEXTS else ("txt", "sparse")
-    path = found.work / f"{name}.{ending}"
-    if not path.is_file():
-        with writing_corpus(str(path), format, corpus) as add:
-            for document in documents:
-                add(document)
+    path, new = (found.work / f"{each}.{ending}" for each in (name, f"{name}.new"))
+    with writing_corpus(str(new), format, corpus) as add:
+        for document in documents:
+            add(document)
+    if path.is_file() and cmp(path, new, shallow=False):
+        new.unlink()
+    else:
+        new.replace(path)
 
 
 class Trying:

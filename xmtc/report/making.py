@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from xmtc.base.dataset import Dataset
 from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.evaluation import DEPTH
-from xmtc.report.figures import Report, figures
+from xmtc.report.figures import figures
 from xmtc.report.shown import Excerpt, Named
 from xmtc.tagger import Tagger
 
@@ -32,13 +34,12 @@ def report_on(
     """What the tagger makes of the documents. Labels are given that score at least the threshold; without one, those of
     the model's decision, or as many as training documents have on average."""
     tagger.check_language(language)
-    decision = tagger.own_decision() if threshold is None and tagger.decision is not None else None
-    found, Y, unseen = tagger.rank_beside(documents, max(DEPTH, decision.depth if decision else 1), run)
-    ranked = found.first(DEPTH)
-    least = usual_threshold(ranked, tagger) if threshold is None else threshold
+    data, Y, unseen = tagger.read_beside(documents, run)
+    ranked = tagger.ranked(data, DEPTH, run, tagger.allowed)
+    given = given_labels(tagger, data, ranked, threshold, run)
     report = figures(
         ranked,
-        ranked.above(least) if decision is None else decision(found),
+        given.labels,
         Y,
         tagger.frequencies,
         tagger.about["n_docs"],
@@ -47,16 +48,38 @@ def report_on(
     )
     names = [called(tagger, number, language) for number in range(len(tagger.labels))] + list(unseen)
     shown = [excerpt(tagger, documents[doc], ranked, doc, names) for doc in report.worst]
-    reason = "" if threshold is not None else why(tagger, report)
-    given = f"from a score of {least:.3g} on{reason}" if decision is None else f"by the model's decision: {decision}"
-    said = {"Labels are given": given}
-    return Named(report, title, about | said, names.__getitem__, lambda doc: documents[doc].id, shown)
+    return Named(
+        report, title, about | {"Labels are given": given.how}, names.__getitem__, lambda doc: documents[doc].id, shown
+    )
 
 
-def why(tagger: Tagger, report: Report) -> str:
+class Given(NamedTuple):
+    labels: Predictions
+    how: str  # as a sentence goes on after "labels are given"
+
+
+def given_labels(
+    tagger: Tagger,
+    data: Dataset,
+    ranked: Predictions,
+    threshold: float | None = None,
+    run: Run = Run(),
+    always: bool = False,
+) -> Given:
+    """The labels that documents get: from a threshold on, by the model's decision, or as many as in training."""
+    if threshold is not None:
+        return Given(ranked.above(threshold), f"from a score of {threshold:.3g} on")
+    if tagger.decision is not None:
+        return Given(tagger.given(data, run, always), f"by the model's decision: {tagger.decision}")
+    least = usual_threshold(ranked, tagger)
+    labels = ranked.above(least)
+    return Given(labels, f"from a score of {least:.3g} on{why(tagger, labels)}")
+
+
+def why(tagger: Tagger, given: Predictions) -> str:
     """What the threshold that nobody has named is."""
     usual = float(tagger.frequencies.sum() / tagger.about["n_docs"])
-    if report.decided.tags < 0.95 * usual:
+    if (given.labels != NO_LABEL).sum() < 0.95 * usual * given.n_docs:
         return f", which are all that the model finds; training documents had {usual:.1f} on average"
     return ", at which documents get as many as the training documents had on average"
 
