@@ -1,0 +1,58 @@
+"""Average ranks of the methods of rivals.toml over corpora and metrics, from its stored results: prints the tables that
+docs/results/rivals.md has, and draws docs/images/ranks.svg.
+
+python experiments/ranks.py [CORPUS ...]    those of five corpora if none is named"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from xmtc.compare.figures import Comparison, Cost, Entry
+from xmtc.compare.plots import critical_differences
+from xmtc.compare.ranking import ranking
+from xmtc.compare.shown import ranking_tables
+from xmtc.evaluation.significance import Interval
+
+HERE = Path(__file__).parent
+CORPORA = ("cve-libraries", "delicious", "imdb-meka", "eurlex57k", "tibkat-gnd-en")
+COLOURS = "svg { --ink: #222; --soft: #666; --line: #bbb; --mark: #0b63a5; font-family: sans-serif; background: #fff }"
+
+
+def comparison(corpus: str, results: dict[str, dict]) -> Comparison:
+    """All methods on one corpus. A stored figure has no interval of its own."""
+    entries = []
+    for name, result in results.items():
+        if name.endswith(f", {corpus}"):
+            figures = {each: Interval(*[value / 100] * 3) for each, value in result.get("figures", {}).items()}
+            cost = Cost(train_cpu_s=result.get("train_cpu_s"))
+            entries.append(Entry(name.removesuffix(f", {corpus}"), figures, cost=cost, failed=result.get("failed", "")))
+    return Comparison(corpus, 0, 0, 0, entries)
+
+
+def as_picture(figure: str) -> str:
+    """The drawing alone, with colours of its own."""
+    found = re.search(r"<svg.*</svg>", figure, re.DOTALL)
+    assert found is not None
+    head = '<svg xmlns="http://www.w3.org/2000/svg" '
+    return found.group().replace("<svg ", head, 1).replace(">", f"><style>{COLOURS}</style>", 1) + "\n"
+
+
+def main() -> None:
+    results = json.loads((HERE / "results" / "rivals.json").read_text())
+    comparisons = [comparison(corpus, results) for corpus in sys.argv[1:] or CORPORA]
+    found = ranking(comparisons)
+    if found is None:
+        raise SystemExit("No two methods were run on all of these corpora.")
+    for table in ranking_tables(found, comparisons):
+        print(f"\n### {table.title}\n\n{table.note}\n")
+        for row in [table.columns, ["---"] * len(table.columns), *table.rows]:
+            print(f"| {' | '.join(map(str, row))} |")
+    if len(sys.argv) == 1:
+        (HERE.parent / "docs" / "images" / "ranks.svg").write_text(as_picture(critical_differences(found)))
+
+
+if __name__ == "__main__":
+    main()
