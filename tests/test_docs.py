@@ -157,8 +157,8 @@ def run_command(command: str) -> str:
 
 
 def assert_shows(said: str, printed: str) -> None:
-    """Line by line, but for seconds, and for progress, which only a slow machine tells; a line with dots alone stands for
-    any lines."""
+    """Line by line, but for seconds, and for progress, which only a slow machine tells; dots alone stand for any
+    lines."""
     printed = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*\n", "", printed, flags=re.MULTILINE)
     without_times = [re.sub(r"\d+\.\d s\b", "… s", text) for text in (said, printed)]
     parts, rest = re.split(r"^…\n", without_times[0], flags=re.MULTILINE), without_times[1]
