@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -16,7 +17,7 @@ from xmtc.compare.figures import Candidate, Comparison, Cost, Entry, compare
 from xmtc.compare.files import markdown, page, rows
 from xmtc.compare.plots import accuracy_and_cost, front, points, spread
 from xmtc.compare.ranking import METRICS, ranking
-from xmtc.compare.runs import Place, data_name, finish, slug
+from xmtc.compare.runs import Place, data_name, finish, slug, trained_in
 from xmtc.compare.specs import Spec, specs
 from xmtc.compare.stored import as_json, joined, stored
 from xmtc.compare.truth import Truth
@@ -372,6 +373,9 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
     assert first["peak_mb"] > 10
     assert finish(place, spec, 0, interrupted) is not None  # nothing is run
     assert finish(place, spec, 0, print) == first
+    assert [each.n_docs for each in trained_in(place, [spec])] == [120]
+    other = replace(place, test=str(corpus / "train.jsonl"))
+    assert not list(trained_in(other, [spec]))  # it is a run on other files
     (tmp_path / first["answers"]).unlink()  # what is gone is made again
     monkeypatch.setattr("xmtc.compare.runs.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -24,6 +24,7 @@ from xmtc.cli.options import (
 if TYPE_CHECKING:
     from xmtc.thresholds import Lesson
 
+FEW = 100  # documents: of fewer, figures on the documents that taught say little
 AVERAGES = {"micro": "micro", "macro": "macro", "example": "by_document"}  # as metrics are called, and in figures
 
 
@@ -83,6 +84,9 @@ def thresholds(
     lesson = learn_decision(tagger, source, goal, by, run, always=always)
     lesson.tagger.save(model)
     typer.echo(dumps(as_record(lesson)) if json else as_table(lesson))
+    if not quiet and lesson.truth.shape[0] < FEW:
+        found = f"{lesson.truth.shape[0]:,} documents are few to learn a decision from"
+        typer.echo(f"{found}: expect less of others than these figures say.", err=True)
     if not quiet:
         typer.echo(f"Kept in {model}: `xmtc predict {model} FILE --decide` gives these labels.", err=True)
     report_rejects(source)

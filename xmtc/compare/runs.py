@@ -155,8 +155,9 @@ def candidate(place: Place, spec: Spec, results: Sequence[Result]) -> Candidate:
 
 
 def trained_in(place: Place, specs: Sequence[Spec]) -> Iterator[Trained]:
-    """What the kept models of these methods were trained on."""
-    kept = kept_in(place.results)
+    """What the kept models of these methods were trained on; not those of files as they were before."""
+    files = stamps([*place.train, place.test])
+    kept = {name: each for name, each in kept_in(place.results).items() if each.get("files") == files}
     for spec in specs:
         found = [each for name, each in kept.items() if name == spec.name or name.startswith(f"{spec.name}, seed ")]
         yield from (Trained.load(place.work / each["answers"]) for each in found if "answers" in each)

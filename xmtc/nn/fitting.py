@@ -24,7 +24,7 @@ from xmtc.nn.training import Plan, train
 
 HELD_OUT = (
     "share of the documents, at most 4,000, that decide when to stop, where no others are given; 0: learn from all, to "
-    "the last pass"
+    "the last pass, and, unless calibrate=false, a second time without some, to tell what scores mean"
 )
 MEASURE = "nDCG@5"  # of held-out documents, by which the best pass is known
 
