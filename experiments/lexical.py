@@ -59,7 +59,8 @@ def recall_of_unseen(found: Predictions, Y: csr_array, frequencies: np.ndarray, 
 
 def measured(tagger: Tagger, test: list[Document]) -> dict[str, Any]:
     begin = time.perf_counter()
-    found, Y, others = tagger.rank_beside(test, 20, RUN)
+    data, Y, others = tagger.read_beside(test, RUN)
+    found = tagger.ranked(data, 20, RUN, tagger.allowed)
     seconds = time.perf_counter() - begin
     scores = {name: round(100 * value, 2) for name, value in tagger.measure(found, Y, MEASURES, unseen=others).items()}
     for k in (5, 20):

@@ -125,8 +125,7 @@ class Tagger:
         return decision(self.rank(documents, decision.depth, run, allowed, always=always))
 
     def given(self, data: Dataset, run: Run = Run(), always: bool = False) -> Predictions:
-        """As `decided`, of documents that were read already. They are ranked anew for it: a search that is asked for
-        more labels may look further, and figures of a ranking must not depend on whether there is a decision."""
+        """As `decided`, of documents that were read already; ranked apart: a search asked for more looks further."""
         decision = self.own_decision()
         return decision(self.ranked(data, decision.depth, run, self.allowed, always))
 
@@ -261,15 +260,9 @@ class Tagger:
         self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False
     ) -> tuple[Predictions, csr_array]:
         """Predictions, and the true labels beside them; those that training never saw have the last columns."""
-        return self.rank_beside(documents, k, run, always=always)[:2]
-
-    def rank_beside(
-        self, documents: Iterable[Document], k: int = 5, run: Run = Run(), *, always: bool = False
-    ) -> tuple[Predictions, csr_array, list[str]]:
-        """Predictions, the true labels beside them, and the labels of the columns that training never saw."""
         check_k(k)
-        data, Y, unseen = self.read_beside(documents, run)
-        return self.ranked(data, k, run, self.allowed, always), Y, unseen
+        data, Y, _ = self.read_beside(documents, run)
+        return self.ranked(data, k, run, self.allowed, always), Y
 
     def read_beside(self, documents: Iterable[Document], run: Run = Run()) -> tuple[Dataset, csr_array, list[str]]:
         """Features, the true labels beside them, and the labels of the columns that training never saw."""
@@ -380,10 +373,8 @@ def finite(found: Predictions) -> Predictions:
 
 
 def finite_explanation(found: Explanation) -> Explanation:
-    if (
-        not np.isfinite(found.weights).all()
-        or not np.isfinite(found.per_token if found.per_token is not None else 0).all()
-    ):
+    per_token = 0 if found.per_token is None else found.per_token
+    if not (np.isfinite(found.weights).all() and np.isfinite(per_token).all()):
         raise no_numbers("explanations")
     return found
 

@@ -84,9 +84,6 @@ def thresholds(
     lesson = learn_decision(tagger, source, goal, by, run, always=always)
     lesson.tagger.save(model)
     typer.echo(dumps(as_record(lesson)) if json else as_table(lesson))
-    if not quiet and lesson.truth.shape[0] < FEW:
-        found = f"{lesson.truth.shape[0]:,} documents are few to learn a decision from"
-        typer.echo(f"{found}: expect less of others than these figures say.", err=True)
     if not quiet:
         typer.echo(f"Kept in {model}: `xmtc predict {model} FILE --decide` gives these labels.", err=True)
     report_rejects(source)
@@ -113,6 +110,9 @@ def as_table(lesson: Lesson) -> str:
     if lesson.halves:
         each = ", ".join(f"by {kind} {100 * value:.2f}" for kind, value in lesson.halves.items())
         lines += [f"Each half of the documents by what the other taught, {decision.goal}: {each}."]
+    if lesson.truth.shape[0] < FEW:
+        found = f"{lesson.truth.shape[0]} documents are few to learn a decision from"
+        lines += [f"{found}: expect less of others than these figures say."]
     return "\n".join([*lines, *unreached(lesson)])
 
 
