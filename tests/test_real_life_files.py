@@ -331,7 +331,10 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)
     found = [(document.id, document.text) for document in open_corpus(folder, **options)]
     assert found == [("a", "Käse\nund mehr"), ("b", "nothing odd")]
-    assert said == [f"1 of 2 files in {folder}, as a.txt, is read as windows-1252 (Käse); --encoding names another."]
+    assert said == [
+        f"{folder}: 1 document more is in folders within it and not read; --recursive reads them, too.",
+        f"1 of 2 files in {folder}, as a.txt, is read as windows-1252 (Käse); --encoding names another.",
+    ]
     found = [document.id for document in open_corpus(folder, layout=Layout(recursive=True), **options)]
     assert found == ["a", "b", "sub/c"]
 

@@ -86,7 +86,8 @@ class Recipe:
     @property
     def preset_values(self) -> dict[str, Any]:
         """What its preset says, if it has one."""
-        return self.presets.get(str(getattr(self, "preset", "")), {})
+        preset = getattr(self, "preset", "")
+        return self.presets.get(preset, {}) if isinstance(preset, str) else {}
 
     def but(self, **values: Any) -> Self:
         """The same with other values of some parameters. Unlike dataclasses.replace, it gives no more than was given:
