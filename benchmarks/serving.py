@@ -4,7 +4,11 @@
 
 MODEL is a model folder; of CORPUS, the document nearest to 726 words is asked for again and again. The load comes from
 wrk (Debian's package `wrk`), on the same machine. Seconds of the CPU are those of the service alone; memory is PSS, in
-which what processes share counts once."""
+which what processes share counts once.
+
+    python benchmarks/serving.py MODEL CORPUS --beside http://127.0.0.1:5000/v1/projects/ID
+
+asks a server of Annif, which runs already, and `xmtc serve` with two workers, in turn, through Annif's interface."""
 
 from __future__ import annotations
 
@@ -21,9 +25,10 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 import urllib.request
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 WORDS = 726  # of the text that Annif's server was measured with
@@ -31,7 +36,7 @@ CLIENTS = (1, 8, 32, 64, 256)
 UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 POST = """
 wrk.method = "POST"
-wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Content-Type"] = "{kind}"
 wrk.body = io.open("{body}"):read("*a")
 """
 
@@ -44,11 +49,21 @@ def main() -> None:
     options.add_argument("--workers", type=int, nargs="*", default=[1, 2])
     options.add_argument("--trouble", action="store_true", help="1,000 slow clients, and a worker that is killed")
     options.add_argument("--overload", type=int, default=0, help="seconds of overload at the end")
+    options.add_argument("--beside", metavar="URL", help="a project of Annif's server to compare with, and no more")
     options.add_argument("-o", "--output")
     asked = options.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("wrk is not here; install it (apt-get install wrk).")
     text = text_of(asked.corpus)
+    if asked.beside:
+        found = {"text": f"{len(text.split())} words", "beside": beside(asked.model, asked.beside, text, asked.seconds)}
+    else:
+        found = measured(asked, text)
+    if asked.output:
+        Path(asked.output).write_text(json.dumps(found, indent=1) + "\n")
+
+
+def measured(asked: argparse.Namespace, text: str) -> dict:
     found = {"text": f"{len(text.split())} words", "library": library(asked.model, text)}
     print(json.dumps(found), flush=True)
     found["load"] = [row for workers in asked.workers for row in loads(asked.model, text, workers, asked.seconds)]
@@ -58,8 +73,7 @@ def main() -> None:
         found["killed"] = killed(asked.model, text, asked.seconds)
     if asked.overload:
         found["overload"] = overload(asked.model, text, asked.overload)
-    if asked.output:
-        Path(asked.output).write_text(json.dumps(found, indent=1) + "\n")
+    return found
 
 
 def text_of(corpus: str) -> str:
@@ -117,22 +131,47 @@ def loads(model: str, text: str, workers: int, seconds: int):
             yield row
 
 
+def beside(model: str, project: str, text: str, seconds: int) -> list[dict]:
+    """Two servers in turn, three times for each number of clients."""
+    body, kind = urllib.parse.urlencode({"text": text, "limit": 5}), "application/x-www-form-urlencoded"
+    rows = []
+    with serving(model, "--workers", "2") as (_, url):
+        servers = {"annif": project, "xmtc": f"{url}/v1/projects/m"}
+        for address in servers.values():
+            asked_by(8, f"{address}/suggest", body, kind, 5)  # every worker has begun
+        for clients, again in product((1, 8, 64, 256), range(3)):
+            for name, address in servers.items():
+                found = figures(asked_by(clients, f"{address}/suggest", body, kind, seconds))
+                rows.append({"server": name, "clients": clients, "again": again, **found})
+                print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
 def load(process: subprocess.Popen, url: str, text: str, clients: int, seconds: int) -> dict[str, float]:
+    before = cpu_of(process.pid)
+    body = json.dumps({"text": text, "k": 5})
+    said = asked_by(clients, f"{url}/v1/models/m/predict", body, "application/json", seconds)
+    cpu = cpu_of(process.pid) - before
+    found = figures(said)
+    return {**found, "cpu_ms": 1e3 * cpu / int(re.search(r"(\d+) requests in", said)[1])}
+
+
+def asked_by(clients: int, url: str, body: str, kind: str, seconds: int) -> str:
+    """What wrk says of it."""
     with tempfile.TemporaryDirectory() as folder:
-        body, script = Path(folder, "body.json"), Path(folder, "post.lua")
-        body.write_text(json.dumps({"text": text, "k": 5}))
-        script.write_text(POST.format(body=body))
-        before = cpu_of(process.pid)
+        file, script = Path(folder, "body"), Path(folder, "post.lua")
+        file.write_text(body)
+        script.write_text(POST.format(body=file, kind=kind))
         how = ["-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "--latency", "-s", str(script)]
-        said = subprocess.run(["wrk", *how, f"{url}/v1/models/m/predict"], capture_output=True, text=True).stdout
-        cpu = cpu_of(process.pid) - before
-    n = int(re.search(r"(\d+) requests in", said)[1])
+        return subprocess.run(["wrk", *how, url], capture_output=True, text=True).stdout
+
+
+def figures(said: str) -> dict[str, float]:
     errors = [int(number) for number in re.findall(r"(?:Non-2xx.*|connect|read|write|timeout)[: ]+(\d+)", said)]
     return {
         "per_second": float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]),
         "p50_ms": latency(said, "50%"),
         "p99_ms": latency(said, "99%"),
-        "cpu_ms": 1e3 * cpu / n,
         "errors": sum(errors),
     }
 
