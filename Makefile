@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test matrix wheel-test slow lint format docs bench setup lock release audit campaign clean
+.PHONY: demo test matrix wheel-test browser-test slow lint format docs bench setup lock release audit campaign clean
 
 demo: setup
 	$(BIN)/xmtc demo
@@ -15,6 +15,11 @@ matrix:
 
 wheel-test:
 	$(PYTHON) tools/matrix.py --python newest --versions newest -- test_portability.py
+
+# The page in Chromium, which must be on this machine; without playwright and it, these tests skip themselves.
+browser-test: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check playwright
+	$(BIN)/python -m pytest tests/browser
 
 slow: setup
 	$(BIN)/python -m pytest tests/slow -s
