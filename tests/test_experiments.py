@@ -461,12 +461,12 @@ def test_the_committed_page_is_made_of_what_is_stored():
 
 
 def test_commands_are_shown_without_the_folders_of_a_machine():
-    place = Place((Path("data"), Path("/cache")), Path("/work/models"), Path("results"))
+    place = Place((Path("data"), Path("/cache")), Path("/there/models"), Path("results"))
     words = [
         "data",
         "split",
         "data/data/train.jsonl",
-        "/work/models/data/x",
+        "/there/models/data/x",
         "-p",
         "vectors=data/glove.txt",
         "/cache/x",
