@@ -300,6 +300,9 @@ def test_a_busy_server_is_waited_for(page, tmp_path):
     page.set_input_files("#file", table(tmp_path / "books.csv", 3))
     page.get_by_text("The server is busy: going on in 1 second").first.wait_for()
     page.get_by_text("3 documents tagged").first.wait_for()
+    assert next(turns, None) is None  # both refusals were met, and each document was asked for again
+    assert page.locator("#rows .chips").count() == 3
+    assert not page.locator("#error").is_visible()
 
 
 def test_feedback_becomes_a_corpus(page, tmp_path):
@@ -378,6 +381,7 @@ def test_a_server_that_is_gone(page):
     answers(page, status=502, body="<h1>Bad gateway</h1>", content_type="text/html")
     page.click("#retry")
     page.get_by_text("The server answered 502 Bad Gateway.").wait_for()
+    assert page.input_value("#text") == GARDEN_TEXT  # nothing that was given is lost
 
 
 def focused(page) -> str:
