@@ -90,6 +90,17 @@ def test_the_encoder_is_eq_2_in_both_directions_for_every_document_of_a_batch():
     np.testing.assert_array_equal(states[2, 2:], 0)
 
 
+def test_words_are_left_out_whole_and_only_in_training():
+    encoder = RecurrentEncoder(20, 5, 4, 0.0, 0.0, whole_word_dropout=0.4)
+    words = torch.ones(1000, 5)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        left = encoder.without_some(words)
+    assert {tuple(word) for word in left.tolist()} == {(0.0,) * 5, (1.0,) * 5}
+    assert 0.35 < (left[:, 0] == 0).float().mean() < 0.45
+    assert torch.equal(encoder.eval().without_some(words), words)
+
+
 def logits_plainly(head: LabelAttention, states: np.ndarray, labels) -> np.ndarray:
     """Eqs. 4 and 5, label by label, on the states of one document's words."""
     w = {name: value.detach().numpy() for name, value in head.named_parameters()}

@@ -34,7 +34,7 @@ MOST_FLAT = 20_000  # labels, or nodes of the first level, that all get an atten
 BOTH: dict[str, Any] = {
     "dimension": 300, "corpus_dimension": 0, "dropout": 0.5, "rate": 0.001, "decay": 1.0, "loss": "mean",
     "init": "xavier", "own_output": False, "minutes": 0.0, "max_tokens": 500, "max_words": 500_000, "lowercase": True,
-    "held_out": 0.05,
+    "held_out": 0.05, "whole_word_dropout": 0.0,
 }  # fmt: skip
 SMALL = {"hidden": 256, "layers": (256,)}
 LARGE = {"hidden": 512, "layers": (512, 256)}

@@ -54,6 +54,9 @@ class RecurrentMethod(WordNetworkMethod):
         (256,), "sizes of the fully connected layers that all labels share, such as 512,256", low=1
     )
     word_dropout: float = param(0.2, "share of the word vectors' numbers that a step leaves out", low=0.0, high=0.99)
+    whole_word_dropout: float = param(
+        0.0, "share of the words that a step leaves out whole", low=0.0, high=0.99, search=(0.0, 0.4)
+    )
     dropout: float = param(
         0.5, "share of the LSTM's outputs that a step leaves out", low=0.0, high=0.99, search=(0.2, 0.7)
     )
@@ -132,7 +135,7 @@ class RecurrentMethod(WordNetworkMethod):
         with working(run, device, level_seed(self.seed, number)):
             alone = distributed.rank_and_size()[1] == 1  # NCCL does not add up sparse gradients
             sparse = above is not None and design.n_labels > SPARSE and alone
-            network = design.build(self.word_dropout, self.dropout, sparse)
+            network = design.build(self.word_dropout, self.dropout, sparse, self.whole_word_dropout)
             if self.init == XAVIER:
                 begin_with_xavier(network.head)
         network.encoder.set_vectors(vectors, self.train_vectors)

@@ -35,8 +35,15 @@ class RecurrentDesign(Design):
     pooling: str  # one of POOLINGS
     n_labels: int
 
-    def build(self, word_dropout: float = 0.0, dropout: float = 0.0, sparse: bool = False) -> RecurrentNetwork:
-        encoder = RecurrentEncoder(self.n_words, self.dimension, self.hidden, word_dropout, dropout)
+    def build(
+        self,
+        word_dropout: float = 0.0,
+        dropout: float = 0.0,
+        sparse: bool = False,
+        whole_word_dropout: float = 0.0,
+    ) -> RecurrentNetwork:
+        sizes = self.n_words, self.dimension, self.hidden
+        encoder = RecurrentEncoder(*sizes, word_dropout, dropout, whole_word_dropout)
         if self.pooling == MAX:
             return RecurrentNetwork(encoder, MaxPooling(self.n_labels, 2 * self.hidden, self.layers))
         own_output = self.pooling == OWN_OUTPUT
