@@ -1,6 +1,7 @@
 """How time and memory grow with the number of labels: a made-up corpus whose words and labels follow Zipf's law.
 
-    python benchmarks/zipf.py 10000 100000 1000000 --trees 1
+    python benchmarks/zipf.py 10000 100000 1000000
+    python benchmarks/zipf.py 2000 8000 32000 --method fastxml --method sleec -o growth.json
 
 Every label has a few words of its own; a document has one to five labels, drawn by Zipf's law, some of each label's
 words, and common words. The same seed makes the same corpus.
@@ -9,22 +10,31 @@ words, and common words. The same seed makes the same corpus.
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.base.dataset import Dataset
+from xmtc.base.folders import take_apart
+from xmtc.base.method import Method, Model
 from xmtc.base.run import Run
 from xmtc.evaluation import evaluate
 from xmtc.methods import method_class
 from xmtc.sparse import narrow, with_unit_rows
 
 LABELS_A_DOC, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 5, 6, 2000, 6
+N_TEST = 5000
+ONE_TREE = ("parabel", "bonsai", "plt")  # by default
+COLUMNS = ("method", "labels", "documents", "features", "training s", "processor s", "data GiB", "peak GiB")
+COLUMNS += ("model MB", "ms/document", "P@1", "P@5")
 
 
 def corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
@@ -53,46 +63,79 @@ def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array
     return found
 
 
-def measure(n_labels: int, n_docs: int, n_trees: int, method: str) -> None:
-    """One size, in this process."""
-    train, test = corpus(n_docs, n_labels, seed=1), corpus(5000, n_labels, seed=2)
-    held = peak_gib()
-    start = time.perf_counter()
-    model = method_class(method)(n_trees=n_trees).fit(train, run=Run())
-    trained = time.perf_counter() - start
+def measure(recipe: Method, n_labels: int, n_docs: int) -> dict[str, Any]:
+    """One size, in this process. Training is timed after a small one, so that nothing is compiled in it."""
+    recipe.fit(corpus(600, 300, seed=3), run=Run())
+    train, test = corpus(n_docs, n_labels, seed=1), corpus(N_TEST, n_labels, seed=2)
+    held, start, processor = peak_gib(), time.perf_counter(), time.process_time()
+    model = recipe.fit(train, run=Run())
+    trained, computed = time.perf_counter() - start, time.process_time() - processor
     model.predict(Dataset.from_matrix(test.X[:10]))
     start = time.perf_counter()
     answer = model.predict(Dataset.from_matrix(test.X), k=5)
     each = 1000 * (time.perf_counter() - start) / test.n_docs
     scores = evaluate(answer, test.Y, ["P@1", "P@5"])
-    print(
-        f"| {n_labels:,} | {n_docs:,} | {train.bag.size:,} | {trained:.1f} | {held:.1f} | {peak_gib():.1f} "
-        f"| {each:.3f} | {100 * scores['P@1']:.1f} | {100 * scores['P@5']:.1f} |",
-        flush=True,
-    )
+    return {
+        "features": train.bag.size,
+        "training s": round(trained, 2),
+        "processor s": round(computed, 2),
+        "data GiB": round(held, 2),
+        "peak GiB": round(peak_gib(), 2),
+        "model MB": round(size_mb(model), 1),
+        "ms/document": round(each, 4),
+        "P@1": round(100 * scores["P@1"], 1),
+        "P@5": round(100 * scores["P@5"], 1),
+    }
 
 
 def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
+def size_mb(model: Model) -> float:
+    """Of its arrays, as they lie in a model folder."""
+    arrays: dict[str, np.ndarray] = {}
+    take_apart(model, "model", arrays)
+    return sum(array.nbytes for array in arrays.values()) / 1e6
+
+
+def apart(method: str, n_labels: int, options: argparse.Namespace) -> dict[str, Any]:
+    """One size in a process of its own, whose peak of memory is this size's."""
+    words = [str(n_labels), "--method", method, "--trees", str(options.trees), "--here"]
+    words += ["--docs", str(options.docs)] if options.docs else []
+    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
+        return {"failed": said[-1]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("labels", type=int, nargs="+")
     parser.add_argument("--docs", type=int, help="documents; as many as labels unless given")
-    parser.add_argument("--trees", type=int, default=1)
-    parser.add_argument("--method", default="parabel")
+    parser.add_argument("--trees", type=int, default=1, help="of label trees")
+    parser.add_argument("--method", action="append", help="parabel unless given; repeatable")
+    parser.add_argument("-o", "--output", type=Path, help="JSON to write")
     parser.add_argument("--here", action="store_true", help="measure in this process (used by the script itself)")
     options = parser.parse_args()
+    methods = options.method or ["parabel"]
     if options.here:
-        return measure(options.labels[0], options.docs or options.labels[0], options.trees, options.method)
-    print(f"{options.method}, {options.trees} tree(s), {Run().n_threads} threads, Python {platform.python_version()}\n")
-    print("| labels | documents | features | training s | data GiB | peak GiB | ms/document | P@1 | P@5 |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    for n_labels in options.labels:
-        words = [str(n_labels), "--trees", str(options.trees), "--method", options.method, "--here"]
-        words += ["--docs", str(options.docs)] if options.docs else []
-        subprocess.run([sys.executable, __file__, *words], check=True)
+        (method,), (n_labels,) = methods, options.labels
+        recipe = method_class(method)(**({"n_trees": options.trees} if method in ONE_TREE else {}))
+        return print(json.dumps(measure(recipe, n_labels, options.docs or n_labels)))
+    about = {"threads": Run().n_threads, "python": platform.python_version(), "numpy": np.__version__}
+    print(f"{about}\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+    rows = []
+    for method in methods:
+        for n_labels in options.labels:
+            size = {"method": method, "labels": n_labels, "documents": options.docs or n_labels}
+            rows.append(size | apart(method, n_labels, options))
+            print(f"| {' | '.join(str(rows[-1].get(column, '')) for column in COLUMNS)} | {rows[-1].get('failed', '')}")
+            sys.stdout.flush()
+            if options.output:
+                options.output.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
