@@ -60,7 +60,7 @@ ROWS = (
     Row("plt-1", "xmtc", "plt", {"n_trees": 1}, against="napkinxc-plt-1"),
     Row("dismec", "xmtc", "dismec"),
 )
-JUDGED_BY = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+JUDGED_BY = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
