@@ -20,6 +20,7 @@ from xmtc import Classifier, Tagger, XmtcError
 from xmtc.base.dataset import Bag, Dataset
 from xmtc.base.run import Run
 from xmtc.choice import Trial, choose
+from xmtc.data.batch import end_to_end
 from xmtc.data.in_memory import documents_of
 from xmtc.explain.pieces import weighted_spans
 from xmtc.features.counting import Counted, Entries, spread
@@ -29,7 +30,7 @@ from xmtc.labels.vectors import LabelVectors
 from xmtc.text.analyzers import Grams, Stems, analyzer_named, chunks_of
 from xmtc.text.languages import language_of, share_without_blanks
 from xmtc.text.tokenizer import Tokenizer
-from xmtc.text.vocabulary import Vocabulary, end_to_end
+from xmtc.text.vocabulary import Vocabulary
 
 ANALYZERS = ["words", "snowball:english", "simplemma:en", "grams", "grams:2-4", "words+grams", "snowball:english+grams"]
 TEXTS = ["The libraries lend books", "a library lends a book", "bookshops sell books", "shops: selling!", "", "?!"]

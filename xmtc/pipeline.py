@@ -109,6 +109,8 @@ class Pipeline:
             chosen[:] = [choose(view, counted, lambda: collector.matrix(sorted(collector.numbers)), run)]
             return chosen[0].analyzer
 
+        if isinstance(documents, Corpus) and features.take_batches(self.views) and not self.method.reads_names:
+            documents = documents.in_batches(run)
         documents, names = self._with_names(peek(documents)[1], classes)
         fitted, data = features.fit(self.views, collector.watch(documents), run, ask, [name.text for name in names])
         if not collector.numbers:
@@ -118,7 +120,7 @@ class Pipeline:
         labels = Vocabulary.of(found)
         data = replace(data, Y=collector.matrix(found), names=shown_names(names, fitted, found))
         every = labels if classes is None else Vocabulary.of(classes)
-        digest = collector.fingerprint.hexdigest()
+        digest = collector.fingerprint()
         return Prepared(self.views, fitted, labels, every, data, digest, chosen[0] if chosen else None)
 
     def _with_names(

@@ -41,6 +41,7 @@ class Tfidf(View):
 
     title: ClassVar[str] = "Text features"
     may_ask: ClassVar[bool] = True
+    takes_batches: ClassVar[bool] = True
 
     min_df: int = param(2, "drop terms found in fewer documents than this", low=1)
     max_features: int = param(0, "keep only this many terms, the most frequent by documents (0: all)", low=0)

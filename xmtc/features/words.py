@@ -26,6 +26,7 @@ class Words(View):
 
     title: ClassVar[str] = "Sequences of words"
     unit: ClassVar[str] = "words"
+    takes_batches: ClassVar[bool] = True
 
     max_words: int = param(500_000, "keep this many words, the most frequent by documents", low=1)
     max_tokens: int = param(500, "read this many words of a text, from its beginning", low=1)

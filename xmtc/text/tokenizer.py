@@ -16,7 +16,9 @@ import numpy as np
 
 from xmtc.base.form import Form
 from xmtc.compiled import kernel
-from xmtc.text.vocabulary import FREE, Vocabulary, end_to_end, find_slot, hash_bytes, numbered
+from xmtc.data.batch import Texts, end_to_end
+from xmtc.text.normal import normal, normal_texts
+from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes, numbered
 
 LETTERS, SELECTORS, LAST_CHARACTER = 0x40000, 0xE0000, 0xE01F0  # letters lie below the first, marks also in the rest
 BLANK = 32
@@ -32,22 +34,21 @@ class Tokenizer(Form):
     ngrams: int = 1
     stop_words: tuple[str, ...] = ()
 
-    def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    def pack(self, texts: Iterable[str] | Texts) -> tuple[np.ndarray, np.ndarray]:
         """Texts as bytes end to end, and where each begins and ends."""
-        return end_to_end([self._normal(text).encode("utf-8", "replace") for text in texts])
+        if isinstance(texts, Texts):
+            found = normal_texts(texts, self.lowercase)
+            return found.text, found.ends
+        return end_to_end([normal(text, self.lowercase).encode("utf-8", "replace") for text in texts])
 
-    def _normal(self, text: str) -> str:
-        text = text if text.isascii() else unicodedata.normalize("NFC", text)
-        return text.lower() if self.lowercase else text
-
-    def count(self, texts: Iterable[str]) -> Counts:
+    def count(self, texts: Iterable[str] | Texts) -> Counts:
         """The terms of a batch of texts, with a vocabulary of the batch's own."""
         words = self._split(texts)
         terms = words if self.ngrams == 1 else joined(words, self.ngrams)
         found = numbered(terms.text, terms.begins, terms.ends)
         return Counts(found.text, found.ends, *per_document(terms.starts, found.numbers, len(found.ends) - 1))
 
-    def number(self, texts: Iterable[str], max_words: int) -> Sequences:
+    def number(self, texts: Iterable[str] | Texts, max_words: int) -> Sequences:
         """The words of a batch of texts, in their order and max_words of each at most, with a vocabulary of the batch's
         own."""
         words = self._split(texts, max_words)
@@ -60,7 +61,7 @@ class Tokenizer(Form):
         starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
         return Sequences(found.text, found.ends, np.bincount(held, minlength=n_words), starts, ids)
 
-    def _split(self, texts: Iterable[str], max_words: int = 2**62) -> Spans:
+    def _split(self, texts: Iterable[str] | Texts, max_words: int = 2**62) -> Spans:
         """The words of texts, max_words of each at most; written anew with one blank after each, so that terms of
         several words can be cut out in one piece."""
         text, starts = self.pack(texts)
@@ -74,7 +75,7 @@ class Tokenizer(Form):
 
     @functools.cached_property
     def _stop(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        stop = Vocabulary.of(dict.fromkeys(self._normal(word) for word in self.stop_words))
+        stop = Vocabulary.of(dict.fromkeys(normal(word, self.lowercase) for word in self.stop_words))
         return stop.text, stop.ends, stop.table
 
     def check(self) -> None:
@@ -140,11 +141,17 @@ def per_document(starts: np.ndarray, terms: np.ndarray, n_terms: int) -> tuple[n
     return distinct_starts, distinct[:n].copy(), counts[:n].copy()
 
 
-def batches(texts: Iterable[str], size: int = BATCH_BYTES) -> Iterator[list[str]]:
-    """Consecutive texts in lists of about `size` characters."""
+def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[list[str] | Texts]:
+    """Consecutive texts in lists of about `size` characters; those that come as a batch stay one."""
     batch: list[str] = []
     length = 0
     for text in texts:
+        if isinstance(text, Texts):
+            if batch:
+                yield batch
+                batch, length = [], 0
+            yield text
+            continue
         batch.append(text)
         length += len(text) + 64
         if length > size:

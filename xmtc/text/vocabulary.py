@@ -12,6 +12,7 @@ import numpy as np
 
 from xmtc.base.form import Form, array
 from xmtc.compiled import kernel
+from xmtc.data.batch import end_to_end
 
 FREE = -1  # an empty slot of the hash table
 SMALLEST = 16  # slots of a hash table
@@ -68,14 +69,6 @@ class Vocabulary(Form):
     def picked(cls, text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> Vocabulary:
         """Some of the words that are given as bytes and ends, in the order of the numbers."""
         return cls.from_bytes([bytes(text[ends[i] : ends[i + 1]]) for i in numbers])
-
-
-def end_to_end(parts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Words or texts in one array, and where each begins and ends. The array can be written to, because numba takes
-    read-only ones for a type of their own and would compile everything twice."""
-    ends = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=ends[1:])
-    return np.frombuffer(bytearray().join(parts), np.uint8), ends
 
 
 def merge(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
