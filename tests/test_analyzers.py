@@ -377,7 +377,7 @@ def test_a_trial_holds_out_documents_and_names_no_label_twice():
 )
 def test_a_language_is_told_by_its_common_words(text, language):
     counted = Counted.of(Tokenizer(), [text], Run())
-    assert language_of(counted.text, counted.ends, counted.frequencies()) == language
+    assert language_of(counted.text, counted.ends, counted.frequencies) == language
 
 
 def test_scripts_without_blanks_are_known():

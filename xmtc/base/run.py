@@ -47,10 +47,13 @@ class Run:
     device: str = "auto"  # of networks: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one
     watch: Watch | tuple[Watch, ...] = ()
     part: str = ""  # the name of this training, where it is part of another
+    workdir: Path | None = None  # a folder for arrays that may be larger than memory; or its path as a string
 
     def __post_init__(self) -> None:
         if isinstance(self.checkpoint, (str, os.PathLike)):
             object.__setattr__(self, "checkpoint", Checkpoint(Path(self.checkpoint)))
+        if isinstance(self.workdir, (str, os.PathLike)):
+            object.__setattr__(self, "workdir", Path(self.workdir))
         if not is_number(self.threads, int) or not 0 <= self.threads <= MOST_THREADS:
             raise XmtcError(
                 f"threads={briefly(self.threads)} does not fit; expected 0, for all there are, to {MOST_THREADS}."
@@ -69,6 +72,7 @@ class Run:
             device: str = ...,
             watch: Watch | tuple[Watch, ...] = ...,
             part: str = ...,
+            workdir: str | os.PathLike[str] | None = ...,
         ) -> None: ...
 
     def __repr__(self) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Batch:
     """Documents with their labels, which are numbered in the order in which the batch names them."""
 
     texts: Texts
-    names: list[str]  # of the labels, each once
+    names: pyarrow.StringArray  # of the labels, each once
     labels: np.ndarray  # (n,) int32, the numbers of all documents' labels, one after the other
     starts: np.ndarray  # (n_docs + 1,) int64, document i has labels[starts[i]:starts[i + 1]], each once
 

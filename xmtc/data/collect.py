@@ -14,6 +14,7 @@ from xmtc.data.batch import Batch
 from xmtc.data.document import Document
 from xmtc.sparse import narrow
 
+TOGETHER = 32  # batches whose labels are numbered at a time
 Documents = TypeVar("Documents", Document, Document | Batch)
 
 
@@ -25,6 +26,7 @@ class LabelCollector:
         self.flat = array("i")  # label numbers of all documents, one after the other
         self.offsets = array("q", [0])  # document i has flat[offsets[i]:offsets[i + 1]]
         self.lengths = array("q")  # bytes of text, or values of features, of each document
+        self.waiting: list[Batch] = []  # whose labels are to be numbered, many at a time
         self.contents = hashlib.blake2b(digest_size=16)  # all of them end to end
 
     def watch(self, documents: Iterable[Documents]) -> Iterator[Documents]:
@@ -33,8 +35,10 @@ class LabelCollector:
             if isinstance(document, Batch):
                 self._add_batch(document)
             else:
+                self._number_waiting()
                 self._add(document)
             yield document
+        self._number_waiting()
 
     def _add(self, document: Document) -> None:
         self.flat.extend([self.numbers.setdefault(label, len(self.numbers)) for label in document.labels])
@@ -47,11 +51,26 @@ class LabelCollector:
         self.contents.update(content)
 
     def _add_batch(self, batch: Batch) -> None:
-        numbers = np.array([self.numbers.setdefault(name, len(self.numbers)) for name in batch.names], np.int32)
-        self.offsets.frombytes((batch.starts[1:] + len(self.flat)).tobytes())
-        self.flat.frombytes(numbers[batch.labels].tobytes())
         self.lengths.frombytes(np.diff(batch.texts.ends).tobytes())
         self.contents.update(batch.texts.text.data)
+        self.waiting.append(batch)
+        if len(self.waiting) >= TOGETHER:
+            self._number_waiting()
+
+    def _number_waiting(self) -> None:
+        """Number the labels of the batches that wait: each name is looked up once for all of them."""
+        if not self.waiting:
+            return
+        import pyarrow
+
+        found = pyarrow.concat_arrays([batch.names for batch in self.waiting]).dictionary_encode()
+        names = found.dictionary.to_pylist()
+        numbers = np.array([self.numbers.setdefault(name, len(self.numbers)) for name in names], np.int32)
+        of_batches = np.split(numbers[found.indices.to_numpy()], np.cumsum([len(b.names) for b in self.waiting])[:-1])
+        for batch, of_batch in zip(self.waiting, of_batches, strict=True):
+            self.offsets.frombytes((batch.starts[1:] + len(self.flat)).tobytes())
+            self.flat.frombytes(of_batch[batch.labels].tobytes())
+        self.waiting.clear()
 
     def fingerprint(self) -> str:
         """The same for the same documents alone, whether they came one by one or in batches."""

@@ -120,28 +120,30 @@ def read_lines(path: str, on_read: OnRead | None = None, encoding: str | None = 
 
 
 class Block(NamedTuple):
-    first: int  # number of its first line
     lines: bytes  # whole ones
+    first: int  # number of the first
+    n_lines: int
 
 
 def read_blocks(
     path: str, on_read: OnRead | None = None, encoding: str | None = None, size: int = BLOCK_BYTES
 ) -> Generator[Block]:
     """The lines of a file, many at a time."""
-    first, parts = 1, list[bytes]()
+    first, read = 1, bytearray()
     with open_binary(path, on_read, encoding) as stream:
         try:
-            while part := stream.read1(size):
-                parts.append(part)
-                if sum(map(len, parts)) >= size:
-                    parts.append(stream.readline())
-                    block = b"".join(parts)
-                    yield Block(first, block)
-                    first, parts = first + block.count(b"\n"), []
+            while part := stream.read1(size - len(read)):
+                read += part
+                if len(read) >= size:
+                    read += stream.readline()
+                    n_lines = read.count(b"\n")
+                    yield Block(bytes(read), first, n_lines)
+                    first += n_lines
+                    read.clear()
         except DAMAGE as error:
-            raise damaged(path, first - 1 + b"".join(parts).count(b"\n"), error) from None
-        if parts:
-            yield Block(first, b"".join(parts))
+            raise damaged(path, first - 1 + read.count(b"\n"), error) from None
+        if read:
+            yield Block(bytes(read), first, read.count(b"\n") + (not read.endswith(b"\n")))
 
 
 def damaged(path: str, number: int, error: BaseException) -> XmtcError:

@@ -30,10 +30,14 @@ def normal_texts(texts: Texts, lowercase: bool) -> Texts:
     write_normal(texts.text, texts.ends, characters(lowercase), written, is_left)
     if not is_left.any():
         return Texts(written, texts.ends)
-    parts = [bytes(written[begin:end]) for begin, end in zip(texts.ends[:-1], texts.ends[1:], strict=True)]
-    for number in np.flatnonzero(is_left).tolist():
-        parts[number] = normal(texts[number], lowercase).encode()
-    return Texts(*end_to_end(parts))
+    left = np.flatnonzero(is_left)
+    by_python = [normal(texts[number], lowercase).encode() for number in left.tolist()]
+    lengths = np.diff(texts.ends)
+    lengths[left] = [len(text) for text in by_python]
+    between = np.split(written, np.stack([texts.ends[left], texts.ends[left + 1]], axis=1).ravel())
+    parts = [bytes(part) for part in between]  # before the first that is left, that one, up to the second, ...
+    parts[1::2] = by_python
+    return Texts(end_to_end(parts)[0], np.concatenate([[0], np.cumsum(lengths)]))
 
 
 @functools.cache

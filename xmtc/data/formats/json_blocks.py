@@ -55,7 +55,7 @@ def read_in_blocks(source: Source, read_lines: ReadLines, run: Run) -> Iterator[
 
 
 def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:
-    batch = parsed(block.lines, source.fields)
+    batch = parsed(block, source.fields)
     if batch is not None:
         return Read([batch], [])
     bad: list[BadLine] = []
@@ -63,13 +63,12 @@ def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:
     return Read(list(read_lines(here, block.lines.splitlines(keepends=True), block.first)), bad)
 
 
-def parsed(lines: bytes, fields: Fields) -> Batch | None:
+def parsed(block: Block, fields: Fields) -> Batch | None:
     """The documents of a block; None where not every line is plain."""
-    n_lines = lines.count(b"\n") + (not lines.endswith(b"\n"))
-    for table in tables(lines, fields):
+    for table in tables(block.lines, fields):
         text, labels, id = (column.combine_chunks() for column in table.itercolumns())
         has_id = id.null_count == 0 or fields.id == Fields.id
-        if table.num_rows == n_lines and has_id and not (text.null_count or labels.null_count):
+        if table.num_rows == block.n_lines and has_id and not (text.null_count or labels.null_count):
             return batch_of(text, labels)
     return None
 
@@ -97,20 +96,24 @@ def tables(lines: bytes, fields: Fields) -> Iterator[Any]:
 def batch_of(text: Any, labels: Any) -> Batch | None:
     """Arrays of pyarrow as a batch; None where a label has no name, or a document has one twice."""
     found = labels.flatten().dictionary_encode()
-    names = found.dictionary.to_pylist()
-    starts = labels.offsets.to_numpy().astype(np.int64)
-    if found.null_count or "" in names:
+    names, starts = found.dictionary, labels.offsets.to_numpy().astype(np.int64)
+    if found.null_count or not np.diff(ends_of(names)).all():
         return None
     numbers = found.indices.to_numpy()
     owners = np.repeat(np.arange(len(labels)), np.diff(starts))
-    if len(np.unique(owners * max(1, len(names)) + numbers)) < len(numbers):
+    if len(np.unique(owners * len(names) + numbers)) < len(numbers):
         return None
     return Batch(texts_of(text), names, numbers, starts)
 
 
 def texts_of(text: Any) -> Texts:
     """A copy, which can be written to: numba takes read-only arrays for a type of their own."""
-    _, offsets, content = text.buffers()
-    ends = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1].astype(np.int64)
+    content, ends = text.buffers()[2], ends_of(text)
     written = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]].copy()
     return Texts(written, ends - ends[0])
+
+
+def ends_of(strings: Any) -> np.ndarray:
+    """Where each of pyarrow's strings begins and ends among their bytes."""
+    offsets = np.frombuffer(strings.buffers()[1], np.int32)
+    return offsets[strings.offset : strings.offset + len(strings) + 1].astype(np.int64)
