@@ -356,10 +356,10 @@ def test_a_trial_holds_out_documents_and_names_no_label_twice():
         (900, 40),
         (300, 40),
     )
-    assert trial.seen.n_entries == len(trial.seen.batches[0].terms) > 0
+    assert trial.seen.n_entries == len(trial.seen.batches[0].terms()) > 0
     some = counted.rows(np.array([3, 5]))
     words = Vocabulary(some.text, some.ends, np.empty(0, np.int32)).words()
-    assert [[words[i] for i in some.batches[0].terms[a : a + 2]] for a in (0, 2)] == [
+    assert [[words[i] for i in some.batches[0].terms()[a : a + 2]] for a in (0, 2)] == [
         texts[3].split(),
         texts[5].split(),
     ]

@@ -161,7 +161,6 @@ class Run:
                 for future, _ in waiting:
                     future.cancel()
 
-
     def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items, made by a thread of their own while those before them are worked on; a few at most wait. With
         a single thread, each is made when it is needed."""

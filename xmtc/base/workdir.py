@@ -29,9 +29,9 @@ class File:
         self.folder, self.size, self.lock = folder, 0, Lock()
         if os.path.lexists(folder) and not folder.is_dir():
             raise XmtcError(f"{folder} is a file; expected a folder to work in: choose another for --workdir.")
-        try:
+        try:  # open for as long as somebody holds an array of it
             folder.mkdir(parents=True, exist_ok=True)
-            self.file: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+            self.file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         except OSError as error:
             raise self.unwritable(error) from None
 
@@ -52,7 +52,7 @@ class File:
         nothing ever writes."""
         if not n:
             return np.empty(0, dtype)
-        return np.memmap(self.file, dtype, "c", begin, (n,)).view(np.ndarray)  # type: ignore[call-overload]
+        return np.memmap(self.file, dtype, "c", begin, (n,)).view(np.ndarray)
 
     def unwritable(self, error: OSError) -> XmtcError:
         return XmtcError(

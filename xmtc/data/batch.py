@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +24,9 @@ class Texts:
 
     def __getitem__(self, number: int) -> str:
         return bytes(self.text[self.ends[number] : self.ends[number + 1]]).decode()
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == each for each in self)
 
     def __iter__(self) -> Iterator[str]:
         return (self[number] for number in range(len(self)))

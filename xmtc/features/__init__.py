@@ -102,8 +102,8 @@ def fit(
 
 def transform(fitted: Mapping[str, FittedView], documents: Iterable[Document], run: Run = Run()) -> Dataset:
     """New documents in views that were learnt."""
-    documents = repeatable(documents, len(fitted))
-    return Dataset({name: view.transform(contents(documents, view.made_from), run) for name, view in fitted.items()})
+    held = repeatable(documents, len(fitted))
+    return Dataset({name: view.transform(contents(held, view.made_from), run) for name, view in fitted.items()})
 
 
 def known(fitted: Mapping[str, FittedView], data: Dataset) -> np.ndarray:

@@ -93,8 +93,7 @@ class Counted:
         return np.concatenate([np.zeros(0, np.int64), *(batch.lengths() for batch in self.batches)])
 
     def handed_over(self) -> Iterator[Held]:
-        """The batches for the last time: what was worked on is let go of."""
-        assert self.n_docs >= 0 and self.n_entries >= 0  # which are still to be known afterwards
+        """The batches for the last time: each is let go of when it was worked on."""
         while self.batches:
             yield self.batches.pop(0)
 
@@ -113,8 +112,8 @@ class Counted:
             first = after
         used, numbers = np.unique(np.concatenate(terms), return_inverse=True)
         text, ends = cut_out(self.text, self.ends, used)
-        entries = Entries(np.cumsum(np.concatenate(lengths)), numbers.astype(np.int32), np.concatenate(counts))
-        return Counted(text, ends, [Held.of(entries, len(used), Shelf(None))])
+        rows = Entries(np.cumsum(np.concatenate(lengths)), numbers.astype(np.int32), np.concatenate(counts))
+        return Counted(text, ends, [Held.of(rows, len(used), Shelf(None))])
 
     def as_counts(self) -> Counts:
         """Of one batch."""

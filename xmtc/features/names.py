@@ -3,7 +3,7 @@ view of words it learns nothing from texts: a name may hold words that no traini
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -65,7 +65,7 @@ class FittedNames(FittedWords):
 
     stemming: str
 
-    def read(self, batch: list[str]) -> Sequences:
+    def read(self, batch: Collection[str]) -> Sequences:
         part = super().read(batch)
         text, ends = end_to_end([stem.encode("utf-8", "replace") for stem in stemmed(part, self.stemming)])
         return replace(part, text=text, ends=ends)

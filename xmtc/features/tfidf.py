@@ -5,7 +5,7 @@ Terms are what an analyzer makes of words: themselves, stems, character n-grams,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -44,6 +44,7 @@ class Tfidf(View):
     title: ClassVar[str] = "Text features"
     may_ask: ClassVar[bool] = True
     takes_batches: ClassVar[bool] = True
+    uses_workdir: ClassVar[bool] = True
 
     min_df: int = param(2, "drop terms found in fewer documents than this", low=1)
     max_features: int = param(0, "keep only this many terms, the most frequent by documents (0: all)", low=0)
@@ -95,19 +96,19 @@ class Tfidf(View):
         self, counted: Counted, tokenizer: Tokenizer, name: str, common: float, run: Run, is_last: bool
     ) -> tuple[FittedTfidf, Bag]:
         """Terms of one analyzer; those in more than the common part of the documents are left out."""
-        analyzer = analyzer_named(name)
+        analyzer, n_docs, n_entries = analyzer_named(name), counted.n_docs, counted.n_entries
         pieces = None if analyzer is None else analyzer.pieces(counted.text, counted.ends)
         text, ends = (counted.text, counted.ends) if pieces is None else (pieces.text, pieces.ends)
         frequencies = counted.frequencies if pieces is None else counted.frequencies_of(pieces, run)
         most = min([n for n in (self.max_features, has_grams(name) and self.max_grams) if n], default=None)
-        kept = most_frequent(text, ends, seldom(frequencies, common * counted.n_docs), self.min_df, most)
+        kept = most_frequent(text, ends, seldom(frequencies, common * n_docs), self.min_df, most)
         if not len(kept):
-            raise self._nothing_to_learn_from(counted.n_docs, any_words=len(frequencies) > 0)
+            raise self._nothing_to_learn_from(n_docs, any_words=len(frequencies) > 0)
 
         learnt: dict[str, Any] = {
             "tokenizer": tokenizer,
             "vocabulary": Vocabulary.picked(text, ends, kept),
-            "idf": np.log((1 + counted.n_docs) / (1 + frequencies[kept])) + 1,
+            "idf": np.log((1 + n_docs) / (1 + frequencies[kept])) + 1,
             "sublinear_tf": self.sublinear_tf,
         }
         columns = np.full(len(ends) - 1, FREE, np.int32)
@@ -120,10 +121,9 @@ class Tfidf(View):
             weigh = partial(analyzed.weigh_pieces, pieces=with_columns(pieces, columns))
         n_batches, batches = len(counted.batches), counted.handed_over() if is_last else counted.batches
         blocks = run.map(lambda batch: weigh(batch.entries()), batches, "weighing words", total=n_batches)
-        shape = (counted.n_docs, len(kept))
-        matrix = gathered(blocks, shape, nnz=int(frequencies[kept].sum()), run=run)
+        matrix = gathered(blocks, (n_docs, len(kept)), nnz=int(frequencies[kept].sum()), run=run)
         shown = trusted(Bag, matrix=matrix, vocabulary=fitted.vocabulary)
-        return fitted, shown.derived(fineness=fineness(counted.n_entries, shown))
+        return fitted, shown.derived(fineness=fineness(n_entries, shown))
 
     def _nothing_to_learn_from(self, n_docs: int, any_words: bool) -> XmtcError:
         found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
@@ -163,7 +163,7 @@ class FittedTfidf(FittedView):
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
         """Weigh the words of new texts; words outside the vocabulary are dropped, so a row may be empty."""
 
-        def weigh(batch: list[str]) -> csr_array:
+        def weigh(batch: Collection[str]) -> csr_array:
             return self.show(self.tokenizer.count(batch))
 
         return self.stacked(run.map(weigh, batches(contents), "reading texts", size=len))
@@ -254,7 +254,7 @@ class SideBySide(FittedView):
         return part.term(number - first)
 
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
-        def weigh(batch: list[str]) -> csr_array:
+        def weigh(batch: Collection[str]) -> csr_array:
             return self.show(self.parts[0].tokenizer.count(batch))
 
         blocks = run.map(weigh, batches(contents), "reading texts", size=len)

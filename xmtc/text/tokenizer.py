@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,21 +34,21 @@ class Tokenizer(Form):
     ngrams: int = 1
     stop_words: tuple[str, ...] = ()
 
-    def pack(self, texts: Iterable[str] | Texts) -> tuple[np.ndarray, np.ndarray]:
+    def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Texts as bytes end to end, and where each begins and ends."""
         if isinstance(texts, Texts):
             found = normal_texts(texts, self.lowercase)
             return found.text, found.ends
         return end_to_end([normal(text, self.lowercase).encode("utf-8", "replace") for text in texts])
 
-    def count(self, texts: Iterable[str] | Texts) -> Counts:
+    def count(self, texts: Iterable[str]) -> Counts:
         """The terms of a batch of texts, with a vocabulary of the batch's own."""
         words = self._split(texts)
         terms = words if self.ngrams == 1 else joined(words, self.ngrams)
         found = numbered(terms.text, terms.begins, terms.ends)
         return Counts(found.text, found.ends, *per_document(terms.starts, found.numbers, len(found.ends) - 1))
 
-    def number(self, texts: Iterable[str] | Texts, max_words: int) -> Sequences:
+    def number(self, texts: Iterable[str], max_words: int) -> Sequences:
         """The words of a batch of texts, in their order and max_words of each at most, with a vocabulary of the batch's
         own."""
         words = self._split(texts, max_words)
@@ -61,7 +61,7 @@ class Tokenizer(Form):
         starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
         return Sequences(found.text, found.ends, np.bincount(held, minlength=n_words), starts, ids)
 
-    def _split(self, texts: Iterable[str] | Texts, max_words: int = 2**62) -> Spans:
+    def _split(self, texts: Iterable[str], max_words: int = 2**62) -> Spans:
         """The words of texts, max_words of each at most; written anew with one blank after each, so that terms of
         several words can be cut out in one piece."""
         text, starts = self.pack(texts)
@@ -141,7 +141,7 @@ def per_document(starts: np.ndarray, terms: np.ndarray, n_terms: int) -> tuple[n
     return distinct_starts, distinct[:n].copy(), counts[:n].copy()
 
 
-def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[list[str] | Texts]:
+def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[Collection[str]]:
     """Consecutive texts in lists of about `size` characters; those that come as a batch stay one."""
     batch: list[str] = []
     length = 0
