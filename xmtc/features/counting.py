@@ -73,7 +73,7 @@ class Counted:
         shelf, words, held = Shelf(run.workdir), Merging(), []
 
         def count(batch: Iterable[str]) -> tuple[np.ndarray, np.ndarray, Held]:
-            found = tokenizer.count(batch)
+            found = tokenizer.count(Texts.of(batch))  # as Texts, they are normalised by compiled code, too
             return found.text, found.ends, Held.of(Entries.of(found), len(found.ends) - 1, shelf)
 
         for text, ends, counts in run.map(count, batches(contents), "reading texts", size=len):
