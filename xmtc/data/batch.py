@@ -33,7 +33,9 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
-        return texts if isinstance(texts, cls) else cls(*end_to_end([text.encode("utf-8", "replace") for text in texts]))
+        return (
+            texts if isinstance(texts, cls) else cls(*end_to_end([text.encode("utf-8", "replace") for text in texts]))
+        )
 
 
 @dataclass(frozen=True)

@@ -136,14 +136,18 @@ def read_blocks(
                 read += part
                 if len(read) >= size:
                     read += stream.readline()
-                    n_lines = read.count(b"\n")
-                    yield Block(bytes(read), first, n_lines)
-                    first += n_lines
+                    yield (block := Block(bytes(read), first, n_lines_in(read)))
+                    first += block.n_lines
                     read.clear()
         except DAMAGE as error:
             raise damaged(path, first - 1 + read.count(b"\n"), error) from None
         if read:
-            yield Block(bytes(read), first, read.count(b"\n") + (not read.endswith(b"\n")))
+            yield Block(bytes(read), first, n_lines_in(read))
+
+
+def n_lines_in(content: bytes | bytearray) -> int:
+    """Also of those that end without a line ending."""
+    return content.count(b"\n") + (not content.endswith(b"\n"))
 
 
 def damaged(path: str, number: int, error: BaseException) -> XmtcError:

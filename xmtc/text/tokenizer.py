@@ -22,7 +22,7 @@ from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes, number
 
 LETTERS, SELECTORS, LAST_CHARACTER = 0x40000, 0xE0000, 0xE01F0  # letters lie below the first, marks also in the rest
 BLANK = 32
-BATCH_BYTES = 4_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
+BATCH_BYTES = 2_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
 
 
 @dataclass(frozen=True)

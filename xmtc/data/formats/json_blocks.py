@@ -7,6 +7,7 @@ is wrong, and how that is said, is decided there alone."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -60,12 +61,12 @@ def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:
         return Read([batch], [])
     bad: list[BadLine] = []
     here = replace(source, reject=bad.append)
-    return Read(list(read_lines(here, block.lines.splitlines(keepends=True), block.first)), bad)
+    return Read(list(read_lines(here, io.BytesIO(block.lines), block.first)), bad)
 
 
 def parsed(block: Block, fields: Fields) -> Batch | None:
     """The documents of a block; None where not every line is plain."""
-    for table in tables(block.lines, fields):
+    for table in tables(block.lines, fields) if begin_as_objects(block.lines) else ():
         text, labels, id = (column.combine_chunks() for column in table.itercolumns())
         has_id = id.null_count == 0 or fields.id == Fields.id
         if table.num_rows == block.n_lines and has_id and not (text.null_count or labels.null_count):
@@ -73,21 +74,31 @@ def parsed(block: Block, fields: Fields) -> Batch | None:
     return None
 
 
+def begin_as_objects(lines: bytes) -> bool:
+    """Whether every line does. pyarrow 26 ends the process where the first value is null."""
+    content = np.frombuffer(lines, np.uint8)
+    begins = np.flatnonzero(content[:-1] == ord("\n")) + 1
+    return content[0] == ord("{") and bool((content[begins] == ord("{")).all())
+
+
 def tables(lines: bytes, fields: Fields) -> Iterator[Any]:
-    """A block as pyarrow reads it, with ids that are strings, or else numbers."""
+    """A block as pyarrow reads it, with ids that are strings, or else numbers. Of the encoding it looks at nothing by
+    itself, neither in the lines nor of what their escapes stand for."""
     import pyarrow
     from pyarrow import json
 
+    whole = pyarrow.array([0, len(lines)], pyarrow.int32()).buffers()[1]
     for kind in (pyarrow.string(), pyarrow.int64()):
         names = pyarrow.list_(pyarrow.string())
         columns = pyarrow.schema([(fields.text, pyarrow.string()), (fields.labels, names), (fields.id, kind)])
         try:
+            pyarrow.StringArray.from_buffers(1, whole, pyarrow.py_buffer(lines)).validate(full=True)
             table = json.read_json(
                 pyarrow.BufferReader(lines),
                 json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
                 json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore"),
             ).select([fields.text, fields.labels, fields.id])
-            table.validate(full=True)  # which looks at the encoding
+            table.validate(full=True)
         except pyarrow.ArrowInvalid:
             continue
         yield table
