@@ -86,16 +86,20 @@ def train(
     report_rejects(source)
     if checked is not None:
         report_rejects(checked)
-    seconds = time.perf_counter() - start
     if not quiet:
-        if chosen := trained.about.get("chosen"):
-            typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
-        typer.echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
-        typer.echo(
-            f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
-            f"Next: xmtc evaluate {output} TEST-CORPUS",
-            err=True,
-        )
+        report(trained, output, method, time.perf_counter() - start)
+
+
+def report(trained: Tagger, output: Path, method: str, seconds: float) -> None:
+    """Say what was trained, and what was found out meanwhile."""
+    if chosen := trained.about.get("chosen"):
+        typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
+    typer.echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
+    typer.echo(
+        f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
+        f"Next: xmtc evaluate {output} TEST-CORPUS",
+        err=True,
+    )
 
 
 def check_use(workdir: Path, pipeline: Pipeline, method: str) -> None:
