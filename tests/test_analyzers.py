@@ -20,6 +20,7 @@ from xmtc import Classifier, Tagger, XmtcError
 from xmtc.base.dataset import Bag, Dataset
 from xmtc.base.run import Run
 from xmtc.choice import Trial, choose
+from xmtc.data.batch import end_to_end
 from xmtc.data.in_memory import documents_of
 from xmtc.explain.pieces import weighted_spans
 from xmtc.features.counting import Counted, Entries, spread
@@ -29,7 +30,7 @@ from xmtc.labels.vectors import LabelVectors
 from xmtc.text.analyzers import Grams, Stems, analyzer_named, chunks_of
 from xmtc.text.languages import language_of, share_without_blanks
 from xmtc.text.tokenizer import Tokenizer
-from xmtc.text.vocabulary import Vocabulary, end_to_end
+from xmtc.text.vocabulary import Vocabulary
 
 ANALYZERS = ["words", "snowball:english", "simplemma:en", "grams", "grams:2-4", "words+grams", "snowball:english+grams"]
 TEXTS = ["The libraries lend books", "a library lends a book", "bookshops sell books", "shops: selling!", "", "?!"]
@@ -355,10 +356,10 @@ def test_a_trial_holds_out_documents_and_names_no_label_twice():
         (900, 40),
         (300, 40),
     )
-    assert trial.seen.n_entries == len(trial.seen.batches[0].terms) > 0
+    assert trial.seen.n_entries == len(trial.seen.batches[0].terms()) > 0
     some = counted.rows(np.array([3, 5]))
     words = Vocabulary(some.text, some.ends, np.empty(0, np.int32)).words()
-    assert [[words[i] for i in some.batches[0].terms[a : a + 2]] for a in (0, 2)] == [
+    assert [[words[i] for i in some.batches[0].terms()[a : a + 2]] for a in (0, 2)] == [
         texts[3].split(),
         texts[5].split(),
     ]
@@ -376,7 +377,7 @@ def test_a_trial_holds_out_documents_and_names_no_label_twice():
 )
 def test_a_language_is_told_by_its_common_words(text, language):
     counted = Counted.of(Tokenizer(), [text], Run())
-    assert language_of(counted.text, counted.ends, counted.frequencies()) == language
+    assert language_of(counted.text, counted.ends, counted.frequencies) == language
 
 
 def test_scripts_without_blanks_are_known():

@@ -62,7 +62,7 @@ def choose(view: Tfidf, counted: Counted, labels: Callable[[], csr_array], run: 
 
 def tried(view: Tfidf, counted: Counted, Y: csr_array, run: Run) -> Chosen:
     """The cheapest of those that are nearly as good as the best, if they are better than words."""
-    language = language_of(counted.text, counted.ends, counted.frequencies())
+    language = language_of(counted.text, counted.ends, counted.frequencies)
     stems = [f"{SNOWBALL}:{language}"] if language else []
     with run.stage("choosing the analyzer"):
         trial = Trial.of(counted, Y)

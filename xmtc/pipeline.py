@@ -18,6 +18,7 @@ from xmtc.base.run import Run
 from xmtc.base.tables import package_of
 from xmtc.calibration import Calibration
 from xmtc.choice import Chosen, choose
+from xmtc.data.batch import Batch
 from xmtc.data.collect import LabelCollector
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
@@ -109,8 +110,9 @@ class Pipeline:
             chosen[:] = [choose(view, counted, lambda: collector.matrix(sorted(collector.numbers)), run)]
             return chosen[0].analyzer
 
-        documents, names = self._with_names(peek(documents)[1], classes)
-        fitted, data = features.fit(self.views, collector.watch(documents), run, ask, [name.text for name in names])
+        held, names = self._with_names(documents, classes)
+        stream = self._in_batches(held, run)
+        fitted, data = features.fit(self.views, collector.watch(stream), run, ask, [name.text for name in names])
         if not collector.numbers:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
         known = collector.numbers.keys() | {name.label for name in names}
@@ -118,8 +120,14 @@ class Pipeline:
         labels = Vocabulary.of(found)
         data = replace(data, Y=collector.matrix(found), names=shown_names(names, fitted, found))
         every = labels if classes is None else Vocabulary.of(classes)
-        digest = collector.fingerprint.hexdigest()
+        digest = collector.fingerprint()
         return Prepared(self.views, fitted, labels, every, data, digest, chosen[0] if chosen else None)
+
+    def _in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | Batch]:
+        """A corpus in batches, which all threads read, where the view takes them."""
+        if isinstance(documents, Corpus) and features.take_batches(self.views):
+            return documents.in_batches(run)
+        return peek(documents)[1]
 
     def _with_names(
         self, documents: Iterable[Document], classes: Sequence[str] | None
@@ -128,7 +136,7 @@ class Pipeline:
         is read, so that the documents are held; of labels that are announced, no others can be given."""
         if not self.method.reads_names:
             return documents, []
-        held = list(documents)
+        held = list(peek(documents)[1])
         labels = sorted({label for document in held for label in document.labels}) if classes is None else classes
         names = self.method.names_of(labels)
         return held, list(names) if classes is None else [name for name in names if name.label in set(classes)]

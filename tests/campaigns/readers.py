@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import cases
 from paper import pdf
 
-from xmtc.data.corpus import open_corpus
+from xmtc.base.run import Run
+from xmtc.data.batch import Batch
+from xmtc.data.corpus import Corpus, open_corpus
 from xmtc.data.document import Document
 from xmtc.data.layout import Layout, Voice
 from xmtc.data.records import Fields
@@ -389,9 +391,20 @@ def case(seed: int, number: int) -> None:
             layout=Layout(chosen([None, None, ";", "\t"], rng), chosen([None, None, "utf-16", "latin-1"], rng)),
             voice=Voice(lambda sentence: visible(sentence).encode()),
         )
-        for document in corpus:
+        for document in in_batches(corpus) if rng.random() < 0.5 else corpus:
             check(document)
         str(corpus.rejects).encode()
+
+
+def in_batches(corpus: Corpus) -> Iterator[Document]:
+    """As training reads it."""
+    for each in corpus.in_batches(Run(threads=1)):
+        if isinstance(each, Batch):
+            names, labels = each.names.to_pylist(), np.split(each.labels, each.starts[1:-1])
+            found = zip(each.texts, labels, strict=True)
+            yield from (Document("", text, [names[n] for n in numbers]) for text, numbers in found)
+        else:
+            yield each
 
 
 def write(folder: Path, files: Files, name: str, rng: np.random.Generator) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_THREADS = 4096
+AHEAD = 8  # items that are made before they are needed
 DEVICES = re.compile(r"auto|(cpu|cuda|mps|xpu|npu|hpu|xla|mtia)(:\d+)?")  # PyTorch's, on which networks can train
 
 
@@ -45,10 +47,13 @@ class Run:
     device: str = "auto"  # of networks: cpu, cuda, cuda:1 ...; auto takes a GPU if there is one
     watch: Watch | tuple[Watch, ...] = ()
     part: str = ""  # the name of this training, where it is part of another
+    workdir: Path | None = None  # a folder for arrays that may be larger than memory; or its path as a string
 
     def __post_init__(self) -> None:
         if isinstance(self.checkpoint, (str, os.PathLike)):
             object.__setattr__(self, "checkpoint", Checkpoint(Path(self.checkpoint)))
+        if isinstance(self.workdir, (str, os.PathLike)):
+            object.__setattr__(self, "workdir", Path(self.workdir))
         if not is_number(self.threads, int) or not 0 <= self.threads <= MOST_THREADS:
             raise XmtcError(
                 f"threads={briefly(self.threads)} does not fit; expected 0, for all there are, to {MOST_THREADS}."
@@ -67,6 +72,7 @@ class Run:
             device: str = ...,
             watch: Watch | tuple[Watch, ...] = ...,
             part: str = ...,
+            workdir: str | os.PathLike[str] | None = ...,
         ) -> None: ...
 
     def __repr__(self) -> str:
@@ -135,11 +141,13 @@ class Run:
         few are ever held. The work must release the GIL, as compiled kernels do."""
         stream = iter(items)
         first = list(islice(stream, 2))
-        if len(first) < 2:  # one document to tag: starting threads would cost more
-            with self.stage(title):
-                yield from (work(item) for item in first)
+        n_threads = self.n_threads if len(first) > 1 else 1  # one document to tag: starting threads would cost more
+        if n_threads == 1:
+            with self.stage(title, total if len(first) > 1 else None) as progress:
+                for item in chain(first, stream):
+                    yield work(item)
+                    progress.advance(size(item))
             return
-        n_threads = self.n_threads
         with self.stage(title, total) as progress, ThreadPoolExecutor(n_threads) as pool:
             waiting: list[tuple[Future[Result], float]] = []
             try:
@@ -151,6 +159,23 @@ class Run:
                     yield finish(waiting.pop(0), progress)
             finally:
                 for future, _ in waiting:
+                    future.cancel()
+
+    def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The same items, made by a thread of their own while those before them are worked on; a few at most wait. With
+        a single thread, each is made when it is needed."""
+        stream, end = iter(items), object()
+        if self.n_threads == 1:
+            yield from stream
+            return
+        with ThreadPoolExecutor(1) as pool:
+            waiting: deque[Future[Any]] = deque(pool.submit(next, stream, end) for _ in range(AHEAD))
+            try:
+                while (item := waiting.popleft().result()) is not end:
+                    waiting.append(pool.submit(next, stream, end))
+                    yield item
+            finally:
+                for future in waiting:
                     future.cancel()
 
 

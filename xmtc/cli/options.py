@@ -167,6 +167,7 @@ def make_run(
     checkpoint: Path | None = None,
     device: str = "auto",
     log_json: Path | None = None,
+    workdir: Path | None = None,
 ) -> Run:
     from xmtc.base.checkpoint import Checkpoint
     from xmtc.base.run import Run
@@ -175,7 +176,7 @@ def make_run(
     if not quiet:
         say_when_compiling()
     watch = () if log_json is None else json_log(log_json)
-    return Run(threads, not quiet, Checkpoint(checkpoint), device, watch)
+    return Run(threads, not quiet, Checkpoint(checkpoint), device, watch, workdir=workdir)
 
 
 def machine(threads: int, device: str) -> tuple[str, ...]:

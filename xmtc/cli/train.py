@@ -40,6 +40,9 @@ def train(
     ] = None,
     valid: Annotated[str | None, typer.Option(help="corpus that decides when to stop, or what scores mean")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
+    workdir: Annotated[
+        Path | None, typer.Option(help="folder for what memory cannot hold: counts and tf-idf of the texts")
+    ] = None,
     threads: Threads = 0,
     device: Device = "auto",
     reading: Reading = Reading(),
@@ -59,7 +62,7 @@ def train(
     from xmtc.errors import XmtcError
 
     start = time.perf_counter()
-    run = make_run(threads, quiet, checkpoint, device, log_json)
+    run = make_run(threads, quiet, checkpoint, device, log_json, workdir)
     store.check_target(output)
     if language is not None and vocab is None:
         raise XmtcError(
@@ -70,6 +73,8 @@ def train(
     source = open_input(corpus, reading, quiet=quiet)
     checked = open_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
     pipeline = with_vocabulary(pipeline_for(method, parameter or [], source), vocab)
+    if workdir is not None:
+        check_use(workdir, pipeline, method)
     trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
@@ -81,16 +86,33 @@ def train(
     report_rejects(source)
     if checked is not None:
         report_rejects(checked)
-    seconds = time.perf_counter() - start
     if not quiet:
-        if chosen := trained.about.get("chosen"):
-            typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
-        typer.echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
-        typer.echo(
-            f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
-            f"Next: xmtc evaluate {output} TEST-CORPUS",
-            err=True,
+        report(trained, output, method, time.perf_counter() - start)
+
+
+def report(trained: Tagger, output: Path, method: str, seconds: float) -> None:
+    """Say what was trained, and what was found out meanwhile."""
+    if chosen := trained.about.get("chosen"):
+        typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
+    typer.echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
+    typer.echo(
+        f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
+        f"Next: xmtc evaluate {output} TEST-CORPUS",
+        err=True,
+    )
+
+
+def check_use(workdir: Path, pipeline: Pipeline, method: str) -> None:
+    """Refuse, before the work, a folder that cannot be worked in, or that nothing would be written to."""
+    from xmtc.base.workdir import check_workdir
+    from xmtc.errors import XmtcError
+
+    if not any(view.uses_workdir for view in pipeline.views.values()):
+        raise XmtcError(
+            f"--workdir is for tf-idf made of texts, and {method} reads {', '.join(pipeline.views)} of this corpus; "
+            "leave it out, or choose a linear method and a corpus of texts."
         )
+    check_workdir(workdir)
 
 
 def save(trained: Tagger, output: Path, checkpoint: Checkpoint) -> None:

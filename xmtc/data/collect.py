@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.data.batch import Batch
 from xmtc.data.document import Document
 from xmtc.sparse import narrow
+
+TOGETHER = 32  # batches whose labels are numbered at a time
+Documents = TypeVar("Documents", Document, Document | Batch)
 
 
 class LabelCollector:
@@ -20,18 +25,60 @@ class LabelCollector:
         self.numbers: dict[str, int] = {}  # of the labels, in order of appearance
         self.flat = array("i")  # label numbers of all documents, one after the other
         self.offsets = array("q", [0])  # document i has flat[offsets[i]:offsets[i + 1]]
-        self.fingerprint = hashlib.blake2b(digest_size=16)
+        self.lengths = array("q")  # bytes of text, or values of features, of each document
+        self.waiting: list[Batch] = []  # whose labels are to be numbered, many at a time
+        self.contents = hashlib.blake2b(digest_size=16)  # all of them end to end
 
-    def watch(self, documents: Iterable[Document]) -> Iterator[Document]:
+    def watch(self, documents: Iterable[Documents]) -> Iterator[Documents]:
         """The same documents; their labels are collected as they are read."""
         for document in documents:
-            for label in document.labels:
-                self.flat.append(self.numbers.setdefault(label, len(self.numbers)))
-            self.offsets.append(len(self.flat))
-
-            content = document.text if document.features is None else b"".join(f.tobytes() for f in document.features)
-            self.fingerprint.update(repr((content, document.labels)).encode("utf-8", "replace"))
+            if isinstance(document, Batch):
+                self._add_batch(document)
+            else:
+                self._number_waiting()
+                self._add(document)
             yield document
+        self._number_waiting()
+
+    def _add(self, document: Document) -> None:
+        self.flat.extend([self.numbers.setdefault(label, len(self.numbers)) for label in document.labels])
+        self.offsets.append(len(self.flat))
+        if document.features is None:
+            content = document.text.encode("utf-8", "replace")
+        else:
+            content = b"".join(part.tobytes() for part in document.features)
+        self.lengths.append(len(content))
+        self.contents.update(content)
+
+    def _add_batch(self, batch: Batch) -> None:
+        self.lengths.frombytes(np.diff(batch.texts.ends).tobytes())
+        self.contents.update(batch.texts.text.data)
+        self.waiting.append(batch)
+        if len(self.waiting) >= TOGETHER:
+            self._number_waiting()
+
+    def _number_waiting(self) -> None:
+        """Number the labels of the batches that wait: each name is looked up once for all of them."""
+        if not self.waiting:
+            return
+        import pyarrow
+
+        found = pyarrow.concat_arrays([batch.names for batch in self.waiting]).dictionary_encode()
+        names = found.dictionary.to_pylist()
+        numbers = np.array([self.numbers.setdefault(name, len(self.numbers)) for name in names], np.int32)
+        of_batches = np.split(numbers[found.indices.to_numpy()], np.cumsum([len(b.names) for b in self.waiting])[:-1])
+        for batch, of_batch in zip(self.waiting, of_batches, strict=True):
+            self.offsets.frombytes((batch.starts[1:] + len(self.flat)).tobytes())
+            self.flat.frombytes(of_batch[batch.labels].tobytes())
+        self.waiting.clear()
+
+    def fingerprint(self) -> str:
+        """The same for the same documents alone, whether they came one by one or in batches."""
+        found = self.contents.copy()
+        for part in (self.lengths, self.offsets, self.flat):
+            found.update(part)
+        found.update(repr(list(self.numbers)).encode("utf-8", "replace"))
+        return found.hexdigest()
 
     def matrix(self, names: Iterable[str]) -> csr_array:
         """(n_docs, n_names) float32 with ones at the labels. Labels that are not among the names have further columns
@@ -41,7 +88,7 @@ class LabelCollector:
         column_of = np.empty(len(found), np.int32)  # by label number
         column_of[[self.numbers[name] for name in found]] = [columns.setdefault(name, len(columns)) for name in found]
 
-        indices = column_of[np.array(self.flat, np.int64)] if len(self.flat) else np.zeros(0, np.int32)
+        indices = column_of[np.frombuffer(self.flat, np.int32)] if len(self.flat) else np.zeros(0, np.int32)
         ones = np.ones(len(indices), np.float32)
         indptr = narrow(np.array(self.offsets))
 

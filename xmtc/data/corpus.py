@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from xmtc.base.progress import ShowProgress, silent
+from xmtc.base.run import Run
+from xmtc.data.batch import Batch
 from xmtc.data.detect import EXTENSIONS, PAIRS, detect, extension_of, format_of_pair, format_to_write
 from xmtc.data.document import Document
 from xmtc.data.encodings import HEAD_BYTES, UTF8, Encoding, encoding_of
@@ -69,8 +71,14 @@ class Part:
     def files(self) -> list[str]:
         return [file for file in self.format.files(self.source.path) if file is not None]
 
-    def read(self, reject: Callable[[BadLine], None], on_read: Callable[[int], None]) -> Iterator[Document]:
-        return self.format.read(replace(self.source, reject=reject, on_read=on_read, n_lines=0))
+    def read(
+        self, reject: Callable[[BadLine], None], on_read: Callable[[int], None], run: Run | None = None
+    ) -> Iterator[Any]:
+        """Documents; with a run, by all of its threads, and in batches where the format has them."""
+        source = replace(self.source, reject=reject, on_read=on_read, n_lines=0)
+        if run is not None and self.format.read_batches is not None:
+            return self.format.read_batches(source, run)
+        return self.format.read(source)
 
 
 class Corpus:
@@ -163,33 +171,40 @@ class Corpus:
         return any(os.path.exists(file) and os.path.samefile(file, each) for file in targets for each in targets[file])
 
     def __iter__(self) -> Iterator[Document]:
+        return self._pass(None)
+
+    def in_batches(self, run: Run) -> Iterator[Document | Batch]:
+        """The same documents, read by all threads of the run; where the format allows, many at a time."""
+        return self._pass(run)
+
+    def _pass(self, run: Run | None) -> Iterator[Any]:
         if self.rejects is None:
-            return self._documents(stop)
-        return self._documents_without_rejects(self.rejects)
+            return self._documents(stop, run)
+        return self._documents_without_rejects(self.rejects, run)
 
-    def _documents_without_rejects(self, rejects: Rejects) -> Iterator[Document]:
+    def _documents_without_rejects(self, rejects: Rejects, run: Run | None) -> Iterator[Any]:
         with rejects.of_one_pass():
-            yield from self._documents(rejects.keep)
+            yield from self._documents(rejects.keep, run)
 
-    def _documents(self, reject: Callable[[BadLine], None]) -> Iterator[Document]:
+    def _documents(self, reject: Callable[[BadLine], None], run: Run | None) -> Iterator[Any]:
         watch = LabelWatch()
         for part in self.parts:
             is_split = part.format.name in TABLES or (part.format.name == "jsonl" and self.fields.separator is not None)
             is_watched = is_split and part.source.reads_labels
-            for document in self._documents_of(part, reject):
+            for document in self._documents_of(part, reject, run):
                 if is_watched:
                     watch.look_at(document.labels)
                 yield document
         for sentence in watch.suspicions():
             self.voice.suspect(f"{display_name(self.path)}: {sentence}")
 
-    def _documents_of(self, part: Part, reject: Callable[[BadLine], None]) -> Iterator[Document]:
+    def _documents_of(self, part: Part, reject: Callable[[BadLine], None], run: Run | None) -> Iterator[Any]:
         file = part.files[0]  # of a pair, the one whose lines are counted
         n_bytes = os.path.getsize(file) if os.path.isfile(file) else None
         is_empty = True
 
         with self.progress(f"reading {visible(part.source.path)}", n_bytes) as progress:
-            for document in part.read(reject, progress.advance):
+            for document in part.read(reject, progress.advance, run):
                 is_empty = False
                 yield document
 

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from xmtc.base.disk import clear_leftovers, new_file, reason
 from xmtc.data.encodings import MARKS, Encoding
@@ -26,6 +26,7 @@ STANDARD_STREAM = "-"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 OnRead = Callable[[int], None]
 DAMAGE = (EOFError, OSError, zlib.error)
+BLOCK_BYTES = 2_000_000  # of lines that are read at a time: many for every thread, and yet enough to share words
 BUFFER_BYTES = 1 << 20  # gzip reads a fifth faster with 1 MiB than with its default of 8 KiB
 
 
@@ -115,10 +116,45 @@ def read_lines(path: str, on_read: OnRead | None = None, encoding: str | None = 
                 yield line
                 number += 1
         except DAMAGE as error:
-            raise XmtcError(
-                f"{display_name(path)}, after line {number}: the data is damaged or ends too early ({reason(error)}), "
-                f"expected a whole file; fetch or compress it again."
-            ) from None
+            raise damaged(path, number, error) from None
+
+
+class Block(NamedTuple):
+    lines: bytes  # whole ones
+    first: int  # number of the first
+    n_lines: int
+
+
+def read_blocks(
+    path: str, on_read: OnRead | None = None, encoding: str | None = None, size: int = BLOCK_BYTES
+) -> Generator[Block]:
+    """The lines of a file, many at a time."""
+    first, read = 1, bytearray()
+    with open_binary(path, on_read, encoding) as stream:
+        try:
+            while part := stream.read1(size - len(read)):
+                read += part
+                if len(read) >= size:
+                    read += stream.readline()
+                    yield (block := Block(bytes(read), first, n_lines_in(read)))
+                    first += block.n_lines
+                    read.clear()
+        except DAMAGE as error:
+            raise damaged(path, first - 1 + read.count(b"\n"), error) from None
+        if read:
+            yield Block(bytes(read), first, n_lines_in(read))
+
+
+def n_lines_in(content: bytes | bytearray) -> int:
+    """Also of those that end without a line ending."""
+    return content.count(b"\n") + (not content.endswith(b"\n"))
+
+
+def damaged(path: str, number: int, error: BaseException) -> XmtcError:
+    return XmtcError(
+        f"{display_name(path)}, after line {number}: the data is damaged or ends too early ({reason(error)}), "
+        f"expected a whole file; fetch or compress it again."
+    )
 
 
 def check_place(path: str) -> None:

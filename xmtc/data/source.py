@@ -138,8 +138,12 @@ class Source:
 
     def lines(self, keep_blank: bool = False) -> Iterator[Line]:
         """The lines as text; those of white space alone are skipped, unless keep_blank."""
+        return self.numbered(self.raw_lines(), keep_blank=keep_blank)
+
+    def numbered(self, lines: Iterable[bytes], first: int = 1, keep_blank: bool = False) -> Iterator[Line]:
+        """Some lines as text, of which the first has this number."""
         encoding = self.line_encoding
-        for number, raw in enumerate(self.raw_lines(), 1):
+        for number, raw in enumerate(lines, first):
             self.n_lines = number
             if number == 1:
                 raw = raw.removeprefix(BYTE_ORDER_MARK)

@@ -12,6 +12,7 @@ import numpy as np
 from xmtc.base.dataset import Bag, Dataset, Tokens
 from xmtc.base.run import Run
 from xmtc.base.tables import Table
+from xmtc.data.batch import Batch
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.view import COLUMNS, TEXTS, FittedView, View
@@ -82,7 +83,7 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def fit(
     views: Mapping[str, View],
-    documents: Iterable[Document],
+    documents: Iterable[Document | Batch],
     run: Run = Run(),
     choose: Callable | None = None,
     names: Sequence[str] = (),
@@ -101,8 +102,8 @@ def fit(
 
 def transform(fitted: Mapping[str, FittedView], documents: Iterable[Document], run: Run = Run()) -> Dataset:
     """New documents in views that were learnt."""
-    documents = repeatable(documents, len(fitted))
-    return Dataset({name: view.transform(contents(documents, view.made_from), run) for name, view in fitted.items()})
+    held = repeatable(documents, len(fitted))
+    return Dataset({name: view.transform(contents(held, view.made_from), run) for name, view in fitted.items()})
 
 
 def known(fitted: Mapping[str, FittedView], data: Dataset) -> np.ndarray:
@@ -110,14 +111,22 @@ def known(fitted: Mapping[str, FittedView], data: Dataset) -> np.ndarray:
     return reduce(np.logical_or, (view.known(data.views[name]) for name, view in fitted.items()))
 
 
-def repeatable(documents: Iterable[Document], times: int) -> Iterable[Document]:
+def take_batches(views: Mapping[str, View]) -> bool:
+    """Whether what is learnt from documents may be learnt from batches of them."""
+    return len(views) == 1 and all(view.takes_batches and view.made_from == TEXTS for view in views.values())
+
+
+def repeatable(documents: Iterable[Document | Batch], times: int) -> Iterable[Document | Batch]:
     """A stream passes through one view as it is; several views each pass over the documents, which are held for it."""
     return documents if times == 1 else list(documents)
 
 
-def contents(documents: Iterable[Document], content: str) -> Iterator[Any]:
-    """What a view is made from: the text of each document, or its features."""
+def contents(documents: Iterable[Document | Batch], content: str) -> Iterator[Any]:
+    """What a view is made from: the text of each document, or its features; of a batch, all texts at once."""
     for document in documents:
+        if isinstance(document, Batch):
+            yield document.texts
+            continue
         if (document.features is None) != (content == TEXTS):
             found, wanted = (COLUMNS, TEXTS) if content == TEXTS else (TEXTS, COLUMNS)
             raise XmtcError(

@@ -3,7 +3,7 @@ view of words it learns nothing from texts: a name may hold words that no traini
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,11 +12,12 @@ import numpy as np
 from xmtc.base.dataset import Tokens
 from xmtc.base.params import param
 from xmtc.base.run import Run
+from xmtc.data.batch import end_to_end
 from xmtc.features.view import View
 from xmtc.features.words import FittedWords
 from xmtc.text.stems import PLURAL, stemmer
 from xmtc.text.tokenizer import Sequences, Tokenizer, batches
-from xmtc.text.vocabulary import Vocabulary, end_to_end
+from xmtc.text.vocabulary import Vocabulary
 
 ALL = 2**31  # words of a text; no text has as many
 
@@ -28,6 +29,7 @@ class Names(View):
     title: ClassVar[str] = "Words of labels' names"
     unit: ClassVar[str] = "words of names"
     learns_from_names: ClassVar[bool] = True
+    takes_batches: ClassVar[bool] = True
 
     look_within: int = param(
         1000, "look for names in this many words of a text, from its beginning", low=1, search=(100, 3000), log=True
@@ -63,7 +65,7 @@ class FittedNames(FittedWords):
 
     stemming: str
 
-    def read(self, batch: list[str]) -> Sequences:
+    def read(self, batch: Collection[str]) -> Sequences:
         part = super().read(batch)
         text, ends = end_to_end([stem.encode("utf-8", "replace") for stem in stemmed(part, self.stemming)])
         return replace(part, text=text, ends=ends)

@@ -3,7 +3,7 @@ keeps the JSON that the library `tokenizers` writes and reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -83,7 +83,7 @@ class FittedSubwords(FittedView):
         """The subwords of texts, among the special tokens that the encoder expects; a text without any is id 0."""
         tokenizer = self._tokenizer
 
-        def read(batch: list[str]) -> tuple[np.ndarray, list[int]]:
+        def read(batch: Collection[str]) -> tuple[np.ndarray, list[int]]:
             with tokenizing.reading():
                 encodings = tokenizer.encode_batch([encodable(text) for text in batch])
             found = [encoding.ids or [0] for encoding in encodings]

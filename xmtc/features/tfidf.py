@@ -5,7 +5,7 @@ Terms are what an analyzer makes of words: themselves, stems, character n-grams,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ from xmtc.base.dataset import Bag
 from xmtc.base.form import array
 from xmtc.base.params import param
 from xmtc.base.run import Run
+from xmtc.base.workdir import Growing
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
 from xmtc.features.counting import FEW_NEW, Counted, Entries, spread, with_columns
@@ -30,6 +31,7 @@ from xmtc.text.stop_words import stop_list
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
 from xmtc.text.vocabulary import FREE, Vocabulary, most_frequent
 
+ROWS = 100_000  # that are put beside each other at a time
 COMMON = 0.05  # beside words, grams in more than this part of the documents are left out: they are the most, say little
 Learnt = tuple["FittedTfidf | SideBySide", Bag]
 Choose = Callable[["Tfidf", Counted], str]  # an analyzer for words that were counted
@@ -41,6 +43,8 @@ class Tfidf(View):
 
     title: ClassVar[str] = "Text features"
     may_ask: ClassVar[bool] = True
+    takes_batches: ClassVar[bool] = True
+    uses_workdir: ClassVar[bool] = True
 
     min_df: int = param(2, "drop terms found in fewer documents than this", low=1)
     max_features: int = param(0, "keep only this many terms, the most frequent by documents (0: all)", low=0)
@@ -70,35 +74,41 @@ class Tfidf(View):
         analyzer = self.analyzer
         if analyzer == AUTO:
             analyzer = choose(self, counted) if choose and counted.n_words else WORDS
-        return self.learn(counted, tokenizer, analyzer, run)
+        return self.learn(counted, tokenizer, analyzer, run, for_the_last_time=True)
 
-    def learn(self, counted: Counted, tokenizer: Tokenizer, analyzer: str, run: Run) -> Learnt:
-        """Terms and weights from words that were counted."""
+    def learn(
+        self, counted: Counted, tokenizer: Tokenizer, analyzer: str, run: Run, for_the_last_time: bool = False
+    ) -> Learnt:
+        """Terms and weights from words that were counted, and are let go of if it is for the last time."""
         names = names_in(analyzer)
-        common = {name: COMMON if has_grams(name) and len(names) > 1 else 1.0 for name in names}
-        parts = [self._learn_one(counted, tokenizer, name, common[name], run) for name in names]
+        by_words = counted.new_words < FEW_NEW
+        parts = []
+        for name in names:
+            common = COMMON if has_grams(name) and len(names) > 1 else 1.0
+            is_last = for_the_last_time and name == names[-1]
+            parts.append(self._learn_one(counted, tokenizer, name, common, run, is_last))
         if len(parts) == 1:
             return parts[0]
         fitted = SideBySide(parts=tuple(part for part, _ in parts))
-        return fitted, fitted.joined([shown for _, shown in parts], by_words=counted.new_words < FEW_NEW)
+        return fitted, fitted.joined([shown for _, shown in parts], by_words, run)
 
     def _learn_one(
-        self, counted: Counted, tokenizer: Tokenizer, name: str, common: float, run: Run
+        self, counted: Counted, tokenizer: Tokenizer, name: str, common: float, run: Run, is_last: bool
     ) -> tuple[FittedTfidf, Bag]:
         """Terms of one analyzer; those in more than the common part of the documents are left out."""
-        analyzer = analyzer_named(name)
+        analyzer, n_docs, n_entries = analyzer_named(name), counted.n_docs, counted.n_entries
         pieces = None if analyzer is None else analyzer.pieces(counted.text, counted.ends)
         text, ends = (counted.text, counted.ends) if pieces is None else (pieces.text, pieces.ends)
-        frequencies = counted.frequencies() if pieces is None else counted.frequencies_of(pieces, run)
+        frequencies = counted.frequencies if pieces is None else counted.frequencies_of(pieces, run)
         most = min([n for n in (self.max_features, has_grams(name) and self.max_grams) if n], default=None)
-        kept = most_frequent(text, ends, seldom(frequencies, common * counted.n_docs), self.min_df, most)
+        kept = most_frequent(text, ends, seldom(frequencies, common * n_docs), self.min_df, most)
         if not len(kept):
-            raise self._nothing_to_learn_from(counted.n_docs, any_words=len(frequencies) > 0)
+            raise self._nothing_to_learn_from(n_docs, any_words=len(frequencies) > 0)
 
         learnt: dict[str, Any] = {
             "tokenizer": tokenizer,
             "vocabulary": Vocabulary.picked(text, ends, kept),
-            "idf": np.log((1 + counted.n_docs) / (1 + frequencies[kept])) + 1,
+            "idf": np.log((1 + n_docs) / (1 + frequencies[kept])) + 1,
             "sublinear_tf": self.sublinear_tf,
         }
         columns = np.full(len(ends) - 1, FREE, np.int32)
@@ -109,9 +119,11 @@ class Tfidf(View):
         else:
             fitted = analyzed = AnalyzedTfidf(**learnt, analyzer=name)
             weigh = partial(analyzed.weigh_pieces, pieces=with_columns(pieces, columns))
-        blocks = run.map(weigh, counted.batches, "weighing words", total=len(counted.batches))
-        shown = fitted.stacked(blocks)
-        return fitted, shown.derived(fineness=fineness(counted.n_entries, shown))
+        n_batches, batches = len(counted.batches), counted.handed_over() if is_last else counted.batches
+        blocks = run.map(lambda batch: weigh(batch.entries()), batches, "weighing words", total=n_batches)
+        matrix = gathered(blocks, (n_docs, len(kept)), nnz=int(frequencies[kept].sum()), run=run)
+        shown = trusted(Bag, matrix=matrix, vocabulary=fitted.vocabulary)
+        return fitted, shown.derived(fineness=fineness(n_entries, shown))
 
     def _nothing_to_learn_from(self, n_docs: int, any_words: bool) -> XmtcError:
         found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
@@ -151,7 +163,7 @@ class FittedTfidf(FittedView):
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
         """Weigh the words of new texts; words outside the vocabulary are dropped, so a row may be empty."""
 
-        def weigh(batch: list[str]) -> csr_array:
+        def weigh(batch: Collection[str]) -> csr_array:
             return self.show(self.tokenizer.count(batch))
 
         return self.stacked(run.map(weigh, batches(contents), "reading texts", size=len))
@@ -242,7 +254,7 @@ class SideBySide(FittedView):
         return part.term(number - first)
 
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
-        def weigh(batch: list[str]) -> csr_array:
+        def weigh(batch: Collection[str]) -> csr_array:
             return self.show(self.parts[0].tokenizer.count(batch))
 
         blocks = run.map(weigh, batches(contents), "reading texts", size=len)
@@ -252,12 +264,15 @@ class SideBySide(FittedView):
         """Features of a batch that has words of its own."""
         return side_by_side([part.show(counts) for part in self.parts])
 
-    def joined(self, shown: list[Bag], by_words: bool) -> Bag:
+    def joined(self, shown: list[Bag], by_words: bool, run: Run) -> Bag:
         """What training sees. Where words are enough to cluster labels by, grams are left out of it, which takes half
         the time."""
         lead = sum(part.size for part in self.parts if not is_of_grams(part)) if by_words else 0
         n_words = max(int(bag.matrix.nnz * bag.fineness**2) for bag in shown)
-        found = trusted(Bag, matrix=side_by_side([bag.matrix for bag in shown]), vocabulary=Terms(self.parts))
+        n_docs = shown[0].n_docs
+        blocks = (side_by_side([bag.matrix[at : at + ROWS] for bag in shown]) for at in range(0, n_docs, ROWS))
+        matrix = gathered(blocks, (n_docs, self.size), nnz=sum(bag.matrix.nnz for bag in shown), run=run)
+        found = trusted(Bag, matrix=matrix, vocabulary=Terms(self.parts))
         return found.derived(lead=lead, fineness=fineness(n_words, found))
 
     def spans(self, text: str) -> list[Span]:
@@ -291,6 +306,19 @@ class Terms:
 
     def words(self) -> list[str]:
         return [word for part in self.parts for word in part.vocabulary.words()]
+
+
+def gathered(blocks: Iterable[csr_array], shape: tuple[int, int], nnz: int, run: Run) -> csr_array:
+    """Blocks of rows, one below the other, of which it is known how large they are together: each is let go of when it
+    is in its place, in memory or in the run's folder."""
+    data, indices = Growing(nnz, np.float32, run.workdir), Growing(nnz, np.int32, run.workdir)
+    lengths, row = np.zeros(1 + shape[0], np.int64), 1
+    for block in blocks:
+        data.add(block.data)
+        indices.add(block.indices)
+        lengths[row : row + block.shape[0]] = np.diff(block.indptr)
+        row += block.shape[0]
+    return csr_array((data.whole(), indices.whole(), narrow(np.cumsum(lengths))), shape=shape)
 
 
 def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:

@@ -34,6 +34,8 @@ class View(Recipe, ABC):
     made_from: ClassVar[str] = TEXTS  # or COLUMNS: pairs of column numbers and values
     may_ask: ClassVar[bool] = False  # its `fit` takes a function `choose`, to ask for what it was not told
     instead_of: ClassVar[str] = ""  # the view that it replaces in a corpus that holds what it is made from
+    takes_batches: ClassVar[bool] = False  # its `fit` reads contents by `batches`, so that they may come as Texts
+    uses_workdir: ClassVar[bool] = False  # of a run: what it makes is written there, and mapped
     learns_from_names: ClassVar[bool] = False  # from those of labels, which its `fit` then takes, not from documents
 
     @abstractmethod

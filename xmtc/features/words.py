@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ class Words(View):
 
     title: ClassVar[str] = "Sequences of words"
     unit: ClassVar[str] = "words"
+    takes_batches: ClassVar[bool] = True
 
     max_words: int = param(500_000, "keep this many words, the most frequent by documents", low=1)
     max_tokens: int = param(500, "read this many words of a text, from its beginning", low=1)
@@ -52,7 +53,7 @@ class Words(View):
         their words are kept."""
         tokenizer, analyzer = Tokenizer(self.lowercase, min_chars=1), self._stems()
 
-        def read(batch: list[str]) -> Sequences:
+        def read(batch: Collection[str]) -> Sequences:
             return stemmed(tokenizer.number(batch, self.max_tokens), analyzer)
 
         parts = list(run.map(read, batches(contents), "reading texts", size=len))
@@ -98,14 +99,14 @@ class FittedWords(FittedView):
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Tokens:
         """The ids of the words of new texts; a text without known words is one unknown word."""
 
-        def read(batch: list[str]) -> tuple[Sequences, np.ndarray]:
+        def read(batch: Collection[str]) -> tuple[Sequences, np.ndarray]:
             part = self.read(batch)
             return part, self.vocabulary.find(part.text, part.ends)
 
         pairs = list(run.map(read, batches(contents), "reading texts", size=len))
         return self.joined([part for part, _ in pairs], [numbers for _, numbers in pairs])
 
-    def read(self, batch: list[str]) -> Sequences:
+    def read(self, batch: Collection[str]) -> Sequences:
         return self.tokenizer.number(batch, self.max_tokens)
 
     def spans(self, text: str) -> list[Span]:
@@ -140,7 +141,7 @@ class FittedStems(FittedWords):
 
     analyzer: str
 
-    def read(self, batch: list[str]) -> Sequences:
+    def read(self, batch: Collection[str]) -> Sequences:
         return stemmed(super().read(batch), self.analyzer)
 
     def check(self) -> None:

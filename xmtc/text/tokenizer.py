@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,11 +16,13 @@ import numpy as np
 
 from xmtc.base.form import Form
 from xmtc.compiled import kernel
-from xmtc.text.vocabulary import FREE, Vocabulary, end_to_end, find_slot, hash_bytes, numbered
+from xmtc.data.batch import Texts, end_to_end
+from xmtc.text.normal import normal, normal_texts
+from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes, numbered
 
 LETTERS, SELECTORS, LAST_CHARACTER = 0x40000, 0xE0000, 0xE01F0  # letters lie below the first, marks also in the rest
 BLANK = 32
-BATCH_BYTES = 4_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
+BATCH_BYTES = 2_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,10 @@ class Tokenizer(Form):
 
     def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Texts as bytes end to end, and where each begins and ends."""
-        return end_to_end([self._normal(text).encode("utf-8", "replace") for text in texts])
-
-    def _normal(self, text: str) -> str:
-        text = text if text.isascii() else unicodedata.normalize("NFC", text)
-        return text.lower() if self.lowercase else text
+        if isinstance(texts, Texts):
+            found = normal_texts(texts, self.lowercase)
+            return found.text, found.ends
+        return end_to_end([normal(text, self.lowercase).encode("utf-8", "replace") for text in texts])
 
     def count(self, texts: Iterable[str]) -> Counts:
         """The terms of a batch of texts, with a vocabulary of the batch's own."""
@@ -74,7 +75,7 @@ class Tokenizer(Form):
 
     @functools.cached_property
     def _stop(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        stop = Vocabulary.of(dict.fromkeys(self._normal(word) for word in self.stop_words))
+        stop = Vocabulary.of(dict.fromkeys(normal(word, self.lowercase) for word in self.stop_words))
         return stop.text, stop.ends, stop.table
 
     def check(self) -> None:
@@ -140,11 +141,17 @@ def per_document(starts: np.ndarray, terms: np.ndarray, n_terms: int) -> tuple[n
     return distinct_starts, distinct[:n].copy(), counts[:n].copy()
 
 
-def batches(texts: Iterable[str], size: int = BATCH_BYTES) -> Iterator[list[str]]:
-    """Consecutive texts in lists of about `size` characters."""
+def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[Collection[str]]:
+    """Consecutive texts in lists of about `size` characters; those that come as a batch stay one."""
     batch: list[str] = []
     length = 0
     for text in texts:
+        if isinstance(text, Texts):
+            if batch:
+                yield batch
+                batch, length = [], 0
+            yield text
+            continue
         batch.append(text)
         length += len(text) + 64
         if length > size:

@@ -12,9 +12,11 @@ import numpy as np
 
 from xmtc.base.form import Form, array
 from xmtc.compiled import kernel
+from xmtc.data.batch import end_to_end
 
 FREE = -1  # an empty slot of the hash table
 SMALLEST = 16  # slots of a hash table
+TOGETHER = 1_000_000  # words of batches that are merged at a time, at least
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,8 @@ class Vocabulary(Form):
     @classmethod
     def picked(cls, text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> Vocabulary:
         """Some of the words that are given as bytes and ends, in the order of the numbers."""
-        return cls.from_bytes([bytes(text[ends[i] : ends[i + 1]]) for i in numbers])
-
-
-def end_to_end(parts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Words or texts in one array, and where each begins and ends. The array can be written to, because numba takes
-    read-only ones for a type of their own and would compile everything twice."""
-    ends = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=ends[1:])
-    return np.frombuffer(bytearray().join(parts), np.uint8), ends
+        text, ends = cut_out(text, ends, numbers)
+        return cls(text, ends, numbered(text, ends[:-1], ends[1:]).table)
 
 
 def merge(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
@@ -87,6 +82,29 @@ def merge(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.
     merged = numbered(text, ends[:-1], ends[1:])
     splits = np.cumsum([len(ends) - 1 for _, ends in batches])
     return merged.text, merged.ends, np.split(merged.numbers, splits[:-1])[: len(batches)]
+
+
+class Merging:
+    """`merge` of batches that come one after the other, whose words need not all be held meanwhile."""
+
+    def __init__(self) -> None:
+        self.text, self.ends = np.zeros(0, np.uint8), np.zeros(1, np.int64)
+        self.numbers: list[np.ndarray] = []  # of each batch that is merged
+        self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self.n_waiting = 0
+
+    def add(self, text: np.ndarray, ends: np.ndarray) -> None:
+        """Merged are at least a quarter of the words that there are already, so that these are looked up anew only a few
+        times in all."""
+        self.waiting.append((text, ends))
+        self.n_waiting += len(ends) - 1
+        if self.n_waiting > max(TOGETHER, len(self.ends) // 4):
+            self.merge()
+
+    def merge(self) -> None:
+        self.text, self.ends, (_, *numbers) = merge([(self.text, self.ends), *self.waiting])
+        self.numbers += [found.copy() for found in numbers]
+        self.waiting, self.n_waiting = [], 0
 
 
 class Numbered(NamedTuple):
@@ -118,9 +136,33 @@ def most_frequent(
     """The words found in at least so many documents, most frequent first, equally frequent ones in the order of their
     bytes; the first n of them, or all."""
     kept = np.flatnonzero(frequencies >= at_least)
-    words, counts = bytes(text), frequencies.tolist()
-    order = sorted(kept.tolist(), key=lambda i: (-counts[i], words[ends[i] : ends[i + 1]]))
-    return np.array(order[:n], np.int64)
+    first, second = (beginnings(text, ends, kept, skipped) for skipped in (0, 8))
+    kept = kept[np.lexsort((second, first, -frequencies[kept]))]
+    # words that are as frequent and begin alike stand side by side now, in any order
+    first, second = (beginnings(text, ends, kept, skipped) for skipped in (0, 8))
+    alike = (first[1:] == first[:-1]) & (second[1:] == second[:-1]) & (np.diff(frequencies[kept]) == 0)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], alike, [False]])))
+    for begin, end in zip(edges[::2].tolist(), (edges[1::2] + 1).tolist(), strict=True):
+        kept[begin:end] = sorted(kept[begin:end].tolist(), key=lambda i: bytes(text[ends[i] : ends[i + 1]]))
+    return kept[:n]
+
+
+def beginnings(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray, skipped: int) -> np.ndarray:
+    """(n,) uint64: eight bytes of each word as a number, with zeros after its end."""
+    found = np.zeros(len(numbers), np.uint64)
+    for at in range(skipped, skipped + 8):
+        places = ends[numbers] + at
+        is_inside = places < ends[numbers + 1]
+        found <<= np.uint64(8)
+        found[is_inside] |= text[places[is_inside]]
+    return found
+
+
+def cut_out(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Some of the words that are given as bytes and ends, in the order of the numbers."""
+    lengths = ends[numbers + 1] - ends[numbers]
+    new_ends = np.concatenate([[0], np.cumsum(lengths)])
+    return text[np.repeat(ends[numbers] - new_ends[:-1], lengths) + np.arange(new_ends[-1])], new_ends
 
 
 @kernel

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 
+from xmtc.base.run import Run
+from xmtc.data.batch import Batch
 from xmtc.data.document import Document
 from xmtc.data.layout import Layout
 from xmtc.data.records import Fields as Fields
@@ -58,6 +60,7 @@ class Format:
     holds_features: bool = False  # instead of text
     dimensions: Callable[[Source], Dimensions] | None = None
     layout: Callable[[Source], Layout] | None = None  # what a look at the beginning tells, beside what was told
+    read_batches: Callable[[Source, Run], Iterator[Document | Batch]] | None = None  # by all cores, for training
     files: Callable[[str], tuple[str | None, ...]] = lambda path: (path,)  # that a path stands for
 
 

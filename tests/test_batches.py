@@ -1,0 +1,287 @@
+"""Documents in batches: the same as one by one, whatever the lines hold, and whoever reads them."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from xmtc.base.run import Run
+from xmtc.data.batch import Batch, Texts, end_to_end
+from xmtc.data.collect import LabelCollector
+from xmtc.data.corpus import open_corpus
+from xmtc.data.document import Document
+from xmtc.data.files import read_blocks
+from xmtc.data.records import Fields
+from xmtc.errors import XmtcError
+from xmtc.pipeline import Pipeline
+from xmtc.text.normal import normal, normal_texts
+from xmtc.text.vocabulary import Merging, Vocabulary, cut_out, merge, most_frequent
+
+PLAIN = [
+    '{"id": "a", "text": "Große Ærø ΑΣ \\u00e9\\n\\ud83d\\udc1f", "labels": ["x", "y|z"]}',
+    '{"labels": [], "text": ""}',
+    '{"id": 7, "text": "seven", "labels": ["x"], "year": 1999, "more": {"a": [1.5, null]}}',
+    '{"text": "\\u0000 zero", "labels": ["日本", "x"], "id": null}',
+]
+OTHERS = [
+    "", "   ", "{}", "[]", "7", "null", '"text"', "{", '{"text": "a", "labels": ["x"]', "not JSON", "\x00", "\ufeff",
+    '{"text": "a", "labels": "x"}', '{"text": "a", "labels": null}', '{"text": null, "labels": ["x"]}', '{"text": "a"}',
+    '{"text": "a", "labels": [1, "x"]}', '{"text": "a", "labels": [null]}', '{"text": "a", "labels": [""]}',
+    '{"text": "a", "labels": ["x", "x", "y"]}', '{"text": 5, "labels": []}', '{"text": ["a"], "labels": []}',
+    '{"text": "a", "text": "b", "labels": ["x"]}', '{"Text": "a", "LABELS": ["x"]}',
+    '{"text": "\\ud800", "labels": []}', '{"text": "\\udc00", "labels": []}', '{"text": "a", "labels": ["\\ud83d"]}',
+    '{"text": "tab\tinside", "labels": []}', '{"text": "a", "labels": ["x"]} null', "null null", '{"text": null} null',
+    '{"text": "a", "labels": ["x"], "id": [1]}', '{"text": "a", "labels": ["x"], "id": 1.5}',
+    '{"text": "a", "labels": ["x"], "id": true}', '{"text": "a", "labels": ["x"]} {"text": "b", "labels": ["y"]}',
+    '{"text": "a", "labels": ["x"], "n": NaN}', '{"text": "a", "labels": ["x"], "n": 01}',
+    '{"text": "a\rb", "labels": ["x"]}', '{"text": "a",\r"labels": ["x"]}', '{"text": "a", "labels": ["x"],}',
+    ' {"text" : "a" , "labels" : [ "x" ] } ', '{"text": "a", "labels": ["x"]}\r',
+]  # fmt: skip
+# without zeros, which may be taken for UTF-16
+ALL = st.lists(st.sampled_from(PLAIN * 8 + [line for line in OTHERS if line != "\0"]), max_size=8)
+
+
+def content(documents) -> list[tuple[str, list[str]]]:
+    """Texts and labels, whether they come one by one or in batches."""
+    found: list[tuple[str, list[str]]] = []
+    for each in documents:
+        if isinstance(each, Batch):
+            names = each.names.to_pylist()
+            labels = np.split(each.labels, each.starts[1:-1])
+            found += [(text, [names[n] for n in own]) for text, own in zip(each.texts, labels, strict=True)]
+        else:
+            found.append((each.text, each.labels))
+    return found
+
+
+def outcome(path: Path, run: Run | None, **options) -> tuple:
+    """What reading comes to: documents, or what is said; and the rejects."""
+    rejects = path.with_suffix(".rejects")
+    rejects.unlink(missing_ok=True)
+    corpus = open_corpus(path, "jsonl", **options)
+    try:
+        found: object = content(corpus if run is None else corpus.in_batches(run))
+    except XmtcError as error:
+        found = str(error)
+    return found, rejects.read_bytes() if rejects.exists() else b"", corpus.n_rejected
+
+
+@settings(max_examples=300, deadline=None)
+@example([PLAIN[0], *OTHERS], True)
+@given(ALL, st.booleans())
+def test_lines_come_to_the_same_in_batches(tmp_path_factory, lines, ends):
+    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
+    path.write_bytes("\n".join(lines).encode() + b"\n" * ends)
+    for options in ({}, {"on_error": "skip", "rejects": path.with_suffix(".rejects")}):
+        assert outcome(path, Run(threads=1), **options) == outcome(path, None, **options)
+
+
+@pytest.mark.parametrize("bad", OTHERS)
+def test_each_of_the_others_comes_to_the_same_in_batches(tmp_path, bad):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes("\n".join([PLAIN[0], bad, PLAIN[1]]).encode())
+    assert outcome(path, Run(threads=1)) == outcome(path, None)
+
+
+def test_what_nests_deeply_ends_no_process(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"text": "a", "labels": ["x"], "n": ' + "[" * 10**6 + "]" * 10**6 + "}\n" + "[" * 10**6)
+    with pytest.raises(XmtcError, match="line"):
+        list(open_corpus(path).in_batches(Run(threads=2)))
+
+
+@pytest.mark.parametrize("bad", [b'{"text": "\xff", "labels": []}', b'{"text": ""\t, "\xff": 5, "labels": []}'])
+def test_what_is_no_utf8_is_refused_with_its_line(tmp_path, monkeypatch, bad):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b"\n".join([PLAIN[0].encode()] * 50 + [bad, PLAIN[0].encode()]))
+    monkeypatch.setattr("xmtc.data.corpus.encoding_of", lambda *args, **options: type("", (), {"name": "utf-8"}))
+    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 200))
+    with pytest.raises(XmtcError, match="line 51: byte 0xff at position 1"):
+        list(open_corpus(path, "jsonl").in_batches(Run(threads=2)))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_blocks_and_threads_change_nothing(tmp_path, monkeypatch, threads):
+    path = tmp_path / "lines.jsonl.gz"
+    lines = [PLAIN[i % 2] if i % 37 else OTHERS[i % 11] for i in range(500)]  # ids of one type, as pyarrow has them
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    options = {"on_error": "skip", "rejects": path.with_suffix(".rejects")}
+    expected = outcome(path, None, **options)
+    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 700))
+    assert len(list(read_blocks(str(path)))) > 20
+    assert any(isinstance(each, Batch) for each in open_corpus(path, **options).in_batches(Run(threads)))
+    assert outcome(path, Run(threads), **options) == expected
+    assert expected[2] > 5
+
+
+def test_blocks_hold_all_lines_and_number_them(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"".join(b"%d\n" % i * (i % 5) for i in range(300)) + b"the last" * 40)
+    blocks = list(read_blocks(str(path), size=50))
+    assert b"".join(block.lines for block in blocks) == path.read_bytes()
+    n_before = [0, *itertools.accumulate(block.n_lines for block in blocks)]
+    assert [block.first for block in blocks] == [n + 1 for n in n_before[:-1]]
+    assert n_before[-1] == len(path.read_bytes().split(b"\n"))
+    (tmp_path / "empty").write_bytes(b"")
+    assert not list(read_blocks(str(tmp_path / "empty")))
+
+
+def test_a_damaged_file_says_after_which_line(tmp_path):
+    path = tmp_path / "damaged.jsonl.gz"
+    content = gzip.compress(b"".join(b'{"text": "%d", "labels": ["x"]}\n' % (i**9) for i in range(30_000)))
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(XmtcError, match=r"after line \d+: the data is damaged or ends too early"):
+        list(open_corpus(path, "jsonl").in_batches(Run(threads=2)))
+
+
+@pytest.mark.parametrize(
+    "fields", [Fields(text="title,text"), Fields(separator=","), Fields(labels=None), Fields(keep=("id",))]
+)
+def test_what_pyarrow_is_not_asked_for_comes_one_by_one(tmp_path, fields):
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"id": "1", "title": "t", "text": "a", "labels": ["x"]}\n' * 3)
+    found = list(open_corpus(path, fields=fields).in_batches(Run()))
+    assert found == list(open_corpus(path, fields=fields))
+
+
+def test_an_id_that_was_named_must_be_there(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"key": "a", "text": "a", "labels": ["x"]}\n{"text": "a", "labels": ["x"]}')
+    with pytest.raises(XmtcError, match="line 2: there is no field 'key'"):
+        list(open_corpus(path, fields=Fields(id="key")).in_batches(Run()))
+
+
+def test_the_fingerprint_is_of_documents_and_not_of_batches():
+    def batch(*documents: tuple[str, list[str]]) -> Batch:
+        import pyarrow
+
+        flat = [label for _, labels in documents for label in labels]
+        names = list(dict.fromkeys(flat))
+        starts = np.cumsum([0, *(len(labels) for _, labels in documents)])
+        numbers = np.array([names.index(label) for label in flat], np.int32)
+        return Batch(Texts.of(text for text, _ in documents), pyarrow.array(names, "string"), numbers, starts)
+
+    def collected(*stream) -> tuple:
+        collector = LabelCollector()
+        assert len(list(collector.watch(stream))) == len(stream)
+        return collector.fingerprint(), collector.matrix("abc").toarray().tolist(), list(collector.numbers)
+
+    a, b, c = ("one", ["b", "a"]), ("töwo", []), ("", ["c", "b"])
+    expected = collected(*(Document("", *each) for each in (a, b, c)))
+    assert expected[1] == [[1, 1, 0], [0, 0, 0], [0, 1, 1]]
+    assert collected(batch(a, b, c)) == collected(batch(a), batch(b, c)) == expected
+    assert collected(batch(a), Document("", *b), batch(c)) == expected
+    others = [[("on", ["b", "a"]), ("etöwo", []), c], [("one", ["b"]), ("töwo", ["a"]), c], [a, b, ("", ["c", "a"])]]
+    assert len({expected[0], *(collected(batch(*other))[0] for other in others)}) == 4
+
+
+SPECIAL = "aZ ÄßéİΣσςǄǅ가각\u1100\u1161\u11a8\u0301\u0315\u212a\u2126\u0958\u09be\u1e9e𐐀🐟ȺⱥꙀÅĸ"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(st.one_of(st.sampled_from(SPECIAL), st.characters(exclude_categories=["Cs"])))), st.booleans())
+def test_compiled_texts_are_normal_as_pythons(texts, lowercase):
+    found = normal_texts(Texts.of(texts), lowercase)
+    assert list(found) == [normal(text, lowercase) for text in texts]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_every_character_is_normal_beside_others(lowercase):
+    characters = [chr(code) for code in range(0x11000) if not 0xD800 <= code < 0xE000]
+    for before in ("A", "\u1100", "Σ"):
+        texts = [before + character + "e" for character in characters]
+        assert list(normal_texts(Texts.of(texts), lowercase)) == [normal(text, lowercase) for text in texts]
+
+
+BYTES = st.lists(st.text("abcä ", max_size=20).map(str.encode), unique=True, max_size=60)
+
+
+@settings(deadline=None)
+@given(BYTES, st.data())
+def test_the_most_frequent_words_come_first_and_else_by_their_bytes(words, data):
+    frequencies = np.array([data.draw(st.integers(0, 3)) for _ in words], np.int64)
+    at_least, n = data.draw(st.integers(0, 3)), data.draw(st.none() | st.integers(0, 9))
+    plain = sorted(np.flatnonzero(frequencies >= at_least).tolist(), key=lambda i: (-frequencies[i], words[i]))
+    assert most_frequent(*end_to_end(words), frequencies, at_least, n).tolist() == plain[:n]
+
+    text, ends = cut_out(*end_to_end(words), np.array(plain[:n], np.int64))
+    assert [bytes(text[a:b]) for a, b in itertools.pairwise(ends)] == [words[i] for i in plain[:n]]
+
+
+@settings(deadline=None)
+@given(st.lists(BYTES, max_size=12), st.integers(0, 40))
+def test_words_merge_as_they_come_as_they_do_together(batches, together):
+    packed = [end_to_end(batch) for batch in batches]
+    merging = Merging()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("xmtc.text.vocabulary.TOGETHER", together)
+        for text, ends in packed:
+            merging.add(text, ends)
+    merging.merge()
+    text, ends, numbers = merge(packed)
+    assert Vocabulary(merging.text, merging.ends, np.empty(0)).words() == Vocabulary(text, ends, np.empty(0)).words()
+    assert [each.tolist() for each in merging.numbers] == [each.tolist() for each in numbers]
+
+
+def test_items_are_made_ahead_by_a_thread_of_their_own():
+    made = []
+
+    def items():
+        for i in range(100):
+            made.append(threading.get_ident())
+            yield i
+
+    stream = Run(threads=2).ahead(items())
+    assert next(stream) == 0
+    until = time.monotonic() + 10
+    while len(made) < 5 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert 5 <= len(made) <= 12  # which are before their time, and yet bounded
+    assert list(stream) == list(range(1, 100))
+    assert len(made) == 100
+    assert {*made} != {threading.get_ident()}
+
+    made.clear()
+    assert list(Run(threads=1).ahead(items())) == list(range(100))
+    assert {*made} == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_fails_ahead_is_told_in_its_place(threads):
+    def items():
+        yield from range(20)
+        raise XmtcError("after twenty")
+
+    stream = Run(threads=threads).ahead(items())
+    assert list(itertools.islice(stream, 20)) == list(range(20))
+    with pytest.raises(XmtcError, match="after twenty"):
+        next(stream)
+
+
+def test_nobody_reads_on_when_the_rest_is_not_wanted():
+    n_before, made = threading.active_count(), itertools.count()
+    stream = Run(threads=2).ahead(made)
+    assert [next(stream), next(stream)] == [0, 1]
+    stream.close()
+    n_made = next(made)
+    time.sleep(0.05)
+    assert next(made) == n_made + 1
+    assert threading.active_count() == n_before
+
+
+def test_a_corpus_trains_the_same_in_batches(tmp_path):
+    documents = [Document(str(i), f"Word{i % 7} word{i % 5} Ünï{i % 3} ΣΑΣ", [f"l{i % 7}"]) for i in range(300)]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"text": d.text, "labels": d.labels}) + "\n" for d in documents))
+    pipeline = Pipeline.of("parabel", parameters={"min_df": 1})
+    one, other = pipeline.prepare(open_corpus(path)), pipeline.prepare(documents)
+    assert (one.fingerprint, one.data.fingerprint()) == (other.fingerprint, other.data.fingerprint())

@@ -1,0 +1,168 @@
+"""A work folder: the same bytes as in memory, nothing left in it, and one sentence where it cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_features import run as xmtc
+
+from xmtc import Classifier, Run, XmtcError
+from xmtc.base.workdir import Growing, Shelf
+from xmtc.features.counting import Counted, Entries, Held
+from xmtc.features.tfidf import Tfidf
+from xmtc.text.tokenizer import Tokenizer
+
+TEXTS = [f"common word{i % 7} books{i % 5} library number{i}" for i in range(400)]
+TAGS = [[f"a{i % 5}", f"b{i % 7}"] for i in range(400)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    rows = ({"text": text, "labels": tags} for text, tags in zip(TEXTS, TAGS, strict=True))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("analyzer", ["words", "words+grams", "snowball:english"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_model_has_the_same_bytes(corpus, tmp_path, analyzer, threads):
+    work = tmp_path / "deep" / "work"
+    for name, options in (("one", []), ("other", ["--workdir", work, "--threads", threads])):
+        said = xmtc("train", corpus, "-o", tmp_path / name, "-p", f"analyzer={analyzer}", "--quiet", *options)
+        assert said == (0, "")
+    for file in ("about.json", "arrays.safetensors"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+    assert not list(work.iterdir())
+
+
+def test_what_is_made_lies_in_the_folder(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr("xmtc.base.workdir.File.append", recording(written))
+    memory = Tfidf().fit(TEXTS)[1].matrix
+    assert not written
+    disk = Tfidf().fit(TEXTS, Run(workdir=tmp_path))[1].matrix
+    assert sum(written) >= memory.data.nbytes + memory.indices.nbytes
+    assert isinstance(base_of(disk.data), np.memmap)
+    assert (memory != disk).nnz == 0
+    assert not list(tmp_path.iterdir())
+
+
+def recording(written: list[int]):
+    from xmtc.base.workdir import File
+
+    append = File.append
+
+    def recorded(self, array):
+        written.append(array.nbytes)
+        return append(self, array)
+
+    return recorded
+
+
+def base_of(array: np.ndarray):
+    while not isinstance(array, np.memmap) and array.base is not None:
+        array = array.base
+    return array
+
+
+def test_a_classifier_works_there_too(tmp_path):
+    found = [Classifier().fit(TEXTS, TAGS, run=Run(workdir=folder)) for folder in (None, str(tmp_path))]
+    one, other = (each.predict_proba(TEXTS[:20]) for each in found)
+    np.testing.assert_array_equal(one, other)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder(corpus, tmp_path):
+    status, said = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", corpus)
+    assert status
+    assert said.endswith("corpus.jsonl is a file; expected a folder to work in: choose another for --workdir.")
+    assert corpus.read_text().count("\n") == 400
+    with pytest.raises(XmtcError, match="is a file; expected a folder to work in"):
+        Tfidf().fit(TEXTS, Run(workdir=corpus))
+
+
+def test_a_folder_that_nothing_would_be_written_to_is_refused(tmp_path):
+    (tmp_path / "features.txt").write_text("3 4 2\n0 0:1\n1 1:1\n0,1 3:2\n")
+    status, said = xmtc("train", tmp_path / "features.txt", "-o", tmp_path / "model", "--workdir", tmp_path / "work")
+    assert status
+    assert "--workdir is for tf-idf made of texts, and parabel reads columns of this corpus" in said
+    assert not (tmp_path / "work").exists()
+
+
+class Full(io.BytesIO):
+    """A disk with room for a few bytes."""
+
+    def write(self, content) -> int:
+        if self.tell() + len(content) > 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(content)
+
+
+def test_a_full_disk_is_one_sentence(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.base.workdir.tempfile", SimpleNamespace(TemporaryFile=lambda dir: Full()))
+    status, said = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", tmp_path / "work", "--threads", "2")
+    assert status
+    expected = "work cannot be written (No space left on device), so that the training cannot work there; make room, or"
+    assert expected in said
+    assert not (tmp_path / "model").exists()
+
+
+def test_nothing_is_left_after_an_error(tmp_path):
+    def texts():
+        yield from TEXTS
+        raise XmtcError("the corpus is damaged")
+
+    with pytest.raises(XmtcError, match="the corpus is damaged"):
+        Tfidf().fit(texts(), Run(workdir=tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_grow_and_are_put_away_alike(tmp_path):
+    pieces = [np.arange(n, dtype=np.int32) for n in (3, 0, 5)]
+    for folder in (None, tmp_path):
+        growing, shelf = Growing(8, np.int32, folder), Shelf(folder)
+        takes = [shelf.put(piece) for piece in pieces]
+        for piece in pieces:
+            growing.add(piece)
+        assert growing.whole().tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
+        assert [take().tolist() for take in takes] == [piece.tolist() for piece in pieces]
+        assert not len(Growing(0, np.float32, folder).whole())
+        assert growing.whole().flags.writeable  # or kernels would be compiled twice
+
+
+@settings(deadline=None)
+@given(st.lists(st.dictionaries(st.integers(0, 300), st.integers(1, 70_000), max_size=5), max_size=6))
+def test_counts_that_are_held_are_the_same(documents):
+    starts = np.cumsum([0, *map(len, documents)])
+    terms = np.array([term for document in documents for term in document], np.int32)
+    counts = np.array([count for document in documents for count in document.values()], np.int32)
+    held = Held.of(Entries(starts, terms, counts), 301, Shelf(None))
+    for found, expected in zip(held.entries(), (starts, terms, counts), strict=True):
+        assert found.tolist() == expected.tolist()
+        assert found.dtype == expected.dtype
+    assert held.n_docs == len(documents)
+    assert held.frequencies.tolist() == [sum(term in document for document in documents) for term in range(301)]
+
+
+def test_counts_are_let_go_of_when_the_matrix_is_made(monkeypatch):
+    seen = []
+    of = Counted.of.__func__
+    monkeypatch.setattr(Counted, "of", classmethod(lambda cls, *args: seen.append(of(cls, *args)) or seen[-1]))
+    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
+    Tfidf(analyzer="words+grams").fit(TEXTS)
+    assert seen[0].batches == []
+    kept = of(Counted, Tokenizer(), TEXTS, Run())
+    assert len(kept.batches) > 5
+    n_docs, n_entries = kept.n_docs, kept.n_entries
+    Tfidf().learn(kept, Tokenizer(), "words", Run())
+    assert len(kept.batches) > 5
+    assert (n_docs, n_entries) == (400, 5 * 400)

@@ -1,0 +1,130 @@
+"""JSON Lines by all cores: blocks of lines are read ahead, and parsed by pyarrow, which leaves Python to others
+meanwhile and makes arrays of them instead of objects.
+
+It takes what is plain: a text, a list of names and an id that is a string or a whole number, on every line of a block.
+A block that has anything else, be it only a blank line, is read line by line, as it always was: what is right and what
+is wrong, and how that is said, is decided there alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xmtc.base.run import Run
+from xmtc.data.batch import Batch, Texts
+from xmtc.data.document import Document
+from xmtc.data.encodings import UTF8
+from xmtc.data.files import Block, read_blocks
+from xmtc.data.records import Fields
+from xmtc.data.source import BadLine, Source
+
+ReadLines = Callable[[Source, Iterable[bytes], int], Iterator[Document]]
+
+
+class Read(NamedTuple):
+    """What came of a block."""
+
+    documents: list[Document] | list[Batch]
+    bad: list[BadLine]
+
+
+def is_plain(source: Source) -> bool:
+    """Whether there is something for pyarrow to look for. A pipe is not read ahead: whoever waits for it could not be
+    interrupted."""
+    fields = source.fields
+    names = {*fields.text_names, fields.labels, fields.id}
+    is_told_apart = len(names) == 3 and None not in names
+    return is_told_apart and fields.separator is None and not fields.keep and is_utf8(source)
+
+
+def is_utf8(source: Source) -> bool:
+    return source.pipe is None and source.line_encoding == UTF8
+
+
+def read_in_blocks(source: Source, read_lines: ReadLines, run: Run) -> Iterator[Document | Batch]:
+    """The documents of a file; bad lines are refused in their order."""
+    blocks = run.ahead(read_blocks(source.path, source.on_read, source.encoding))
+    for documents, bad in run.quiet().map(partial(read_block, source, read_lines), blocks, "reading"):
+        for line in bad:
+            source.reject(line)
+        yield from documents
+
+
+def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:
+    batch = parsed(block, source.fields)
+    if batch is not None:
+        return Read([batch], [])
+    bad: list[BadLine] = []
+    here = replace(source, reject=bad.append)
+    return Read(list(read_lines(here, io.BytesIO(block.lines), block.first)), bad)
+
+
+def parsed(block: Block, fields: Fields) -> Batch | None:
+    """The documents of a block; None where not every line is plain."""
+    for table in tables(block.lines, fields) if begin_as_objects(block.lines) else ():
+        text, labels, id = (column.combine_chunks() for column in table.itercolumns())
+        has_id = id.null_count == 0 or fields.id == Fields.id
+        if table.num_rows == block.n_lines and has_id and not (text.null_count or labels.null_count):
+            return batch_of(text, labels)
+    return None
+
+
+def begin_as_objects(lines: bytes) -> bool:
+    """Whether every line does. pyarrow 26 ends the process where the first value is null."""
+    content = np.frombuffer(lines, np.uint8)
+    begins = np.flatnonzero(content[:-1] == ord("\n")) + 1
+    return content[0] == ord("{") and bool((content[begins] == ord("{")).all())
+
+
+def tables(lines: bytes, fields: Fields) -> Iterator[Any]:
+    """A block as pyarrow reads it, with ids that are strings, or else numbers. Of the encoding it looks at nothing by
+    itself, neither in the lines nor of what their escapes stand for."""
+    import pyarrow
+    from pyarrow import json
+
+    whole = pyarrow.array([0, len(lines)], pyarrow.int32()).buffers()[1]
+    for kind in (pyarrow.string(), pyarrow.int64()):
+        names = pyarrow.list_(pyarrow.string())
+        columns = pyarrow.schema([(fields.text, pyarrow.string()), (fields.labels, names), (fields.id, kind)])
+        try:
+            pyarrow.StringArray.from_buffers(1, whole, pyarrow.py_buffer(lines)).validate(full=True)
+            table = json.read_json(
+                pyarrow.BufferReader(lines),
+                json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+                json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore"),
+            ).select([fields.text, fields.labels, fields.id])
+            table.validate(full=True)
+        except pyarrow.ArrowInvalid:
+            continue
+        yield table
+
+
+def batch_of(text: Any, labels: Any) -> Batch | None:
+    """Arrays of pyarrow as a batch; None where a label has no name, or a document has one twice."""
+    found = labels.flatten().dictionary_encode()
+    names, starts = found.dictionary, labels.offsets.to_numpy().astype(np.int64)
+    if found.null_count or not np.diff(ends_of(names)).all():
+        return None
+    numbers = found.indices.to_numpy()
+    owners = np.repeat(np.arange(len(labels)), np.diff(starts))
+    if len(np.unique(owners * len(names) + numbers)) < len(numbers):
+        return None
+    return Batch(texts_of(text), names, numbers, starts)
+
+
+def texts_of(text: Any) -> Texts:
+    """A copy, which can be written to: numba takes read-only arrays for a type of their own."""
+    content, ends = text.buffers()[2], ends_of(text)
+    written = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]].copy()
+    return Texts(written, ends - ends[0])
+
+
+def ends_of(strings: Any) -> np.ndarray:
+    """Where each of pyarrow's strings begins and ends among their bytes."""
+    offsets = np.frombuffer(strings.buffers()[1], np.int32)
+    return offsets[strings.offset : strings.offset + len(strings) + 1].astype(np.int64)
