@@ -65,11 +65,11 @@ class Solver:
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
         for begin in range(0, n_labels, BLOCK):
             width = min(BLOCK, n_labels - begin)
-            padded = 2 if width <= 2 else -(-width // LANES) * LANES
+            padded = padded_width(width)
             signs = signs_of(positives, begin, padded)
             mine = None if factors is None else padded_with_ones(factors[begin : begin + width], padded)
             W[:, begin : begin + width] = self.solve(documents, signs, weights, mine)[:, :width]
-        return LinearWeights(documents.columns, W)
+        return LinearWeights(documents.columns, W, n_labels)
 
     def check(self, X: csr_array, weights: np.ndarray | None = None) -> None:
         """Refuse features that are too large beside C."""
@@ -121,7 +121,12 @@ class LinearWeights:
     """Weights of several labels over the features that occur in their documents; the last row is the bias."""
 
     features: np.ndarray  # (n,) int32, ascending
-    W: np.ndarray  # (n + 1, n_labels) float32
+    W: np.ndarray  # (n + 1, n_labels) float32, or with further columns that mean nothing
+    n_labels: int
+
+
+def padded_width(n_labels: int) -> int:
+    return 2 if n_labels <= 2 else -(-n_labels // LANES) * LANES
 
 
 def signs_of(positives: csr_array, begin: int, width: int) -> np.ndarray:
