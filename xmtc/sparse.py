@@ -10,7 +10,6 @@ from scipy.sparse import csr_array
 
 from xmtc.compiled import kernel
 
-
 ROWS = 1024  # copied by one thread at a time
 
 

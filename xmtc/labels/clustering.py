@@ -6,6 +6,8 @@ found is put together in their order, so that the answer is the same whoever wor
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -28,7 +30,7 @@ def pieces_of(lengths: np.ndarray) -> list[slice]:
     n_pieces = int(min(max(ends[-1] // PIECE, 1), MOST_PIECES)) if len(ends) else 1
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_pieces) // n_pieces) if n_pieces > 1 else []
     bounds = [0, *map(int, cuts), len(lengths)]
-    return [slice(begin, end) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [slice(begin, end) for begin, end in pairwise(bounds)]
 
 
 def halve(
@@ -184,8 +186,8 @@ def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearne
 
 @fast_kernel
 def move(indptr, indices, data, by_cluster, ends, first, totals, centres):
-    """The centres from `first` on, as many as totals has rows, move to the sums of their clusters' rows, and are made of
-    length 1. The sums lie apart at first, clusters × features, where each fits the cache."""
+    """The centres from `first` on, as many as totals has rows, move to the sums of their clusters' rows, and are made
+    of length 1. The sums lie apart at first, clusters × features, where each fits the cache."""
     n_clusters, n_features = totals.shape
     for c in range(n_clusters):
         total, square = totals[c], np.float32(0)

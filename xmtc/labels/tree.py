@@ -101,10 +101,11 @@ def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list
     """All parts of a level. The first divisions of a tree are few and long: large parts are divided one after the
     other, each by all threads; the others side by side."""
     n_labels = sum(len(part) for part, _ in jobs)
-    divided = {i: (part,) for i, (part, _) in enumerate(jobs) if len(part) <= max_leaf}
+    divided: dict[int, tuple[np.ndarray, ...]] = {}
+    divided |= {i: (part,) for i, (part, _) in enumerate(jobs) if len(part) <= max_leaf}
     waiting = [i for i in range(len(jobs)) if i not in divided]
-    large = [i for i in waiting if len(jobs[i][0]) * run.n_threads * SHARES > n_labels]
-    small = [i for i in waiting if i not in set(large)]
+    is_large = [len(part) * run.n_threads * SHARES > n_labels for part, _ in jobs]
+    large, small = ([i for i in waiting if is_large[i] == wanted] for wanted in (True, False))
 
     def work(i: int, each: Each = map) -> tuple[np.ndarray, ...]:
         part, seed = jobs[i]

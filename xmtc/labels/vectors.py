@@ -4,6 +4,7 @@ or both (Bonsai's three representations)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
@@ -62,7 +63,7 @@ def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     def sums(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return sum_rows(X, members.indptr[part[0] : part[1] + 1], members.indices)
 
-    bounds = list(zip(cuts[:-1], cuts[1:], strict=True))
+    bounds = list(pairwise(cuts))
     parts = list(run.map(sums, bounds, "summing labels", total=len(bounds)))
     lengths, indices, values = (np.concatenate([part[i] for part in parts]) for i in range(3))
     indptr = narrow(np.concatenate([[0], np.cumsum(lengths)]))

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from xmtc.compiled import fast_kernel, kernel
 from xmtc.errors import XmtcError
 from xmtc.linear.proximal import soft
-from xmtc.sparse import Compact, compact
+from xmtc.sparse import Compact, compact, whole
 
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
@@ -60,7 +60,8 @@ class Solver:
         """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X,
         whose own weights are positive, where they have any. `factors` (n_labels,) multiply the losses of each label's
         own documents."""
-        documents, n_labels = compact(X, rows), positives.shape[1]
+        is_all = np.array_equal(rows, np.arange(X.shape[0]))
+        documents, n_labels = whole(X) if is_all else compact(X, rows), positives.shape[1]
         weights = None if weights is None else weights[rows]
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
         for begin in range(0, n_labels, BLOCK):

@@ -51,8 +51,8 @@ class Block:
         return len(self.rows) * (len(self.children) + READING)
 
     def turn(self, total: float) -> tuple[int, int]:
-        """Large ones come first, whatever their tree; then trees one after the other, so that each can be kept when it is
-        finished, the large nodes of each first."""
+        """Large ones come first, whatever their tree; then trees one after the other, so that each can be kept when it
+        is finished, the large nodes of each first."""
         return (-1 if self.cost > LARGE * total else self.tree), -self.cost
 
     def signs(self) -> np.ndarray:
@@ -79,14 +79,14 @@ def mark_members(indptr, indices, children, rows, signs):
 
 @dataclass(frozen=True)
 class TreeTrainer:
-    """What all nodes share: the solver, the smallest weight kept, the beam, whether negatives are matched, and how
-    margins become probabilities, if not as the loss says."""
+    """What all nodes share: the solver, how margins become probabilities, the smallest weight kept, the beam, and
+    whether negatives are matched."""
 
     solver: Solver
+    link: str
     min_weight: float
     beam: int
     match: bool = False
-    link: str = ""
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
         """Train every node of every tree. Documents are shuffled once for all, so that a node's are in random order."""
@@ -98,8 +98,7 @@ class TreeTrainer:
         return self._model(data, data.n_labels, grown)
 
     def _model(self, data: Dataset, n_labels: int, trees: tuple[Tree, ...]) -> TreeModel:
-        link = self.link or self.solver.loss
-        return TreeModel(n_labels=n_labels, views=data.sizes, link=link, beam=self.beam, trees=trees)
+        return TreeModel(n_labels=n_labels, views=data.sizes, link=self.link, beam=self.beam, trees=trees)
 
     def _taught(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
         """All nodes of all trees that are not finished yet in one stream, so that no thread ever waits."""
