@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from xmtc.linear.solver import RUN, Solver, first_state, new_alpha, shuffle, shuffled, signs_of
-from xmtc.sparse import Compact, compact, sort
+from xmtc.sparse import Compact, compact, sort, take_rows, whole
 
 
 def sparse(n_rows: int, n_columns: int, seed: int) -> csr_array:
@@ -28,6 +28,21 @@ def test_compact_keeps_the_rows_and_drops_the_empty_columns(dtype):
     dense = csr_array((data, indices.astype(np.int32), indptr), shape=(3, len(features))).toarray()
     np.testing.assert_array_equal(features, np.flatnonzero(X[rows].sum(axis=0)))
     np.testing.assert_array_equal(dense, X[rows].toarray()[:, features])
+
+
+def test_a_whole_matrix_is_compact_without_a_copy():
+    X = sparse(30, 100, seed=0)
+    indptr, indices, data, features = whole(X)
+    assert np.shares_memory(indices, X.indices)
+    assert np.shares_memory(data, X.data)
+    again = csr_array((data, indices.astype(np.int32), indptr), shape=(30, len(features)))
+    np.testing.assert_array_equal(again.toarray(), X.toarray())
+
+
+@pytest.mark.parametrize("n", [0, 1, 3000])
+def test_rows_are_taken_as_by_scipy(n):
+    X, rows = sparse(50, 20, seed=3), np.random.default_rng(n).integers(50, size=n)
+    np.testing.assert_array_equal(take_rows(X, rows).toarray(), X[rows].toarray())
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 13, 500])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.compiled import kernel
+
+ROWS = 1024  # copied by one thread at a time
 
 
 def narrow(ends: np.ndarray) -> np.ndarray:
@@ -40,6 +43,28 @@ def with_weighted_rows(matrix: csr_array, weights: np.ndarray | None) -> csr_arr
     return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
+def take_rows(matrix: csr_array, rows: np.ndarray, each: Callable[..., Iterable] = map) -> csr_array:
+    """matrix[rows], by as many threads as `each` has."""
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
+    indices, data = np.empty(indptr[-1], matrix.indices.dtype), np.empty(indptr[-1], matrix.data.dtype)
+
+    def take(begin: int) -> None:
+        source = matrix.indptr, matrix.indices, matrix.data
+        copy_rows(*source, rows[begin : begin + ROWS], indptr[begin : begin + ROWS + 1], indices, data)
+
+    list(each(take, range(0, len(rows), ROWS)))
+    return csr_array((data, indices, narrow(indptr)), shape=(len(rows), matrix.shape[1]))
+
+
+@kernel
+def copy_rows(indptr, indices, data, rows, new_indptr, new_indices, new_data):
+    for position in range(len(rows)):
+        begin, new_begin = indptr[rows[position]], new_indptr[position]
+        for i in range(new_indptr[position + 1] - new_begin):
+            new_indices[new_begin + i], new_data[new_begin + i] = indices[begin + i], data[begin + i]
+
+
 class Compact(NamedTuple):
     """Some rows of a sparse matrix over the columns that occur in them."""
 
@@ -47,6 +72,12 @@ class Compact(NamedTuple):
     indices: np.ndarray  # uint32: compiled code need not look for negative ones
     data: np.ndarray
     columns: np.ndarray  # int32, ascending: which of the matrix' columns they are
+
+
+def whole(matrix: csr_array) -> Compact:
+    """All rows over all columns, whether they occur or not, without a copy of the matrix."""
+    indices = matrix.indices.astype(np.int32, copy=False).view(np.uint32)
+    return Compact(matrix.indptr.astype(np.int64), indices, matrix.data, np.arange(matrix.shape[1], dtype=np.int32))
 
 
 def compact(matrix: csr_array, rows: np.ndarray) -> Compact:

@@ -26,6 +26,7 @@ from xmtc.errors import XmtcError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of several threads
 
 MOST_THREADS = 4096
 AHEAD = 8  # items that are made before they are needed
@@ -129,6 +130,15 @@ class Run:
             yield progress
         self.tell(Stage(title, time.monotonic() - begin, peak_memory()))
 
+    @contextmanager
+    def each(self) -> Iterator[Each]:
+        """A `map` by all threads for the pieces of one computation, again and again; it must release the GIL."""
+        if self.n_threads == 1:
+            yield map
+            return
+        with ThreadPoolExecutor(self.n_threads) as pool:
+            yield pool.map
+
     def map(
         self,
         work: Callable[[Item], Result],
@@ -136,9 +146,11 @@ class Run:
         title: str,
         size: Callable[[Item], float] = lambda item: 1,
         total: float | None = None,
+        ahead: int = 2,
     ) -> Iterator[Result]:
-        """`work` on every item by all threads; answers come in the order of the items, which may be a stream: only a
-        few are ever held. The work must release the GIL, as compiled kernels do."""
+        """`work` on every item by all threads; answers come in the order of the items, which may be a stream: only
+        `ahead` for each thread are ever held, few where all take about as long. The work must release the GIL, as
+        compiled kernels do."""
         stream = iter(items)
         first = list(islice(stream, 2))
         n_threads = self.n_threads if len(first) > 1 else 1  # one document to tag: starting threads would cost more
@@ -153,7 +165,7 @@ class Run:
             try:
                 for item in chain(first, stream):
                     waiting.append((pool.submit(work, item), size(item)))
-                    if len(waiting) > 2 * n_threads:
+                    if len(waiting) > ahead * n_threads:
                         yield finish(waiting.pop(0), progress)
                 while waiting:
                     yield finish(waiting.pop(0), progress)

@@ -1,11 +1,17 @@
 """Spherical k-means over sparse label vectors: balanced with two clusters (Parabel, section 4.2; AttentionXML's trees
-use it too), unbalanced with many (Bonsai)."""
+use it too), unbalanced with many (Bonsai).
+
+Large parts are cut into pieces for several threads. How they are cut depends on the labels alone, and what the pieces
+found is put together in their order, so that the answer is the same whoever works."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.run import Each
 from xmtc.compiled import fast_kernel, kernel
 from xmtc.labels.vectors import LabelVectors
 from xmtc.sparse import Compact, compact
@@ -13,63 +19,99 @@ from xmtc.sparse import Compact, compact
 MIN_GAIN = 1e-4  # stop when the mean similarity to the centre grows by less: the authors' value
 WIDE_MIN_GAIN = 1e-3  # with many clusters: as accurate as 1e-4 in half the time (docs/results/linear-engine.md)
 MAX_ROUNDS = 100
+PIECE = 100_000  # values of label vectors, at least, that are worth a thread's while: some tenths of a millisecond
+MOST_PIECES = 64
+GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
 
 
-def halve(vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence) -> tuple[np.ndarray, ...]:
+def pieces_of(lengths: np.ndarray) -> list[slice]:
+    """Rows of these lengths in pieces of about as many values each."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    n_pieces = int(min(max(ends[-1] // PIECE, 1), MOST_PIECES)) if len(ends) else 1
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_pieces) // n_pieces) if n_pieces > 1 else []
+    bounds = [0, *map(int, cuts), len(lengths)]
+    return [slice(begin, end) for begin, end in pairwise(bounds)]
+
+
+def halve(
+    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, each: Each = map
+) -> tuple[np.ndarray, ...]:
     """Two halves, equal but for one label, of the labels in `part`, each around its own centre."""
     first, second = np.random.default_rng(seed).choice(len(part), 2, replace=False)
-    order = split_in_two(vectors.matrix, part, first, second)
-    half = (len(part) + 1) // 2
-    return np.sort(part[order[:half]]), np.sort(part[order[half:]])
+    is_first = split_in_two(vectors.matrix, part, first, second, each)
+    return part[is_first], part[~is_first]
 
 
-def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int) -> np.ndarray:
-    """Positions in `part`, ordered so that the first half belongs together; the rows at the positions `first` and
+def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int, each: Each = map) -> np.ndarray:
+    """Which positions of `part` make the first half, those that belong together; the rows at the positions `first` and
     `second` are the first centres.
 
-    Only the difference of the two centres is needed to choose a side, and the second half's sum is the whole sum less
-    the first half's: one look-up per feature and half an addition, where the textbook has two of each."""
-    rows = V.indptr, V.indices, V.data
-    half = (len(part) + 1) // 2
+    Only the difference of the two centres is needed to choose a side, the second half's sum is the whole sum less the
+    first half's, and that changes by the rows that change sides: one look-up per feature and few additions, where the
+    textbook has two of each."""
+    half, pieces = (len(part) + 1) // 2, pieces_of(V.indptr[part + 1] - V.indptr[part])
     whole, ours, difference = (np.zeros(V.shape[1], np.float32) for _ in range(3))
-    add_rows(*rows, part, np.float32(1), whole)
-    add_rows(*rows, part[[first]], np.float32(1), difference)
-    add_rows(*rows, part[[second]], np.float32(-1), difference)
+    add_to(whole, V, part, np.ones(len(part), np.float32), each)
+    add_to(difference, V, part[[first, second]], np.array([1, -1], np.float32))
     features, leaning, last = np.flatnonzero(whole), np.empty(len(part), np.float32), -np.inf
+    is_first = np.zeros(len(part), bool)
+
+    def lean_piece(piece: slice) -> None:
+        lean(V.indptr, V.indices, V.data, part[piece], difference, leaning[piece])
 
     for _ in range(MAX_ROUNDS):
-        lean(*rows, part, difference, leaning)
-        order = np.argsort(leaning, kind="stable")
-        add_rows(*rows, part[order[:half]], np.float32(1), ours)
+        list(each(lean_piece, pieces))
+        was_first, is_first = is_first, np.zeros(len(part), bool)
+        is_first[np.argsort(leaning, kind="stable")[:half]] = True
+        moved = np.flatnonzero(is_first != was_first)
+        add_to(ours, V, part[moved], np.where(is_first[moved], 1, -1).astype(np.float32), each)
         mean = part_centres(features, whole, ours, difference) / len(part)
         if mean - last < MIN_GAIN:
             break
         last = mean
-    return order
+    return is_first
+
+
+def add_to(total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndarray, each: Each = map) -> None:
+    """Add the rows of these labels to `total`, each times its factor: those of a piece first to each other."""
+    pieces = pieces_of(V.indptr[labels + 1] - V.indptr[labels])
+
+    def added(piece: slice) -> np.ndarray:
+        found = np.zeros_like(total) if len(pieces) > 1 else total
+        add_rows(V.indptr, V.indices, V.data, labels[piece], factors[piece], found)
+        return found
+
+    for found in each(added, pieces):
+        if found is not total:
+            total += found
 
 
 @kernel
-def add_rows(indptr, indices, data, rows, factor, total):
-    """Add rows of a sparse matrix, or take them away, if the factor is −1."""
-    for row in rows:
-        for i in range(indptr[row], indptr[row + 1]):
-            total[indices[i]] += factor * data[i]
+def add_rows(indptr, indices, data, rows, factors, total):
+    for position in range(len(rows)):
+        for i in range(indptr[rows[position]], indptr[rows[position] + 1]):
+            total[indices[i]] += factors[position] * data[i]
 
 
 @kernel
 def lean(indptr, indices, data, part, difference, leaning):
-    """How far each row of `part` leans away from the first of two centres, given their difference."""
+    """How far each row of `part` leans away from the first of two centres, given their difference. Two sums take turns,
+    because one would have to wait for itself."""
     for position in range(len(part)):
-        total = np.float32(0)
-        for i in range(indptr[part[position]], indptr[part[position] + 1]):
-            total -= data[i] * difference[indices[i]]
-        leaning[position] = total
+        begin, end = indptr[part[position]], indptr[part[position] + 1]
+        even, odd = np.float32(0), np.float32(0)
+        for i in range(begin, end - 1, 2):
+            even -= data[i] * difference[indices[i]]
+            odd -= data[i + 1] * difference[indices[i + 1]]
+        if (end - begin) % 2:
+            even -= data[end - 1] * difference[indices[end - 1]]
+        leaning[position] = even + odd
 
 
 @kernel
 def part_centres(features, whole, ours, difference):
-    """Write the difference of the centres of two halves, given the sum of both and of ours, which is left as zeros;
-    return how similar rows are to their new centre, summed up: it is the length of the halves' sums."""
+    """Write the difference of the centres of two halves, given the sum of both and of ours; return how similar rows are
+    to their new centre, summed up: it is the length of the halves' sums."""
     our_square, their_square = 0.0, 0.0
     for feature in features:
         theirs = whole[feature] - ours[feature]
@@ -78,71 +120,86 @@ def part_centres(features, whole, ours, difference):
     our_length, their_length = max(np.sqrt(our_square), 1e-30), max(np.sqrt(their_square), 1e-30)
     for feature in features:
         difference[feature] = ours[feature] / our_length - (whole[feature] - ours[feature]) / their_length
-        ours[feature] = 0
     return our_length + their_length
 
 
 def divide(
-    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, n_clusters: int
+    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, each: Each = map, n_clusters: int = 100
 ) -> tuple[np.ndarray, ...]:
     """Up to n_clusters groups, of any size, of the labels in `part`: spherical k-means (Bonsai, section 3.2)."""
     starts = np.random.default_rng(seed).choice(len(part), min(n_clusters, len(part)), replace=False)
-    rows = compact(vectors.matrix, part)
-    cluster = k_means(rows, starts)
+    cluster = k_means(compact(vectors.matrix, part), starts, each)
     groups = (part[cluster == c] for c in range(len(starts)))
     return tuple(group for group in groups if len(group))
 
 
-def k_means(rows: Compact, starts: np.ndarray) -> np.ndarray:
-    """The cluster of every row, from the rows `starts` on. Centres lie features × clusters, so that a row's feature
-    meets them all at once."""
-    n_clusters = len(starts)
+def k_means(rows: Compact, starts: np.ndarray, each: Each = map) -> np.ndarray:
+    """The cluster of every row, from the rows `starts` on: rows join the cluster of the nearest centre, and centres
+    move to their rows, a piece of the rows and a group of the centres at a time. Centres lie features × clusters, so
+    that a row's feature meets them all at once."""
+    n_rows, n_clusters = len(rows.indptr) - 1, len(starts)
     centres = np.zeros((len(rows.columns), n_clusters), np.float32)
     for c, start in enumerate(starts):
         begin, end = rows.indptr[start], rows.indptr[start + 1]
         centres[rows.indices[begin:end], c] = rows.data[begin:end]
+    cluster, nearness, last = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.float32), -1.0
+    pieces = pieces_of(np.diff(rows.indptr))
+    groups = [slice(c, min(c + GROUP, n_clusters)) for c in range(0, n_clusters, GROUP)]
 
-    cluster = np.zeros(len(rows.indptr) - 1, np.int64)
-    similarity, squares = np.empty(n_clusters, np.float32), np.empty(n_clusters, np.float32)
-    move_centres(rows.indptr, rows.indices, rows.data, WIDE_MIN_GAIN, MAX_ROUNDS, centres, cluster, similarity, squares)
+    def join_piece(piece: slice) -> None:
+        similarity = np.empty(n_clusters, np.float32)
+        join(*rows[:3], piece.start, piece.stop, centres, similarity, cluster, nearness)
+
+    def move_group(group: slice) -> None:
+        totals = np.zeros((group.stop - group.start, len(centres)), np.float32)
+        move(*rows[:3], by_cluster, ends, group.start, totals, centres)
+
+    for _ in range(MAX_ROUNDS):
+        list(each(join_piece, pieces))
+        mean = nearness.mean(dtype=np.float64)
+        if mean - last < WIDE_MIN_GAIN:
+            break
+        last = mean
+        by_cluster = np.argsort(cluster, kind="stable")
+        ends = np.cumsum(np.bincount(cluster, minlength=n_clusters))
+        list(each(move_group, groups))
     return cluster
 
 
 @fast_kernel
-def move_centres(indptr, indices, data, min_gain, max_rounds, centres, cluster, similarity, squares):
-    """Rounds of spherical k-means: rows join the cluster of the nearest centre, and centres move to their rows."""
-    n_rows, (n_features, n_clusters), last = len(cluster), centres.shape, np.float32(-1)
-    for _ in range(max_rounds):
-        mean = np.float32(0)
-        for row in range(n_rows):
-            for c in range(n_clusters):
-                similarity[c] = 0
-            for i in range(indptr[row], indptr[row + 1]):
-                centre, value = centres[indices[i]], data[i]
-                for c in range(n_clusters):
-                    similarity[c] += value * centre[c]
-            nearest = 0
-            for c in range(n_clusters):
-                if similarity[c] > similarity[nearest]:
-                    nearest = c
-            cluster[row] = nearest
-            mean += similarity[nearest] / n_rows
-        if mean - last < min_gain:
-            break
-        last = mean
-        for feature in range(n_features):
-            for c in range(n_clusters):
-                centres[feature, c] = 0
-        for row in range(n_rows):
-            for i in range(indptr[row], indptr[row + 1]):
-                centres[indices[i], cluster[row]] += data[i]
+def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearness):
+    """Rows begin:end join the cluster of the nearest centre; of equally near ones, the first."""
+    n_clusters = len(similarity)
+    for row in range(begin, end):
         for c in range(n_clusters):
-            squares[c] = 0
-        for feature in range(n_features):
+            similarity[c] = 0
+        for i in range(indptr[row], indptr[row + 1]):
+            centre, value = centres[indices[i]], data[i]
             for c in range(n_clusters):
-                squares[c] += centres[feature, c] * centres[feature, c]
+                similarity[c] += value * centre[c]
+        nearest = 0
         for c in range(n_clusters):
-            squares[c] = np.sqrt(max(squares[c], np.float32(1e-30)))
+            if similarity[c] > similarity[nearest]:
+                nearest = c
+        cluster[row], nearness[row] = nearest, similarity[nearest]
+
+
+@fast_kernel
+def move(indptr, indices, data, by_cluster, ends, first, totals, centres):
+    """The centres from `first` on, as many as totals has rows, move to the sums of their clusters' rows, and are made
+    of length 1. The sums lie apart at first, clusters × features, where each fits the cache."""
+    n_clusters, n_features = totals.shape
+    for c in range(n_clusters):
+        total, square = totals[c], np.float32(0)
+        for position in range(ends[first + c - 1] if first + c else 0, ends[first + c]):
+            row = by_cluster[position]
+            for i in range(indptr[row], indptr[row + 1]):
+                total[indices[i]] += data[i]
         for feature in range(n_features):
-            for c in range(n_clusters):
-                centres[feature, c] /= squares[c]
+            square += total[feature] * total[feature]
+        length = np.sqrt(max(square, np.float32(1e-30)))
+        for feature in range(n_features):
+            total[feature] /= length
+    for feature in range(n_features):
+        for c in range(n_clusters):
+            centres[feature, first + c] = totals[c, feature]

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.run import Run
+from xmtc.base.run import Each, Run
 from xmtc.labels.clustering import divide, halve
 from xmtc.labels.vectors import LabelVectors
 
@@ -56,7 +56,9 @@ def edges(groups: list[np.ndarray]) -> csr_array:
 
 
 Seed = tuple[int, ...]
-Divide = Callable[[np.ndarray, np.random.SeedSequence], tuple[np.ndarray, ...]]
+Divide = Callable[[np.ndarray, np.random.SeedSequence, Each], tuple[np.ndarray, ...]]
+Job = tuple[np.ndarray, Seed]  # a part that is to be divided
+SHARES = 4  # a part with more than this part of a thread's share of a level is divided by all threads together
 
 
 def balanced_binary_trees(
@@ -71,16 +73,14 @@ def wide_trees(
 ) -> list[LabelTree]:
     """A tree for each seed: labels divided by k-means into `arity` groups, and those of more than max_leaf again, down
     to max_depth levels, the labels' own included (Bonsai)."""
-    return grow(
-        vectors.n_labels, max_leaf, seeds, lambda part, seed: divide(vectors, part, seed, arity), run, max_depth
-    )
+    return grow(vectors.n_labels, max_leaf, seeds, partial(divide, vectors, n_clusters=arity), run, max_depth)
 
 
 def grow(
     n_labels: int, max_leaf: int, seeds: Sequence[Seed], divide: Divide, run: Run, max_depth: int = 64
 ) -> list[LabelTree]:
-    """Trees grown side by side, level by level, because the first divisions are few and long. A part of at most
-    max_leaf labels stays as it is: a node with one child, so that all labels lie equally deep."""
+    """Trees grown side by side, level by level. A part of at most max_leaf labels stays as it is: a node with one
+    child, so that all labels lie equally deep."""
     parts = [[np.arange(n_labels)] for _ in seeds]
     levels: list[list[list[np.ndarray]]] = [[] for _ in seeds]
     for depth in range(1, max_depth):
@@ -88,19 +88,37 @@ def grow(
         if not growing:
             break
         jobs = [(part, (*seeds[t], depth, i)) for t in growing for i, part in enumerate(parts[t])]
-
-        def work(job: tuple[np.ndarray, Seed]) -> tuple[np.ndarray, ...]:
-            part, seed = job
-            return divide(part, np.random.SeedSequence(seed)) if len(part) > max_leaf else (part,)
-
-        divided = run.map(work, jobs, "growing trees", size=lambda job: len(job[0]), total=len(growing) * n_labels)
+        divided = iter(divide_all(jobs, max_leaf, divide, run))
         for t in growing:
             divisions = [next(divided) for _ in parts[t]]
             ends = np.cumsum([len(division) for division in divisions])
             levels[t].append(np.split(np.arange(ends[-1]), ends[:-1]))
             parts[t] = [part for division in divisions for part in division]
-        assert next(divided, None) is None  # ends the stream, and with it the progress shown
     return [from_groups([*levels[t], parts[t]]) for t in range(len(seeds))]
+
+
+def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list[tuple[np.ndarray, ...]]:
+    """All parts of a level. The first divisions of a tree are few and long: large parts are divided one after the
+    other, each by all threads; the others side by side."""
+    n_labels = sum(len(part) for part, _ in jobs)
+    divided: dict[int, tuple[np.ndarray, ...]] = {}
+    divided |= {i: (part,) for i, (part, _) in enumerate(jobs) if len(part) <= max_leaf}
+    waiting = [i for i in range(len(jobs)) if i not in divided]
+    is_large = [len(part) * run.n_threads * SHARES > n_labels for part, _ in jobs]
+    large, small = ([i for i in waiting if is_large[i] == wanted] for wanted in (True, False))
+
+    def work(i: int, each: Each = map) -> tuple[np.ndarray, ...]:
+        part, seed = jobs[i]
+        return divide(part, np.random.SeedSequence(seed), each)
+
+    with run.stage("growing trees", n_labels) as progress, run.each() as each:
+        for i in large:
+            divided[i] = work(i, each)
+            progress.advance(len(jobs[i][0]))
+        for i, parts in zip(small, each(work, small), strict=True):
+            divided[i] = parts
+            progress.advance(len(jobs[i][0]))
+    return [divided[i] for i in range(len(jobs))]
 
 
 def compressed(tree: LabelTree, n_levels: int, height: int = 64) -> LabelTree:

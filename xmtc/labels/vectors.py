@@ -4,6 +4,7 @@ or both (Bonsai's three representations)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
@@ -13,7 +14,8 @@ from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.sparse import narrow, with_unit_rows, with_weighted_rows
 
-LABELS = 1024  # summed by one thread at a time
+LABELS = 1024  # summed by one thread at a time, at most
+PARTS = 64  # into which the labels are cut at least, so that every thread has some
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,14 @@ class LabelVectors:
 def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     """For every column of `members`, the sum of the rows of X that belong to it, divided by its length."""
     n_labels = members.shape[1]
-    starts = range(0, n_labels, LABELS)
+    shares = np.arange(1, PARTS) * members.nnz // PARTS  # labels have unequal numbers of documents
+    cuts = np.unique([*range(0, n_labels, LABELS), *np.searchsorted(members.indptr, shares), n_labels])
 
-    def sums(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return sum_rows(X, members.indptr[start : start + LABELS + 1], members.indices)
+    def sums(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return sum_rows(X, members.indptr[part[0] : part[1] + 1], members.indices)
 
-    parts = list(run.map(sums, starts, "summing labels", total=len(starts)))
+    bounds = list(pairwise(cuts))
+    parts = list(run.map(sums, bounds, "summing labels", total=len(bounds)))
     lengths, indices, values = (np.concatenate([part[i] for part in parts]) for i in range(3))
     indptr = narrow(np.concatenate([[0], np.cumsum(lengths)]))
     return csr_array((values, indices, indptr), shape=(n_labels, X.shape[1]))

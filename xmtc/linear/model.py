@@ -10,10 +10,10 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.method import Explanation, Model
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.linear.search import LOGISTIC, SQUARED_HINGE, rank, search
+from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, rank, search
 from xmtc.linear.tree import Tree
 
-LINKS = {"squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
+LINKS = {"squared_hinge": SQUARED_HINGE, "cubed_hinge": CUBED_HINGE, "logistic": LOGISTIC}
 EXACT = 0  # the beam that stands for a search without bounds
 LOOK_FURTHER = 20  # labels that each of several trees looks for, if not for more
 MOST_DOCS, MOST_WAITING = 8192, 1 << 21  # documents searched by one thread at a time, and chunks waiting for them
@@ -22,7 +22,8 @@ MOST_DOCS, MOST_WAITING = 8192, 1 << 21  # documents searched by one thread at a
 @dataclass(frozen=True, kw_only=True)
 class TreeModel(Model):
     """The mean over the trees of P(label) = Π P(child | parent) down the path, where P(child | parent) is
-    exp(−max(0, 1 − margin)²) after a squared hinge (Parabel's model) and σ(margin) after a logistic loss."""
+    exp(−max(0, 1 − margin)²) after a squared hinge (Parabel's model), or to the power of 3 (PECOS's), and σ(margin)
+    after a logistic loss."""
 
     link: str  # one of LINKS
     beam: int  # chunks that wait, and leaves scored, at most; or EXACT

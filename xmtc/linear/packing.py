@@ -33,13 +33,14 @@ class Rows:
 
 def pruned(weights: LinearWeights, min_weight: float) -> Rows:
     """The weights of at least min_weight. There is room for all of them, of which only what is written takes memory."""
-    n_features, size = len(weights.features), weights.W.size
+    n_features, size = len(weights.features), len(weights.features) * weights.n_labels
     features, ends = np.empty(n_features, np.int32), np.empty(n_features, np.int64)
     slots, kept = np.empty(size, np.int16), np.empty(size, np.float32)
 
-    n_used = prune(weights.features, weights.W, np.float32(min_weight), features, ends, slots, kept)
+    found = features, ends, slots, kept
+    n_used = prune(weights.features, weights.W, weights.n_labels, np.float32(min_weight), *found)
     n = ends[n_used - 1] if n_used else 0
-    bias = weights.W[-1].copy()
+    bias = weights.W[-1, : weights.n_labels].copy()
     return Rows(bias, features[:n_used].copy(), ends[:n_used].copy(), slots[:n].copy(), kept[:n].copy())
 
 
@@ -50,12 +51,12 @@ def constant(n: int, margin: float) -> Rows:
 
 
 @kernel
-def prune(features, W, min_weight, used, ends, slots, kept):
+def prune(features, W, n_slots, min_weight, used, ends, slots, kept):
     """`pruned`, written into its last four arguments; returns how many features have a weight left."""
     n, n_used = np.int64(0), np.int64(0)
     for row in range(len(features)):
         begin = n
-        for slot in range(W.shape[1]):
+        for slot in range(n_slots):
             if abs(W[row, slot]) >= min_weight:
                 slots[n], kept[n] = slot, W[row, slot]
                 n += 1
@@ -70,10 +71,33 @@ def side_by_side(parts: list[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
     first = np.cumsum([0] + [len(part.bias) for part in parts])
-    features = np.concatenate([np.repeat(part.features, np.diff(part.ends, prepend=0)) for part in parts])
-    slots = np.concatenate([part.slots + number for part, number in zip(parts, first[:-1], strict=True)])
-    weights, bias = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "bias"))
-    return by_feature(features, slots, weights, bias)
+    features, weights, bias = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("features", "weights", "bias")
+    )
+    slots = np.concatenate([part.slots + np.int16(number) for part, number in zip(parts, first[:-1], strict=True)])
+    lengths = np.concatenate([np.diff(part.ends, prepend=0) for part in parts])
+    ends = np.zeros(int(features.max(initial=-1)) + 2, np.int64)
+    merged_slots, merged_weights = np.empty_like(slots), np.empty_like(weights)
+    merge(features, lengths, slots, weights, ends, merged_slots, merged_weights)
+    used = np.flatnonzero(np.bincount(features))
+    return Rows(bias, used.astype(np.int32), ends[used], merged_slots, merged_weights)
+
+
+@kernel
+def merge(features, lengths, slots, weights, ends, merged_slots, merged_weights):
+    """Rows of the same feature, which come from several parts, one after the other. `ends` begins as zeros: it takes
+    where each feature's weights begin, and then, row by row, where they end."""
+    for row in range(len(features)):
+        ends[features[row] + 1] += lengths[row]
+    for feature in range(len(ends) - 1):
+        ends[feature + 1] += ends[feature]
+    begin = np.int64(0)
+    for row in range(len(features)):
+        at = ends[features[row]]
+        for i in range(lengths[row]):
+            merged_slots[at + i], merged_weights[at + i] = slots[begin + i], weights[begin + i]
+        begin += lengths[row]
+        ends[features[row]] = at + lengths[row]
 
 
 def by_feature(features: np.ndarray, slots: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> Rows:
@@ -83,10 +107,21 @@ def by_feature(features: np.ndarray, slots: np.ndarray, weights: np.ndarray, bia
     return Rows(bias, used.astype(np.int32), W.indptr[used + 1], W.indices.astype(np.int16), W.data)
 
 
-def pack(rows: Rows, steps: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
-    """The hash table of one chunk, its number of homes, and its rows of entries in the table's order. `steps` are the
-    weights in multiples of the chunk's scale."""
+@dataclass(frozen=True)
+class Packed:
+    """The weights of a chunk as Tree holds them."""
+
+    bias: np.ndarray
+    scale: float
+    n_homes: int
+    table: np.ndarray
+    entries: np.ndarray  # in the order of the table
+
+
+def pack(rows: Rows) -> Packed:
     n_slots, n_rows = len(rows.bias), len(rows.features)
+    scale = max(float(np.abs(rows.weights).max(initial=0)), 1e-30) / FINEST
+    steps = np.round(rows.weights / np.float32(scale)).astype(np.int16)
     n_homes = n_rows * 3 // 2 + 1
     ends = rows.ends.astype(np.int64, copy=False)
     by_home, after = np.empty(n_rows, np.int64), np.zeros(n_homes + 1, np.int64)
@@ -94,7 +129,7 @@ def pack(rows: Rows, steps: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
 
     table, entries = np.empty((n_homes + n_rows + 1, 2), np.uint32), np.zeros(n_entries, np.int16)
     size = fill(rows.features, ends, rows.slots, steps, n_slots, n_homes, by_home, table, entries)
-    return table[:size].copy(), n_homes, entries
+    return Packed(rows.bias, scale, n_homes, table[:size].copy(), entries)
 
 
 @kernel
@@ -151,30 +186,24 @@ def fill(features, ends, slots, steps, n_slots, n_homes, by_home, table, entries
 class Chunk:
     """Some slots' weights, and where they hang and lead, as in Tree."""
 
-    rows: Rows
+    rows: Rows | Packed
     above: np.ndarray
     leads: np.ndarray
 
 
 def tree_of(chunks: list[Chunk]) -> Tree:
-    packed, scales = [], []
-    for chunk in chunks:
-        weights = chunk.rows.weights
-        scales.append(max(float(np.abs(weights).max(initial=0)), 1e-30) / FINEST)
-        steps = np.round(weights / np.float32(scales[-1])).astype(np.int16)
-        packed.append(pack(chunk.rows, steps))
-    tables, homes, entries = zip(*packed, strict=True)
+    packed = [chunk.rows if isinstance(chunk.rows, Packed) else pack(chunk.rows) for chunk in chunks]
     return Tree(
-        slots=offsets([len(chunk.rows.bias) for chunk in chunks]),
+        slots=offsets([len(part.bias) for part in packed]),
         above=np.concatenate([chunk.above for chunk in chunks]).astype(np.int32),
         leads=np.concatenate([chunk.leads for chunk in chunks]).astype(np.int32),
-        bias=np.concatenate([chunk.rows.bias for chunk in chunks]),
-        scale=np.array(scales, np.float32),
-        homes=np.array(homes, np.int64),
-        places=offsets([len(table) for table in tables]),
-        table=np.concatenate(tables),
-        firsts=offsets([len(part) for part in entries]),
-        entries=np.concatenate(entries),
+        bias=np.concatenate([part.bias for part in packed]),
+        scale=np.array([part.scale for part in packed], np.float32),
+        homes=np.array([part.n_homes for part in packed], np.int64),
+        places=offsets([len(part.table) for part in packed]),
+        table=np.concatenate([part.table for part in packed]),
+        firsts=offsets([len(part.entries) for part in packed]),
+        entries=np.concatenate([part.entries for part in packed]),
     )
 
 
@@ -182,9 +211,9 @@ def offsets(lengths: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def assemble(tree: LabelTree, nodes: list[Rows]) -> Tree:
-    """The nodes of a tree, in the order of levels, as chunks: each leaf for itself; above them, as many levels together
-    as have few enough slots."""
+def assemble(tree: LabelTree, nodes: Sequence[Rows | Packed]) -> Tree:
+    """The nodes of a tree, in the order of levels, as chunks: each leaf for itself, which may have been packed already;
+    above them, as many levels together as have few enough slots."""
     for level in tree.levels[:-1]:
         assert np.array_equal(level.indices, np.arange(level.shape[1])), "children must be numbered in order"
     by_level = np.split(np.array(nodes, object), np.cumsum([level.shape[0] for level in tree.levels])[:-1])

@@ -14,7 +14,7 @@ from xmtc.base.predictions import NO_LABEL
 from xmtc.compiled import fast_kernel, kernel
 from xmtc.linear.tree import EMPTY, Tree
 
-SQUARED_HINGE, LOGISTIC = 0, 1
+SQUARED_HINGE, LOGISTIC, CUBED_HINGE = 0, 1, 2
 NOTHING = np.uint32(EMPTY)
 NEVER = np.float32(-3e38)
 ROUNDING = np.float32(1e-4)
@@ -25,10 +25,10 @@ WAITING, FOUND, LEAVES_LEFT = 0, 1, 2  # what is counted of a document
 
 @kernel
 def log_probability(margin, link):
-    """log P(slot | above): −max(0, 1 − margin)² after a squared hinge, log σ(margin) after a logistic loss."""
-    if link == SQUARED_HINGE:
-        loss = max(np.float32(0), np.float32(1) - margin)
-        return -loss * loss
+    """log P(slot | above): log σ(margin), or what the margin lacks of 1, to the power of 2 or 3, taken away."""
+    if link != LOGISTIC:
+        lacking = max(np.float32(0), np.float32(1) - margin)
+        return -lacking * lacking if link == SQUARED_HINGE else -lacking * lacking * lacking
     return -np.log1p(np.exp(-margin)) if margin > 0 else margin - np.log1p(np.exp(margin))
 
 
@@ -36,9 +36,11 @@ def log_probability(margin, link):
 def least_margin(log, link):
     """A margin, or a little less, under which log_probability is under log."""
     if log >= 0:
-        return np.float32(1) if link == SQUARED_HINGE else np.float32(80)
+        return np.float32(80) if link == LOGISTIC else np.float32(1)
     if link == SQUARED_HINGE:
         return np.float32(1) - np.sqrt(-log) - ROUNDING
+    if link == CUBED_HINGE:
+        return np.float32(1) - np.cbrt(-log) - ROUNDING
     return (log if log < -15 else -np.log(np.expm1(-log))) - ROUNDING
 
 

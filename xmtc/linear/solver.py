@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from xmtc.compiled import fast_kernel, kernel
 from xmtc.errors import XmtcError
 from xmtc.linear.proximal import soft
-from xmtc.sparse import Compact, compact
+from xmtc.sparse import Compact, compact, whole
 
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
@@ -60,16 +60,17 @@ class Solver:
         """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X,
         whose own weights are positive, where they have any. `factors` (n_labels,) multiply the losses of each label's
         own documents."""
-        documents, n_labels = compact(X, rows), positives.shape[1]
+        is_all = np.array_equal(rows, np.arange(X.shape[0]))
+        documents, n_labels = whole(X) if is_all else compact(X, rows), positives.shape[1]
         weights = None if weights is None else weights[rows]
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
         for begin in range(0, n_labels, BLOCK):
             width = min(BLOCK, n_labels - begin)
-            padded = 2 if width <= 2 else -(-width // LANES) * LANES
+            padded = padded_width(width)
             signs = signs_of(positives, begin, padded)
             mine = None if factors is None else padded_with_ones(factors[begin : begin + width], padded)
             W[:, begin : begin + width] = self.solve(documents, signs, weights, mine)[:, :width]
-        return LinearWeights(documents.columns, W)
+        return LinearWeights(documents.columns, W, n_labels)
 
     def check(self, X: csr_array, weights: np.ndarray | None = None) -> None:
         """Refuse features that are too large beside C."""
@@ -121,7 +122,12 @@ class LinearWeights:
     """Weights of several labels over the features that occur in their documents; the last row is the bias."""
 
     features: np.ndarray  # (n,) int32, ascending
-    W: np.ndarray  # (n + 1, n_labels) float32
+    W: np.ndarray  # (n + 1, n_labels) float32, or with further columns that mean nothing
+    n_labels: int
+
+
+def padded_width(n_labels: int) -> int:
+    return 2 if n_labels <= 2 else -(-n_labels // LANES) * LANES
 
 
 def signs_of(positives: csr_array, begin: int, width: int) -> np.ndarray:

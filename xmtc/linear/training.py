@@ -6,38 +6,84 @@ XR-Linear) also those that the levels above, already trained, let through by mis
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.run import Run
+from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree, as_ones
 from xmtc.linear.model import TreeModel
-from xmtc.linear.packing import Rows, assemble, constant, pruned
-from xmtc.linear.solver import Solver, shuffled
+from xmtc.linear.packing import Packed, Rows, assemble, constant, pack, pruned, side_by_side
+from xmtc.linear.solver import BLOCK, LinearWeights, Solver, padded_width, shuffled
 from xmtc.linear.tree import Tree
+from xmtc.sparse import Compact, compact, take_rows, whole
 
 CERTAIN = {"squared_hinge": 1.0, "logistic": 30.0}  # margins of probability 1
 LET_THROUGH = 10  # nodes a level lets through to the next where the beam does not say
+LARGE = 0.01  # of all that is to be done: blocks of more are begun first, so that no thread works on one at the end
+READING = 16  # labels whose arithmetic takes as long as reading a document's features
+AHEAD = 64  # blocks handed out for each thread, so that none waits for a large one to end
+
+
+Node = Rows | Packed  # trained; leaves are packed at once
 
 
 @dataclass(frozen=True)
-class Node:
-    """What a node learns from: its documents (rows) and which children each belongs to."""
+class Block:
+    """Some of a node's children, trained together: its documents (rows), and which belong to which child."""
 
-    rows: np.ndarray
-    positives: csr_array  # (len(rows), n_children)
+    tree: int
+    node: int  # counted from the root on, level by level
+    first: int  # child, counted within the node
+    is_leaf: bool  # all of it
+    rows: np.ndarray  # ascending
+    children: np.ndarray
+    members: tuple[np.ndarray, np.ndarray]  # of the level's children, where each one's documents begin, and which
+
+    @cached_property
+    def cost(self) -> int:
+        return len(self.rows) * (len(self.children) + READING)
+
+    def turn(self, total: float) -> tuple[int, int]:
+        """Large ones come first, whatever their tree; then trees one after the other, so that each can be kept when it
+        is finished, the large nodes of each first."""
+        return (-1 if self.cost > LARGE * total else self.tree), -self.cost
+
+    def signs(self) -> np.ndarray:
+        """+1 where a document belongs to a child, −1 elsewhere."""
+        signs = np.full((len(self.rows), padded_width(len(self.children))), -1, np.float32)
+        mark_members(*self.members, self.children, self.rows, signs)
+        return signs
+
+
+@kernel
+def mark_members(indptr, indices, children, rows, signs):
+    """Every document of a child is looked for among the rows, which ascend, by halving what is left of them."""
+    for j in range(len(children)):
+        for i in range(indptr[children[j]], indptr[children[j] + 1]):
+            begin, end = 0, len(rows)
+            while end - begin > 1:
+                middle = (begin + end) // 2
+                if rows[middle] <= indices[i]:
+                    begin = middle
+                else:
+                    end = middle
+            signs[begin, j] = 1
 
 
 @dataclass(frozen=True)
 class TreeTrainer:
-    """What all nodes share: the solver, the smallest weight kept, the beam, and whether negatives are matched."""
+    """What all nodes share: the solver, how margins become probabilities, the smallest weight kept, the beam, and
+    whether negatives are matched."""
 
     solver: Solver
+    link: str
     min_weight: float
     beam: int
     match: bool = False
@@ -47,38 +93,23 @@ class TreeTrainer:
         if run.checkpoint.folder:
             shapes = [tree.levels[-1].indices.sum() for tree in trees]
             run.checkpoint.claim(f"{self} {[len(tree.levels) for tree in trees]} {shapes} {data.fingerprint()}")
-        data = data.rows(shuffled(data.n_docs, self.solver.seed))
+        data = in_random_order(data, self.solver.seed, run)
         grown = self._matched(data, trees, run) if self.match else self._taught(data, trees, run)
         return self._model(data, data.n_labels, grown)
 
     def _model(self, data: Dataset, n_labels: int, trees: tuple[Tree, ...]) -> TreeModel:
-        return TreeModel(n_labels=n_labels, views=data.sizes, link=self.solver.loss, beam=self.beam, trees=trees)
+        return TreeModel(n_labels=n_labels, views=data.sizes, link=self.link, beam=self.beam, trees=trees)
 
     def _taught(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
         """All nodes of all trees that are not finished yet in one stream, so that no thread ever waits."""
-        finished = [run.checkpoint.recall(f"tree-{number}") for number in range(len(trees))]
-        waiting = [tree for tree, kept in zip(trees, finished, strict=True) if kept is None]
-        memberships = [tree.memberships(data.Y) for tree in waiting]
-        total = sum(level.nnz for levels in memberships for level in levels)
-        nodes = (
-            node
-            for tree, levels in zip(waiting, memberships, strict=True)
-            for level, members in zip(tree.levels, levels, strict=True)
-            for node in nodes_of(level, members)
-        )
-        rows = self._rows(data, nodes, run, total)
-
-        def trained(number: int) -> Tree:
-            if (kept := finished[number]) is not None:
-                return Tree(**kept)
-            n_nodes = sum(level.shape[0] for level in trees[number].levels)
-            tree = assemble(trees[number], list(islice(rows, n_nodes)))
-            run.checkpoint.keep(f"tree-{number}", vars(tree))
-            return tree
-
-        grown = tuple(trained(number) for number in range(len(trees)))
-        next(rows, None)  # there is none left: this ends the stream, and with it the stage
-        return grown
+        kept = {number: run.checkpoint.recall(f"tree-{number}") for number in range(len(trees))}
+        finished = {number: Tree(**arrays) for number, arrays in kept.items() if arrays is not None}
+        waiting = {number: tree for number, tree in enumerate(trees) if number not in finished}
+        blocks = [block for number, tree in waiting.items() for block in taught_blocks(tree, data.Y, number)]
+        for number, nodes in self._trained(data, waiting, blocks, run):
+            finished[number] = assemble(trees[number], nodes)
+            run.checkpoint.keep(f"tree-{number}", vars(finished[number]))
+        return tuple(finished[number] for number in range(len(trees)))
 
     def _matched(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
         def trained(number: int) -> Tree:
@@ -91,24 +122,66 @@ class TreeTrainer:
 
     def _matched_tree(self, data: Dataset, tree: LabelTree, run: Run) -> Tree:
         """Level by level: what the levels so far let through joins the next level's documents."""
-        trained: list[Rows] = []
+        trained: list[Node] = []
         reaching = csr_array(np.ones((data.n_docs, 1), np.float32))
         for depth, (level, members) in enumerate(zip(tree.levels, tree.memberships(data.Y), strict=True), 1):
-            trained += self._rows(data, nodes_of(level, members, csc_array(reaching)), run, members.nnz)
-            if depth < len(tree.levels):
+            is_last = depth == len(tree.levels)
+            blocks = list(blocks_of(level, csc_array(members), csc_array(reaching), is_leaf=is_last))
+            ((_, nodes),) = self._trained(data, {0: LabelTree((level,))}, blocks, run)
+            trained += nodes
+            if not is_last:
                 so_far = assemble(LabelTree(tree.levels[:depth]), trained)
                 model = self._model(data, level.shape[1], (so_far,))
                 found = model.predict(data, self.beam or LET_THROUGH, run).labels
                 reaching = as_ones(members + indicator(found, level.shape[1]))
         return assemble(tree, trained)
 
-    def _rows(self, data: Dataset, nodes: Iterator[Node], run: Run, total: int) -> Iterator[Rows]:
-        def train(node: Node) -> Rows:
-            if node.positives.shape[1] == 1:  # a part that was not divided any further
-                return constant(1, CERTAIN[self.solver.loss])
-            return pruned(self.solver.fit(data.X, node.rows, node.positives, data.weights), self.min_weight)
+    def _trained(
+        self, data: Dataset, trees: dict[int, LabelTree], blocks: list[Block], run: Run
+    ) -> Iterator[tuple[int, list[Node]]]:
+        """The nodes of every tree, as soon as all its blocks are trained. Nodes without a block have one child."""
+        total, n_left = sum(block.cost for block in blocks), Counter(block.tree for block in blocks)
+        order = sorted(blocks, key=lambda block: block.turn(total))
+        parts: dict[int, dict[int, list[tuple[Block, Node]]]] = {number: {} for number in trees}
 
-        return run.map(train, nodes, "training", size=lambda node: node.positives.nnz, total=total)
+        def nodes(number: int) -> list[Node]:
+            mine, only_child = parts.pop(number), constant(1, CERTAIN[self.solver.loss])
+            n_nodes = sum(level.shape[0] for level in trees[number].levels)
+            return [joined(mine[node]) if node in mine else only_child for node in range(n_nodes)]
+
+        yield from ((number, nodes(number)) for number in trees if not n_left[number])
+        train = partial(self._train, data, whole(data.X))
+        results = run.map(train, order, "training", size=lambda block: block.cost, total=total, ahead=AHEAD)
+        for found, block in zip(results, order, strict=True):
+            parts[block.tree].setdefault(block.node, []).append((block, found))
+            n_left[block.tree] -= 1
+            if not n_left[block.tree]:
+                yield block.tree, nodes(block.tree)
+
+    def _train(self, data: Dataset, everything: Compact, block: Block) -> Node:
+        documents = everything if len(block.rows) == data.n_docs else compact(data.X, block.rows)
+        weights = None if data.weights is None else data.weights[block.rows]
+        W = self.solver.solve(documents, block.signs(), weights)
+        found = pruned(LinearWeights(documents.columns, W, len(block.children)), self.min_weight)
+        return pack(found) if block.is_leaf else found
+
+
+def in_random_order(data: Dataset, seed: int, run: Run) -> Dataset:
+    order = shuffled(data.n_docs, seed)
+    with run.each() as each:
+        bag = data.bag.derived(matrix=take_rows(data.X, order, each))
+    (name,) = data.views
+    assert data.Y is not None
+    weights = None if data.weights is None else data.weights[order]
+    return data.derived(views={name: bag}, Y=data.Y[order], weights=weights)
+
+
+def joined(parts: list[tuple[Block, Node]]) -> Node:
+    """A node from its blocks, which may have been trained in any order."""
+    if len(parts) == 1:
+        return parts[0][1]
+    in_order = sorted(parts, key=lambda part: part[0].first)
+    return side_by_side([found for _, found in in_order if isinstance(found, Rows)])
 
 
 def indicator(labels: np.ndarray, n_labels: int) -> csr_array:
@@ -118,16 +191,27 @@ def indicator(labels: np.ndarray, n_labels: int) -> csr_array:
     return csr_array((ones, (rows, labels[rows, columns])), shape=(len(labels), n_labels))
 
 
-def nodes_of(level: csr_array, members: csr_array, reaching: csc_array | None = None) -> Iterator[Node]:
-    """The nodes of a level in the order of their numbers. `members` says which documents belong to which child;
-    `reaching`, if given, which documents come to a node beside those."""
-    documents = csc_array(members)
-    for number in range(level.shape[0]):
-        children = level.indices[level.indptr[number] : level.indptr[number + 1]]
-        found = [documents.indices[documents.indptr[c] : documents.indptr[c + 1]] for c in children]
-        columns = np.repeat(np.arange(len(children)), [len(f) for f in found])
-        if reaching is not None:
-            found.append(reaching.indices[reaching.indptr[number] : reaching.indptr[number + 1]])
-        rows, positions = np.unique(np.concatenate(found), return_inverse=True)
-        entries = positions[: len(columns)], columns
-        yield Node(rows, csr_array((np.ones(len(columns), np.float32), entries), shape=(len(rows), len(children))))
+def taught_blocks(tree: LabelTree, Y: csr_array, number: int) -> Iterator[Block]:
+    """Of all nodes: documents come to a node where they have a label under it."""
+    reaching = csc_array((np.diff(Y.indptr) > 0).astype(np.float32)[:, None])
+    first = 0
+    for depth, (level, members) in enumerate(zip(tree.levels, tree.memberships(Y), strict=True), 1):
+        documents = csc_array(members)
+        yield from blocks_of(level, documents, reaching, depth == len(tree.levels), number, first)
+        reaching, first = documents, first + level.shape[0]
+
+
+def blocks_of(
+    level: csr_array, members: csc_array, reaching: csc_array, is_leaf: bool, tree: int = 0, first: int = 0
+) -> Iterator[Block]:
+    """The nodes of a level, numbered from `first` on, but for those of one child. `members` says which documents belong
+    to which child, `reaching` which come to which node."""
+    by_child = members.indptr.astype(np.int64), members.indices
+    for node in range(level.shape[0]):
+        children = level.indices[level.indptr[node] : level.indptr[node + 1]].astype(np.int64)
+        if len(children) == 1:
+            continue
+        rows = reaching.indices[reaching.indptr[node] : reaching.indptr[node + 1]].astype(np.int64)
+        for begin in range(0, len(children), BLOCK):
+            is_whole = is_leaf and len(children) <= BLOCK
+            yield Block(tree, first + node, begin, is_whole, rows, children[begin : begin + BLOCK], by_child)

@@ -15,6 +15,8 @@ from xmtc.linear.model import TreeModel
 from xmtc.linear.solver import Solver
 from xmtc.linear.training import TreeTrainer
 
+ARITIES = (2, 4, 8, 16, 32, 64)  # of trees made from binary ones
+
 
 @dataclass(frozen=True)
 class LinearTrees(Method):
@@ -40,6 +42,11 @@ class LinearTrees(Method):
     seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
 
     @property
+    def link(self) -> str:
+        """How margins become probabilities, as TreeModel has it."""
+        return self.loss
+
+    @property
     def seeds(self) -> list[Seed]:
         """One for each tree, none of which another seed shares."""
         return [(self.seed, tree) for tree in range(self.n_trees)]
@@ -48,5 +55,5 @@ class LinearTrees(Method):
         solver = Solver(loss=self.loss, C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
         solver.check(data.X, data.weights)
         min_weight = self.min_weight * data.bag.fineness
-        trainer = TreeTrainer(solver, min_weight=min_weight, beam=self.beam, match=self.match_negatives)
+        trainer = TreeTrainer(solver, self.link, min_weight=min_weight, beam=self.beam, match=self.match_negatives)
         return trainer.train(data, trees, run)

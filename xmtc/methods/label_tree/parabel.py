@@ -2,7 +2,8 @@
 Varma: Parabel: Partitioned Label Trees for Extreme Classification (WWW 2018).
 
 Differs from the authors' code in: the solver, which sets the bias apart, so that 6 passes are enough for large nodes
-(docs/results/linear-engine.md). Differs from Bonsai in: trees are binary and balanced, and so deeper.
+(docs/results/linear-engine.md). Differs from Bonsai in: trees are binary and balanced, and so deeper. With arity=16 and
+power=3 it is PECOS's XR-Linear (Yu, Zhong, Zhang, Chang, Dhillon 2022) in all but the solver.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xmtc.base.dataset import Dataset
+from xmtc.base.params import param
 from xmtc.base.run import Run
-from xmtc.labels.tree import balanced_binary_trees
+from xmtc.labels.tree import balanced_binary_trees, compressed
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear.model import TreeModel
-from xmtc.methods.label_tree.family import LinearTrees
+from xmtc.methods.label_tree.family import ARITIES, LinearTrees
+
+LINKS = {2: "squared_hinge", 3: "cubed_hinge"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,17 @@ class Parabel(LinearTrees):
 
     tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8}
 
+    arity: int = param(2, "children of an inner node at most; 16 is faster and more accurate", choices=ARITIES)
+    power: int = param(
+        2, "of what a margin lacks of 1, taken from the log probability; 3 is more accurate", choices=tuple(LINKS)
+    )
+
+    @property
+    def link(self) -> str:
+        return LINKS[self.power]
+
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.without_weightless()
         vectors = LabelVectors.from_documents(data, run)
-        return self.train(data, balanced_binary_trees(vectors, self.max_leaf, self.seeds, run), run)
+        binary = balanced_binary_trees(vectors, self.max_leaf, self.seeds, run)
+        return self.train(data, [compressed(tree, self.arity.bit_length() - 1) for tree in binary], run)

@@ -17,7 +17,7 @@ from xmtc.base.run import Run
 from xmtc.labels.tree import balanced_binary_trees, compressed
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear.model import TreeModel
-from xmtc.methods.label_tree.family import LinearTrees
+from xmtc.methods.label_tree.family import ARITIES, LinearTrees
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PLT(LinearTrees):
 
     n_trees: int = param(1, "trees, each grown from its own random start", low=1, high=1000)
     C: float = param(10.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(1, 100), log=True)
-    arity: int = param(16, "children of an inner node at most", choices=(2, 4, 8, 16, 32, 64))
+    arity: int = param(16, "children of an inner node at most", choices=ARITIES)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.without_weightless()

@@ -20,6 +20,8 @@ from xmtc.linear.solver import BLOCK
 from xmtc.linear.training import CERTAIN
 from xmtc.linear.tree import HERE, Tree
 
+LAST = 1024  # labels that are trained in narrow blocks
+NARROW = 48  # labels of such a one: as fast for each as 64, and a fifth slower than 128
 TrainBlock = Callable[[csr_array, int], Rows]  # from labels' documents (n_docs, n_labels) and the first label's number
 
 
@@ -38,17 +40,25 @@ class OneVsAll(Method):
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         data = data.without_weightless()
         train_block, by_label = self.trainer(data), csc_array(data.Y)
-        starts = list(range(0, data.n_labels, BLOCK))
+        blocks = blocks_of(data.n_labels)
 
-        def train(start: int) -> Rows:
+        def train(block: slice) -> Rows:
+            start = block.start
             kept = run.checkpoint.recall(f"labels-{start}")
             if kept is not None:
                 return Rows(**kept)
-            labels = train_block(csr_array(by_label[:, start : start + BLOCK]), start)
+            labels = train_block(csr_array(by_label[:, block]), start)
             run.checkpoint.keep(f"labels-{start}", vars(labels))
             return labels
 
-        return flat_model(data, list(run.map(train, starts, "training", total=len(starts))))
+        return flat_model(data, list(run.map(train, blocks, "training", total=len(blocks))))
+
+
+def blocks_of(n_labels: int) -> list[slice]:
+    """Labels that are trained together. The last are narrow: where many threads end, each waits for a short one."""
+    wide = max(n_labels - LAST, 0) // BLOCK * BLOCK
+    starts = [*range(0, wide, BLOCK), *range(wide, n_labels, NARROW)]
+    return [slice(start, end) for start, end in zip(starts, [*starts[1:], n_labels], strict=True)]
 
 
 def flat_model(data: Dataset, parts: list[Rows]) -> TreeModel:
@@ -62,10 +72,21 @@ def flat_model(data: Dataset, parts: list[Rows]) -> TreeModel:
     )
 
 
+def in_chunks(parts: list[Rows]) -> list[list[Rows]]:
+    """As many in a row together as a chunk can hold."""
+    groups, width = [parts[:1]], len(parts[0].bias)
+    for part in parts[1:]:
+        width += len(part.bias)
+        if width > WIDEST:
+            groups.append([])
+            width = len(part.bias)
+        groups[-1].append(part)
+    return groups
+
+
 def flat_tree(parts: list[Rows]) -> Tree:
     """All labels as the children of one root, or of as few nodes under the root as can hold them."""
-    n_together = WIDEST // BLOCK
-    groups = [side_by_side(parts[i : i + n_together]) for i in range(0, len(parts), n_together)]
+    groups = [side_by_side(group) for group in in_chunks(parts)]
     first = np.cumsum([0] + [len(group.bias) for group in groups])
     leaves = [
         Chunk(group, np.full(len(group.bias), HERE), start + np.arange(len(group.bias)))

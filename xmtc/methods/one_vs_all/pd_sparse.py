@@ -176,7 +176,6 @@ def in_blocks(features: np.ndarray, W: np.ndarray) -> list[Rows]:
     parts = []
     for start in range(0, W.shape[1], BLOCK):
         block = W[:, start : start + BLOCK]
-        parts.append(
-            pruned(LinearWeights(features, np.vstack([block, np.zeros((1, block.shape[1]), np.float32)])), SMALLEST)
-        )
+        without_bias = np.vstack([block, np.zeros((1, block.shape[1]), np.float32)])
+        parts.append(pruned(LinearWeights(features, without_bias, block.shape[1]), SMALLEST))
     return parts

@@ -1,0 +1,148 @@
+"""How training scales with threads: seconds of reading, tf-idf and `fit` by the number of threads, whether the models
+are the same bytes, and seconds of the whole command.
+
+PYTHONPATH=. python benchmarks/threads.py ../shared/data/eurlex57k --threads 1 2 4 8 16 --methods parabel -o out.json
+
+Every measurement is a process of its own; numbers of threads and methods take turns, and the best of --repeats counts.
+The first round, which may compile, is not counted. The results are written after every measurement."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn")
+LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, help="a folder with train.jsonl.gz")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--methods", nargs="+", default=["parabel", "bonsai", "plt", "dismec"])
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--no-command", action="store_true", help="leave out the whole `xmtc train`")
+    parser.add_argument("-o", "--out", type=Path, help="where to write the results, as JSON")
+    parser.add_argument("--here", help=argparse.SUPPRESS)  # METHOD: measure in this process (used by the script itself)
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = options()
+    corpus = args.corpus / "train.jsonl.gz" if args.corpus.is_dir() else args.corpus
+    if args.here:
+        print(json.dumps(stages(corpus, args.here, args.threads[0])))
+        return
+    result: dict[str, Any] = {"about": about(corpus), "runs": []}
+    for method in args.methods:
+        in_process(corpus, method, max(args.threads))  # compiles
+    for repeat in range(args.repeats):
+        for method in args.methods:
+            for threads in args.threads:
+                found = in_process(corpus, method, threads)
+                if not args.no_command:
+                    found["command"] = {"seconds": command(corpus, method, threads)}
+                result["runs"].append({"repeat": repeat, "method": method, "threads": threads, **found})
+                print(line(result["runs"][-1]), flush=True)
+                store(args.out, result)
+    for method in args.methods:
+        print(summary(method, [run for run in result["runs"] if run["method"] == method]))
+
+
+def about(corpus: Path) -> dict[str, Any]:
+    versions = {name: version(name) for name in PACKAGES}
+    return {"corpus": corpus.parent.name, "cpus": os.cpu_count(), "python": platform.python_version(), **versions}
+
+
+def stages(corpus: Path, name: str, threads: int) -> dict[str, Any]:
+    """Seconds of each stage, by the clock and of the processor, the parts of `fit`, and the model's fingerprint."""
+    from xmtc.base.dataset import Dataset
+    from xmtc.base.run import Run
+    from xmtc.data.collect import LabelCollector
+    from xmtc.data.corpus import open_corpus
+    from xmtc.features.tfidf import Tfidf
+    from xmtc.methods import method_class
+
+    run, history = Run(threads).recorded()
+    collector, method = LabelCollector(), method_class(name)()
+    texts, reading = timed(lambda: [document.text for document in collector.watch(open_corpus(str(corpus)))])
+    (_, bag), tfidf = timed(lambda: Tfidf().fit(texts, run))
+    data = Dataset.from_matrix(bag.matrix, collector.matrix(sorted(collector.numbers)))
+    method.fit(Dataset.from_matrix(data.X[:500], data.Y[:500]))  # loads the compiled code
+    history.clear()
+    model, fit = timed(lambda: method.fit(data, run=run))
+    parts: dict[str, float] = {}
+    for event in history:
+        parts[event["title"]] = parts.get(event["title"], 0) + event["seconds"]
+    return {"reading": reading, "tf-idf": tfidf, "fit": fit, "parts": parts, "model": fingerprint(model)}
+
+
+def timed(work) -> tuple[Any, dict[str, float]]:
+    clock, processor = time.perf_counter(), time.process_time()
+    found = work()
+    return found, {"seconds": time.perf_counter() - clock, "cpu": time.process_time() - processor}
+
+
+def fingerprint(model) -> str:
+    found = hashlib.sha256()
+    for tree in model.trees:
+        for array in tree.arrays:
+            found.update(array.tobytes())
+    return found.hexdigest()[:16]
+
+
+def in_process(corpus: Path, method: str, threads: int) -> dict[str, Any]:
+    words = [__file__, str(corpus), "--threads", str(threads), "--here", method]
+    done = subprocess.run([sys.executable, *words], env=limited(threads), stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def command(corpus: Path, method: str, threads: int) -> float:
+    """Seconds of `xmtc train`, from start to end."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["-m", "xmtc", "train", str(corpus), "-m", method, "-p", "calibrate=false", "-o", f"{folder}/model"]
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, *words], env=limited(threads), capture_output=True, check=True)
+        return time.perf_counter() - begin
+
+
+def limited(threads: int) -> dict[str, str]:
+    return {**os.environ, **dict.fromkeys(LIMITS, str(threads))}
+
+
+def line(run: dict[str, Any]) -> str:
+    seconds = ", ".join(f"{name} {run[name]['seconds']:.2f}" for name in ("reading", "tf-idf", "fit"))
+    parts = ", ".join(f"{name} {value:.2f}" for name, value in run["parts"].items())
+    whole = f", command {run['command']['seconds']:.2f}" if "command" in run else ""
+    return f"{run['method']:10} {run['threads']:3} threads: {seconds} ({parts}){whole}, model {run['model']}"
+
+
+def summary(method: str, runs: list[dict[str, Any]]) -> str:
+    """How many times as fast as with the fewest threads, best against best, and whether all models are the same."""
+    best: dict[int, float] = {}
+    for run in runs:
+        best[run["threads"]] = min(best.get(run["threads"], float("inf")), run["fit"]["seconds"])
+    fewest = best[min(best)]
+    speed = ", ".join(f"{threads}: {fewest / seconds:.1f}x" for threads, seconds in sorted(best.items()))
+    same = "the same bytes" if len({run["model"] for run in runs}) == 1 else "DIFFERENT BYTES"
+    return f"{method}: fit {speed}; {same}"
+
+
+def store(out: Path | None, result: dict[str, Any]) -> None:
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
