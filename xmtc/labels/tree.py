@@ -93,7 +93,7 @@ def grow(
             part, seed = job
             return divide(part, np.random.SeedSequence(seed)) if len(part) > max_leaf else (part,)
 
-        divided = run.map(work, jobs, "growing trees", size=lambda job: len(job[0]), total=len(growing) * n_labels)
+        divided = run.spread(work, jobs, "growing trees", size=lambda job: len(job[0]), total=len(growing) * n_labels)
         for t in growing:
             divisions = [next(divided) for _ in parts[t]]
             ends = np.cumsum([len(division) for division in divisions])

@@ -60,7 +60,7 @@ def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     def sums(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return sum_rows(X, members.indptr[start : start + LABELS + 1], members.indices)
 
-    parts = list(run.map(sums, starts, "summing labels", total=len(starts)))
+    parts = list(run.spread(sums, starts, "summing labels", total=len(starts)))
     lengths, indices, values = (np.concatenate([part[i] for part in parts]) for i in range(3))
     indptr = narrow(np.concatenate([[0], np.cumsum(lengths)]))
     return csr_array((values, indices, indptr), shape=(n_labels, X.shape[1]))

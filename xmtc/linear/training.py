@@ -108,7 +108,7 @@ class TreeTrainer:
                 return constant(1, CERTAIN[self.solver.loss])
             return pruned(self.solver.fit(data.X, node.rows, node.positives, data.weights), self.min_weight)
 
-        return run.map(train, nodes, "training", size=lambda node: node.positives.nnz, total=total)
+        return run.spread(train, nodes, "training", size=lambda node: node.positives.nnz, total=total)
 
 
 def indicator(labels: np.ndarray, n_labels: int) -> csr_array:

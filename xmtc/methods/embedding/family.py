@@ -119,7 +119,7 @@ class LocalEmbeddings(Method):
         def work(job: tuple[np.ndarray, Seed]) -> Cluster:
             return self._cluster(data, *job)
 
-        stream = run.map(work, jobs, "learning embeddings", size=lambda job: len(job[0]), total=self._n_docs(jobs))
+        stream = run.spread(work, jobs, "learning embeddings", size=lambda job: len(job[0]), total=self._n_docs(jobs))
         for number, kept in enumerate(finished):
             if kept is not None:
                 yield Learner(**kept)

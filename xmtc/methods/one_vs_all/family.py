@@ -40,15 +40,11 @@ class OneVsAll(Method):
         train_block, by_label = self.trainer(data), csc_array(data.Y)
         starts = list(range(0, data.n_labels, BLOCK))
 
-        def train(start: int) -> Rows:
-            kept = run.checkpoint.recall(f"labels-{start}")
-            if kept is not None:
-                return Rows(**kept)
-            labels = train_block(csr_array(by_label[:, start : start + BLOCK]), start)
-            run.checkpoint.keep(f"labels-{start}", vars(labels))
-            return labels
+        def train(start: int) -> dict[str, np.ndarray]:
+            return vars(train_block(csr_array(by_label[:, start : start + BLOCK]), start))
 
-        return flat_model(data, list(run.map(train, starts, "training", total=len(starts))))
+        parts = run.pieces(train, starts, lambda start: f"labels-{start}", "training")
+        return flat_model(data, [Rows(**part) for part in parts])
 
 
 def flat_model(data: Dataset, parts: list[Rows]) -> TreeModel:
