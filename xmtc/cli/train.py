@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import (
+    Cluster,
     CorpusPaths,
     Device,
     Language,
@@ -42,6 +43,7 @@ def train(
     checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
     threads: Threads = 0,
     device: Device = "auto",
+    cluster: Cluster = "",
     reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
@@ -59,7 +61,7 @@ def train(
     from xmtc.errors import XmtcError
 
     start = time.perf_counter()
-    run = make_run(threads, quiet, checkpoint, device, log_json)
+    run = make_run(threads, quiet, checkpoint, device, log_json, cluster)
     store.check_target(output)
     if language is not None and vocab is None:
         raise XmtcError(
@@ -70,6 +72,8 @@ def train(
     source = open_input(corpus, reading, quiet=quiet)
     checked = open_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
     pipeline = with_vocabulary(pipeline_for(method, parameter or [], source), vocab)
+    if cluster and not quiet:
+        say_if_alone(pipeline, method)
     trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
@@ -83,14 +87,24 @@ def train(
         report_rejects(checked)
     seconds = time.perf_counter() - start
     if not quiet:
-        if chosen := trained.about.get("chosen"):
-            typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
-        typer.echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
-        typer.echo(
-            f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
-            f"Next: xmtc evaluate {output} TEST-CORPUS",
-            err=True,
-        )
+        say_done(trained, output, method, seconds)
+
+
+def say_if_alone(pipeline: Pipeline, method: str) -> None:
+    """What a cluster is no help for."""
+    if not pipeline.method.spreads:
+        typer.echo(f"{method} trains on one machine: there is nothing in it that a cluster could share.", err=True)
+
+
+def say_done(trained: Tagger, output: Path, method: str, seconds: float) -> None:
+    if chosen := trained.about.get("chosen"):
+        typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
+    typer.echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
+    typer.echo(
+        f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
+        f"Next: xmtc evaluate {output} TEST-CORPUS",
+        err=True,
+    )
 
 
 def save(trained: Tagger, output: Path, checkpoint: Checkpoint) -> None:

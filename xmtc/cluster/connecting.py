@@ -58,8 +58,8 @@ def knock(address: str) -> None:
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise XmtcError(
-            f"No cluster answers at {address} ({why}); begin one there with `ray start --head`, or name the address that "
-            "this has printed."
+            f"No cluster answers at {address} ({why}); begin one there with `ray start --head`, which prints the "
+            "address to join, or give --cluster auto."
         ) from None
 
 

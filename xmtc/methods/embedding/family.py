@@ -60,6 +60,7 @@ class LocalEmbeddings(Method):
     seed: int = param(0, "seed of everything random", low=0, high=2**32 - 1)
 
     takes_weights: ClassVar[bool] = False
+    spreads: ClassVar[bool] = True
 
     @abstractmethod
     def divide(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:

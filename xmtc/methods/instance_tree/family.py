@@ -22,6 +22,7 @@ from xmtc.sparse import rows_of
 class DocumentTrees(Method):
     """Trees over documents. A subclass says what labels weigh and hands them to `grow`."""
 
+    spreads: ClassVar[bool] = True
     tiny: ClassVar[dict[str, Any]] = {"C": 10.0}
 
     n_trees: int = param(50, "trees, each grown from its own random start", low=1, high=10_000)

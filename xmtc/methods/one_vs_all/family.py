@@ -28,6 +28,7 @@ class OneVsAll(Method):
     """A linear classifier for each label. A subclass says how a block of them is trained."""
 
     takes_weights: ClassVar[bool] = True
+    spreads: ClassVar[bool] = True
 
     @abstractmethod
     def trainer(self, data: Dataset) -> TrainBlock:
