@@ -172,7 +172,7 @@ def raise_again(error: Any) -> NoReturn:
     if not isinstance(cause, Exception):
         raise error
     if not isinstance(cause, XmtcError):
-        cause.add_note(f"On a machine of the cluster:\n{error.traceback_str}")
+        cause.add_note(f"On a machine of the cluster:\n{error}")
     raise cause from None
 
 
