@@ -189,6 +189,20 @@ def test_a_training_that_was_stopped_goes_on(nodes, tmp_path, monkeypatch):
     assert there == trained(tmp_path / "here", "dismec")
 
 
+def test_who_joins_again_sends_arrays_again(nodes):
+    import ray
+
+    array = np.ones(LARGE)
+
+    def work(number: int) -> float:
+        return number * array.sum()
+
+    for _ in range(2):
+        assert [answer for answer, _ in spread("auto", work, [1, 2])] == [LARGE, 2 * LARGE]
+        ray.shutdown()
+        connect(nodes.address)
+
+
 # The commands
 
 

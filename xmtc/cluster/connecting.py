@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -18,6 +19,7 @@ CLIENT = "ray://"
 ADDRESS = re.compile(rf"(?:{CLIENT})?(?P<host>[^\s:/]+):(?P<port>\d{{1,5}})")
 PATIENCE = 10.0  # seconds within which an address must answer
 USUAL: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}  # what workers print is nobody's news
+ASK_ONCE = "RAY_NUM_REDIS_GET_RETRIES", "1"  # whoever answers there but is no Ray: each time takes 40 seconds
 NO_DASHBOARD = {"include_dashboard": False}  # of a cluster that begins and ends with us
 
 
@@ -32,6 +34,8 @@ def check_address(address: Any) -> None:
 def connect(address: str) -> ModuleType:
     """Ray, joined to the cluster; as it is where this process has joined one already."""
     check_address(address)
+    if address != AUTO:
+        os.environ.setdefault(*ASK_ONCE)  # Ray looks for it when it is imported
     ray = imported_ray()
     if not ray.is_initialized():
         if address != AUTO:
@@ -74,7 +78,10 @@ def join(ray: ModuleType, address: str) -> None:
         raise XmtcError(f"{CLIENT} addresses need more of Ray ({error}): pip install 'ray[client]'") from None
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise XmtcError(f"The cluster {address} cannot be joined: {reason}") from None
+        raise XmtcError(
+            f"The cluster {address} cannot be joined ({reason}); expected a Ray of the same version there. Where it "
+            "asks for a token, set RAY_AUTH_MODE=token, and have Ray's token on this machine."
+        ) from None
 
 
 @contextmanager

@@ -116,7 +116,9 @@ class Crew:
 
     @cached_property
     def session(self) -> str:
-        return str(self.ray.get_runtime_context().get_job_id())
+        """Another one each time that this process joins a cluster: jobs are numbered, but in all clusters from 1 on."""
+        context = self.ray.get_runtime_context()
+        return f"{context.get_node_id()} {context.get_job_id()}"
 
     @cached_property
     def sent(self) -> tuple[Any, list[Any]]:
