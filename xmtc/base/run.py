@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -141,10 +142,12 @@ class Run:
         title: str,
         size: Callable[[Item], float] = one,
         total: float | None = None,
+        ahead: int = 2,
     ) -> Iterator[Result]:
-        """`work` on every item by all threads; answers come in the order of the items, which may be a stream: only a
-        few are ever held. The work must release the GIL, as compiled kernels do."""
-        return self._handed_out(self._to_threads, work, items, title, size, total)
+        """`work` on every item by all threads; answers come in the order of the items, which may be a stream: only
+        `ahead` for each thread are ever held, few where all take about as long. The work must release the GIL, as
+        compiled kernels do."""
+        return self._handed_out(partial(self._to_threads, ahead), work, items, title, size, total)
 
     def spread(
         self,
@@ -153,10 +156,11 @@ class Run:
         title: str,
         size: Callable[[Item], float] = one,
         total: float | None = None,
+        ahead: int = 2,
     ) -> Iterator[Result]:
         """As `map`; where there is a cluster, by its machines. There, `work` and what it holds are sent to each, and
         items as they come: so neither may hold a Run, nor anything that is open."""
-        hand_out = self._to_machines if self.cluster else self._to_threads
+        hand_out = self._to_machines if self.cluster else partial(self._to_threads, ahead)
         return self._handed_out(hand_out, work, items, title, size, total)
 
     def pieces(
@@ -205,7 +209,7 @@ class Run:
         return spread(self.cluster, work, items, size)
 
     def _to_threads(
-        self, work: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], float]
+        self, ahead: int, work: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], float]
     ) -> Iterator[tuple[Result, float]]:
         """Each answer with its item's size."""
         n_threads = self.n_threads
@@ -214,7 +218,7 @@ class Run:
             try:
                 for item in items:
                     waiting.append((pool.submit(work, item), size(item)))
-                    if len(waiting) > 2 * n_threads:
+                    if len(waiting) > ahead * n_threads:
                         yield finished(waiting.popleft())
                 while waiting:
                     yield finished(waiting.popleft())
