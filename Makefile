@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test matrix wheel-test browser-test slow lint format docs bench setup lock release audit campaign clean
+.PHONY: demo test matrix wheel-test browser-test cluster-test slow lint format docs bench setup lock release audit campaign clean
 
 demo: setup
 	$(BIN)/xmtc demo
@@ -20,6 +20,11 @@ wheel-test:
 browser-test: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check playwright
 	$(BIN)/python -m pytest tests/browser
+
+# Clusters of several nodes on this machine; without Ray, these tests skip themselves.
+cluster-test: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster]'
+	$(BIN)/python -m pytest tests/test_cluster.py
 
 slow: setup
 	$(BIN)/python -m pytest tests/slow -s

@@ -45,6 +45,8 @@ NOT_RUN = {
     "docs/how-to/reproduce.md": (2, "hours, corpora that are not in the repository"),
     "docs/how-to/scores.md": (1, "more documents than these pages have; tests/test_calibration.py runs it"),
     "docs/how-to/serve.md": (3, "services and Docker; tests/test_server_life.py and test_container.py run them"),
+    "docs/how-to/use-a-cluster.md": (3, "several machines; tests/test_cluster.py has several nodes on one"),
+    "docs/results/cluster.md": (1, "measured: minutes, Ray"),
     "docs/how-to/use-a-gpu.md": (2, "a GPU, and vectors and encoders to download; several processes"),
     "docs/how-to/vectors-and-encoders.md": (3, "vectors and encoders to download"),
     "docs/how-to/vocabularies.md": (1, "vocabularies that are not in the repository"),

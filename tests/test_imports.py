@@ -15,7 +15,7 @@ of_the_checkout = pytest.mark.skipif(not ROOT.exists(), reason="the rules are ab
 # From the ground up; a room may import itself and what stands before it.
 FLOORS = [
     {"errors", "compiled"},
-    {"sparse"},
+    {"sparse", "cluster"},
     {"base"},
     {"data"},
     {"labels", "text"},

@@ -131,6 +131,8 @@ class Method(Recipe, ABC):
     takes_weights: ClassVar[bool] = False
     # Whether it reads the names of labels (Dataset.names), and can give labels that no training document has.
     reads_names: ClassVar[bool] = False
+    # Whether the machines of a cluster share its training.
+    spreads: ClassVar[bool] = False
     # Whether its fit makes probabilities of scores by itself.
     calibrates: ClassVar[bool] = False
 

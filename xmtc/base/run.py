@@ -1,5 +1,5 @@
-"""What may differ between machines without changing the answer: threads, device, progress, where to resume, who
-watches."""
+"""What may differ between machines without changing the answer: threads, device, cluster, progress, where to resume,
+who watches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,15 +23,22 @@ from xmtc.base.events import BEGIN, Event, Stage, Watch, peak_memory
 from xmtc.base.params import briefly, is_number
 from xmtc.base.progress import Progress, ShowProgress, is_first_process, shown, silent
 from xmtc.base.threads import available_threads
+from xmtc.cluster.connecting import check_address
 from xmtc.errors import XmtcError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of several threads
+HandOut = Callable[..., Iterator[tuple[Any, float]]]  # (work, items, size) → answers and sizes, in order
 
 MOST_THREADS = 4096
 AHEAD = 8  # items that are made before they are needed
 DEVICES = re.compile(r"auto|(cpu|cuda|mps|xpu|npu|hpu|xla|mtia)(:\d+)?")  # PyTorch's, on which networks can train
+
+
+def one(item: Any) -> float:
+    """The size of an item where all are alike."""
+    return 1
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,7 @@ class Run:
     watch: Watch | tuple[Watch, ...] = ()
     part: str = ""  # the name of this training, where it is part of another
     workdir: Path | None = None  # a folder for arrays that may be larger than memory; or its path as a string
+    cluster: str = ""  # auto, host:port or ray://host:port of a Ray cluster that shares the work; or this machine alone
 
     def __post_init__(self) -> None:
         if isinstance(self.checkpoint, (str, os.PathLike)):
@@ -62,6 +71,7 @@ class Run:
         object.__setattr__(self, "threads", int(self.threads))
         if not isinstance(self.device, str) or not DEVICES.fullmatch(self.device):
             raise XmtcError(f"There is no device {briefly(self.device)}; expected auto, cpu, cuda, cuda:1 or the like.")
+        check_address(self.cluster)
 
     if TYPE_CHECKING:  # what it takes is wider than what it holds
 
@@ -74,6 +84,7 @@ class Run:
             watch: Watch | tuple[Watch, ...] = ...,
             part: str = ...,
             workdir: str | os.PathLike[str] | None = ...,
+            cluster: str = ...,
         ) -> None: ...
 
     def __repr__(self) -> str:
@@ -144,31 +155,89 @@ class Run:
         work: Callable[[Item], Result],
         items: Iterable[Item],
         title: str,
-        size: Callable[[Item], float] = lambda item: 1,
+        size: Callable[[Item], float] = one,
         total: float | None = None,
         ahead: int = 2,
     ) -> Iterator[Result]:
         """`work` on every item by all threads; answers come in the order of the items, which may be a stream: only
         `ahead` for each thread are ever held, few where all take about as long. The work must release the GIL, as
         compiled kernels do."""
+        return self._handed_out(partial(self._to_threads, ahead), work, items, title, size, total)
+
+    def spread(
+        self,
+        work: Callable[[Item], Result],
+        items: Iterable[Item],
+        title: str,
+        size: Callable[[Item], float] = one,
+        total: float | None = None,
+        ahead: int = 2,
+    ) -> Iterator[Result]:
+        """As `map`; where there is a cluster, by its machines. There, `work` and what it holds are sent to each, and
+        items as they come: so neither may hold a Run, nor anything that is open."""
+        hand_out = self._to_machines if self.cluster else partial(self._to_threads, ahead)
+        return self._handed_out(hand_out, work, items, title, size, total)
+
+    def pieces(
+        self,
+        work: Callable[[Item], dict[str, np.ndarray]],
+        items: Sequence[Item],
+        name: Callable[[Item], str],
+        title: str,
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """As `spread`, of pieces that the checkpoint keeps under their names; those that it has are not made again."""
+        kept = [self.checkpoint.recall(name(item)) for item in items]
+        missing = [item for item, piece in zip(items, kept, strict=True) if piece is None]
+        made = self.spread(work, missing, title, total=len(missing))
+        for item, piece in zip(items, kept, strict=True):
+            if piece is None:
+                piece = next(made)
+                self.checkpoint.keep(name(item), piece)
+            yield piece
+        next(made, None)  # there is none left: this ends the stream, and with it the stage
+
+    def _handed_out(
+        self,
+        hand_out: HandOut,
+        work: Callable[[Item], Result],
+        items: Iterable[Item],
+        title: str,
+        size: Callable[[Item], float],
+        total: float | None,
+    ) -> Iterator[Result]:
         stream = iter(items)
         first = list(islice(stream, 2))
-        n_threads = self.n_threads if len(first) > 1 else 1  # one document to tag: starting threads would cost more
+        if len(first) < 2:  # one document to tag: starting threads, or asking a cluster, would cost more
+            hand_out, total = one_by_one, None
+        with self.stage(title, total) as progress:
+            for result, steps in hand_out(work, chain(first, stream), size):
+                progress.advance(steps)
+                yield result
+
+    def _to_machines(
+        self, work: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], float]
+    ) -> Iterator[tuple[Result, float]]:
+        from xmtc.cluster.spreading import spread  # Ray takes a second to import
+
+        return spread(self.cluster, work, items, size)
+
+    def _to_threads(
+        self, ahead: int, work: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], float]
+    ) -> Iterator[tuple[Result, float]]:
+        """Each answer with its item's size."""
+        n_threads = self.n_threads
         if n_threads == 1:
-            with self.stage(title, total if len(first) > 1 else None) as progress:
-                for item in chain(first, stream):
-                    yield work(item)
-                    progress.advance(size(item))
+            yield from one_by_one(work, items, size)
             return
-        with self.stage(title, total) as progress, ThreadPoolExecutor(n_threads) as pool:
-            waiting: list[tuple[Future[Result], float]] = []
+        with ThreadPoolExecutor(n_threads) as pool:
+            waiting: deque[tuple[Future[Result], float]] = deque()
             try:
-                for item in chain(first, stream):
+                for item in items:
                     waiting.append((pool.submit(work, item), size(item)))
                     if len(waiting) > ahead * n_threads:
-                        yield finish(waiting.pop(0), progress)
+                        yield finished(waiting.popleft())
                 while waiting:
-                    yield finish(waiting.pop(0), progress)
+                    yield finished(waiting.popleft())
             finally:
                 for future, _ in waiting:
                     future.cancel()
@@ -191,8 +260,12 @@ class Run:
                     future.cancel()
 
 
-def finish(job: tuple[Future[Result], float], progress: Progress) -> Result:
-    future, steps = job
-    result = future.result()
-    progress.advance(steps)
-    return result
+def one_by_one(
+    work: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], float]
+) -> Iterator[tuple[Result, float]]:
+    return ((work(item), size(item)) for item in items)
+
+
+def finished(job: tuple[Future[Result], float]) -> tuple[Result, float]:
+    future, size = job
+    return future.result(), size

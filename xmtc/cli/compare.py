@@ -10,6 +10,7 @@ import typer
 
 from xmtc.cli.comparing import Asked, check_corpora, names_of, work_beside
 from xmtc.cli.options import (
+    Cluster,
     CorpusPath,
     Device,
     LogJson,
@@ -18,6 +19,7 @@ from xmtc.cli.options import (
     Reading,
     Threads,
     budget_seconds,
+    join,
     machine,
     make_run,
     open_input,
@@ -68,20 +70,29 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="of models: print a JSON object of fractions")] = False,
     threads: Threads = 0,
     device: Device = "auto",
+    cluster: Cluster = "",
     reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
 ) -> None:
     """Compare models, or methods, on the same documents: metrics, whether differences are real, agreement, and cost."""
     from xmtc.compare.stored import is_stored, joined, stored
+    from xmtc.errors import XmtcError
 
     limit = None if budget is None else budget_seconds(budget)
+    if cluster and methods is None:
+        raise XmtcError(
+            "--cluster is about trainings, and there is none without --methods; give these, or leave it out."
+        )
     if methods is not None:
         check_corpora(paths, test, [path for path in paths if is_model(path)])
         output = output or USUAL
         write = writer(output, quiet)
         place = work or work_beside(output)
-        asked = Asked(methods, parameter or [], seeds, limit, reading, machine(threads, device), place, quiet)
+        join(cluster)
+        n_cpus = threads or 1
+        where = machine(n_cpus if cluster else threads, device)
+        asked = Asked(methods, parameter or [], seeds, limit, reading, where, place, quiet, cluster, n_cpus)
         tests: Sequence[str | None] = test or [None] * len(paths)
         ready = [asked.on(*each) for each in zip(paths, tests, names_of(paths), strict=True)]
         write([compared() for compared in ready])

@@ -30,6 +30,8 @@ class Asked:
     machine: tuple[str, ...]  # options that say where to work
     work: Path
     quiet: bool
+    cluster: str = ""
+    n_cpus: int = 1
 
     def on(self, path: str, test: str | None, name: str) -> Callable[[], Comparison]:
         """What is to be done on a corpus that was looked at: of several, one that cannot be is refused before the first
@@ -56,9 +58,9 @@ class Asked:
         work.mkdir(parents=True, exist_ok=True)
         if test is not None:
             words = tuple(as_words(replace(self.reading, rejects=None)))
-            return Place(name, (path,), test, work, words, self.machine, self.limit)
+            return Place(name, (path,), test, work, words, self.machine, self.limit, self.cluster, self.n_cpus)
         train, test = split(source, path, work)
-        return Place(name, (train,), test, work, (), self.machine, self.limit)
+        return Place(name, (train,), test, work, (), self.machine, self.limit, self.cluster, self.n_cpus)
 
     def tell(self, sentence: str) -> None:
         from xmtc.errors import visible

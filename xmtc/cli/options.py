@@ -28,6 +28,10 @@ Always = Annotated[
     bool, typer.Option("--always", help="label also what has no word that the model knows, which is guessing")
 ]
 Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
+Cluster = Annotated[
+    str,
+    typer.Option(metavar="auto|ADDRESS", help="Ray cluster that shares the work: auto, host:port or ray://host:port"),
+]
 Language = Annotated[str | None, typer.Option(help="of the labels' names, with a vocabulary: en, fi")]
 Allow = Annotated[
     list[str] | None,
@@ -168,6 +172,7 @@ def make_run(
     device: str = "auto",
     log_json: Path | None = None,
     workdir: Path | None = None,
+    cluster: str = "",
 ) -> Run:
     from xmtc.base.checkpoint import Checkpoint
     from xmtc.base.run import Run
@@ -176,7 +181,16 @@ def make_run(
     if not quiet:
         say_when_compiling()
     watch = () if log_json is None else json_log(log_json)
-    return Run(threads, not quiet, Checkpoint(checkpoint), device, watch, workdir=workdir)
+    join(cluster)
+    return Run(threads, not quiet, Checkpoint(checkpoint), device, watch, workdir=workdir, cluster=cluster)
+
+
+def join(cluster: str) -> None:
+    """Before the work begins, so that nothing is read in vain where there is no cluster."""
+    if cluster:
+        from xmtc.cluster.connecting import connect
+
+        connect(cluster)
 
 
 def machine(threads: int, device: str) -> tuple[str, ...]:

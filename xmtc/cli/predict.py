@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ import typer
 from xmtc.cli.options import (
     Allow,
     Always,
+    Cluster,
     Deny,
     Device,
     Language,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xmtc.answers import Write
+    from xmtc.base.predictions import Predictions
     from xmtc.base.run import Run
     from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 USUAL = 5  # labels of a document
 ENDING = ".tags.tsv"  # how the names of results beside files end
 BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # what is held at a time, whatever the size of the input
+AHEAD = 4  # and for each CPU of a cluster, what it answers in about so many seconds
 
 File = Annotated[str | None, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")]
 String = Annotated[str | None, typer.Option(metavar="TEXT", help="one text, instead of FILE")]
@@ -95,6 +99,7 @@ def predict(
     force: Force = False,
     threads: Threads = 0,
     device: Device = "auto",
+    cluster: Cluster = "",
     reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
@@ -115,7 +120,7 @@ def predict(
     report_empty(tagger, allow, deny)
     if broader:
         tagger.check_vocabulary("--broader")
-    run = replace(make_run(threads, quiet, device=device, log_json=log_json), progress=False)
+    run = replace(make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster), progress=False)
     source: Corpus | list[Document] = [Document("1", string or "", [])]
     if file is not None:
         unseen = quiet or target.is_shown  # answers on a terminal show the progress; else, how much is read is shown
@@ -142,6 +147,11 @@ class Asked:
     language: str | None  # that they are named in
     broader: bool  # whether what is above them is named, too
     decide: bool = False  # whether the model decides how many
+
+    def of(self, tagger: Tagger, documents: list[Document], run: Run) -> Predictions:
+        if self.decide:
+            return tagger.decided(documents, run, self.allowed, always=self.always)
+        return tagger.rank(documents, self.k, run, self.allowed, always=self.always)
 
 
 class Done(NamedTuple):
@@ -261,11 +271,7 @@ def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: 
     done = Done()
     writer, documents = target.opened(source, tagger, asked)
     with writer as write:
-        for batch in in_batches(documents):
-            if asked.decide:
-                ranked = tagger.decided(batch, run, asked.allowed, always=asked.always)
-            else:
-                ranked = tagger.rank(batch, asked.k, run, asked.allowed, always=asked.always)
+        for batch, ranked in answered(tagger, in_batches(documents), asked, run):
             tags = tagger.named(ranked.above(asked.threshold), asked.language)
             is_deep = asked.k == ranked.k < len(tagger.labels)  # then those beyond were not looked at
             n_full = sum(len(each) > asked.k - is_deep for each in tags) if asked.decide else 0
@@ -276,6 +282,28 @@ def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: 
             n_silent = sum(not found for found in tags)
             done = Done(done.n_docs + ranked.n_docs, done.n_silent + n_silent, done.n_full + n_full)
     return done
+
+
+def answered(
+    tagger: Tagger, batches: Iterator[list[Document]], asked: Asked, run: Run
+) -> Iterator[tuple[list[Document], Predictions]]:
+    """Each batch and its ranked labels; on a cluster, a machine of it has ranked them."""
+    from xmtc.base.run import Run
+    from xmtc.cluster.spreading import spread
+
+    if not run.cluster:
+        yield from ((batch, asked.of(tagger, batch, run)) for batch in batches)
+        return
+    held: deque[list[Document]] = deque()
+
+    def sent() -> Iterator[list[Document]]:
+        for batch in batches:
+            held.append(batch)
+            yield [document._replace(kept=()) for document in batch]
+
+    work = partial(asked.of, tagger, run=Run(threads=1, device=run.device))
+    for ranked, _ in spread(run.cluster, work, sent(), size=len, n_ahead=AHEAD):
+        yield held.popleft(), ranked
 
 
 def summary(n_docs: int, n_silent: int, always: bool) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import (
+    Cluster,
     CorpusPaths,
     Device,
     Language,
@@ -45,6 +46,7 @@ def train(
     ] = None,
     threads: Threads = 0,
     device: Device = "auto",
+    cluster: Cluster = "",
     reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
@@ -62,7 +64,7 @@ def train(
     from xmtc.errors import XmtcError
 
     start = time.perf_counter()
-    run = make_run(threads, quiet, checkpoint, device, log_json, workdir)
+    run = make_run(threads, quiet, checkpoint, device, log_json, workdir, cluster)
     store.check_target(output)
     if language is not None and vocab is None:
         raise XmtcError(
@@ -75,6 +77,8 @@ def train(
     pipeline = with_vocabulary(pipeline_for(method, parameter or [], source), vocab)
     if workdir is not None:
         check_use(workdir, pipeline, method)
+    if cluster and not quiet:
+        say_if_alone(pipeline, method)
     trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
@@ -88,6 +92,12 @@ def train(
         report_rejects(checked)
     if not quiet:
         report(trained, output, method, time.perf_counter() - start)
+
+
+def say_if_alone(pipeline: Pipeline, method: str) -> None:
+    """What a cluster is no help for."""
+    if not pipeline.method.spreads:
+        typer.echo(f"{method} trains on one machine: there is nothing in it that a cluster could share.", err=True)
 
 
 def report(trained: Tagger, output: Path, method: str, seconds: float) -> None:

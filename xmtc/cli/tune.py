@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import (
+    Cluster,
     CorpusPaths,
     Device,
     LogJson,
@@ -44,8 +45,12 @@ def tune(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed of what is tried, and held out")] = 0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="train with the best, to this folder")] = None,
     json: Annotated[str | None, typer.Option(help="file for all trials; - writes to standard output, alone")] = None,
+    at_once: Annotated[
+        int, typer.Option(min=1, help="trials that are chosen together, and on a cluster trained beside each other")
+    ] = 1,
     threads: Threads = 0,
     device: Device = "auto",
+    cluster: Cluster = "",
     reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
@@ -58,11 +63,11 @@ def tune(
     from xmtc.data.files import STANDARD_STREAM
     from xmtc.tune.search import Goal
 
-    run = make_run(threads, quiet, device=device, log_json=log_json)
+    run = make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster)
     source = open_input(corpus, reading, quiet=True)  # one bar for all that is done
     checked = open_input(valid, replace(reading, rejects=None), quiet=True) if valid else None
     check_targets(source, output, json)
-    goal, fixed = Goal(metric, trials, minutes, seed), parameter or []
+    goal, fixed = Goal(metric, trials, minutes, seed, at_once), parameter or []
     found = searched(method, fixed, search or [], source, checked, goal, run)
     chosen = [*fixed, *(f"{name}={shown(value)}" for name, value in found[0].parameters.items())]
     command = train_command(corpus, method, output, {"valid": valid, "device": device} | asdict(reading), chosen)
@@ -74,7 +79,7 @@ def tune(
     for each in filter(None, (source, checked)) if output is None else ():  # the training below reports them, too
         report_rejects(each)
     if output is not None:
-        run_options = {"threads": threads, "device": device, "quiet": quiet, "log_json": log_json}
+        run_options = {"threads": threads, "device": device, "cluster": cluster, "quiet": quiet, "log_json": log_json}
         train(
             corpus=corpus, output=output, method=method, parameter=chosen, valid=valid, reading=reading, **run_options
         )

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from xmtc.cluster.spreading import spread
 from xmtc.compare.answers import Answers, Trained
 from xmtc.compare.figures import Candidate, Cost
 from xmtc.compare.specs import Spec
@@ -45,6 +49,8 @@ class Place:
     reading: tuple[str, ...] = ()  # options of `xmtc` that say how the corpora are read
     options: tuple[str, ...] = ()  # threads, device
     limit: float | None = None  # seconds that a training may take, and as long again its answers
+    cluster: str = ""  # whose machines train, each with so many CPUs
+    n_cpus: int = 1
 
     @property
     def results(self) -> Path:
@@ -53,35 +59,95 @@ class Place:
 
 def run_all(place: Place, specs: Sequence[Spec], n_seeds: int, tell: Tell) -> list[Candidate]:
     """Every method with every seed that has no result yet, all methods with the first seed first; those that fail are
-    not tried with another."""
+    not tried with another. A cluster has all other seeds at once."""
     place.work.mkdir(parents=True, exist_ok=True)
     held: dict[str, list[Result]] = {spec.name: [] for spec in specs}
-    for seed in range(n_seeds):
-        for spec in specs:
-            before = held[spec.name]
-            if (seed and not spec.takes_seed) or any("failed" in each for each in before):
-                continue
-            before.append(finish(place, spec, seed if spec.takes_seed else None, tell))
+    others = range(1, n_seeds)
+    for seeds in ([0], *([others] if place.cluster else [[seed] for seed in others])):
+        good = [spec for spec in specs if not any("failed" in each for each in held[spec.name])]
+        jobs = [
+            job_of(place, spec, seed if spec.takes_seed else None)
+            for seed in seeds
+            for spec in good
+            if spec.takes_seed or seed == 0
+        ]
+        for job, result in finished(place, jobs, tell):
+            held[job.spec.name].append(result)
     return [candidate(place, spec, held[spec.name]) for spec in specs]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A method to be trained, and asked."""
+
+    spec: Spec
+    name: str
+    model: Path
+    words: tuple[str, ...]
+    asked: Result  # by which a result of the same command on the same files is known
+
+    def kept(self, place: Place) -> Result | None:
+        """Its result, where it need not be made anew."""
+        found = kept_in(place.results).get(self.name, {})
+        is_same = all(found.get(key) == value for key, value in self.asked.items())
+        return found if is_same and is_final(found, place) else None
+
+    def made(self, place: Place) -> Result:
+        if self.spec.method not in WARMED:
+            warm_up(place, self.spec)
+        result = {**self.asked, "budget": place.limit, **made(place, self.name, self.model, self.words)}
+        shutil.rmtree(self.model, ignore_errors=True)
+        return result
+
+
+def job_of(place: Place, spec: Spec, seed: int | None) -> Job:
+    name = spec.name if seed is None else f"{spec.name}, seed {seed}"
+    model = place.work / "models" / slug(name)
+    words = ("train", *place.train, *spec.words(seed), "-o", str(model), *place.reading, *place.options)
+    asked = {"command": shlex.join(["xmtc", *words]), "files": stamps([*place.train, place.test])}
+    return Job(spec, name, model, words, asked)
 
 
 def finish(place: Place, spec: Spec, seed: int | None, tell: Tell) -> Result:
     """The result of a run: the one that is kept, if it is of the same command on the same files; else a new one."""
-    name = spec.name if seed is None else f"{spec.name}, seed {seed}"
-    model = place.work / "models" / slug(name)
-    words = ["train", *place.train, *spec.words(seed), "-o", str(model), *place.reading, *place.options]
-    asked = {"command": shlex.join(["xmtc", *words]), "files": stamps([*place.train, place.test])}
-    kept = kept_in(place.results).get(name, {})
-    if all(kept.get(key) == value for key, value in asked.items()) and is_final(kept, place):
-        return kept
-    if spec.method not in WARMED:
-        warm_up(place, spec)
-    tell(f"{place.data}: {name}")
-    result = {**asked, "budget": place.limit, **made(place, name, model, words)}
-    shutil.rmtree(model, ignore_errors=True)
-    keep(place.results, name, result)
-    tell(f"{place.data}: {name}: {result.get('failed') or f'''{result['train_s']:.1f} s'''}")
+    ((_, result),) = finished(place, [job_of(place, spec, seed)], tell)
     return result
+
+
+def finished(place: Place, jobs: Sequence[Job], tell: Tell) -> Iterator[tuple[Job, Result]]:
+    """Every job and its result: the one that is kept, or a new one, which is kept at once."""
+    kept = [job.kept(place) for job in jobs]
+    new = [job for job, result in zip(jobs, kept, strict=True) if result is None]
+    results = on_cluster(place, new) if place.cluster else one_by_one(place, new, tell)
+    for job, result in zip(jobs, kept, strict=True):
+        if result is None:
+            result = next(results)
+            keep(place.results, job.name, result)
+            tell(f"{place.data}: {job.name}: {result.get('failed') or f'''{result['train_s']:.1f} s'''}")
+        yield job, result
+
+
+def one_by_one(place: Place, jobs: Sequence[Job], tell: Tell) -> Iterator[Result]:
+    for job in jobs:
+        tell(f"{place.data}: {job.name}")
+        yield job.made(place)
+
+
+def on_cluster(place: Place, jobs: Sequence[Job]) -> Iterator[Result]:
+    """Each on a machine that sees the same folders."""
+    here = os.getcwd()
+
+    def work(job: Job) -> Result:
+        paths = [here, *(os.path.join(here, path) for path in (place.work, *(file[0] for file in job.asked["files"])))]
+        if missing := [path for path in paths if not os.path.exists(path)]:
+            raise XmtcError(
+                f"{platform.node()}, a machine of the cluster, does not see {missing[0]}; a comparison needs the "
+                "corpora and --work in folders that all machines share."
+            )
+        with chdir(here):
+            return job.made(place)
+
+    return (result for result, _ in spread(place.cluster, work, jobs, n_cpus=place.n_cpus))
 
 
 def is_final(kept: Result, place: Place) -> bool:
@@ -124,10 +190,9 @@ def warm_up(place: Place, spec: Spec) -> None:
     few = place.work / "few.jsonl"
     WARMED.add(spec.method)
     if few.is_file():
-        model = place.work / "models" / "warm"
-        words = ["train", str(few), *spec.words(), "-o", str(model), "--quiet", *place.options]
-        measure(words, place.work / "logs" / "warm", min(PATIENCE, place.limit or PATIENCE))
-        shutil.rmtree(model, ignore_errors=True)
+        with TemporaryDirectory(prefix="xmtc-warm-") as folder:
+            words = ["train", str(few), *spec.words(), "-o", f"{folder}/model", "--quiet", *place.options]
+            measure(words, Path(folder) / "log", min(PATIENCE, place.limit or PATIENCE))
 
 
 def write_few(corpus: Corpus, work: Path) -> None:

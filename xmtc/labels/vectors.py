@@ -64,7 +64,7 @@ def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
         return sum_rows(X, members.indptr[part[0] : part[1] + 1], members.indices)
 
     bounds = list(pairwise(cuts))
-    parts = list(run.map(sums, bounds, "summing labels", total=len(bounds)))
+    parts = list(run.spread(sums, bounds, "summing labels", total=len(bounds)))
     lengths, indices, values = (np.concatenate([part[i] for part in parts]) for i in range(3))
     indptr = narrow(np.concatenate([[0], np.cumsum(lengths)]))
     return csr_array((values, indices, indptr), shape=(n_labels, X.shape[1]))

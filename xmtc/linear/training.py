@@ -151,7 +151,7 @@ class TreeTrainer:
 
         yield from ((number, nodes(number)) for number in trees if not n_left[number])
         train = partial(self._train, data, whole(data.X))
-        results = run.map(train, order, "training", size=lambda block: block.cost, total=total, ahead=AHEAD)
+        results = run.spread(train, order, "training", size=lambda block: block.cost, total=total, ahead=AHEAD)
         for found, block in zip(results, order, strict=True):
             parts[block.tree].setdefault(block.node, []).append((block, found))
             n_left[block.tree] -= 1

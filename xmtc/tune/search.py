@@ -3,16 +3,18 @@ chooses what to try next; the first trial is what would be trained without a sea
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf, isfinite
 from time import perf_counter
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from xmtc import features
 from xmtc.base.params import Recipe, param
 from xmtc.base.run import Run
+from xmtc.cluster.spreading import spread
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError, missing_extra
@@ -20,6 +22,8 @@ from xmtc.evaluation import max_k, parse_metric
 from xmtc.methods import method_name
 from xmtc.pipeline import Pipeline, Prepared
 from xmtc.tune.space import Choice, Range, Space
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Goal(Recipe):
     trials: int = param(20, "trainings at most", low=1)
     minutes: float = param(0.0, "begin no further trial after so many minutes (0: no limit)", low=0.0)
     seed: int = param(0, "seed of what is tried", low=0, high=2**32 - 1)
+    at_once: int = param(1, "trials that are chosen together, before the first of them has ended", low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,18 +83,47 @@ class Bench:
         return self.latest
 
     def tried(self, number: int, pipeline: Pipeline, parameters: dict[str, Any]) -> Trial:
-        begin, value, failure = perf_counter(), None, ""
-        try:
-            value = self.measure(pipeline.with_values(parameters))
-            if not isfinite(value):
-                value, failure = None, f"{self.metric} has no value on the validation documents; choose another metric."
-        except XmtcError as error:
-            failure = str(error)
-        except (MemoryError, RuntimeError) as error:
-            if not is_shortage(error):
-                raise
-            failure = "The memory is not enough for this trial; search smaller sizes."
+        begin = perf_counter()
+        value, failure = attempted(lambda: self.measure(pipeline.with_values(parameters)))
+        if value is not None and not isfinite(value):
+            value, failure = None, f"{self.metric} has no value on the validation documents; choose another metric."
         return Trial(number, parameters, value, perf_counter() - begin, failure)
+
+    def trials(self, first: int, pipeline: Pipeline, proposed: list[dict[str, Any]]) -> Iterator[Trial]:
+        """One after the other; several, on a cluster, beside each other."""
+        jobs = enumerate(proposed, first)
+        if not self.run.cluster or len(proposed) == 1:
+            return (self.tried(number, pipeline, parameters) for number, parameters in jobs)
+
+        def work(job: tuple[int, dict[str, Any], Bench | str]) -> Trial:
+            number, parameters, bench = job
+            if isinstance(bench, str):
+                return Trial(number, parameters, None, 0.0, bench)
+            return bench.tried(number, pipeline, parameters)
+
+        ready = ((number, parameters, self.sealed(pipeline, parameters)) for number, parameters in jobs)
+        return (trial for trial, _ in spread(self.run.cluster, work, ready))
+
+    def sealed(self, pipeline: Pipeline, parameters: dict[str, Any]) -> Bench | str:
+        """The same for one trial on a machine that has no corpus; or why there is none."""
+        _, failure = attempted(lambda: self.prepared(pipeline.with_values(parameters)))
+        if failure:
+            return failure
+        bench = copy(self)
+        bench.train, bench.valid, bench.run = (), (), Run(threads=1, device=self.run.device)
+        return bench
+
+
+def attempted(work: Callable[[], Value]) -> tuple[Value | None, str]:
+    """What it comes to, or why it fails, where that is no fault of the program."""
+    try:
+        return work(), ""
+    except XmtcError as error:
+        return None, str(error)
+    except (MemoryError, RuntimeError) as error:
+        if not is_shortage(error):
+            raise
+        return None, "The memory is not enough for this trial; search smaller sizes."
 
 
 def tune(
@@ -103,43 +137,55 @@ def tune(
     """Trials, the best first and failed ones last. Both parts of the data can be iterated over as often as need be (see
     `hold_out`). Those who watch are told of every trial; if they ask to stop, or at Ctrl-C, the search ends with what
     it has found."""
-    bench = Bench(train, valid, goal.metric, run.quiet())
-    wanted = proposals(space, current_values(space, pipeline), goal.seed)
-    parameters, found, stop = next(wanted), dict[tuple, Trial](), False
+    bench, found = Bench(train, valid, goal.metric, run.quiet()), dict[int, Trial]()
     deadline = perf_counter() + 60 * goal.minutes if goal.minutes else inf
     with run.stage(f"tuning {method_name(pipeline.method)}", goal.trials) as progress:
         try:
             if not any(field.name in space for view in pipeline.views.values() for field in fields(view)):
                 bench.prepared(pipeline)  # what is wrong with the data is wrong for all trials
-            for _ in range(goal.trials):
-                if found and perf_counter() >= deadline:
-                    break
-                key = tuple(parameters[name] for name in space)
-                if key not in found:  # the same training again would give the same value
-                    found[key] = bench.tried(len(found) + 1, pipeline, parameters)
-                    stop = run.tell(found[key])
+            for trial in in_turn(bench, pipeline, space, goal):
+                stop = trial.number not in found and run.tell(trial)
+                found[trial.number] = trial
                 progress.advance()
                 progress.tell(f"best {goal.metric} {100 * max(trial.value or 0.0 for trial in found.values()):.2f}")
-                if stop:
+                if stop or perf_counter() >= deadline:
                     break
-                parameters = wanted.send(found[key].value or 0.0)  # a failure is as bad as can be
         except KeyboardInterrupt:
             if not any(trial.value is not None for trial in found.values()):
                 raise
     return ranked(list(found.values()))
 
 
-def proposals(space: Space, first: dict[str, Any], seed: int) -> Generator[dict[str, Any], float]:
-    """Parameters to try, without end; each time the metric's value is to be sent back."""
+def in_turn(bench: Bench, pipeline: Pipeline, space: Space, goal: Goal) -> Iterator[Trial]:
+    """Trial after trial. What is proposed once more comes once more: training it again would give the same value."""
+    wanted = proposals(space, current_values(space, pipeline), goal.seed, goal.at_once)
+    proposed, found = next(wanted), dict[tuple, Trial]()
+    for begun in range(0, goal.trials, goal.at_once):
+        keys = [tuple(parameters[name] for name in space) for parameters in proposed[: goal.trials - begun]]
+        new = {key: parameters for key, parameters in zip(keys, proposed, strict=False) if key not in found}
+        trials = bench.trials(len(found) + 1, pipeline, list(new.values()))
+        for key in keys:
+            if key not in found:
+                found[key] = next(trials)
+            yield found[key]
+        if len(keys) == goal.at_once:
+            proposed = wanted.send([found[key].value or 0.0 for key in keys])  # a failure is as bad as can be
+
+
+def proposals(
+    space: Space, first: dict[str, Any], seed: int, at_once: int = 1
+) -> Generator[list[dict[str, Any]], list[float]]:
+    """Parameters to try, so many at a time, without end; each time the metric's values are to be sent back."""
     optuna = imported_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every trial
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
     study.enqueue_trial(first)
     distributions = {name: distribution(domain) for name, domain in space.items()}
     while True:
-        asked = study.ask(distributions)
-        value = yield {name: short(space[name], number) for name, number in asked.params.items()}
-        study.tell(asked, value)
+        asked = [study.ask(distributions) for _ in range(at_once)]
+        values = yield [{name: short(space[name], number) for name, number in each.params.items()} for each in asked]
+        for each, value in zip(asked, values, strict=True):
+            study.tell(each, value)
 
 
 def ranked(trials: list[Trial]) -> list[Trial]:

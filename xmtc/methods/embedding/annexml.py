@@ -54,7 +54,7 @@ class AnnexML(LocalEmbeddings):
         def work(seed: Seed) -> np.ndarray:
             return self._routes(data.X, near, n_clusters, seed)
 
-        return run.map(work, self.seeds, "dividing documents", total=self.n_learners)
+        return run.spread(work, self.seeds, "dividing documents", total=self.n_learners)
 
     def _routes(self, X: csr_array, near: np.ndarray, n_clusters: int, seed: Seed) -> np.ndarray:
         """Linear classifiers that are to give a document and its neighbours the same answer: who claims a document is

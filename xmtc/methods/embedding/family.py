@@ -60,6 +60,7 @@ class LocalEmbeddings(Method):
     seed: int = param(0, "seed of everything random", low=0, high=2**32 - 1)
 
     takes_weights: ClassVar[bool] = False
+    spreads: ClassVar[bool] = True
 
     @abstractmethod
     def divide(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
@@ -119,7 +120,7 @@ class LocalEmbeddings(Method):
         def work(job: tuple[np.ndarray, Seed]) -> Cluster:
             return self._cluster(data, *job)
 
-        stream = run.map(work, jobs, "learning embeddings", size=lambda job: len(job[0]), total=self._n_docs(jobs))
+        stream = run.spread(work, jobs, "learning embeddings", size=lambda job: len(job[0]), total=self._n_docs(jobs))
         for number, kept in enumerate(finished):
             if kept is not None:
                 yield Learner(**kept)

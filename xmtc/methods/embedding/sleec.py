@@ -75,7 +75,7 @@ class SLEEC(LocalEmbeddings):
         def work(seed: Seed) -> np.ndarray:
             return centres(data.X, n_clusters, seed)
 
-        return run.map(work, self.seeds, "dividing documents", total=self.n_learners)
+        return run.spread(work, self.seeds, "dividing documents", total=self.n_learners)
 
     def learn(self, documents: Compact, Y: csr_array, seed: Seed) -> np.ndarray:
         products = near_products(Y, self.n_neighbours)

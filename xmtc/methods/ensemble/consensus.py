@@ -63,6 +63,10 @@ class Consensus(Method):
         return all(member.is_exact for member in self.members)
 
     @property
+    def spreads(self) -> bool:  # type: ignore[override]
+        return any(member.spreads for member in self.members)
+
+    @property
     def takes_weights(self) -> bool:  # type: ignore[override]
         """Where all members do; a calibration has no use for them."""
         return all(member.takes_weights for member in self.members) and not self.calibrated

@@ -59,6 +59,10 @@ class Ensemble(Method):
         return self.member.is_exact
 
     @property
+    def spreads(self) -> bool:  # type: ignore[override]
+        return self.member.spreads
+
+    @property
     def takes_weights(self) -> bool:  # type: ignore[override]
         """Where the member does; a calibration has no use for them."""
         return self.member.takes_weights and not self.calibrated

@@ -22,6 +22,7 @@ from xmtc.sparse import rows_of
 class DocumentTrees(Method):
     """Trees over documents. A subclass says what labels weigh and hands them to `grow`."""
 
+    spreads: ClassVar[bool] = True
     tiny: ClassVar[dict[str, Any]] = {"C": 10.0}
 
     n_trees: int = param(50, "trees, each grown from its own random start", low=1, high=10_000)
@@ -38,16 +39,15 @@ class DocumentTrees(Method):
         gains, discounts = gains_of(data, label_weights)
         X, Y = rows_of(data.X), (*rows_of(data.Y)[:2], gains)
 
-        def grown(number: int) -> dict[str, np.ndarray]:
-            kept = run.checkpoint.recall(f"tree-{number}")
-            if kept is None:
-                limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
-                arrays = grow(X, Y, discounts, data.X.shape[1], *limits, first_state(self.seed, number))
-                kept = dict(zip(TREE, arrays, strict=True))
-                run.checkpoint.keep(f"tree-{number}", kept)
-            return kept
+        limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
+        n_features, seed = data.X.shape[1], self.seed
 
-        return Forest.of(list(run.map(grown, range(self.n_trees), "growing trees", total=self.n_trees)))
+        def grown(number: int) -> dict[str, np.ndarray]:
+            arrays = grow(X, Y, discounts, n_features, *limits, first_state(seed, number))
+            return dict(zip(TREE, arrays, strict=True))
+
+        trees = run.pieces(grown, range(self.n_trees), lambda number: f"tree-{number}", "growing trees")
+        return Forest.of(list(trees))
 
 
 def first_state(seed: int, tree: int) -> np.uint64:

@@ -23,6 +23,7 @@ class LinearTrees(Method):
     """Label trees with linear classifiers. A subclass grows the trees in `fit` and hands them to `train`."""
 
     takes_weights: ClassVar[bool] = True
+    spreads: ClassVar[bool] = True
     loss: ClassVar[str] = "squared_hinge"
 
     n_trees: int = param(3, "trees, each grown from its own random start", low=1, high=1000)

@@ -30,6 +30,7 @@ class OneVsAll(Method):
     """A linear classifier for each label. A subclass says how a block of them is trained."""
 
     takes_weights: ClassVar[bool] = True
+    spreads: ClassVar[bool] = True
 
     @abstractmethod
     def trainer(self, data: Dataset) -> TrainBlock:
@@ -42,16 +43,11 @@ class OneVsAll(Method):
         train_block, by_label = self.trainer(data), csc_array(data.Y)
         blocks = blocks_of(data.n_labels)
 
-        def train(block: slice) -> Rows:
-            start = block.start
-            kept = run.checkpoint.recall(f"labels-{start}")
-            if kept is not None:
-                return Rows(**kept)
-            labels = train_block(csr_array(by_label[:, block]), start)
-            run.checkpoint.keep(f"labels-{start}", vars(labels))
-            return labels
+        def train(block: slice) -> dict[str, np.ndarray]:
+            return vars(train_block(csr_array(by_label[:, block]), block.start))
 
-        return flat_model(data, list(run.map(train, blocks, "training", total=len(blocks))))
+        parts = run.pieces(train, blocks, lambda block: f"labels-{block.start}", "training")
+        return flat_model(data, [Rows(**part) for part in parts])
 
 
 def blocks_of(n_labels: int) -> list[slice]:

@@ -1,0 +1,413 @@
+"""A Ray cluster of several nodes on this machine, each with one CPU: the same bytes as without it, whoever dies, joins
+or runs out of memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from planted import planted
+from typer.testing import CliRunner
+
+from xmtc import store
+from xmtc.base.run import Run
+from xmtc.cli import app
+from xmtc.cluster import connecting, sending, spreading
+from xmtc.cluster.connecting import connect, knock
+from xmtc.cluster.sending import LARGE, SENT, as_sent, place_of, unpacked
+from xmtc.cluster.spreading import Pace, next_batch, spread
+from xmtc.compare.answers import Answers
+from xmtc.compare.runs import Place, job_of, on_cluster, run_all
+from xmtc.compare.specs import specs
+from xmtc.data.document import Document
+from xmtc.data.in_memory import documents_of
+from xmtc.errors import MissingExtra, XmtcError
+from xmtc.methods import METHODS, method_class
+from xmtc.pipeline import Pipeline
+from xmtc.tune.search import Goal, tune
+from xmtc.tune.space import Range
+
+STORE = 80 * 2**20  # bytes of a node's object store: about as few as Ray takes
+SHARED = [name for name in METHODS if name not in ("ensemble", "consensus") and method_class(name).spreads]
+TEXTS, TAGS = planted(300, 1)
+DOCUMENTS = list(documents_of(TEXTS, TAGS))
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A head without CPUs, and two nodes with one each."""
+    pytest.importorskip("ray", reason="Ray is not here: pip install 'xmtc[cluster]', or make cluster-test")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=STORE)
+    connect(cluster.address)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """What a model folder holds, but for the history, which has seconds in it."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != store.HISTORY}
+
+
+def trained(folder: Path, method: str, run: Run = Run(threads=2), **parameters: Any) -> dict[str, bytes]:
+    tiny = method_class(method).tiny | parameters
+    Pipeline.of(method, parameters={"calibrate": False} | tiny).fit(DOCUMENTS, run=run).save(folder)
+    return files_of(folder)
+
+
+@contextmanager
+def told(title: str, total: float | None = None) -> Iterator[Any]:
+    """Progress that calls `WHEN_TOLD` with what it is told of."""
+
+    class Told:
+        def advance(self, steps: float = 1) -> None:
+            WHEN_TOLD["advance"](title)
+
+        def tell(self, news: str) -> None:
+            raise AssertionError(news)
+
+    yield Told()
+
+
+WHEN_TOLD: dict[str, Any] = {}
+
+
+# The same as on one machine
+
+
+@pytest.mark.parametrize("method", SHARED)
+def test_a_cluster_changes_no_byte(nodes, tmp_path, method):
+    assert trained(tmp_path / "there", method, Run(cluster="auto")) == trained(tmp_path / "here", method)
+
+
+def test_matched_negatives_change_no_byte(nodes, tmp_path):
+    options = {"match_negatives": True, "max_leaf": 4}
+    here = trained(tmp_path / "here", "parabel", **options)
+    assert trained(tmp_path / "there", "parabel", Run(cluster="auto"), **options) == here
+
+
+def test_a_node_that_dies_changes_no_byte(nodes, tmp_path, monkeypatch):
+    """Of the blocks of labels that its training consists of, one is done when the node goes."""
+    monkeypatch.setattr("xmtc.methods.one_vs_all.family.BLOCK", 2)
+    dying = nodes.add_node(num_cpus=1, object_store_memory=STORE)
+    gone = []
+
+    def kill(title: str) -> None:
+        if title == "training" and not gone:
+            gone.append(dying)
+            nodes.remove_node(dying, allow_graceful=False)
+
+    monkeypatch.setitem(WHEN_TOLD, "advance", kill)
+    there = trained(tmp_path / "there", "dismec", Run(cluster="auto", progress=told))
+    assert gone
+    assert there == trained(tmp_path / "here", "dismec")
+
+
+def test_what_a_dead_node_was_doing_and_had_done_is_done_again(nodes):
+    dying = nodes.add_node(num_cpus=1, object_store_memory=STORE)
+
+    def work(number: int) -> tuple[int, str, np.ndarray]:
+        import ray
+
+        time.sleep(0.2)
+        return number, ray.get_runtime_context().get_node_id(), np.full(50_000, number)
+
+    found = []
+    for answer, size in spread("auto", work, range(20), size=lambda number: 2.5):
+        assert size == 2.5
+        found.append(answer)
+        if len(found) == 5:
+            nodes.remove_node(dying, allow_graceful=False)
+    assert [number for number, _, _ in found] == list(range(20))
+    assert all((array == number).all() for number, _, array in found)
+
+
+def test_a_node_that_joins_gets_work(nodes):
+    def work(number: int) -> str:
+        import ray
+
+        time.sleep(0.3)
+        return ray.get_runtime_context().get_node_id()
+
+    joined, found = None, []
+    for node, _ in spread("auto", work, range(60)):
+        found.append(node)
+        if joined is None:
+            joined = nodes.add_node(num_cpus=1, object_store_memory=STORE)
+    assert joined.node_id not in found[:2]
+    assert joined.node_id in found
+    nodes.remove_node(joined)
+
+
+def test_an_object_store_that_is_too_small_spills(nodes):
+    arrays = [np.full(10 * 2**20 // 8, number, np.int64) for number in range(12)]  # 120 MiB, of 80
+
+    def work(number: int) -> tuple[int, np.ndarray]:
+        return int(arrays[number].sum()), arrays[number]
+
+    found = list(spread("auto", work, range(12)))
+    for number, ((total, array), _) in enumerate(found):
+        assert total == number * arrays[0].size
+        assert (array == number).all()
+    session = Path(nodes.head_node.get_session_dir_path())
+    assert any(path.stat().st_size for path in session.glob("ray_spilled_objects*/*"))
+
+
+def test_a_training_that_was_stopped_goes_on(nodes, tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.methods.one_vs_all.family.BLOCK", 4)
+    seen: list[str] = []
+
+    def stop(title: str) -> None:
+        seen.append(title)
+        if seen.count("training") == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(WHEN_TOLD, "advance", stop)
+    run = Run(cluster="auto", progress=told, checkpoint=tmp_path / "pieces")
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "there", "dismec", run)
+    assert len(list((tmp_path / "pieces").glob("labels-*.npz"))) == 2
+    seen.clear()
+    n_blocks = -(-len({tag for tags in TAGS for tag in tags}) // 4)
+    monkeypatch.setitem(WHEN_TOLD, "advance", seen.append)
+    there = trained(tmp_path / "there", "dismec", run)
+    assert seen.count("training") == n_blocks - 2
+    assert there == trained(tmp_path / "here", "dismec")
+
+
+def test_who_joins_again_sends_arrays_again(nodes):
+    import ray
+
+    array = np.ones(LARGE)
+
+    def work(number: int) -> float:
+        return number * array.sum()
+
+    for _ in range(2):
+        assert [answer for answer, _ in spread("auto", work, [1, 2])] == [LARGE, 2 * LARGE]
+        ray.shutdown()
+        connect(nodes.address)
+
+
+# The commands
+
+
+def write(path: Path, documents: list[Document]) -> str:
+    from json import dumps
+
+    path.write_text("".join(f"{dumps({'text': each.text, 'labels': each.labels})}\n" for each in documents))
+    return str(path)
+
+
+def run_command(*words: Any) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_train_and_predict(nodes, tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.cli.predict.BATCH_DOCS", 7)
+    corpus = write(tmp_path / "corpus.jsonl", DOCUMENTS)
+    answers = []
+    for name, options in (("there", ["--cluster", nodes.address]), ("here", [])):
+        run_command("train", corpus, "-o", tmp_path / name, *options)
+        run_command("predict", tmp_path / name, corpus, "-o", tmp_path / f"{name}.csv", *options)
+        answers.append((tmp_path / f"{name}.csv").read_bytes())
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+    assert answers[0] == answers[1]
+    assert answers[0].count(b"\n") > 300
+
+
+def test_what_a_cluster_cannot_share_is_said(nodes, tmp_path):
+    corpus = write(tmp_path / "corpus.jsonl", DOCUMENTS[:60])
+    told = run_command(
+        "train", corpus, "-o", tmp_path / "model", "-m", "fasttext", "-p", "epochs=1", "--cluster", "auto"
+    )
+    assert "fasttext trains on one machine" in told
+
+
+def test_trials_beside_each_other_are_the_same(nodes):
+    space = {"C": Range(0.1, 10.0, log=True), "min_df": Range(1, 200)}  # the second: not every one has words left
+    goal = Goal(trials=6, at_once=4)
+    found = [
+        tune(DOCUMENTS[:200], DOCUMENTS[200:], Pipeline.of("parabel"), space, goal, run)
+        for run in (Run(cluster="auto"), Run(threads=1))
+    ]
+    there, here = ([(each.number, each.parameters, each.value, each.failure) for each in trials] for trials in found)
+    assert there == here
+    assert len(here) == 6
+
+
+def test_methods_and_seeds_are_compared(nodes, tmp_path):
+    corpus, test = write(tmp_path / "train.jsonl", DOCUMENTS[:200]), write(tmp_path / "test.jsonl", DOCUMENTS[200:])
+    place = Place("planted", (corpus,), test, tmp_path / "work", options=("--threads", "1"), cluster="auto")
+    (spec,) = specs(["parabel"], ["calibrate=false"], "texts")
+    told: list[str] = []
+    (found,) = run_all(place, [spec], 2, told.append)
+    assert not found.failed
+    for seed, load in enumerate(found.load):
+        tagger = Pipeline.of("parabel", parameters={"calibrate": False, "seed": seed}).fit(DOCUMENTS[:200])
+        expected, answers = Answers.of(tagger, DOCUMENTS[200:]).first, load().first
+        assert np.array_equal(answers.labels, expected.labels)
+        assert np.array_equal(answers.scores, expected.scores)
+    assert len(told) == len(found.load) == 2
+    run_all(place, [spec], 2, told.append)
+    assert len(told) == 2  # both were kept
+
+
+def test_a_machine_that_does_not_see_the_corpus(nodes, tmp_path, monkeypatch):
+    corpus = write(tmp_path / "train.jsonl", DOCUMENTS[:20])
+    place = Place("planted", (corpus,), corpus, tmp_path / "work", cluster="auto")
+    jobs = [job_of(place, spec, 0) for spec in specs(["parabel", "plt"], [], "texts")]
+    place.work.mkdir()
+    Path(corpus).unlink()
+    with pytest.raises(XmtcError, match=r"does not see .*train\.jsonl; a comparison needs"):
+        list(on_cluster(place, jobs))
+
+
+def test_without_methods_there_is_nothing_to_share(tmp_path):
+    done = CliRunner().invoke(app, ["compare", "a", "b", "test.jsonl", "--cluster", "auto"])
+    assert "without --methods" in str(done.exception)
+
+
+# What goes wrong
+
+
+def test_a_users_mistake_stays_one(nodes):
+    def work(number: int) -> int:
+        if number == 3:
+            raise XmtcError("Found a three; expected another number.")
+        return number
+
+    stream = spread("auto", work, range(10))
+    assert [next(stream)[0] for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(XmtcError, match=r"^Found a three; expected another number\.$"):
+        next(stream)
+
+
+def test_other_errors_say_where_they_were(nodes):
+    def work(number: int) -> float:
+        return 1 / number
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(spread("auto", work, [1, 0]))
+    assert "On a machine of the cluster" in caught.value.__notes__[0]
+
+
+def test_work_that_ends_every_worker_is_given_up(nodes, monkeypatch):
+    monkeypatch.setattr(spreading, "AGAIN", 1)
+
+    def work(number: int) -> None:
+        os._exit(1)
+
+    with pytest.raises(XmtcError, match="though it was begun 2 times"):
+        list(spread("auto", work, [1, 2]))
+
+
+def test_another_version_is_refused(nodes, monkeypatch):
+    monkeypatch.setattr("xmtc.__version__", "0.0.0")
+    with pytest.raises(XmtcError, match=r"and this machine 0\.0\.0; install the same"):
+        list(spread("auto", abs, [1, 2]))
+
+
+@pytest.mark.parametrize("address", ["head", "http://head:1", "head:port", "ray://head", 6379, None])
+def test_what_can_be_no_address(address):
+    with pytest.raises(XmtcError, match="is no cluster; expected auto"):
+        Run(cluster=address)
+
+
+def test_nobody_answers():
+    with pytest.raises(XmtcError, match=r"No cluster answers at 127\.0\.0\.1:1 .*`ray start --head`"):
+        knock("127.0.0.1:1")
+
+
+def test_without_ray(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"A cluster needs Ray: pip install 'xmtc\[cluster\]'"):
+        connect("auto")
+
+
+# How things travel
+
+
+def test_an_array_is_sent_once_and_forgotten_with_its_owner():
+    array, sent = np.zeros(LARGE), []
+    for _ in range(2):
+        assert place_of(array, "here", lambda found: sent.append(found) or "its place") == "its place"
+    assert len(sent) == 1
+    place_of(array, "elsewhere", lambda found: "another place")
+    assert ("here", id(array)) in SENT
+    key = "here", id(array)
+    sent.clear()
+    del array
+    gc.collect()
+    assert key not in SENT
+
+
+def test_large_arrays_travel_by_themselves(nodes):
+    import ray
+
+    large, small = np.arange(LARGE, dtype=np.int64), np.arange(5)
+    parcel = sending.packed({"large": large, "again": large, "small": small}, "session")
+    assert len(parcel.content) < 1000
+    found = unpacked(parcel.content, ray.get(parcel.arrays))
+    assert np.array_equal(found["large"], large)
+    assert np.shares_memory(found["large"], found["again"])
+    assert found["large"].flags.writeable
+    assert found["small"].flags.writeable
+
+
+def test_what_was_marked_is_the_same_memory():
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    marked = array.view()
+    marked.flags.writeable = False
+    found = as_sent(marked)
+    assert found.flags.writeable
+    assert np.shares_memory(found, array)
+    assert (found.dtype, found.shape, found.tolist()) == (array.dtype, array.shape, array.tolist())
+    del array, marked
+    gc.collect()
+    assert found.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_compiled_functions_travel_by_name(nodes):
+    from xmtc.sparse import sort
+
+    assert pickle.loads(sending.packed(sort, "session").content) is sort
+
+
+def test_batches_grow_until_they_take_a_second():
+    pace = Pace()
+    assert next_batch(iter("abc"), lambda item: 1, pace.share) == (["a"], [1])
+    pace.learn(seconds=0.5, size=2)
+    assert next_batch(iter("abcdefg"), lambda item: 1, pace.share) == (list("abcd"), [1] * 4)
+    assert next_batch(iter("ab"), lambda item: 1, pace.share) == (["a", "b"], [1, 1])
+    assert next_batch(iter(""), lambda item: 1, pace.share) is None
+
+
+def test_a_signal_stays_ours():
+    import signal
+
+    def ours(number: int, frame: Any) -> None: ...
+
+    before = signal.signal(signal.SIGTERM, ours)
+    try:
+        with connecting.signals_kept():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)
