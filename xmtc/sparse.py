@@ -98,7 +98,7 @@ def compact_rows(indptr, indices, data, rows, number, columns, new_indptr, new_i
     zeros: it takes what is seen first, and then what number each column gets."""
     for row in rows:
         for i in range(indptr[row], indptr[row + 1]):
-            number[indices[i]] = 1
+            number[np.uint32(indices[i])] = 1
     n_columns = np.int64(0)
     for column in range(len(number)):
         if number[column]:
@@ -107,7 +107,7 @@ def compact_rows(indptr, indices, data, rows, number, columns, new_indptr, new_i
     for position in range(len(rows)):
         begin, new_begin = indptr[rows[position]], new_indptr[position]
         for i in range(new_indptr[position + 1] - new_begin):
-            new_indices[new_begin + i] = number[indices[begin + i]]
+            new_indices[new_begin + i] = number[np.uint32(indices[begin + i])]
             new_data[new_begin + i] = data[begin + i]
     return n_columns
 

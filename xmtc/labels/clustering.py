@@ -90,7 +90,7 @@ def add_to(total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndar
 def add_rows(indptr, indices, data, rows, factors, total):
     for position in range(len(rows)):
         for i in range(indptr[rows[position]], indptr[rows[position] + 1]):
-            total[indices[i]] += factors[position] * data[i]
+            total[np.uint32(indices[i])] += factors[position] * data[i]
 
 
 @kernel
@@ -101,10 +101,10 @@ def lean(indptr, indices, data, part, difference, leaning):
         begin, end = indptr[part[position]], indptr[part[position] + 1]
         even, odd = np.float32(0), np.float32(0)
         for i in range(begin, end - 1, 2):
-            even -= data[i] * difference[indices[i]]
-            odd -= data[i + 1] * difference[indices[i + 1]]
+            even -= data[i] * difference[np.uint32(indices[i])]
+            odd -= data[i + 1] * difference[np.uint32(indices[i + 1])]
         if (end - begin) % 2:
-            even -= data[end - 1] * difference[indices[end - 1]]
+            even -= data[end - 1] * difference[np.uint32(indices[end - 1])]
         leaning[position] = even + odd
 
 

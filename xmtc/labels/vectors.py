@@ -93,7 +93,7 @@ def add_rows(indptr, indices, data, starts, documents, total, seen_by, lengths, 
         begin = n
         for i in range(starts[label], starts[label + 1]):
             for k in range(indptr[documents[i]], indptr[documents[i] + 1]):
-                column = indices[k]
+                column = np.uint32(indices[k])
                 if seen_by[column] != label:
                     seen_by[column] = label
                     total[column] = 0

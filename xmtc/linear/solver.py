@@ -26,7 +26,7 @@ from xmtc.sparse import Compact, compact, whole
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
 ENOUGH = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
-CHEAP = 20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
+CHEAP = 2_000_000  # weights visited in all passes over a node, some milliseconds, below which it has little
 RUN = 8  # documents visited in a row: some ten kilobytes, which the processor fetches ahead
 LARGEST = 1e36  # a document's squared length times its C, so that steps can be computed in float32
 
