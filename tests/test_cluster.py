@@ -168,7 +168,7 @@ def test_an_object_store_that_is_too_small_spills(nodes):
 
 
 def test_a_training_that_was_stopped_goes_on(nodes, tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.methods.one_vs_all.family.BLOCK", 4)
+    monkeypatch.setattr("xmtc.methods.one_vs_all.family.NARROW", 4)
     seen: list[str] = []
 
     def stop(title: str) -> None:

@@ -115,7 +115,7 @@ def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list
         for i in large:
             divided[i] = work(i, each)
             progress.advance(len(jobs[i][0]))
-        for i, parts in zip(small, each(work, small), strict=True):
+        for i, parts in zip(small, run.quiet().spread(work, small, "growing trees"), strict=True):
             divided[i] = parts
             progress.advance(len(jobs[i][0]))
     return [divided[i] for i in range(len(jobs))]
