@@ -94,8 +94,8 @@ class Merging:
         self.n_waiting = 0
 
     def add(self, text: np.ndarray, ends: np.ndarray) -> None:
-        """Merged are at least a quarter of the words that there are already: these are looked up anew only a few
-        times in all."""
+        """Merged are at least a quarter of the words that there are already, so that these are looked up anew only
+        a few times in all."""
         self.waiting.append((text, ends))
         self.n_waiting += len(ends) - 1
         if self.n_waiting > max(TOGETHER, len(self.ends) // 4):
