@@ -53,8 +53,7 @@ class LinearTrees(Method):
         return [(self.seed, tree) for tree in range(self.n_trees)]
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
-        limits = {"eps": self.eps, "max_passes": self.max_passes, "cheap": CHEAP}
-        solver = Solver(loss=self.loss, C=self.C, seed=self.seed, **limits)
+        solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap=CHEAP)
         solver.check(data.X, data.weights)
         min_weight = self.min_weight * data.bag.fineness
         trainer = TreeTrainer(solver, self.link, min_weight=min_weight, beam=self.beam, match=self.match_negatives)
