@@ -26,7 +26,7 @@ from xmtc.sparse import Compact, compact, whole
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
 ENOUGH = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
-CHEAP = 2_000_000  # weights visited in all passes over a node, some milliseconds, below which it has little
+CHEAP = 20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
 RUN = 8  # documents visited in a row: some ten kilobytes, which the processor fetches ahead
 LARGEST = 1e36  # a document's squared length times its C, so that steps can be computed in float32
 
@@ -46,6 +46,7 @@ class Solver:
     eps: float = 0.005  # stop when a pass moves no dual variable by more than this part of C
     max_passes: int = 20
     seed: int = 0
+    cheap: int = CHEAP
     penalty: float = 0.0  # λ
     steps: int = 1  # proximal ones
 
@@ -113,7 +114,7 @@ class Solver:
 
     def _passes(self, n_values: int, n_labels: int) -> int:
         """How many passes at most: all that are allowed where they cost little, fewer where there is much data."""
-        affordable = CHEAP // (n_values * n_labels + 1)
+        affordable = self.cheap // (n_values * n_labels + 1)
         return min(self.max_passes, max(ENOUGH, 3 * self.max_passes // 10, affordable))
 
 

@@ -15,6 +15,7 @@ from xmtc.linear.model import TreeModel
 from xmtc.linear.solver import Solver
 from xmtc.linear.training import TreeTrainer
 
+CHEAP = 5_000_000  # for each of many nodes: as accurate as with more (docs/results/linear-engine.md)
 ARITIES = (2, 4, 8, 16, 32, 64)  # of trees made from binary ones
 
 
@@ -53,7 +54,7 @@ class LinearTrees(Method):
         return [(self.seed, tree) for tree in range(self.n_trees)]
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
-        solver = Solver(loss=self.loss, C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
+        solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap=CHEAP)
         solver.check(data.X, data.weights)
         min_weight = self.min_weight * data.bag.fineness
         trainer = TreeTrainer(solver, self.link, min_weight=min_weight, beam=self.beam, match=self.match_negatives)
