@@ -142,12 +142,18 @@ def is_model(path: str) -> bool:
 
 def check_models(paths: Sequence[str]) -> None:
     """Say kindly what was meant."""
+    from xmtc.compare.stored import is_stored
     from xmtc.errors import XmtcError
 
     kinds = [is_model(path) for path in paths]
     if not any(kinds):
+        are_stored = [is_stored(path) for path in paths]
+        other = paths[are_stored.index(False)]
+        if any(are_stored):
+            found = "is no comparison" if Path(other).exists() else "is not there"
+            raise XmtcError(f"{other} {found}; expected files that `xmtc compare -o FILE.json` has written, to be joined.")
         raise XmtcError(
-            f"{paths[0]} is no model folder; trained models are compared by `xmtc compare MODEL MODEL TEST`, methods "
+            f"{other} is {'no model folder' if Path(other).exists() else 'not there'}; trained models are compared by `xmtc compare MODEL MODEL TEST`, methods "
             "on a corpus by `xmtc compare CORPUS --methods parabel,dismec`."
         )
     if kinds[-1]:
