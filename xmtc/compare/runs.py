@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,19 @@ import numpy as np
 from xmtc.compare.answers import Answers, Trained
 from xmtc.compare.figures import Candidate, Cost
 from xmtc.compare.specs import Spec
-from xmtc.data.corpus import Corpus
+from xmtc.data.corpus import Corpus, writing_corpus
 from xmtc.errors import XmtcError
 from xmtc.experiments.keeping import Result, keep, kept_in
 from xmtc.experiments.process import Measured, measure
 
-WARMING = 50  # documents of a training that nobody measures: what it compiles is kept for the others
+# Documents of a training that nobody measures: what it compiles is kept for the others. With fewer, no analyzer is
+# chosen (choice.FEWEST), nothing is calibrated (calibration.ENOUGH) and labels may be too few for a tree.
+WARMING = 1_000
 PATIENCE = 120.0  # seconds that it may take
 MARK = "xmtc-compare.txt"  # by which a work folder is known
-WARMED: set[str] = set()  # methods of which everything is compiled
+WARMED: set[Spec] = set()  # of which everything is compiled
 Tell = Callable[[str], None]
+Prepare = Callable[["Place", Spec], None]
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Place:
     reading: tuple[str, ...] = ()  # options of `xmtc` that say how the corpora are read
     options: tuple[str, ...] = ()  # threads, device
     limit: float | None = None  # seconds that a training may take, and as long again its answers
+    few: str = ""  # a few documents of the corpus, to have everything compiled on
 
     @property
     def results(self) -> Path:
@@ -65,8 +70,9 @@ def run_all(place: Place, specs: Sequence[Spec], n_seeds: int, tell: Tell) -> li
     return [candidate(place, spec, held[spec.name]) for spec in specs]
 
 
-def finish(place: Place, spec: Spec, seed: int | None, tell: Tell) -> Result:
-    """The result of a run: the one that is kept, if it is of the same command on the same files; else a new one."""
+def finish(place: Place, spec: Spec, seed: int | None, tell: Tell, prepare: Prepare | None = None) -> Result:
+    """The result of a run: the one that is kept, if it is of the same command on the same files; else a new one, for
+    which everything is compiled before, by `prepare` or `warm_up`."""
     name = spec.name if seed is None else f"{spec.name}, seed {seed}"
     model = place.work / "models" / slug(name)
     words = ["train", *place.train, *spec.words(seed), "-o", str(model), *place.reading, *place.options]
@@ -74,8 +80,7 @@ def finish(place: Place, spec: Spec, seed: int | None, tell: Tell) -> Result:
     kept = kept_in(place.results).get(name, {})
     if all(kept.get(key) == value for key, value in asked.items()) and is_final(kept, place):
         return kept
-    if spec.method not in WARMED:
-        warm_up(place, spec)
+    (prepare or warm_up)(place, spec)
     tell(f"{place.data}: {name}")
     result = {**asked, "budget": place.limit, **made(place, name, model, words)}
     shutil.rmtree(model, ignore_errors=True)
@@ -120,27 +125,28 @@ def failure(found: Measured) -> Result:
 
 
 def warm_up(place: Place, spec: Spec) -> None:
-    """Have everything compiled that a method uses, on a few documents; whatever comes of it."""
-    few = place.work / "few.jsonl"
-    WARMED.add(spec.method)
-    if few.is_file():
-        model = place.work / "models" / "warm"
-        words = ["train", str(few), *spec.words(), "-o", str(model), "--quiet", *place.options]
-        measure(words, place.work / "logs" / "warm", min(PATIENCE, place.limit or PATIENCE))
-        shutil.rmtree(model, ignore_errors=True)
+    """Have everything compiled that a method uses, in training and in answering, on a few documents; once, and
+    whatever comes of it."""
+    if spec in WARMED or not place.few:
+        return
+    WARMED.add(spec)
+    model, log = place.work / "models" / "warm", place.work / "logs" / "warm"
+    limit = min(PATIENCE, place.limit or PATIENCE)
+    quietly = ["--quiet", *place.options]
+    trained = measure(["train", place.few, *spec.words(), "-o", str(model), *quietly], log, limit)
+    if not trained.failed:
+        measure(["answers", str(model), place.few, "-o", str(place.work / "warm.npz"), *quietly], log, limit)
+    shutil.rmtree(model, ignore_errors=True)
 
 
-def write_few(corpus: Corpus, work: Path) -> None:
-    """The first documents of a corpus of texts, for `warm_up`."""
-    from itertools import islice
-
-    from xmtc.data.corpus import writing_corpus
-
-    work.mkdir(parents=True, exist_ok=True)
-    if not corpus.holds_features:
-        with writing_corpus(str(work / "few.jsonl"), "jsonl", corpus) as add:
-            for document in islice(corpus, WARMING):
-                add(document)
+def write_few(corpus: Corpus, work: Path) -> str:
+    """A file of the first documents of a corpus that have labels, for `warm_up`."""
+    form, ending = ("sparse", "txt") if corpus.holds_features else ("jsonl", "jsonl")
+    path = work / f"few.{ending}"
+    with writing_corpus(str(path), form, corpus) as add:
+        for document in islice((each for each in corpus if each.labels), WARMING):
+            add(document)
+    return str(path)
 
 
 def candidate(place: Place, spec: Spec, results: Sequence[Result]) -> Candidate:
