@@ -432,8 +432,8 @@ def test_models_are_compared(corpus):
     [
         (["train.jsonl"], "train.jsonl is no model folder; trained models are compared by"),
         (["absent.json", "train.jsonl"], "absent.json is not there; trained models are compared by"),
-        (["one.json", "absent.json"], "absent.json is not there; expected files that `xmtc compare -o FILE.json` has"),
-        (["train.jsonl", "one.json"], "train.jsonl is no comparison; expected files that"),
+        (["one.json", "absent.json"], "absent.json is not there; only what `xmtc compare -o FILE.json` has written"),
+        (["train.jsonl", "one.json"], "train.jsonl is no comparison; only what"),
         (["model", "test.jsonl"], "Found one model; expected two or more"),
         (["model", "model"], "model is a model; expected the documents to compare on at the end"),
         (["model", "model", "--methods", "parabel"], "model is a model, and --methods trains others"),

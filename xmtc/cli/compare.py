@@ -147,14 +147,14 @@ def check_models(paths: Sequence[str]) -> None:
 
     kinds = [is_model(path) for path in paths]
     if not any(kinds):
-        are_stored = [is_stored(path) for path in paths]
-        other = paths[are_stored.index(False)]
-        if any(are_stored):
-            found = "is no comparison" if Path(other).exists() else "is not there"
-            raise XmtcError(f"{other} {found}; expected files that `xmtc compare -o FILE.json` has written, to be joined.")
+        other = next(path for path in paths if not is_stored(path))
+        are_joined = any(map(is_stored, paths))
+        found = ("no comparison" if are_joined else "no model folder") if Path(other).exists() else "not there"
+        if are_joined:
+            raise XmtcError(f"{other} is {found}; only what `xmtc compare -o FILE.json` has written can be joined.")
         raise XmtcError(
-            f"{other} is {'no model folder' if Path(other).exists() else 'not there'}; trained models are compared by `xmtc compare MODEL MODEL TEST`, methods "
-            "on a corpus by `xmtc compare CORPUS --methods parabel,dismec`."
+            f"{other} is {found}; trained models are compared by `xmtc compare MODEL MODEL TEST`, methods on a corpus "
+            "by `xmtc compare CORPUS --methods parabel,dismec`."
         )
     if kinds[-1]:
         raise XmtcError(f"{paths[-1]} is a model; expected the documents to compare on at the end: MODEL MODEL TEST.")

@@ -127,6 +127,20 @@ def check_place(path: str) -> None:
         raise XmtcError(f"{path or 'An empty name'} is no name for a file to write; choose another.")
     if path != STANDARD_STREAM and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
+    check_outside(path)
+
+
+def check_outside(path: str) -> None:
+    """Refuse a file within a model or another folder that is replaced as a whole: what else is in it could only be lost
+    by that, or stand in its way."""
+    from xmtc.base.folders import is_whole
+
+    for folder in Path(os.path.realpath(path)).parents if path != STANDARD_STREAM else ():
+        if is_whole(folder):
+            raise XmtcError(
+                f"{path} lies in the folder of a model or vocabulary, which is written and replaced as a whole; choose "
+                "another place."
+            )
 
 
 @contextmanager
@@ -141,6 +155,7 @@ def writing(path: str) -> Iterator[IO[bytes]]:
 
     target = Path(os.path.realpath(path))  # a symbolic link stays a link
     is_device = target.exists() and not target.is_file()
+    check_outside(path)
     try:
         if not is_device:
             clear_leftovers(target)
