@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from xmtc.base.disk import clear_leftovers, new_file, reason
-from xmtc.data.encodings import MARKS, Encoding
+from xmtc.data.encodings import MARKS, Encoding, without_mark
 from xmtc.errors import XmtcError, nearest
 
 STANDARD_STREAM = "-"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 OnRead = Callable[[int], None]
+NO_TEXT = (b"PAR1", b"PK\x03\x04")  # Parquet and workbooks, whose bytes may look like UTF-16
 DAMAGE = (EOFError, OSError, zlib.error)
 BUFFER_BYTES = 1 << 20  # gzip reads a fifth faster with 1 MiB than with its default of 8 KiB
 
@@ -89,21 +90,23 @@ def open_binary(
         compression = _compression_of(stream.peek(10))
         if compression is not None:
             stream = stack.enter_context(io.BufferedReader(_decompressing(stream, compression), BUFFER_BYTES))
-        wide = _wide_encoding(stream, encoding)
+        wide = _wide_encoding(stream, encoding, is_pipe=not os.path.isfile(path))
         if wide is not None:
             stream = stack.enter_context(io.BufferedReader(Transcoded(stream, wide), BUFFER_BYTES))
         yield stream
 
 
-def _wide_encoding(stream: io.BufferedReader[Any], encoding: str | None) -> str | None:
-    """UTF-16 or UTF-32, if it was named or the first bytes are its mark."""
+def _wide_encoding(stream: io.BufferedReader[Any], encoding: str | None, is_pipe: bool) -> str | None:
+    """UTF-16 or UTF-32, if it was named or the first bytes are its mark; of a pipe, which cannot be looked at before,
+    also if it is UTF-16 without."""
     if encoding is not None:
         return encoding if Encoding(encoding).is_wide else None
     try:
-        head = stream.peek(4)[:4]
+        head = stream.peek(4)
     except DAMAGE:
         return None  # whoever reads on is told
-    return next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
+    marked = next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
+    return marked or (without_mark(head) if is_pipe and not head.startswith(NO_TEXT) else None)
 
 
 def read_lines(path: str, on_read: OnRead | None = None, encoding: str | None = None) -> Generator[bytes]:
