@@ -125,17 +125,13 @@ def failure(found: Measured) -> Result:
 
 
 def warm_up(place: Place, spec: Spec) -> None:
-    """Have everything compiled that a method uses, in training and in answering, on a few documents; once, and
-    whatever comes of it."""
+    """Have everything compiled that a training uses, on a few documents; once, and whatever comes of it."""
     if spec in WARMED or not place.few:
         return
     WARMED.add(spec)
-    model, log = place.work / "models" / "warm", place.work / "logs" / "warm"
-    limit = min(PATIENCE, place.limit or PATIENCE)
-    quietly = ["--quiet", *place.options]
-    trained = measure(["train", place.few, *spec.words(), "-o", str(model), *quietly], log, limit)
-    if not trained.failed:
-        measure(["answers", str(model), place.few, "-o", str(place.work / "warm.npz"), *quietly], log, limit)
+    model = place.work / "models" / "warm"
+    words = ["train", place.few, *spec.words(), "-o", str(model), "--quiet", *place.options]
+    measure(words, place.work / "logs" / "warm", min(PATIENCE, place.limit or PATIENCE))
     shutil.rmtree(model, ignore_errors=True)
 
 
