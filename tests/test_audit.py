@@ -332,6 +332,16 @@ def test_what_cannot_be_is_said_in_one_sentence(place, words, sentence):
     assert "Traceback" not in done.stderr.decode()
 
 
+@pytest.mark.parametrize("folds", ["1", "0", "-3"])
+def test_too_few_folds_are_refused_before_anything_is_said(place, folds):
+    done = xmtc("data", "audit", "absent.jsonl", "--folds", folds, cwd=place)
+    assert done.returncode == 2
+    assert not done.stdout
+    assert done.stderr.decode().startswith(f"xmtc: --folds {folds} leaves nothing to learn from")
+    with pytest.raises(XmtcError, match=f"--folds {folds} leaves nothing"):
+        audit(iter([]), Pipeline.of("parabel"), folds=int(folds), tell=pytest.fail)
+
+
 def test_features_are_audited_too(tmp_path):
     rng = np.random.default_rng(0)
     rows = [sorted({int(c) for c in rng.integers(0, 40, 8)}) for _ in range(60)]

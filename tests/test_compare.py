@@ -431,6 +431,9 @@ def test_models_are_compared(corpus):
     ("words", "sentence"),
     [
         (["train.jsonl"], "train.jsonl is no model folder; trained models are compared by"),
+        (["absent.json", "train.jsonl"], "absent.json is not there; trained models are compared by"),
+        (["one.json", "absent.json"], "absent.json is not there; only what `xmtc compare -o FILE.json` has written"),
+        (["train.jsonl", "one.json"], "train.jsonl is no comparison; only what"),
         (["model", "test.jsonl"], "Found one model; expected two or more"),
         (["model", "model"], "model is a model; expected the documents to compare on at the end"),
         (["model", "model", "--methods", "parabel"], "model is a model, and --methods trains others"),
@@ -446,6 +449,7 @@ def test_what_does_not_go_together_is_said(corpus, words, sentence):
     (corpus / "model").mkdir(exist_ok=True)
     (corpus / "model" / "about.json").write_text("{}")  # by which a model is known; none is opened here
     (corpus / "train.md").write_text("mine")
+    (corpus / "one.json").write_text(as_json([made_up("letters", {"a": [0.5] * 5})]))
     done = invoke("compare", *words, cwd=corpus)
     assert done.returncode == 2
     assert sentence in done.stderr.decode()

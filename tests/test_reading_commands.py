@@ -168,3 +168,26 @@ def test_explain_takes_other_encodings(place):
     shown, said = run("explain", "model", "--file", "text.txt", "-k", "1", cwd=place)
     assert text in shown
     assert "text.txt is read as utf-16; --encoding names another." in said
+
+
+@pytest.mark.parametrize(
+    ("encoding", "sentence"),
+    [
+        ("cp1252", "standard input is read as windows-1252 (über); --encoding names another."),
+        ("utf-16", ""),
+        ("utf-16-le", ""),
+        ("utf-8", ""),
+    ],
+)
+def test_standard_input_is_looked_at_as_files_are(place, encoding, sentence):
+    corpus = table(rows(60, 0), ";", encoding)
+    (place / "same.csv").write_bytes(corpus)
+    words = [*TRAIN, "-p", "min_df=1", "--input-format", "csv"]
+    said = run("train", "-", "-o", "piped", *words, input=corpus, cwd=place)[1]
+    assert sentence in said
+    run("train", "same.csv", "-o", "read", *words, cwd=place)
+    piped, read = (Tagger.load(place / name).views["tfidf"].vocabulary.words() for name in ("piped", "read"))
+    assert "über" in piped
+    assert piped == read
+    asked = ["predict", "model", "--input-format", "csv", "--format", "jsonl"]
+    assert run(*asked, "-", input=corpus, cwd=place)[0] == run(*asked, "same.csv", cwd=place)[0]

@@ -178,8 +178,7 @@ def active_plainly(X, y, C, penalty, eps, state, rounds=4):
         bias = minimize(bias_loss, [bias], (C, y, X @ w)).x[0]
         reached = list(dict.fromkeys(i for j in seen if w[j] for i in np.flatnonzero(X[:, j])))
         missing = {i: 1 + bias + X[i] @ w for i in reached if i not in active}
-        most = max([0, *missing.values()])
-        active = np.array([*active, *(i for i in missing if missing[i] > max(most / 2, eps))])
+        active = np.array([*active, *(i for i in missing if missing[i] > eps)])
     return np.append(w, bias)
 
 

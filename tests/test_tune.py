@@ -383,6 +383,8 @@ def test_the_json_alone_and_the_reasons_of_failures(place, monkeypatch):
     [
         (["-m", "bonsay"], "There is no method 'bonsay'."),
         (["--metric", "P"], "'P' is not a metric"),
+        (["--metric", "hP@1"], "--metric hP@1 needs a vocabulary, which the models of a search do not have; search by"),
+        (["--metric", "micro-F1@decision"], "--metric micro-F1@decision needs a decision, which the models of a"),
         (["-s", "C"], "-s C does not say where to search"),
         (["-p", "C=1", "-s", "C=1:2"], "C is both fixed (-p) and searched (-s); give one of them."),
         (["-o", "valid.jsonl"], "valid.jsonl exists and is not a model folder"),

@@ -12,12 +12,16 @@ from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 
 
+def check_folds(n_folds: int) -> None:
+    if n_folds < 2:
+        raise XmtcError(f"--folds {n_folds} leaves nothing to learn from; expected at least 2, such as 5.")
+
+
 def fold_of(groups: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
     """(n_docs,) the fold of each document, drawn at random. Documents of one group stay together: a copy in another
     fold would vouch for its own labels."""
+    check_folds(n_folds)
     members, group = np.unique(groups, return_inverse=True)
-    if n_folds < 2:
-        raise XmtcError(f"--folds {n_folds} leaves nothing to learn from; expected at least 2, such as 5.")
     if len(members) < n_folds:
         raise XmtcError(f"{len(members)} different documents cannot be split in {n_folds} folds; give more documents.")
     of_group = np.empty(len(members), np.int64)

@@ -14,7 +14,7 @@ from xmtc import features
 from xmtc.answers import Column, Record
 from xmtc.audit.confident import Suspects, suspects
 from xmtc.audit.copies import Copies, Notes, copies
-from xmtc.audit.folds import fold_of, out_of_fold
+from xmtc.audit.folds import check_folds, fold_of, out_of_fold
 from xmtc.audit.near import NONE
 from xmtc.audit.twins import twins
 from xmtc.base.run import Run
@@ -104,6 +104,7 @@ def audit(
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Audit:
     """Everything that is suspected of labelled documents, which may be a stream."""
+    check_folds(folds)
     if pipeline.method.reads_names:
         name = method_name(pipeline.method)
         raise XmtcError(f"{name} knows labels by their names, not by documents; choose another --method to judge them.")

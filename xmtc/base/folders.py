@@ -182,6 +182,11 @@ class FolderKind:
             )
 
 
+def is_whole(folder: Path) -> bool:
+    """Whether a folder is one of these, by its files."""
+    return (folder / ABOUT).is_file() and (folder / ARRAYS).is_file()
+
+
 def write(
     folder: Path,
     about: dict[str, Any],

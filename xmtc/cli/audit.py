@@ -80,10 +80,12 @@ def audit(
     """Look for wrong and missing labels, copies of documents, and labels that are the same thing twice."""
     from dataclasses import replace
 
+    from xmtc.audit.folds import check_folds
     from xmtc.audit.making import audit as audited
     from xmtc.cli.train import pipeline_for
     from xmtc.cli.vocab import open_vocabulary
 
+    check_folds(folds)  # before anything is opened, or said of it
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
     source = open_input(corpus, reading, quiet=quiet)
     tested = None if test is None else open_input(test, replace(reading, rejects=None), quiet=quiet)

@@ -153,13 +153,19 @@ def is_model(path: str) -> bool:
 
 def check_models(paths: Sequence[str]) -> None:
     """Say kindly what was meant."""
+    from xmtc.compare.stored import is_stored
     from xmtc.errors import XmtcError
 
     kinds = [is_model(path) for path in paths]
     if not any(kinds):
+        other = next(path for path in paths if not is_stored(path))
+        are_joined = any(map(is_stored, paths))
+        found = ("no comparison" if are_joined else "no model folder") if Path(other).exists() else "not there"
+        if are_joined:
+            raise XmtcError(f"{other} is {found}; only what `xmtc compare -o FILE.json` has written can be joined.")
         raise XmtcError(
-            f"{paths[0]} is no model folder; trained models are compared by `xmtc compare MODEL MODEL TEST`, methods "
-            "on a corpus by `xmtc compare CORPUS --methods parabel,dismec`."
+            f"{other} is {found}; trained models are compared by `xmtc compare MODEL MODEL TEST`, methods on a corpus "
+            "by `xmtc compare CORPUS --methods parabel,dismec`."
         )
     if kinds[-1]:
         raise XmtcError(f"{paths[-1]} is a model; expected the documents to compare on at the end: MODEL MODEL TEST.")

@@ -45,7 +45,7 @@ class Asked:
         wanted = specs(self.methods, self.parameters, COLUMNS if source.holds_features else TEXTS)
         claim(self.work)
         place = self.place(path, test, source, name)
-        write_few(source, place.work)
+        place = replace(place, few=write_few(source, place.work))
         documents = open_input(place.test, self.reading if test else Reading(), quiet=True)
         return partial(compare_methods, place, wanted, self.seeds, documents, self.tell)
 

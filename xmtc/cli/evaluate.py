@@ -74,7 +74,7 @@ def evaluate(
     names = metrics or (*DEFAULT, *(AT_DECISION if tagger.decision is not None else ()))
     source = open_input(corpus, reading, remembered_by(tagger), quiet=quiet)
     if per_label is not None:
-        check_file(per_label, model, source)
+        check_file(per_label, source)
     data, truth, unseen = tagger.read_beside(source, run)
     predictions = tagger.ranked(data, max_k(names), run, tagger.allowed, always)
     given = tagger.given(data, run, always) if are_at_decision(names) else None
@@ -95,19 +95,14 @@ def evaluate(
     report_rejects(source)
 
 
-def check_file(path: str, model: str, source: Corpus) -> None:
+def check_file(path: str, source: Corpus) -> None:
     """Refuse, before the work, a file that could not or must not be written after it."""
-    from pathlib import Path
-
     from xmtc.answers import format_by_name
     from xmtc.data.files import check_place
-    from xmtc.errors import XmtcError
 
     check_place(path)
     format_by_name(path)
     source.check_target(path)
-    if Path(model).resolve() in Path(path).resolve().parents:
-        raise XmtcError(f"{path} lies in the folder of the model, which it would damage; choose another place.")
 
 
 def write_labels(path: str, tagger: Tagger, given: Given, truth: csr_array, unseen: list[str]) -> None:

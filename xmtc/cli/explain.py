@@ -89,13 +89,16 @@ def check_page(path: str | None, json: bool) -> None:
     """Refuse, before the work, to write a page over something else."""
     from pathlib import Path
 
-    from xmtc.data.files import STANDARD_STREAM, open_binary
+    from xmtc.data.files import STANDARD_STREAM, check_outside, open_binary
     from xmtc.errors import XmtcError
     from xmtc.explain.page import GENERATOR
 
     if path == STANDARD_STREAM and json:
         raise XmtcError("--html - and --json both write to standard output; give one of them, or a file for the page.")
-    if path is None or path == STANDARD_STREAM or not Path(path).is_file() or not Path(path).stat().st_size:
+    if path is None or path == STANDARD_STREAM:
+        return
+    check_outside(path)
+    if not Path(path).is_file() or not Path(path).stat().st_size:
         return
     with open_binary(path) as stream:
         if GENERATOR.encode() not in stream.read(1000):

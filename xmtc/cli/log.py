@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xmtc.base.events import Event
 from xmtc.base.progress import is_first_process, say
+from xmtc.data.files import check_outside
 from xmtc.errors import XmtcError
 
 
@@ -34,6 +35,7 @@ def check_log(path: Path) -> None:
     """Refuse, before the work, what cannot be written, and what is not a log."""
     if str(path) == "-":
         raise XmtcError("--log-json - names no file; give one, such as log.jsonl, or /dev/stderr.")
+    check_outside(str(path))
     try:
         path.open("a").close()
         if path.is_file() and not is_log(path):

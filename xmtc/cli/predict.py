@@ -106,16 +106,16 @@ def predict(
 ) -> None:
     """Give each document its best labels: as a table on a terminal, as JSON Lines in a pipe, or as a file (-o)."""
     from xmtc.data.document import Document
-    from xmtc.errors import XmtcError
+    from xmtc.data.files import check_outside
     from xmtc.tagger import Tagger
 
     kept = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
     check_beside(beside, suffix, force)
     target = Target(output, format, wide, kept, bom, (ENDING if suffix is None else suffix, force) if beside else None)
     check_asked(file, string, target)
+    if output is not None:
+        check_outside(output)
     tagger = Tagger.load(model)
-    if output is not None and Path(model).resolve() in Path(output).resolve().parents:
-        raise XmtcError(f"{output} lies in the folder of the model, which it would damage; choose another place.")
     allowed = tagger.may_answer(allow or [], deny or [])
     report_empty(tagger, allow, deny)
     if broader:

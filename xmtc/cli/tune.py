@@ -90,13 +90,14 @@ def check_targets(source: Corpus, output: Path | None, json: str | None) -> None
     import os
 
     from xmtc import store
-    from xmtc.data.files import STANDARD_STREAM
+    from xmtc.data.files import STANDARD_STREAM, check_outside
     from xmtc.errors import XmtcError
 
     if output is not None:
         store.check_target(output)
     if json is not None and json != STANDARD_STREAM:
         source.check_target(json)
+        check_outside(json)
         if os.path.isdir(json) or not os.access(os.path.dirname(os.path.realpath(json)), os.W_OK):
             raise XmtcError(f"{json} cannot be written; choose another place for the trials.")
 

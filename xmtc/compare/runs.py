@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,16 +27,19 @@ from xmtc.cluster.spreading import spread
 from xmtc.compare.answers import Answers, Trained
 from xmtc.compare.figures import Candidate, Cost
 from xmtc.compare.specs import Spec
-from xmtc.data.corpus import Corpus
+from xmtc.data.corpus import Corpus, writing_corpus
 from xmtc.errors import XmtcError
 from xmtc.experiments.keeping import Result, keep, kept_in
 from xmtc.experiments.process import Measured, measure
 
-WARMING = 50  # documents of a training that nobody measures: what it compiles is kept for the others
+# Documents of a training that nobody measures: what it compiles is kept for the others. With fewer, no analyzer is
+# chosen (choice.FEWEST), nothing is calibrated (calibration.ENOUGH) and labels may be too few for a tree.
+WARMING = 1_000
 PATIENCE = 120.0  # seconds that it may take
 MARK = "xmtc-compare.txt"  # by which a work folder is known
-WARMED: set[str] = set()  # methods of which everything is compiled
+WARMED: set[Spec] = set()  # of which everything is compiled
 Tell = Callable[[str], None]
+Prepare = Callable[["Place", Spec], None]
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Place:
     limit: float | None = None  # seconds that a training may take, and as long again its answers
     cluster: str = ""  # whose machines train, each with so many CPUs
     n_cpus: int = 1
+    few: str = ""  # a few documents of the corpus, to have everything compiled on
 
     @property
     def results(self) -> Path:
@@ -93,8 +98,7 @@ class Job:
         return found if is_same and is_final(found, place) else None
 
     def made(self, place: Place) -> Result:
-        if self.spec.method not in WARMED:
-            warm_up(place, self.spec)
+        warm_up(place, self.spec)
         result = {**self.asked, "budget": place.limit, **made(place, self.name, self.model, self.words)}
         shutil.rmtree(self.model, ignore_errors=True)
         return result
@@ -108,9 +112,13 @@ def job_of(place: Place, spec: Spec, seed: int | None) -> Job:
     return Job(spec, name, model, words, asked)
 
 
-def finish(place: Place, spec: Spec, seed: int | None, tell: Tell) -> Result:
-    """The result of a run: the one that is kept, if it is of the same command on the same files; else a new one."""
-    ((_, result),) = finished(place, [job_of(place, spec, seed)], tell)
+def finish(place: Place, spec: Spec, seed: int | None, tell: Tell, prepare: Prepare | None = None) -> Result:
+    """The result of a run: the one that is kept, if it is of the same command on the same files; else a new one, for
+    which everything is compiled before, by `prepare` or `warm_up`."""
+    job = job_of(place, spec, seed)
+    if prepare is not None and job.kept(place) is None:
+        prepare(place, spec)
+    ((_, result),) = finished(place, [job], tell)
     return result
 
 
@@ -186,26 +194,23 @@ def failure(found: Measured) -> Result:
 
 
 def warm_up(place: Place, spec: Spec) -> None:
-    """Have everything compiled that a method uses, on a few documents; whatever comes of it."""
-    few = place.work / "few.jsonl"
-    WARMED.add(spec.method)
-    if few.is_file():
-        with TemporaryDirectory(prefix="xmtc-warm-") as folder:
-            words = ["train", str(few), *spec.words(), "-o", f"{folder}/model", "--quiet", *place.options]
-            measure(words, Path(folder) / "log", min(PATIENCE, place.limit or PATIENCE))
+    """Have everything compiled that a training uses, on a few documents; once, and whatever comes of it."""
+    if spec in WARMED or not place.few:
+        return
+    WARMED.add(spec)
+    with TemporaryDirectory(prefix="xmtc-warm-") as folder:
+        words = ["train", place.few, *spec.words(), "-o", f"{folder}/model", "--quiet", *place.options]
+        measure(words, Path(folder) / "log", min(PATIENCE, place.limit or PATIENCE))
 
 
-def write_few(corpus: Corpus, work: Path) -> None:
-    """The first documents of a corpus of texts, for `warm_up`."""
-    from itertools import islice
-
-    from xmtc.data.corpus import writing_corpus
-
-    work.mkdir(parents=True, exist_ok=True)
-    if not corpus.holds_features:
-        with writing_corpus(str(work / "few.jsonl"), "jsonl", corpus) as add:
-            for document in islice(corpus, WARMING):
-                add(document)
+def write_few(corpus: Corpus, work: Path) -> str:
+    """A file of the first documents of a corpus that have labels, for `warm_up`."""
+    form, ending = ("sparse", "txt") if corpus.holds_features else ("jsonl", "jsonl")
+    path = work / f"few.{ending}"
+    with writing_corpus(str(path), form, corpus) as add:
+        for document in islice((each for each in corpus if each.labels), WARMING):
+            add(document)
+    return str(path)
 
 
 def candidate(place: Place, spec: Spec, results: Sequence[Result]) -> Candidate:

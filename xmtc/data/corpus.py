@@ -57,15 +57,23 @@ class Part:
 
     def _encoding(self, format: str | None) -> Encoding | None:
         """The encoding of a file in lines, if it is not UTF-8; of a file whose format is not known, as if it were."""
-        if format not in (None, *IN_LINES) or not os.path.isfile(self.source.path):
+        if format not in (None, *IN_LINES):
             return None
-        try:
-            with open_binary(self.source.path, encoding=UTF8) as stream:
-                head = stream.read(HEAD_BYTES)
-        except DAMAGE:
-            return None  # whoever reads it is told
+        head = self._head()
         found = encoding_of(head, is_whole=len(head) < HEAD_BYTES, likely=self.source.likely.encoding)
         return None if found.name == UTF8 else found
+
+    def _head(self) -> bytes:
+        """How it begins; nothing of a folder, and of what is damaged, of which whoever reads it is told."""
+        if self.source.pipe is not None:
+            return self.source.pipe.begin(HEAD_BYTES)
+        if not os.path.isfile(self.source.path):
+            return b""
+        try:
+            with open_binary(self.source.path, encoding=UTF8) as stream:
+                return stream.read(HEAD_BYTES)
+        except DAMAGE:
+            return b""
 
     @property
     def files(self) -> list[str]:

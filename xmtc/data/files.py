@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from xmtc.base.disk import clear_leftovers, new_file, reason
-from xmtc.data.encodings import MARKS, Encoding
+from xmtc.data.encodings import MARKS, Encoding, without_mark
 from xmtc.errors import XmtcError, nearest
 
 STANDARD_STREAM = "-"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 OnRead = Callable[[int], None]
+NO_TEXT = (b"PAR1", b"PK\x03\x04")  # Parquet and workbooks, whose bytes may look like UTF-16
 DAMAGE = (EOFError, OSError, zlib.error)
 BLOCK_BYTES = 2_000_000  # of lines that are read at a time: many for every thread, and yet enough to share words
 BUFFER_BYTES = 1 << 20  # gzip reads a fifth faster with 1 MiB than with its default of 8 KiB
@@ -90,21 +91,23 @@ def open_binary(
         compression = _compression_of(stream.peek(10))
         if compression is not None:
             stream = stack.enter_context(io.BufferedReader(_decompressing(stream, compression), BUFFER_BYTES))
-        wide = _wide_encoding(stream, encoding)
+        wide = _wide_encoding(stream, encoding, is_pipe=not os.path.isfile(path))
         if wide is not None:
             stream = stack.enter_context(io.BufferedReader(Transcoded(stream, wide), BUFFER_BYTES))
         yield stream
 
 
-def _wide_encoding(stream: io.BufferedReader[Any], encoding: str | None) -> str | None:
-    """UTF-16 or UTF-32, if it was named or the first bytes are its mark."""
+def _wide_encoding(stream: io.BufferedReader[Any], encoding: str | None, is_pipe: bool) -> str | None:
+    """UTF-16 or UTF-32, if it was named or the first bytes are its mark; of a pipe, which cannot be looked at before,
+    also if it is UTF-16 without."""
     if encoding is not None:
         return encoding if Encoding(encoding).is_wide else None
     try:
-        head = stream.peek(4)[:4]
+        head = stream.peek(4)
     except DAMAGE:
         return None  # whoever reads on is told
-    return next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
+    marked = next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
+    return marked or (without_mark(head) if is_pipe and not head.startswith(NO_TEXT) else None)
 
 
 def read_lines(path: str, on_read: OnRead | None = None, encoding: str | None = None) -> Generator[bytes]:
@@ -163,6 +166,20 @@ def check_place(path: str) -> None:
         raise XmtcError(f"{path or 'An empty name'} is no name for a file to write; choose another.")
     if path != STANDARD_STREAM and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
+    check_outside(path)
+
+
+def check_outside(path: str) -> None:
+    """Refuse a file within a model or another folder that is replaced as a whole: what else is in it could only be lost
+    by that, or stand in its way."""
+    from xmtc.base.folders import is_whole
+
+    for folder in Path(os.path.realpath(path)).parents if path != STANDARD_STREAM else ():
+        if is_whole(folder):
+            raise XmtcError(
+                f"{path} lies in the folder of a model or vocabulary, which is written and replaced as a whole; choose "
+                "another place."
+            )
 
 
 @contextmanager
@@ -177,6 +194,7 @@ def writing(path: str) -> Iterator[IO[bytes]]:
 
     target = Path(os.path.realpath(path))  # a symbolic link stays a link
     is_device = target.exists() and not target.is_file()
+    check_outside(path)
     try:
         if not is_device:
             clear_leftovers(target)

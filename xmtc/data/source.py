@@ -6,7 +6,7 @@ import io
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple, NoReturn
 
@@ -53,6 +53,15 @@ class Pipe:
         for line in self.lines:
             self.head.append(line)
             yield line
+
+    def begin(self, n_bytes: int) -> bytes:
+        """The first lines, of so many bytes or a little more; they can still be read."""
+        found, size = [], 0
+        with closing(self.peek()) as lines:
+            while size < n_bytes and (line := next(lines, b"")):
+                found.append(line)
+                size += len(line)
+        return b"".join(found)
 
     def __iter__(self) -> Iterator[bytes]:
         if self.is_spent:

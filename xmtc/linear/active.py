@@ -55,7 +55,7 @@ class ActiveSolver:
 
     penalty: float = 0.1  # λ
     eps: float = 0.03  # stop when no document that is not active misses its margin by more, and none moves by more
-    max_rounds: int = 30
+    max_rounds: int = 300  # frequent labels that overlap with others take a hundred
     seed: int = 0
 
     def fit(self, documents: Documents, positives: csr_array, first: int, min_weight: float) -> Rows:
@@ -196,16 +196,11 @@ def best_bias(bias, total, costs, margins, kinds, touched, n_touched):
 
 @kernel
 def join(bias, eps, margins, is_touched, touched, n_touched, kinds, active, n_active):
-    """Passive documents that miss their margin at least half as far as the farthest become active; how many are now.
-    What looking around has left is cleared away."""
-    farthest = np.float32(0)
-    for at in range(n_touched):
-        if kinds[touched[at]] == PASSIVE:
-            farthest = max(farthest, 1 + bias + margins[touched[at]])
-    least = max(farthest / 2, eps)
+    """Passive documents that miss their margin become active; how many are now. What looking around has left is
+    cleared away."""
     for at in range(n_touched):
         row = touched[at]
-        if kinds[row] == PASSIVE and 1 + bias + margins[row] > least:
+        if kinds[row] == PASSIVE and 1 + bias + margins[row] > eps:
             kinds[row], active[n_active] = NEGATIVE, row
             n_active += 1
         margins[row], is_touched[row] = 0, False

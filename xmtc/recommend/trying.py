@@ -13,7 +13,7 @@ from time import perf_counter
 import numpy as np
 
 from xmtc.compare.answers import Answers
-from xmtc.compare.runs import Place, finish
+from xmtc.compare.runs import Place, finish, warm_up, write_few
 from xmtc.compare.specs import Spec
 from xmtc.compare.truth import Truth
 from xmtc.data.corpus import Corpus, writing_corpus
@@ -62,13 +62,14 @@ class Samples:
     sizes: list[int]
     n_docs: int  # of the corpus, which the training to come will have
     options: tuple[str, ...]
+    few: str = ""  # documents to have everything compiled on
 
     def place(self, size: int, limit: float) -> Place:
         ending = "jsonl" if self.content == TEXTS else "txt"
         work = self.work / str(size)
         work.mkdir(parents=True, exist_ok=True)
         train, test = self.work / f"sample-{size}.{ending}", self.work / f"held-out.{ending}"
-        return Place(f"{size:,} documents", (str(train),), str(test), work, (), self.options, limit)
+        return Place(f"{size:,} documents", (str(train),), str(test), work, (), self.options, limit, self.few)
 
 
 def sizes_for(n_train: int) -> list[int]:
@@ -95,7 +96,8 @@ def samples(
     measured = list(compress(corpus, held)) if test is None else [each for each in test if each.labels]
     if len(measured) > MOST_HELD_OUT:
         measured = [measured[number] for number in np.sort(rng.permutation(len(measured))[:MOST_HELD_OUT])]
-    found = Samples(work, content, measured, sizes_for(len(order) - n_held), len(order), options)
+    sizes, few = sizes_for(len(order) - n_held), write_few(corpus, work)
+    found = Samples(work, content, measured, sizes, len(order), options, few)
     write(corpus, found, measured, "held-out")
     for size in found.sizes:
         mask = np.zeros(len(labelled), bool)
@@ -170,7 +172,7 @@ class Trying:
     def try_out(self, method: Trials, size: int) -> bool:
         """Train on a sample and measure; whether that worked out."""
         place = self.samples.place(size, self.limit(size))
-        result = finish(place, method.spec, None, self.tell)
+        result = finish(place, method.spec, None, self.tell, self.warm_up)
         if "failed" in result:
             method.failed = result["failed"] if not method.seconds else ""
             return False
@@ -182,6 +184,12 @@ class Trying:
         for name in METRICS:
             method.values[name].append((size, parse_metric(name).value(judged)))
         return True
+
+    def warm_up(self, place: Place, spec: Spec) -> None:
+        """Have everything compiled, in time that is not the trials': a machine does it once."""
+        begin = perf_counter()
+        warm_up(place, spec)
+        self.deadline += perf_counter() - begin
 
     def limit(self, size: int) -> float:
         """Seconds of a trial: a method that takes longer on a sample will not fit the budget with all documents; and

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from xmtc.base.predictions import NO_LABEL
+from xmtc.data.files import check_place
 from xmtc.errors import XmtcError
 from xmtc.evaluation.decided import decided_figures
 from xmtc.evaluation.judged import Judged
@@ -27,8 +28,7 @@ def check_curve_file(path: str) -> str:
         with open(path, "rb") as stream:
             if not stream.read(200).startswith(BEGINNINGS[kind].encode()):
                 raise XmtcError(f"{path} exists and is no curve of xmtc; choose another name or move it away.")
-    if not Path(path).absolute().parent.is_dir():
-        raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
+    check_place(path)
     return kind
 
 

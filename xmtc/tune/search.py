@@ -18,7 +18,7 @@ from xmtc.cluster.spreading import spread
 from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError, missing_extra
-from xmtc.evaluation import max_k, parse_metric
+from xmtc.evaluation import are_at_decision, are_hierarchical, max_k, parse_metric
 from xmtc.methods import method_name
 from xmtc.pipeline import Pipeline, Prepared
 from xmtc.tune.space import Choice, Range, Space
@@ -39,6 +39,18 @@ class Goal(Recipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "metric", parse_metric(self.metric).name)
+        check_metric(self.metric)
+
+
+def check_metric(name: str) -> None:
+    """Refuse, before the first training, what no trial can have: its models are given nothing once they are trained."""
+    lacks = "a vocabulary" if are_hierarchical(name) else "a decision" if are_at_decision(name) else ""
+    if lacks:
+        instead = "P@1" if are_hierarchical(name) else f"{name.partition('@')[0]}@0.5"
+        raise XmtcError(
+            f"--metric {name} needs {lacks}, which the models of a search do not have; search by another, such as "
+            f"{instead}, and measure {name} of the model that is trained with what was found."
+        )
 
 
 @dataclass(frozen=True)

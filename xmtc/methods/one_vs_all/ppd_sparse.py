@@ -3,8 +3,8 @@ Huang, Dai, Ravikumar, Dhillon, Xing: PPDsparse - A Parallel Primal-Dual Sparse 
 2017).
 
 The problem of each label is DiSMEC's with an L1 penalty added, and what is never looked at are the documents that have
-no say in it. Differs from the authors' code in: documents join the active ones when they miss the margin at least half
-as far as the farthest one, instead of the 100 farthest by sampled margins; margins in search of them are exact.
+no say in it. Differs from the authors' code in: documents join the active ones whenever they miss the margin,
+instead of the 100 farthest by sampled margins; margins in search of them are exact.
 """
 
 from __future__ import annotations
