@@ -69,7 +69,7 @@ class Samples:
         work = self.work / str(size)
         work.mkdir(parents=True, exist_ok=True)
         train, test = self.work / f"sample-{size}.{ending}", self.work / f"held-out.{ending}"
-        return Place(f"{size:,} documents", (str(train),), str(test), work, (), self.options, limit, self.few)
+        return Place(f"{size:,} documents", (str(train),), str(test), work, (), self.options, limit, few=self.few)
 
 
 def sizes_for(n_train: int) -> list[int]:
