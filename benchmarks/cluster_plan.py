@@ -25,8 +25,8 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=32, help="of each machine")
     parser.add_argument("--network", type=float, default=1.25, help="GB/s between machines; 1.25 is 10 Gbit/s")
     parser.add_argument("--train", type=float, default=16.3, help="µs of CPU for a document and level, 17 words")
-    parser.add_argument("--driver", type=float, default=2.8, help="of these, µs where the command was typed")
-    parser.add_argument("--sent", type=float, default=87, help="bytes sent for a document and level, beside arrays")
+    parser.add_argument("--driver", type=float, default=2.2, help="of these, µs where the command was typed")
+    parser.add_argument("--sent", type=float, default=66, help="bytes sent for a document and level, beside arrays")
     asked = parser.parse_args()
     for name, value, why in figures(asked):
         print(f"| {name} | {value} | {why} |")
