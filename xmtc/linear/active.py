@@ -24,6 +24,7 @@ from xmtc.linear.proximal import soft
 from xmtc.linear.solver import first_state, new_alpha, next_state, shuffle, square_lengths
 
 PASSIVE, NEGATIVE, POSITIVE = 0, 1, 2  # what a document is to a label
+LOST = 1e6  # a bias that is farther off comes of features whose scales float32 cannot hold, and would end as no number
 NEWTON = 20  # steps at most in search of the best bias, of which it takes two or three
 
 
@@ -229,7 +230,7 @@ def descend_active(
         )
         bias = best_bias(bias, total, costs, margins, kinds, touched, n_touched)
         n_active = join(np.float32(bias), eps, margins, is_touched, touched, n_touched, kinds, active, n_left)
-        if n_active == n_left and farthest <= eps:
+        if (n_active == n_left and farthest <= eps) or abs(bias) > LOST:
             break
     for at in range(n_active):
         alpha[active[at]], kinds[active[at]] = 0, PASSIVE
