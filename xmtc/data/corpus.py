@@ -66,7 +66,7 @@ class Part:
     def _head(self) -> bytes:
         """How it begins; nothing of a folder, and of what is damaged, of which whoever reads it is told."""
         if self.source.pipe is not None:
-            return self.source.pipe.begin(HEAD_BYTES)
+            return self.source.pipe.begin()
         if not os.path.isfile(self.source.path):
             return b""
         try:

@@ -25,6 +25,7 @@ from xmtc.errors import XmtcError, nearest
 STANDARD_STREAM = "-"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 OnRead = Callable[[int], None]
+OnArrival = Callable[[bytes], None]
 NO_TEXT = (b"PAR1", b"PK\x03\x04")  # Parquet and workbooks, whose bytes may look like UTF-16
 DAMAGE = (EOFError, OSError, zlib.error)
 BLOCK_BYTES = 2_000_000  # of lines that are read at a time: many for every thread, and yet enough to share words
@@ -110,11 +111,16 @@ def _wide_encoding(stream: io.BufferedReader[Any], encoding: str | None, is_pipe
     return marked or (without_mark(head) if is_pipe and not head.startswith(NO_TEXT) else None)
 
 
-def read_lines(path: str, on_read: OnRead | None = None, encoding: str | None = None) -> Generator[bytes]:
-    """The lines of a file or of standard input, each with its line ending, as bytes."""
+def read_lines(
+    path: str, on_read: OnRead | None = None, encoding: str | None = None, on_arrival: OnArrival | None = None
+) -> Generator[bytes]:
+    """The lines of a file or of standard input, each with its line ending, as bytes; on_arrival is handed those
+    bytes that are there when the reading begins."""
     number = 0
     with open_binary(path, on_read, encoding) as stream:
         try:
+            if on_arrival is not None:
+                on_arrival(stream.peek())
             for line in stream:
                 yield line
                 number += 1

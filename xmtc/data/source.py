@@ -43,7 +43,8 @@ class Pipe:
 
     def __init__(self, path: str, encoding: str | None = None) -> None:
         self.name = display_name(path)
-        self.lines = read_lines(path, encoding=encoding)
+        self.arrived = b""
+        self.lines = read_lines(path, encoding=encoding, on_arrival=self.arrive)
         self.head: list[bytes] = []
         self.is_spent = False
 
@@ -54,14 +55,17 @@ class Pipe:
             self.head.append(line)
             yield line
 
-    def begin(self, n_bytes: int) -> bytes:
-        """The first lines, of so many bytes or a little more; they can still be read."""
-        found, size = [], 0
-        with closing(self.peek()) as lines:
-            while size < n_bytes and (line := next(lines, b"")):
-                found.append(line)
-                size += len(line)
-        return b"".join(found)
+    def begin(self) -> bytes:
+        """The first lines, as many as have arrived: whoever writes them may wait for an answer before the next. They
+        can still be read."""
+        if not self.head:
+            with closing(self.peek()) as lines:
+                next(lines, b"")
+        whole = self.arrived.rfind(b"\n") + 1
+        return self.arrived[:whole] or self.arrived
+
+    def arrive(self, content: bytes) -> None:
+        self.arrived = content
 
     def __iter__(self) -> Iterator[bytes]:
         if self.is_spent:
