@@ -292,7 +292,7 @@ def test_a_log_is_written_over_nothing_else(place):
     done = xmtc("train", "train.jsonl", "-p", "max_leaf=10", "-o", "own", cwd=place)
     assert done.returncode == 0
     inside = ("train", "train.jsonl", "-o", "own", "--log-json", "own/log.jsonl")
-    assert "own holds log.jsonl beside about.json" in refused(*inside)  # before the training, not after it
+    assert "own/log.jsonl lies in the folder of a model" in refused(*inside)  # before the training, not after it
 
 
 def test_a_log_that_was_cut_off_goes_on_in_a_line_of_its_own(tmp_path):
