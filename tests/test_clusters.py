@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 
 from xmtc.base.dataset import Tokens  # noqa: E402
 from xmtc.methods.autoencoder.network import BagFeatures  # noqa: E402
+from xmtc.nn import output_losses  # noqa: E402
 from xmtc.nn.bags import BagLoader  # noqa: E402
 from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
@@ -83,6 +84,20 @@ def test_the_loss_is_eqs_2_to_5(clusters, biases, untouched):
     total, n_terms = loss_plainly(head, X.numpy().astype(np.float64), Y, untouched)
     assert head(X, rows, labels).item() == pytest.approx(total, rel=1e-5)
     assert terms_of(clusters, csr_array(Y), untouched).sum() == n_terms
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_a_flat_layer_of_many_labels_is_judged_in_blocks_with_the_same_loss_and_gradients(biases, monkeypatch):
+    head, X, _, rows, labels = problem(Clusters((13,), 8, 2), spread=0.7, biases=biases)
+    X.requires_grad_()
+    whole = head(X, rows, labels)
+    wanted = torch.autograd.grad(whole, [X, *head.parameters()])
+    monkeypatch.setitem(output_losses.BLOCK_NUMBERS, "cpu", 5 * len(X))  # five labels at a time
+    in_blocks = head(X, rows, labels)
+    assert in_blocks.grad_fn.next_functions[0][0].name().startswith("FusedLoss")
+    torch.testing.assert_close(in_blocks, whole)
+    for found, right in zip(torch.autograd.grad(in_blocks, [X, *head.parameters()]), wanted, strict=True):
+        torch.testing.assert_close(found, right)
 
 
 def test_one_cluster_is_a_flat_linear_layer():

@@ -24,6 +24,7 @@ from torch.nn.functional import linear, logsigmoid, relu, softplus
 from xmtc.base.predictions import NO_LABEL
 from xmtc.nn.batches import rounded_up
 from xmtc.nn.devices import moved
+from xmtc.nn.output_losses import CrossEntropy, Positives, output_loss, outputs_at_a_time
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,8 @@ class LabelClusters(nn.Module):
         pair twice; on the CPU, they do not have a GPU wait. A tail with a label of the document has a term for each
         label in it, and none for itself. One without, which is untouched, has no term in eq. 5; as the authors have it,
         it has one, of its own logit."""
+        if not self.tails and len(features) * self.clusters.n_labels > outputs_at_a_time(features.device):
+            return self.flat_loss(features, rows, labels)
         of_labels, of_tails = self.of_head(features)
         in_head = labels < self.clusters.sizes[0]
         total = cross_entropy(of_labels, true_pairs(rows[in_head], labels[in_head], features.device))
@@ -159,6 +162,14 @@ class LabelClusters(nn.Module):
                 if self.untouched:
                     total = total - softplus(in_tail).sum()
         return total
+
+    def flat_loss(self, features: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+        """The same of one cluster, a block of labels at a time: the logits of all of them are never stored."""
+        n_labels, weight = self.clusters.n_labels, self.head.weight
+        bias = weight.new_zeros(n_labels) if self.head.bias is None else self.head.bias[:n_labels]
+        pairs = true_pairs(rows, labels, features.device)
+        mean = output_loss(CrossEntropy(), features, weight[:n_labels], bias, Positives.of(*pairs, len(features)))
+        return mean * len(features)
 
     @torch.no_grad()
     def best(self, features: Tensor, k: int, prune: bool = True) -> tuple[Tensor, Tensor]:

@@ -177,14 +177,16 @@ class ExponentialJudgement(Judgement):
 Loss = CrossEntropy | Ranking | ExponentialPairs
 
 
+def outputs_at_a_time(device: torch.device) -> int:
+    return BLOCK_NUMBERS.get(device.type, BLOCK_NUMBERS["cpu"])
+
+
 def output_loss(
     loss: Loss, inner: Tensor, weight: Tensor, bias: Tensor, positives: Positives, block: int | None = None
 ) -> Tensor:
     """The mean over documents of the loss of the logits inner · weightᵀ + bias, (n_docs, n_labels), of which only a
     block of labels is there at a time."""
-    if block is None:
-        most = BLOCK_NUMBERS.get(inner.device.type, BLOCK_NUMBERS["cpu"])
-        block = max(1, most // max(1, len(inner)))
+    block = block or max(1, outputs_at_a_time(inner.device) // max(1, len(inner)))
     return FusedLoss.apply(inner, weight, bias, loss, positives, block)
 
 
