@@ -4,8 +4,8 @@
     xmtc train FOLDER/train.jsonl -m aplc_xlnet -p encoder=minilm-l6 -p clusters=1 ... -o model
     xmtc evaluate model FOLDER/test.jsonl
 
-Every label has six words of its own, made of syllables and shared with a few other labels; a document has two to
-nine labels, two of them drawn so that every label occurs, the others by Zipf's law; half of each one's words, and common
+Every label has six words of its own, made of syllables and shared with a few other labels. A document has two to nine
+labels, two of them drawn so that every label occurs, the others by Zipf's law; half of each one's words, and common
 words. The same seed makes the same corpus.
 """
 

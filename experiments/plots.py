@@ -33,6 +33,7 @@ NOISE_STYLES = {
     "PLT": ">-.",
     "DiSMEC": "v-.",
 }
+MOST_FREQUENT = 35.74  # P@1 of who always answers with the most frequent label of imdb-meka, counted in its documents
 LEAST_LABELS = 20  # of a bin, for its share that is right to mean anything
 CALIBRATION_STYLES = {"raw": "x--", "calibrated": "o-"}
 NOISE_KINDS = {"missing": "labels missing", "flip": "cells flipped"}
@@ -102,6 +103,7 @@ def noise(figure: Any) -> None:
             if points:
                 means, spreads = zip(*((np.mean(values), np.std(values)) for values in points.values()), strict=True)
                 axis.errorbar(list(points), means, spreads, fmt=style, capsize=2, label=method)
+        axis.axhline(MOST_FREQUENT, color="grey", linewidth=0.8, label="always the most frequent label")
         axis.set(title=f"imdb-meka, {NOISE_KINDS[kind]}", xlabel="noise, %", ylabel="P@1, clean test documents")
     axis.legend(fontsize=8)
 

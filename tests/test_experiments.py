@@ -152,7 +152,8 @@ def test_members_are_trained_where_only_their_combination_is_wanted(corpora, tmp
     assert done.returncode == 0, done.stderr
     assert set(kept) == {"Parabel", "Parabel, two seeds, seed 1", "both"}
     assert "-p n_trees=1" in kept["Parabel"]["command"][0]
-    assert kept["Parabel"]["overrides"]["n_trees"] == "2"
+    assert kept["Parabel"]["overrides"] == {"n_trees": "2"}  # it has no vectors
+    assert "overrides" not in kept["both"]
     about = json.loads((tmp_path / "work" / "table" / "parabel" / "about.json").read_text())
     assert about["parameters"]["n_trees"] == 2
 

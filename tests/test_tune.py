@@ -59,6 +59,13 @@ def test_what_is_clearly_best_is_found():
     assert [trial.value for trial in found] == sorted((trial.value for trial in found), reverse=True)
 
 
+def test_of_an_error_the_smallest_is_the_best():
+    found = searched("min_weight=0.01:10:log", fixed=("max_leaf", "C"), trials=6, metric="ECE@3")
+    values = [trial.value for trial in found]
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+
+
 def test_a_choice_among_features_is_found():
     found = searched("max_features=3,30,0", trials=9)
     assert found[0].parameters == {"max_features": 0}

@@ -28,7 +28,7 @@ from xmtc.errors import XmtcError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of several threads
+Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]  # `map`, or that of several threads
 HandOut = Callable[..., Iterator[tuple[Any, float]]]  # (work, items, size) → answers and sizes, in order
 
 MOST_THREADS = 4096
@@ -148,7 +148,7 @@ class Run:
             yield map
             return
         with ThreadPoolExecutor(self.n_threads) as pool:
-            yield pool.map
+            yield lambda work, items: pool.map(work, items) if len(items) > 1 else map(work, items)
 
     def map(
         self,

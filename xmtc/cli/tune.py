@@ -39,7 +39,7 @@ def tune(
         typer.Option("-s", help="name=low:high, name=low:high:log or name=a,b,c to search; repeatable"),
     ] = None,
     valid: Annotated[str | None, typer.Option(help="corpus to measure on (20 % of CORPUS, held out)")] = None,
-    metric: Annotated[str, typer.Option(help="what is to be high, as `xmtc evaluate` names it")] = "nDCG@5",
+    metric: Annotated[str, typer.Option(help="what is to be good, as `xmtc evaluate` names it")] = "nDCG@5",
     trials: Annotated[int, typer.Option(min=1, help="trainings at most")] = 20,
     minutes: Annotated[float, typer.Option(min=0, help="begin no further trial after so many (0: no limit)")] = 0.0,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed of what is tried, and held out")] = 0,

@@ -39,6 +39,10 @@ class Metric:
         """A fraction from 0 to 1, but for rawPSP; nan for a frequency group without labels."""
         return float(np.mean(self.measure.compute(judged, self.at)))
 
+    def goodness(self, value: float) -> float:
+        """The larger, the better: the value itself, or what an error leaves of 1."""
+        return 1 - value if self.measure.is_error else value
+
     def per_document(self, judged: Judged) -> np.ndarray:
         """(n_docs,) values, whose mean is the metric's value."""
         if not self.measure.per_document:

@@ -74,6 +74,7 @@ class Measure:
     per_document: bool  # whether `compute` gives (n_docs,) values, whose mean is the metric, or one number
     compute: Callable[[Judged, Any], np.ndarray | float]
     hierarchical: bool = False  # whether it asks what stands above a label
+    is_error: bool = False  # whether less is better
 
     @property
     def usage(self) -> str:
@@ -89,7 +90,9 @@ class Measure:
 MEASURES: dict[str, Measure] = {}
 
 
-def measure(name: str, at: At, per_document: bool = False, hierarchical: bool = False) -> Callable[[Compute], Compute]:
+def measure(
+    name: str, at: At, per_document: bool = False, hierarchical: bool = False, is_error: bool = False
+) -> Callable[[Compute], Compute]:
     """Declare a measure: a function of `Judged` and the value after the @, whose docstring describes it."""
 
     def declare(compute: Compute) -> Compute:
@@ -97,7 +100,7 @@ def measure(name: str, at: At, per_document: bool = False, hierarchical: bool = 
         if known and known.compute.__module__ != compute.__module__:  # a notebook's cell may run twice
             raise XmtcError(f"{known.name} is a measure already; choose another name.")
 
-        MEASURES[name] = Measure(name, at, per_document, compute, hierarchical)
+        MEASURES[name] = Measure(name, at, per_document, compute, hierarchical, is_error)
         return compute
 
     return declare

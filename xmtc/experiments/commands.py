@@ -98,6 +98,18 @@ def preparing(job: Job, place: Place) -> tuple[list[list[str]], Path, Path]:
     return commands, train, test
 
 
+def last_of(name: str) -> str:
+    """Of a parameter's name, which may be that of a member's: vectors of attention_xml.vectors."""
+    return name.rpartition(".")[2]
+
+
+def overridable(job: Job) -> set[str]:
+    """Parameters that its command has values for."""
+    if "combine" in job.row:
+        return set()
+    return {last_of(name) for name in [*flat(job.row.get("params", {})), *([] if job.seed is None else ["seed"])]}
+
+
 def making(job: Job, jobs: Sequence[Job], place: Place, overrides: dict[str, str]) -> list[str]:
     """The command that leaves the job's model."""
     row, corpus = job.row, str(place.corpus(job))
@@ -108,7 +120,7 @@ def making(job: Job, jobs: Sequence[Job], place: Place, overrides: dict[str, str
         rule = ["--rule", row["rule"]] if "rule" in row else []
         return ["combine", *models, *model, *rule, *(word.replace("{data}", corpus) for word in row.get("options", []))]
     params = flat(row["params"]) | ({} if job.seed is None else {"seed": str(job.seed)})
-    given = {name: overrides.get(name.rpartition(".")[2], value) for name, value in params.items()}
+    given = {name: overrides.get(last_of(name), value) for name, value in params.items()}
     pairs = [word for name, value in given.items() for word in ("-p", f"{name}={value}".replace("{data}", corpus))]
     commands, train, _ = preparing(job, place)
     if "clean" in row:  # what it was cut off by knows where it is

@@ -11,7 +11,7 @@ from typing import Any
 
 from xmtc.base.disk import new_file
 from xmtc.errors import XmtcError, nearest
-from xmtc.experiments.commands import Failed, Place, asked, judging, making, preparing
+from xmtc.experiments.commands import Failed, Place, asked, judging, making, overridable, preparing
 from xmtc.experiments.keeping import Result, keep, kept_in
 from xmtc.experiments.process import Measured, measure
 from xmtc.experiments.rows import Experiment, Job, members
@@ -118,8 +118,9 @@ def finish(job: Job, jobs: Sequence[Job], place: Place, waiting: dict[Job, Futur
         if member in waiting:
             waiting[member].result()
     result: Result = {"row": job.row["name"], "seed": job.seed, "command": asked(job, jobs, place), **place.made_here}
-    if place.overrides:
-        result["overrides"] = {name: Path(value).name for name, value in place.overrides.items()}  # no folders of here
+    applied = {name: value for name, value in place.overrides.items() if name in overridable(job)}
+    if applied:
+        result["overrides"] = {name: Path(value).name for name, value in applied.items()}  # no folders of here
     try:
         result |= measured(job, jobs, place)
         figures = ", ".join(f"{name} {value}" for name, value in result["figures"].items())

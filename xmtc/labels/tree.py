@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -59,6 +59,7 @@ Seed = tuple[int, ...]
 Divide = Callable[[np.ndarray, np.random.SeedSequence, Each], tuple[np.ndarray, ...]]
 Job = tuple[np.ndarray, Seed]  # a part that is to be divided
 SHARES = 4  # a part with more than this part of a thread's share of a level is divided by all threads together
+AT_ONCE = 8  # such parts at a time: each holds sums of its own
 
 
 def balanced_binary_trees(
@@ -98,8 +99,8 @@ def grow(
 
 
 def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list[tuple[np.ndarray, ...]]:
-    """All parts of a level. The first divisions of a tree are few and long: large parts are divided one after the
-    other, each by all threads; the others side by side."""
+    """All parts of a level. The first divisions of a tree are few and long: each large part is divided by all threads,
+    a few of them at a time, since none has work for all threads all the time; the others one by each thread."""
     n_labels = sum(len(part) for part, _ in jobs)
     divided: dict[int, tuple[np.ndarray, ...]] = {}
     divided |= {i: (part,) for i, (part, _) in enumerate(jobs) if len(part) <= max_leaf}
@@ -112,8 +113,9 @@ def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list
         return divide(part, np.random.SeedSequence(seed), each)
 
     with run.stage("growing trees", n_labels) as progress, run.each() as each:
-        for i in large:
-            divided[i] = work(i, each)
+        beside = replace(run.quiet(), threads=min(run.n_threads, AT_ONCE))
+        for i, parts in zip(large, beside.map(partial(work, each=each), large, "growing trees"), strict=True):
+            divided[i] = parts
             progress.advance(len(jobs[i][0]))
         for i, parts in zip(small, run.quiet().spread(work, small, "growing trees"), strict=True):
             divided[i] = parts

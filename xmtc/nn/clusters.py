@@ -168,7 +168,7 @@ class LabelClusters(nn.Module):
         n_labels, weight = self.clusters.n_labels, self.head.weight
         bias = weight.new_zeros(n_labels) if self.head.bias is None else self.head.bias[:n_labels]
         pairs = true_pairs(rows, labels, features.device)
-        mean = output_loss(CrossEntropy(), features, weight[:n_labels], bias, Positives.of(*pairs, len(features)))
+        mean = output_loss(CrossEntropy(), features, weight[:n_labels], bias, Positives.of(pairs[0], pairs[1], len(features)))
         return mean * len(features)
 
     @torch.no_grad()

@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Goal(Recipe):
-    """What is to be as high as possible, and how long to look for it."""
+    """What is to be as good as possible, and how long to look for it."""
 
     metric: str = param("nDCG@5", "metric of the validation documents")
     trials: int = param(20, "trainings at most", low=1)
@@ -40,6 +40,10 @@ class Goal(Recipe):
         super().__post_init__()
         object.__setattr__(self, "metric", parse_metric(self.metric).name)
         check_metric(self.metric)
+
+    def goodness(self, trial: Trial) -> float:
+        """The larger, the better; a failure is as bad as can be."""
+        return 0.0 if trial.value is None else parse_metric(self.metric).goodness(trial.value)
 
 
 def check_metric(name: str) -> None:
@@ -159,13 +163,14 @@ def tune(
                 stop = trial.number not in found and run.tell(trial)
                 found[trial.number] = trial
                 progress.advance()
-                progress.tell(f"best {goal.metric} {100 * max(trial.value or 0.0 for trial in found.values()):.2f}")
+                best = max(found.values(), key=goal.goodness)
+                progress.tell(f"best {goal.metric} {100 * (best.value or 0.0):.2f}")
                 if stop or perf_counter() >= deadline:
                     break
         except KeyboardInterrupt:
             if not any(trial.value is not None for trial in found.values()):
                 raise
-    return ranked(list(found.values()))
+    return ranked(list(found.values()), goal)
 
 
 def in_turn(bench: Bench, pipeline: Pipeline, space: Space, goal: Goal) -> Iterator[Trial]:
@@ -181,13 +186,14 @@ def in_turn(bench: Bench, pipeline: Pipeline, space: Space, goal: Goal) -> Itera
                 found[key] = next(trials)
             yield found[key]
         if len(keys) == goal.at_once:
-            proposed = wanted.send([found[key].value or 0.0 for key in keys])  # a failure is as bad as can be
+            proposed = wanted.send([goal.goodness(found[key]) for key in keys])
 
 
 def proposals(
     space: Space, first: dict[str, Any], seed: int, at_once: int = 1
 ) -> Generator[list[dict[str, Any]], list[float]]:
-    """Parameters to try, so many at a time, without end; each time the metric's values are to be sent back."""
+    """Parameters to try, so many at a time, without end; each time it is to be sent back how good they
+    are."""
     optuna = imported_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every trial
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
@@ -200,11 +206,11 @@ def proposals(
             study.tell(each, value)
 
 
-def ranked(trials: list[Trial]) -> list[Trial]:
+def ranked(trials: list[Trial], goal: Goal) -> list[Trial]:
     """The best first, failed ones last; refused if there are none else."""
     if all(trial.failure for trial in trials):
         raise XmtcError(f"Every trial failed, the last one so: {trials[-1].failure}")
-    return sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0), trial.number))
+    return sorted(trials, key=lambda trial: (trial.value is None, -goal.goodness(trial), trial.number))
 
 
 def is_shortage(error: MemoryError | RuntimeError) -> bool:

@@ -11,7 +11,7 @@ from xmtc.evaluation.registry import K, measure
 BINS = 10
 
 
-@measure("ECE", at=K)
+@measure("ECE", at=K, is_error=True)
 def calibration_error(judged: Judged, k: int) -> float:
     """How far scores are from how often they are right, in ten equal bins; less is better."""
     scores, named = judged.predictions.scores[:, :k], judged.predictions.labels[:, :k] != NO_LABEL
