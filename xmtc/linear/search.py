@@ -52,9 +52,18 @@ def home(feature, n_homes):
 
 
 @fast_kernel
+def add(value, row, out):
+    for slot in range(len(row)):
+        out[slot] += value * row[slot]
+
+
+@fast_kernel
 def margins(indices, data, table, n_homes, entries, bias, scale, out):
-    """Write the margins of a chunk's slots for the document with these features."""
-    n = len(bias)
+    """Write the margins of a chunk's slots for the document with these features. Rows with all slots are held until
+    there are four, and added together: a margin is then read and written once for four weights."""
+    n, n_held = len(bias), 0
+    a, b, c, d = entries[:0], entries[:0], entries[:0], entries[:0]
+    x, y, z = np.float32(0), np.float32(0), np.float32(0)
     for slot in range(n):
         out[slot] = 0
     for k in range(len(indices)):
@@ -65,12 +74,25 @@ def margins(indices, data, table, n_homes, entries, bias, scale, out):
         if table[cell, 0] == NOTHING:
             continue
         begin, end = np.int64(table[cell, 1]), np.int64(table[cell + 1, 1])
-        if end - begin == n:
-            for slot in range(n):
-                out[slot] += data[k] * entries[begin + slot]
-        else:
+        if end - begin != n:
             for entry in range(begin, end, 2):
                 out[entries[entry]] += data[k] * entries[entry + 1]
+        elif n_held == 0:
+            a, x, n_held = entries[begin:end], data[k], 1
+        elif n_held == 1:
+            b, y, n_held = entries[begin:end], data[k], 2
+        elif n_held == 2:
+            c, z, n_held = entries[begin:end], data[k], 3
+        else:
+            d, n_held = entries[begin:end], 0
+            for slot in range(n):
+                out[slot] += x * a[slot] + y * b[slot] + z * c[slot] + data[k] * d[slot]
+    if n_held > 0:
+        add(x, a, out)
+    if n_held > 1:
+        add(y, b, out)
+    if n_held > 2:
+        add(z, c, out)
     for slot in range(n):
         out[slot] = bias[slot] + scale * out[slot]
 
