@@ -19,7 +19,7 @@ from xmtc.sparse import Compact, compact
 MIN_GAIN = 1e-4  # stop when the mean similarity to the centre grows by less: the authors' value
 WIDE_MIN_GAIN = 1e-3  # with many clusters: as accurate as 1e-4 in half the time (docs/results/linear-engine.md)
 MAX_ROUNDS = 100
-PIECE = 200_000  # values of label vectors, at least, that are worth a thread's while: half a millisecond
+PIECE = 100_000  # values of label vectors, at least, that are worth a thread's while: some tenths of a millisecond
 MOST_PIECES = 64
 GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
 

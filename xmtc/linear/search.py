@@ -86,7 +86,7 @@ def margins(indices, data, table, n_homes, entries, bias, scale, out):
         else:
             d, n_held = entries[begin:end], 0
             for slot in range(n):
-                out[slot] += x * a[slot] + y * b[slot] + z * c[slot] + data[k] * d[slot]
+                out[slot] = (((out[slot] + x * a[slot]) + y * b[slot]) + z * c[slot]) + data[k] * d[slot]
     if n_held > 0:
         add(x, a, out)
     if n_held > 1:
