@@ -55,7 +55,7 @@ NOT_RUN = {
     "docs/results/audit.md": (3, "measured: minutes, cleanlab, corpora that are not in the repository"),
     "docs/results/aplc-xlnet.md": (2, "measured: minutes, an encoder, corpora that are not in the repository"),
     "docs/results/attention-xml.md": (1, "measured: a minute"),
-    "docs/results/autoencoders.md": (1, "measured: minutes, vectors to download, corpora that are not in the repository"),
+    "docs/results/autoencoders.md": (1, "measured: minutes, corpora that are not in the repository"),
     "docs/results/calibration.md": (2, "measured: minutes, corpora that are not in the repository"),
     "docs/results/comparison.md": (1, "measured: minutes, corpora that are not in the repository"),
     "docs/results/decisions.md": (1, "measured: minutes, corpora that are not in the repository"),

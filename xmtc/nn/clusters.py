@@ -167,9 +167,9 @@ class LabelClusters(nn.Module):
         """The same of one cluster, a block of labels at a time: the logits of all of them are never stored."""
         n_labels, weight = self.clusters.n_labels, self.head.weight
         bias = weight.new_zeros(n_labels) if self.head.bias is None else self.head.bias[:n_labels]
-        pairs = true_pairs(rows, labels, features.device)
-        mean = output_loss(CrossEntropy(), features, weight[:n_labels], bias, Positives.of(pairs[0], pairs[1], len(features)))
-        return mean * len(features)
+        docs, true = true_pairs(rows, labels, features.device)
+        positives = Positives.of(docs, true, len(features))
+        return len(features) * output_loss(CrossEntropy(), features, weight[:n_labels], bias, positives)
 
     @torch.no_grad()
     def best(self, features: Tensor, k: int, prune: bool = True) -> tuple[Tensor, Tensor]:
