@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -242,7 +242,7 @@ class Run:
                 for future, _ in waiting:
                     future.cancel()
 
-    def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
+    def ahead(self, items: Iterable[Item]) -> Generator[Item]:
         """The same items, made by a thread of their own while those before them are worked on; a few at most wait. With
         a single thread, each is made when it is needed."""
         stream, end = iter(items), object()
