@@ -22,6 +22,7 @@ from xmtc.data.catalogue import catalogue
 from xmtc.experiments import rows
 from xmtc.experiments.commands import Place
 from xmtc.experiments.keeping import kept_in
+from xmtc.experiments.process import HOME
 from xmtc.explain.page import escaped
 
 ROOT = Path(__file__).parents[1]
@@ -474,3 +475,15 @@ def test_commands_are_shown_without_the_folders_of_a_machine():
     ]
     shown = "xmtc data split ../shared/data/data/train.jsonl models/data/x -p vectors=../shared/data/glove.txt"
     assert place.shown(words) == f"{shown} ../shared/data/x"
+
+
+def test_results_of_processes_that_finish_together_are_all_kept(tmp_path):
+    path, n = tmp_path / "results.json", 40
+    program = "import sys; from pathlib import Path; from xmtc.experiments.keeping import keep\n"
+    program += f"for i in range({n}): keep(Path(sys.argv[1]), f'{{sys.argv[2]}} {{i}}', {{}})"
+    words = [sys.executable, "-c", program, str(path)]
+    environment = os.environ | {"PYTHONPATH": str(HOME)}
+    both = [subprocess.Popen([*words, name], env=environment) for name in ("one", "other")]
+    assert [each.wait() for each in both] == [0, 0]
+    assert len(kept_in(path)) == 2 * n
+    assert [each.name for each in tmp_path.iterdir()] == ["results.json"]

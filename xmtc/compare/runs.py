@@ -244,7 +244,7 @@ def stamps(paths: Sequence[str]) -> list[list[Any]]:
     """By which a file that was changed is known: its size and date; of a folder, those of all files in it."""
     found: dict[str, list[Any]] = {}
     for path in (file for listed in paths for named in pair(listed) if named for file in matching(named)):
-        about = [os.stat(each) for each in (path, *Path(path).rglob("*"))]
+        about = [os.stat(path), *(each.stat() for each in Path(path).rglob("*") if each.exists())]
         found[path] = [path, sum(each.st_size for each in about), max(each.st_mtime_ns for each in about)]
     return list(found.values())
 
