@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import tempfile
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -396,6 +397,13 @@ def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpu
     parts = next((corpus / "both.work").glob("other-*"))
     assert (parts / "train.jsonl.gz").exists()
     assert (parts / "test.jsonl.gz").exists()
+
+
+def test_nothing_is_left_where_no_folder_was_named(corpus, one_process, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    words = ["--test", "test.jsonl", "--methods", "dismec", "-p", "min_df=1", "-o", "-", "--threads", "1"]
+    assert said(invoke("compare", "train.jsonl", *words, cwd=corpus)).startswith("<!DOCTYPE html>")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_corpus_of_which_nothing_can_be_held_out_is_refused(corpus, tmp_path):
