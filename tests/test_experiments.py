@@ -23,6 +23,7 @@ from xmtc.experiments import rows
 from xmtc.experiments.commands import Place
 from xmtc.experiments.keeping import kept_in
 from xmtc.experiments.process import HOME
+from xmtc.experiments.tables import markdown
 from xmtc.explain.page import escaped
 
 ROOT = Path(__file__).parents[1]
@@ -177,6 +178,13 @@ def test_table(whole, corpora):
     assert " ± " in next(line for line in lines if line.startswith("| Parabel, two seeds"))
     assert "| broken | failed: " in done.stdout
     assert "| new | not run |" in done.stdout
+
+
+def test_what_a_command_complains_of_breaks_no_table(tmp_path):
+    path = tmp_path / "table.toml"
+    path.write_text('data = "d"\nmeasures = ["P@1"]\n[[row]]\nname = "a|b"\nmethod = "plt"\n')
+    table = markdown(rows.read(path), {"a|b": {"failed": "expected x|y"}})
+    assert r"| a\|b | failed: expected x\|y |" in table
 
 
 def test_a_training_that_takes_too_long_is_a_row_that_says_so(corpora, tmp_path):

@@ -206,8 +206,8 @@ class Prepared:
 
 def labelled(views: FittedViews, labels: Vocabulary, documents: Iterable[Document], run: Run = Run()) -> Dataset:
     """Documents in views that were learnt, and their labels in the columns that training gave them. One without labels
-    does not tell that answers are wrong, and is left out; one with others than these does. Where none has any, all stay,
-    for whoever counts them."""
+    does not tell that answers are wrong, and is left out; one with others than these does. Where none has any, all
+    stay, for whoever counts them."""
     collector = LabelCollector()
     data = features.transform(views, collector.watch(documents), run)
     Y = collector.matrix(labels.words())

@@ -13,11 +13,11 @@ from xmtc.base.history import stages
 from xmtc.base.run import Run
 from xmtc.compare.answers import Answers
 from xmtc.compare.figures import Candidate, Comparison, Cost, compare
-from xmtc.compare.runs import size_of
 from xmtc.compare.truth import Truth
 from xmtc.data.document import Document
 from xmtc.evaluation import DEPTH, parse_metric
 from xmtc.evaluation.overlap import overlap
+from xmtc.experiments.keeping import size_of
 from xmtc.report.making import called
 from xmtc.tagger import Tagger
 

@@ -31,7 +31,7 @@ from xmtc.compare.specs import Spec
 from xmtc.data.corpus import Corpus, writing_corpus
 from xmtc.data.formats.paired import pair
 from xmtc.errors import XmtcError
-from xmtc.experiments.keeping import Result, keep, kept_in
+from xmtc.experiments.keeping import Result, keep, kept_in, size_of
 from xmtc.experiments.process import Measured, measure
 
 # Documents of a training that nobody measures: what it compiles is kept for the others. With fewer, no analyzer is
@@ -259,10 +259,6 @@ def slug(name: str) -> str:
     digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     readable = re.sub(r"[^\w.=-]+", "-", name).strip("-").lower()
     return f"{readable[:80]}-{digest}"
-
-
-def size_of(folder: Path) -> float:
-    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 3)
 
 
 def data_name(path: str) -> str:

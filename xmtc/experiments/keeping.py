@@ -47,6 +47,11 @@ def keep(path: Path, name: str, result: Result) -> None:
             file.write((json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode())
 
 
+def size_of(model: Path) -> float:
+    """In MB."""
+    return round(sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6, 3)
+
+
 def made_here(machine: str | None = None, commit: str | None = None) -> Result:
     """What a result says of the machine, the versions and the commit, where the machine can tell."""
     known = {"python": platform.python_version(), "xmtc": xmtc.__version__}
