@@ -180,6 +180,15 @@ def test_table(whole, corpora):
     assert "| new | not run |" in done.stdout
 
 
+def test_noise_may_have_several_rates_of_one_kind_and_one_of_another(tmp_path):
+    path = tmp_path / "table.toml"
+    noise = "noise = { missing = [0.1, 0.2], wrong = 0.3, seed = 1 }"
+    path.write_text(f'data = "d"\nmeasures = []\nmethod = "plt"\n[[row]]\nname = "x"\n{noise}\n')
+    found = {job.name: job.row["noise"] for job in rows.read(path).jobs}
+    assert found["x, wrong 0.3"] == {"wrong": 0.3, "seed": 1}
+    assert list(found) == ["x, missing 0.1", "x, missing 0.2", "x, wrong 0.3"]
+
+
 def test_what_a_command_complains_of_breaks_no_table(tmp_path):
     path = tmp_path / "table.toml"
     path.write_text('data = "d"\nmeasures = ["P@1"]\n[[row]]\nname = "a|b"\nmethod = "plt"\n')
