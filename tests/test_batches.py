@@ -267,6 +267,19 @@ def test_what_fails_ahead_is_told_in_its_place(threads):
         next(stream)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("n", [0, 1, 2, 9])
+def test_answers_to_what_came_before_a_failure_are_not_lost(threads, n):
+    def items():
+        yield from range(n)
+        raise XmtcError("no more")
+
+    stream = Run(threads).map(lambda i: i * i, items(), "squaring")
+    assert list(itertools.islice(stream, n)) == [i * i for i in range(n)]
+    with pytest.raises(XmtcError, match="no more"):
+        next(stream)
+
+
 def test_nobody_reads_on_when_the_rest_is_not_wanted():
     n_before, made = threading.active_count(), itertools.count()
     stream = Run(threads=2).ahead(made)

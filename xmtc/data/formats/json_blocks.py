@@ -23,7 +23,6 @@ from xmtc.data.encodings import UTF8
 from xmtc.data.files import Block, read_blocks
 from xmtc.data.records import Fields
 from xmtc.data.source import BadLine, Source
-from xmtc.errors import XmtcError
 
 LARGEST = 2**31 - 1  # bytes, from which on pyarrow counts no more: a single line may be as long
 ReadLines = Callable[[Source, Iterable[bytes], int], Iterator[Document]]
@@ -52,24 +51,14 @@ def is_utf8(source: Source) -> bool:
 def read_in_blocks(source: Source, read_lines: ReadLines, run: Run) -> Iterator[Document | Batch]:
     """The documents of a file; bad lines are refused in their order. Whatever ends it, the file is closed: an error
     that somebody holds would else hold the reading thread, too."""
-    with closing(run.ahead(or_error(read_blocks(source.path, source.on_read, source.encoding)))) as blocks:
+    with closing(run.ahead(read_blocks(source.path, source.on_read, source.encoding))) as blocks:
         for documents, bad in run.quiet().map(partial(read_block, source, read_lines), blocks, "reading"):
             for line in bad:
                 source.reject(line)
             yield from documents
 
 
-def or_error(blocks: Iterator[Block]) -> Iterator[Block | XmtcError]:
-    """An error is the last of them: so it is told after what came before it, by any number of threads."""
-    try:
-        yield from blocks
-    except XmtcError as error:
-        yield error
-
-
-def read_block(source: Source, read_lines: ReadLines, block: Block | XmtcError) -> Read:
-    if isinstance(block, XmtcError):
-        raise block
+def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:
     batch = parsed(block, source.fields)
     if batch is not None:
         return Read([batch], [])
