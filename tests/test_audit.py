@@ -354,3 +354,14 @@ def test_features_are_audited_too(tmp_path):
     assert found["documents"] == 61
     assert found["counts"]["duplicate"] >= 1
     assert NEAR in found["counts"]
+
+
+@pytest.mark.parametrize("n_empty", [0, 30])
+def test_documents_of_which_nothing_can_be_said_do_not_change_what_is_usual(monkeypatch, n_empty):
+    empty = [Document(f"empty {i}", "", ["b"]) for i in range(n_empty)]
+    documents = [Document(str(i), f"word{i % 5} other", ["a"] if i < 6 else ["b"]) for i in range(16)]
+    scores = np.array([0.0] * n_empty + [0.9] * 5 + [0.12] + [0.15] * 10, np.float32)[:, None]  # of label a
+    ranked = Predictions(np.zeros(scores.shape, np.int32), scores)
+    monkeypatch.setattr("xmtc.audit.making.out_of_fold", lambda *args: ranked)
+    found = audit([*empty, *documents], Pipeline.of("dismec", parameters={"min_df": 1}), folds=2)
+    assert [(each.id, each.label) for each in found.findings[WRONG]] == [("5", "a")]

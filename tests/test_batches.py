@@ -267,6 +267,19 @@ def test_what_fails_ahead_is_told_in_its_place(threads):
         next(stream)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("n", [0, 1, 2, 9])
+def test_answers_to_what_came_before_a_failure_are_not_lost(threads, n):
+    def items():
+        yield from range(n)
+        raise XmtcError("no more")
+
+    stream = Run(threads).map(lambda i: i * i, items(), "squaring")
+    assert list(itertools.islice(stream, n)) == [i * i for i in range(n)]
+    with pytest.raises(XmtcError, match="no more"):
+        next(stream)
+
+
 def test_nobody_reads_on_when_the_rest_is_not_wanted():
     n_before, made = threading.active_count(), itertools.count()
     stream = Run(threads=2).ahead(made)
@@ -285,3 +298,37 @@ def test_a_corpus_trains_the_same_in_batches(tmp_path):
     pipeline = Pipeline.of("parabel", parameters={"min_df": 1})
     one, other = pipeline.prepare(open_corpus(path)), pipeline.prepare(documents)
     assert (one.fingerprint, one.data.fingerprint()) == (other.fingerprint, other.data.fingerprint())
+
+
+def test_a_refused_line_leaves_no_thread_and_no_open_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 100))
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"text": 1}\n' + '{"text": "a", "labels": ["x"]}\n' * 1000)
+    n_before = threading.active_count()
+    with pytest.raises(XmtcError, match="line 1") as held:
+        list(open_corpus(path).in_batches(Run(threads=2)))
+    assert held.value is not None  # as a notebook holds the last error
+    assert threading.active_count() == n_before
+
+
+def test_a_line_that_pyarrow_cannot_count_is_read_as_it_always_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.data.formats.json_blocks.LARGEST", 100)
+    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 60))
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"text": "a" * n, "labels": ["x"]}) + "\n" for n in (10, 10, 200, 10, 10)))
+    found = list(open_corpus(path).in_batches(Run(threads=2)))
+    assert [type(each) for each in found] == [Batch, Document, Batch]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_was_read_before_the_damage_is_told_before_it(tmp_path, monkeypatch, threads):
+    lines = ['{"text": 1}', *(json.dumps({"text": f"{i}" * 2000, "labels": ["x"]}) for i in range(500))]
+    path = tmp_path / "corpus.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode())[:-20])
+    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 1_000_000))  # fewer blocks than are read ahead
+    with pytest.raises(XmtcError, match="line 1: the field 'text'"):
+        list(open_corpus(path).in_batches(Run(threads)))
+    rejects = tmp_path / "rejects"
+    with pytest.raises(XmtcError, match="damaged"):
+        list(open_corpus(path, on_error="skip", rejects=rejects).in_batches(Run(threads)))
+    assert rejects.read_text().startswith("1\t")

@@ -162,6 +162,22 @@ def test_documents_of_the_user_decide(plain):
     assert "50 validation documents have a label" in few.tagger_.about["scores"]["because"]
 
 
+def test_documents_without_labels_tell_nothing():
+    """As for `xmtc calibrate`; of a label that training has not seen, they tell that the answers are wrong."""
+    texts, tags = noisy(*ENOUGH)
+    valid, unlabelled = noisy(*TEST), [[] for _ in TEST[0]]
+    told = Classifier("parabel", **QUICK).fit(texts, tags, valid=valid, run=ONE)
+    with_others = (valid[0] + TEST[0], valid[1] + unlabelled)
+    same_told = Classifier("parabel", **QUICK).fit(texts, tags, valid=with_others, run=ONE)
+    assert same(same_told.tagger_.model, told.tagger_.model)
+    assert same_told.tagger_.about["scores"] == told.tagger_.about["scores"]
+    nothing = Classifier("parabel", **QUICK).fit(texts, tags, valid=(TEST[0], unlabelled), run=ONE)
+    assert "0 validation documents have a label" in nothing.tagger_.about["scores"]["because"]
+    unseen = (valid[0] + TEST[0], valid[1] + [["unseen"] for _ in TEST[0]])
+    lower = Classifier("parabel", **QUICK).fit(texts, tags, valid=unseen, run=ONE)
+    assert lower.tagger_.model.probabilities.max() < told.tagger_.model.probabilities.max()
+
+
 def test_what_a_method_holds_out_by_itself_is_used_and_nothing_is_trained_twice(monkeypatch):
     monkeypatch.setattr(calibration, "ENOUGH", 50)
     counted, fit = [], PDSparse.fit

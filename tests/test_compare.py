@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import tempfile
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -15,9 +16,10 @@ from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.compare.answers import Answers, Trained
 from xmtc.compare.figures import Candidate, Comparison, Cost, Entry, compare
 from xmtc.compare.files import markdown, page, rows
+from xmtc.compare.models import apart
 from xmtc.compare.plots import accuracy_and_cost, front, points, spread
 from xmtc.compare.ranking import METRICS, ranking
-from xmtc.compare.runs import Place, data_name, finish, slug, trained_in
+from xmtc.compare.runs import Place, data_name, finish, slug, stamps, trained_in
 from xmtc.compare.specs import Spec, specs
 from xmtc.compare.stored import as_json, joined, stored
 from xmtc.compare.truth import Truth
@@ -397,6 +399,13 @@ def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpu
     assert (parts / "test.jsonl.gz").exists()
 
 
+def test_nothing_is_left_where_no_folder_was_named(corpus, one_process, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    words = ["--test", "test.jsonl", "--methods", "dismec", "-p", "min_df=1", "-o", "-", "--threads", "1"]
+    assert said(invoke("compare", "train.jsonl", *words, cwd=corpus)).startswith("<!DOCTYPE html>")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_corpus_of_which_nothing_can_be_held_out_is_refused(corpus, tmp_path):
     """Asked again, too, and before another is trained on."""
     lines = (json.dumps({"text": f"word {i}", "labels": [f"l{i}"]}) for i in range(5))
@@ -454,3 +463,24 @@ def test_what_does_not_go_together_is_said(corpus, words, sentence):
     assert done.returncode == 2
     assert sentence in done.stderr.decode()
     assert (corpus / "train.md").read_text() == "mine"
+
+
+def test_a_file_is_known_to_be_changed_also_in_a_folder_and_by_a_pattern(tmp_path):
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / "folder" / "part-1.jsonl"
+    path.write_text("one")
+    for corpus in (str(path), f"{tmp_path}/folder", f"{tmp_path}/folder/part-*.jsonl"):
+        before = stamps([corpus])
+        assert stamps([corpus]) == before
+        path.write_text(path.read_text() + " more")
+        assert stamps([corpus]) != before
+    about = path.stat()
+    assert stamps([str(path)]) == [[str(path), about.st_size, about.st_mtime_ns]]
+    odd = tmp_path / "a,b.jsonl"
+    odd.write_text("")
+    assert [each[0] for each in stamps([str(odd), f"{path},{odd}"])] == [str(odd), str(path)]  # each once
+    assert stamps([str(tmp_path / "nowhere")]) == []
+
+
+def test_models_of_one_name_are_told_apart():
+    assert apart(["m", "other/m", "m", "m/"]) == ["m", "other/m", "m (2)", "m (3)"]

@@ -22,6 +22,8 @@ from xmtc.data.catalogue import catalogue
 from xmtc.experiments import rows
 from xmtc.experiments.commands import Place
 from xmtc.experiments.keeping import kept_in
+from xmtc.experiments.process import HOME
+from xmtc.experiments.tables import markdown
 from xmtc.explain.page import escaped
 
 ROOT = Path(__file__).parents[1]
@@ -176,6 +178,22 @@ def test_table(whole, corpora):
     assert " ± " in next(line for line in lines if line.startswith("| Parabel, two seeds"))
     assert "| broken | failed: " in done.stdout
     assert "| new | not run |" in done.stdout
+
+
+def test_noise_may_have_several_rates_of_one_kind_and_one_of_another(tmp_path):
+    path = tmp_path / "table.toml"
+    noise = "noise = { missing = [0.1, 0.2], wrong = 0.3, seed = 1 }"
+    path.write_text(f'data = "d"\nmeasures = []\nmethod = "plt"\n[[row]]\nname = "x"\n{noise}\n')
+    found = {job.name: job.row["noise"] for job in rows.read(path).jobs}
+    assert found["x, wrong 0.3"] == {"wrong": 0.3, "seed": 1}
+    assert list(found) == ["x, missing 0.1", "x, missing 0.2", "x, wrong 0.3"]
+
+
+def test_what_a_command_complains_of_breaks_no_table(tmp_path):
+    path = tmp_path / "table.toml"
+    path.write_text('data = "d"\nmeasures = ["P@1"]\n[[row]]\nname = "a|b"\nmethod = "plt"\n')
+    table = markdown(rows.read(path), {"a|b": {"failed": "expected x|y"}})
+    assert r"| a\|b | failed: expected x\|y |" in table
 
 
 def test_a_training_that_takes_too_long_is_a_row_that_says_so(corpora, tmp_path):
@@ -474,3 +492,15 @@ def test_commands_are_shown_without_the_folders_of_a_machine():
     ]
     shown = "xmtc data split ../shared/data/data/train.jsonl models/data/x -p vectors=../shared/data/glove.txt"
     assert place.shown(words) == f"{shown} ../shared/data/x"
+
+
+def test_results_of_processes_that_finish_together_are_all_kept(tmp_path):
+    path, n = tmp_path / "results.json", 40
+    program = "import sys; from pathlib import Path; from xmtc.experiments.keeping import keep\n"
+    program += f"for i in range({n}): keep(Path(sys.argv[1]), f'{{sys.argv[2]}} {{i}}', {{}})"
+    words = [sys.executable, "-c", program, str(path)]
+    environment = os.environ | {"PYTHONPATH": str(HOME)}
+    both = [subprocess.Popen([*words, name], env=environment) for name in ("one", "other")]
+    assert [each.wait() for each in both] == [0, 0]
+    assert len(kept_in(path)) == 2 * n
+    assert [each.name for each in tmp_path.iterdir()] == ["results.json"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from commands import invoke, lines_of, measured_here
 
-from xmtc.compare.specs import Spec
+from xmtc.compare.specs import Spec, check
 from xmtc.data.corpus import open_corpus
 from xmtc.recommend import trying as trying_module
 from xmtc.recommend.advice import LINEAR, Expected, candidates, choice, consensus
@@ -210,3 +210,24 @@ def test_what_was_recommended_is_near_the_best_that_fits():
     for row in rows:
         assert row[5] == "–" or float(row[5]) <= 1, row
     assert script["table"]() in (SCRIPT.parents[1] / "docs" / "results" / "recommend.md").read_text()
+
+
+def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(monkeypatch):
+    found = trying({"dismec": [0.5, 0.6], "plt": [0.4, 0.55]}, dict.fromkeys(("dismec", "plt"), 1.0))
+    given: dict[str, str] = {}
+
+    def try_out(self, method, size):
+        given.update(method.spec.given)
+        check(method.spec, "texts")
+        method.values = {metric: [(size, 0.62)] for metric in METRICS}
+        method.seconds = [(size, 9.0)]
+        return True
+
+    monkeypatch.setattr(Trying, "try_out", try_out)
+    dismec, plt = found.trials
+    dismec.spec = Spec("dismec:C=2;min_df=3", "dismec", (("C", "2"), ("min_df", "3")))
+    plt.spec = Spec("plt:max_leaf=20", "plt", (("max_leaf", "20"), ("min_df", "3")))
+    assert consensus(found, found.trials).fits
+    assert given == {"members": "dismec,plt", "dismec.C": "2", "min_df": "3", "plt.max_leaf": "20"}
+    plt.spec = Spec("plt", "plt", (("min_df", "1"),))  # texts are read in one way
+    assert consensus(found, found.trials) is None

@@ -205,10 +205,14 @@ class Prepared:
 
 
 def labelled(views: FittedViews, labels: Vocabulary, documents: Iterable[Document], run: Run = Run()) -> Dataset:
-    """Documents in views that were learnt, and their labels in the columns that training gave them."""
+    """Documents in views that were learnt, and their labels in the columns that training gave them. One without labels
+    does not tell that answers are wrong, and is left out; one with others than these does. Where none has any, all
+    stay, for whoever counts them."""
     collector = LabelCollector()
     data = features.transform(views, collector.watch(documents), run)
-    return replace(data, Y=collector.matrix(labels.words())[:, : len(labels)])
+    Y = collector.matrix(labels.words())
+    found, tell = replace(data, Y=Y[:, : len(labels)]), np.flatnonzero(np.diff(Y.indptr))
+    return found.rows(tell) if 0 < len(tell) < data.n_docs else found
 
 
 def train(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.methods import method_name
-from xmtc.methods.ensemble.calibrated import curve, on_curve
+from xmtc.methods.ensemble.calibrated import curve, of_documents, on_curve
 from xmtc.pipeline import Pipeline, Prepared
 from xmtc.vocab import Vocabulary
 from xmtc.vocab.labels import LabelConcepts
@@ -147,16 +147,11 @@ def judged(corpora: Corpora, pipeline: Pipeline, folds: int, k: int, seed: int, 
     turn out to mean, by the labels that are given."""
     where = fold_of(np.array(corpora.notes.prints), folds, seed)
     found = out_of_fold(pipeline.method, corpora.prepared.data, where, min(k, len(corpora.names)), run)
-    is_known = features.known(corpora.prepared.fitted, corpora.prepared.data)  # of others nothing can be said
-    found, Y = found.only(is_known), of_rows(corpora.Y, is_known)
-    return suspects(on_curve(found, *curve(found, Y)), Y)
-
-
-def of_rows(Y: csr_array, kept: np.ndarray) -> csr_array:
-    """Without the labels of other documents."""
-    counts = np.where(kept, np.diff(Y.indptr), 0)
-    indices = Y.indices[np.repeat(kept, np.diff(Y.indptr))]
-    return csr_array((np.ones(len(indices), Y.dtype), indices, np.append(0, np.cumsum(counts))), shape=Y.shape)
+    # of others nothing can be said
+    known = np.flatnonzero(features.known(corpora.prepared.fitted, corpora.prepared.data))
+    found, Y = of_documents(found, known), corpora.Y[known]
+    wrong, missing = suspects(on_curve(found, *curve(found, Y)), Y)
+    return replace(wrong, documents=known[wrong.documents]), replace(missing, documents=known[missing.documents])
 
 
 def suspected(corpora: Corpora, found: Suspects, kind: str, suggestion: str) -> Iterator[Finding]:

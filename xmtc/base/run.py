@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -205,7 +205,8 @@ class Run:
         size: Callable[[Item], float],
         total: float | None,
     ) -> Iterator[Result]:
-        stream = iter(items)
+        failed: list[Exception] = []
+        stream = until_failure(items, failed)
         first = list(islice(stream, 2))
         if len(first) < 2:  # one document to tag: starting threads, or asking a cluster, would cost more
             hand_out, total = one_by_one, None
@@ -213,6 +214,8 @@ class Run:
             for result, steps in hand_out(work, chain(first, stream), size):
                 progress.advance(steps)
                 yield result
+            for error in failed:
+                raise error
 
     def _to_machines(
         self, work: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], float]
@@ -242,7 +245,7 @@ class Run:
                 for future, _ in waiting:
                     future.cancel()
 
-    def ahead(self, items: Iterable[Item]) -> Iterator[Item]:
+    def ahead(self, items: Iterable[Item]) -> Generator[Item]:
         """The same items, made by a thread of their own while those before them are worked on; a few at most wait. With
         a single thread, each is made when it is needed."""
         stream, end = iter(items), object()
@@ -258,6 +261,14 @@ class Run:
             finally:
                 for future in waiting:
                     future.cancel()
+
+
+def until_failure(items: Iterable[Item], failed: list[Exception]) -> Iterator[Item]:
+    """The items as far as they can be made, and then why not: to be told after the answers to those before."""
+    try:
+        yield from items
+    except Exception as error:
+        failed.append(error)
 
 
 def one_by_one(

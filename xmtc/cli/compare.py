@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xmtc.cli.comparing import Asked, check_corpora, names_of, work_beside
+from xmtc.cli.comparing import Asked, check_corpora, names_of, work_folder
 from xmtc.cli.options import (
     Cluster,
     CorpusPath,
@@ -88,14 +88,14 @@ def compare(
         check_corpora(paths, test, [path for path in paths if is_model(path)])
         output = output or USUAL
         write = writer(output, quiet)
-        place = work or work_beside(output)
         join(cluster)
         n_cpus = threads or 1
         where = machine(n_cpus if cluster else threads, device)
-        asked = Asked(methods, parameter or [], seeds, limit, reading, where, place, quiet, cluster, n_cpus)
         tests: Sequence[str | None] = test or [None] * len(paths)
-        ready = [asked.on(*each) for each in zip(paths, tests, names_of(paths), strict=True)]
-        write([compared() for compared in ready])
+        with work_folder(work, output) as place:
+            asked = Asked(methods, parameter or [], seeds, limit, reading, where, place, quiet, cluster, n_cpus)
+            ready = [asked.on(*each) for each in zip(paths, tests, names_of(paths), strict=True)]
+            write([compared() for compared in ready])
     elif all(map(is_stored, paths)):
         writer(output or USUAL, quiet)(joined(each for path in paths for each in stored(path)))
     else:

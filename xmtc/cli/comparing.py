@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -69,11 +70,17 @@ class Asked:
             typer.echo(visible(sentence), err=True)
 
 
-def work_beside(output: str) -> Path:
-    """The folder for runs where none is named: compare.html has compare.work."""
-    import tempfile
+@contextmanager
+def work_folder(work: Path | None, output: str) -> Iterator[Path]:
+    """The folder for runs; where none is named, compare.html has compare.work, and standard output one that nobody
+    could find again, and that is removed."""
+    from tempfile import TemporaryDirectory
 
-    return Path(tempfile.mkdtemp(prefix="xmtc-compare-")) if output == "-" else Path(output).with_suffix(".work")
+    if work is not None or output != "-":
+        yield work or Path(output).with_suffix(".work")
+        return
+    with TemporaryDirectory(prefix="xmtc-compare-") as folder:
+        yield Path(folder)
 
 
 def check_corpora(paths: Sequence[str], tests: Sequence[str] | None, models: Sequence[str]) -> None:

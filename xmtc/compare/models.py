@@ -13,11 +13,11 @@ from xmtc.base.history import stages
 from xmtc.base.run import Run
 from xmtc.compare.answers import Answers
 from xmtc.compare.figures import Candidate, Comparison, Cost, compare
-from xmtc.compare.runs import size_of
 from xmtc.compare.truth import Truth
 from xmtc.data.document import Document
 from xmtc.evaluation import DEPTH, parse_metric
 from xmtc.evaluation.overlap import overlap
+from xmtc.experiments.keeping import size_of
 from xmtc.report.making import called
 from xmtc.tagger import Tagger
 
@@ -56,11 +56,9 @@ def in_short(
 
 def apart(folders: Sequence[str]) -> list[str]:
     """What models are called: as they were named; one that was named twice has a number."""
-    names: list[str] = []
-    for folder in folders:
-        name, n = folder.rstrip("/") or folder, folders[: len(names)].count(folder)
-        names.append(f"{name} ({n + 1})" if n else name)
-    return names
+    names = [folder.rstrip("/") or folder for folder in folders]
+    counts = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    return [name if n == 1 else f"{name} ({n})" for name, n in zip(names, counts, strict=True)]
 
 
 def cost_of(tagger: Tagger, folder: str) -> Cost:

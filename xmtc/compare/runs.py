@@ -6,6 +6,7 @@ answered, since the commands that make them are in the results."""
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import platform
@@ -28,8 +29,9 @@ from xmtc.compare.answers import Answers, Trained
 from xmtc.compare.figures import Candidate, Cost
 from xmtc.compare.specs import Spec
 from xmtc.data.corpus import Corpus, writing_corpus
+from xmtc.data.formats.paired import pair
 from xmtc.errors import XmtcError
-from xmtc.experiments.keeping import Result, keep, kept_in
+from xmtc.experiments.keeping import Result, keep, kept_in, size_of
 from xmtc.experiments.process import Measured, measure
 
 # Documents of a training that nobody measures: what it compiles is kept for the others. With fewer, no analyzer is
@@ -239,13 +241,17 @@ def mean(results: Sequence[Result], name: str) -> float | None:
 
 
 def stamps(paths: Sequence[str]) -> list[list[Any]]:
-    """By which a file that was changed is known."""
-    found = []
-    for path in (each for listed in paths for each in listed.split(",")):
-        if os.path.exists(path):
-            about = os.stat(path)
-            found.append([path, about.st_size, about.st_mtime_ns])
-    return found
+    """By which a file that was changed is known: its size and date; of a folder, those of all files in it."""
+    found: dict[str, list[Any]] = {}
+    for path in (file for listed in paths for named in pair(listed) if named for file in matching(named)):
+        about = [os.stat(path), *(each.stat() for each in Path(path).rglob("*") if each.exists())]
+        found[path] = [path, sum(each.st_size for each in about), max(each.st_mtime_ns for each in about)]
+    return list(found.values())
+
+
+def matching(path: str) -> list[str]:
+    """The file itself, or those that fit the pattern; none where nothing is there."""
+    return [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
 
 
 def slug(name: str) -> str:
@@ -253,10 +259,6 @@ def slug(name: str) -> str:
     digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     readable = re.sub(r"[^\w.=-]+", "-", name).strip("-").lower()
     return f"{readable[:80]}-{digest}"
-
-
-def size_of(folder: Path) -> float:
-    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 3)
 
 
 def data_name(path: str) -> str:

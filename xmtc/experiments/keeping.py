@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import xmtc
-from xmtc.base.disk import new_file
+from xmtc.base.disk import LOCK, hidden, locked, new_file
 from xmtc.errors import XmtcError
 from xmtc.experiments.process import HOME
 
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "transformers")
-LOCK = threading.Lock()  # threads of ours may finish together
+OURS = threading.Lock()  # threads of ours may finish together, also where the system has no locks
 
 Result = dict[str, Any]
 
@@ -39,12 +39,17 @@ def kept_in(path: Path) -> dict[str, Result]:
 
 
 def keep(path: Path, name: str, result: Result) -> None:
-    """Add a result to the file, beside what others may have written meanwhile."""
-    with LOCK:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    """Add a result to the file, beside what other threads and processes write meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with OURS, locked(hidden(path, LOCK)):
         whole = kept_in(path) | {name: result}
         with new_file(path) as file:
             file.write((json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def size_of(model: Path) -> float:
+    """In MB."""
+    return round(sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6, 3)
 
 
 def made_here(machine: str | None = None, commit: str | None = None) -> Result:

@@ -16,7 +16,7 @@ from xmtc.experiments.keeping import Result
 from xmtc.experiments.rows import FOLDER, Experiment, Job, members
 from xmtc.experiments.tables import COSTS, by_row, groups, lines_of, short_name
 from xmtc.explain.page import escaped
-from xmtc.report.files import plain
+from xmtc.report.files import markdown_rows
 from xmtc.report.page import STYLE, rows
 from xmtc.report.shown import Cell, Table
 
@@ -180,8 +180,7 @@ def folded(title: str, body: str) -> str:
 
 
 def markdown_lines(table: Table) -> str:
-    lines: list[list[Cell]] = [[*table.columns], ["---"] * len(table.columns), *table.rows]
-    return "\n".join(f"| {' | '.join(plain(cell) for cell in line)} |" for line in lines)
+    return markdown_rows(table.columns, table.rows)
 
 
 def commands(section: Section) -> str:

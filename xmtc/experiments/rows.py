@@ -82,7 +82,8 @@ def by_rate(table: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
     if not any(isinstance(rates, list) for rates in noise.values()):
         return [row]
     seed = {"seed": noise["seed"]} if "seed" in noise else {}
-    kinds = [(kind, rate) for kind, rates in noise.items() if kind != "seed" for rate in rates]
+    listed = {kind: rates if isinstance(rates, list) else [rates] for kind, rates in noise.items() if kind != "seed"}
+    kinds = [(kind, rate) for kind, rates in listed.items() for rate in rates]
     return [row | {"name": f"{row['name']}, {kind} {rate}", "noise": {kind: rate} | seed} for kind, rate in kinds]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from xmtc.base.disk import new_file
 from xmtc.errors import XmtcError, nearest
 from xmtc.experiments.commands import Failed, Place, asked, judging, making, overridable, preparing
-from xmtc.experiments.keeping import Result, keep, kept_in
+from xmtc.experiments.keeping import Result, keep, kept_in, size_of
 from xmtc.experiments.process import Measured, measure
 from xmtc.experiments.rows import Experiment, Job, members
 
@@ -181,10 +181,6 @@ def make_model(job: Job, jobs: Sequence[Job], place: Place) -> dict[str, Any]:
     with new_file(stamp) as file:
         file.write(json.dumps(took).encode())
     return took
-
-
-def size_of(model: Path) -> float:
-    return round(sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6, 1)
 
 
 def is_made(job: Job, jobs: Sequence[Job], place: Place) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from xmtc.experiments.keeping import Result
 from xmtc.experiments.rows import Experiment, Job
+from xmtc.report.files import markdown_rows
 
 COSTS = {
     "train_s": "training s",
@@ -27,7 +28,7 @@ def markdown(experiment: Experiment, results: dict[str, Result]) -> str:
     for data, jobs in groups(experiment):
         head, *lines = lines_of(jobs, results)
         parts += [f"{data}:"] if len(corpora) > 1 else []
-        parts.append("\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines]))
+        parts.append(markdown_rows(head, lines))
     return "\n\n".join(parts)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xmtc.compare.specs import Spec, reads
+from xmtc.compare.specs import Spec, reads, typed
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method, method_class
+from xmtc.parameters import build_method
 from xmtc.recommend.trying import LEAD, METRICS, SURE, Samples, Trials, Trying
 
 # On none of the five corpora of experiments/results/rivals.json has another method a better nDCG@5 than the best of
@@ -103,15 +104,15 @@ def consensus(trying: Trying, tried: list[Trials]) -> Expected | None:
     """The best method and the best of another kind together, if the budget has time for both; tried on the largest
     sample, where trying leaves the time. It is expected to keep what it gains over the better one."""
     pair = partners(trying, tried)
-    if pair is None:
+    given = pair and given_together(pair)
+    if not pair or not given:
         return None
     n_docs, start = trying.samples.n_docs, trying.start
     seconds = sum(each.seconds_at(n_docs, start) for each in pair) - start
     if seconds > trying.budget or 1.3 * sum(each.seconds[-1][1] for each in pair) > trying.left:
         return None
-    members = ",".join(each.spec.method for each in pair)
     name = f"consensus of {' and '.join(each.spec.name for each in pair)}"
-    both = Trials(Spec(name, "consensus", (("members", members),)))
+    both = Trials(Spec(name, "consensus", tuple(given.items())))
     if not trying.try_out(both, pair[0].largest):
         return None
     metrics, gains = {}, {}
@@ -122,6 +123,19 @@ def consensus(trying: Trying, tried: list[Trials]) -> Expected | None:
     is_worth = gains[LEAD] >= WORTH
     seconds = max(seconds, both.seconds[-1][1])
     return Expected(name, both.spec, metrics, seconds, both.peak_mb, dict(both.values[LEAD]), is_worth)
+
+
+def given_together(pair: tuple[Trials, Trials]) -> dict[str, str] | None:
+    """The parameters of a consensus whose members are as they were tried. What is not a method's own is for the views
+    and scores, which both share: None where they differ in that."""
+    found = {"members": ",".join(each.spec.method for each in pair)}
+    for spec in (each.spec for each in pair):
+        _, shared = build_method(spec.method, typed(spec))
+        for name, value in spec.given:
+            name = name if name in shared else f"{spec.method}.{name}"
+            if found.setdefault(name, value) != value:
+                return None
+    return found
 
 
 def partners(trying: Trying, tried: list[Trials]) -> tuple[Trials, Trials] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from xmtc.answers.text import RowWriter
@@ -31,9 +32,13 @@ def worst(named: Named) -> list[str]:
 
 
 def markdown_table(table: Table) -> str:
-    lines: list[list[Cell]] = [[*table.columns], ["---"] * len(table.columns), *table.rows]
-    body = "\n".join(f"| {' | '.join(plain(cell) for cell in line)} |" for line in lines)
-    return f"## {table.title}\n\n{table.note}\n\n{body}"
+    return f"## {table.title}\n\n{table.note}\n\n{markdown_rows(table.columns, table.rows)}"
+
+
+def markdown_rows(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """A table without what stands around it."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(plain(cell) for cell in line)} |" for line in lines)
 
 
 def plain(cell: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from xmtc.data.files import Block, read_blocks
 from xmtc.data.records import Fields
 from xmtc.data.source import BadLine, Source
 
+LARGEST = 2**31 - 1  # bytes, from which on pyarrow counts no more: a single line may be as long
 ReadLines = Callable[[Source, Iterable[bytes], int], Iterator[Document]]
 
 
@@ -47,12 +49,13 @@ def is_utf8(source: Source) -> bool:
 
 
 def read_in_blocks(source: Source, read_lines: ReadLines, run: Run) -> Iterator[Document | Batch]:
-    """The documents of a file; bad lines are refused in their order."""
-    blocks = run.ahead(read_blocks(source.path, source.on_read, source.encoding))
-    for documents, bad in run.quiet().map(partial(read_block, source, read_lines), blocks, "reading"):
-        for line in bad:
-            source.reject(line)
-        yield from documents
+    """The documents of a file; bad lines are refused in their order. Whatever ends it, the file is closed: an error
+    that somebody holds would else hold the reading thread, too."""
+    with closing(run.ahead(read_blocks(source.path, source.on_read, source.encoding))) as blocks:
+        for documents, bad in run.quiet().map(partial(read_block, source, read_lines), blocks, "reading"):
+            for line in bad:
+                source.reject(line)
+            yield from documents
 
 
 def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:
@@ -66,7 +69,8 @@ def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:
 
 def parsed(block: Block, fields: Fields) -> Batch | None:
     """The documents of a block; None where not every line is plain."""
-    for table in tables(block.lines, fields) if begin_as_objects(block.lines) else ():
+    is_asked = len(block.lines) < LARGEST and begin_as_objects(block.lines)
+    for table in tables(block.lines, fields) if is_asked else ():
         text, labels, id = (column.combine_chunks() for column in table.itercolumns())
         has_id = id.null_count == 0 or fields.id == Fields.id
         if table.num_rows == block.n_lines and has_id and not (text.null_count or labels.null_count):
