@@ -133,6 +133,7 @@ def test_as_a_command(tmp_path, monkeypatch):
     (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
     words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--budget", "4m"]
     done = invoke(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
+    assert "set aside" not in done.stderr.decode()
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
     chosen = found["recommended"]
@@ -210,3 +211,13 @@ def test_what_was_recommended_is_near_the_best_that_fits():
     for row in rows:
         assert row[5] == "–" or float(row[5]) <= 1, row
     assert script["table"]() in (SCRIPT.parents[1] / "docs" / "results" / "recommend.md").read_text()
+
+
+def test_what_is_set_aside_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.compare.runs.measure", measured_here)
+    (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0) + "{train\n")
+    (tmp_path / "test.jsonl").write_text(lines_of(40, seed=1) + "{test\n")
+    words = ["recommend", "train.jsonl", "--test", "test.jsonl", "--methods", "plt", "--budget", "1m", "--threads", "1"]
+    done = invoke(*words, "--on-error", "skip", "--rejects", "bad.tsv", cwd=tmp_path)
+    assert "1 line of train.jsonl set aside in bad.tsv, the first at line 101" in done.stderr.decode()
+    assert "1 line of test.jsonl set aside in test.jsonl.rejects, the first at line 41" in done.stderr.decode()
