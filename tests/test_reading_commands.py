@@ -194,9 +194,12 @@ def test_standard_input_is_looked_at_as_files_are(place, encoding, sentence):
 
 
 @pytest.mark.parametrize(
-    "options, sentence",
+    ("options", "sentence"),
     [
-        ("--rejects bad.tsv", "--rejects names a file for bad lines, which stop the command; give --on-error skip, too."),
+        (
+            "--rejects bad.tsv",
+            "--rejects names a file for bad lines, which stop the command; give --on-error skip, too.",
+        ),
         ("--whole --input-format csv", "--whole reads plain text, and --input-format says csv; leave one out."),
     ],
 )
