@@ -249,6 +249,8 @@ CASES = [
     case("npz of unequal rows", "X.npz", npz([[1], [2]], [[1]]), "{file} has 2 rows and {folder}/Y.npz has 1, expected one row per document in both; check that they belong together."),
     case("npz without labels", "X.npz", npz([[1]]), "{file} holds features and there is no {folder}/Y.npz, expected a pair; give both as {file},LABELS.npz."),
     case("npz of another name", "train.npz", npz([[1]]), "{file} holds features and the name of its labels cannot be derived from its name, expected a pair; give both as {file},LABELS.npz."),
+    *(case(f"an archive, {name}", name, b"PK\x03\x04", "{file} is an archive, expected a file or a folder; unpack it, and name what was in it.") for name in ("c.zip", "c.csv.zip", "c.tar.gz")),
+    *(case(f"a text with markup, {name}", name, b"{\\rtf1 moon}", "{file} is a file of a word processor, expected text; save it as .pdf, .html or .txt.") for name in ("c.docx", "c.rtf")),
     case("npz that is a pickle", "X.npz", pickle.dumps({"X": 1}), "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
     case("npz with a pickle in it", "X.npz", pickled_npz, "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
     case("npz that is cut off", "X.npz", b"PK\x03\x04", "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),

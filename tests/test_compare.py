@@ -384,6 +384,19 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
         finish(place, spec, 0, print)
 
 
+@pytest.mark.parametrize("has_test", [True, False])
+def test_what_is_set_aside_is_told(tmp_path, one_process, has_test):
+    """In the file that is named: what is trained on; beside the other, what is compared on."""
+    (tmp_path / "train.jsonl").write_text(lines_of(60, seed=0) + "{train\n")
+    (tmp_path / "test.jsonl").write_text(lines_of(20, seed=1) + "{test\n")
+    words = ["compare", "train.jsonl", *(["--test", "test.jsonl"] if has_test else []), "--methods", "plt"]
+    done = invoke(*words, "--on-error", "skip", "--rejects", "bad.tsv", "-o", "out.json", cwd=tmp_path)
+    told = done.stderr.decode()
+    assert "1 line of train.jsonl set aside in bad.tsv, the first at line 61" in told
+    assert (tmp_path / "bad.tsv").read_text().endswith("\t{train\n")
+    assert ("1 line of test.jsonl set aside in test.jsonl.rejects, the first at line 21" in told) == has_test
+
+
 def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpus, one_process):
     (corpus / "other.jsonl").write_text(lines_of(100, seed=5))
     words = ["--methods", "parabel,dismec", "-p", "min_df=1", "-o", "both.html", "--threads", "1"]

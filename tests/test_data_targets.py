@@ -20,7 +20,7 @@ def test_the_corpus_is_never_written_over(command: str, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     Path("fish.jsonl").write_text(FISH, encoding="utf-8")
     Path("link").symlink_to("fish.jsonl")
-    for name in ("fish.jsonl", "link"):
+    for name in ("fish.jsonl", "link", "new/../fish.jsonl"):
         with pytest.raises(XmtcError, match=f"{name} is part of the corpus that is read, expected another file"):
             call(*command.replace("LINK", name).split(), "--to", "csv")
     assert Path("fish.jsonl").read_text(encoding="utf-8") == FISH

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import xmtc
+from commands import invoke, xmtc
 from paper import pdf
 from planted import planted
 from test_real_life_files import workbook
@@ -191,3 +191,27 @@ def test_standard_input_is_looked_at_as_files_are(place, encoding, sentence):
     assert piped == read
     asked = ["predict", "model", "--input-format", "csv", "--format", "jsonl"]
     assert run(*asked, "-", input=corpus, cwd=place)[0] == run(*asked, "same.csv", cwd=place)[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            "--rejects bad.tsv",
+            "--rejects names a file for bad lines, which stop the command; give --on-error skip, too.",
+        ),
+        ("--whole --input-format csv", "--whole reads plain text, and --input-format says csv; leave one out."),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(place, options, sentence):
+    done = invoke("predict", "model", "test.csv", *options.split(), cwd=place)
+    assert (done.returncode, done.stderr.decode()) == (2, f"xmtc: {sentence}")
+
+
+def test_options_about_other_files_are_told(place):
+    (place / "plain.jsonl").write_text('{"nr": "1", "title": "word1alpha", "abstract": "", "subjects": []}\n')
+    said = run("data", "stats", "plain.jsonl", *TRAIN, "--sheet", "Books", "--delimiter", ";", cwd=place)[1]
+    assert said.splitlines() == [
+        "--sheet does nothing: plain.jsonl is read as jsonl.",
+        "--delimiter does nothing: plain.jsonl is read as jsonl.",
+    ]

@@ -133,6 +133,7 @@ def test_as_a_command(tmp_path, monkeypatch):
     (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
     words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--budget", "4m"]
     done = invoke(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
+    assert "set aside" not in done.stderr.decode()
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
     chosen = found["recommended"]
@@ -231,3 +232,13 @@ def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(mo
     assert given == {"members": "dismec,plt", "dismec.C": "2", "min_df": "3", "plt.max_leaf": "20"}
     plt.spec = Spec("plt", "plt", (("min_df", "1"),))  # texts are read in one way
     assert consensus(found, found.trials) is None
+
+
+def test_what_is_set_aside_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.compare.runs.measure", measured_here)
+    (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0) + "{train\n")
+    (tmp_path / "test.jsonl").write_text(lines_of(40, seed=1) + "{test\n")
+    words = ["recommend", "train.jsonl", "--test", "test.jsonl", "--methods", "plt", "--budget", "1m", "--threads", "1"]
+    done = invoke(*words, "--on-error", "skip", "--rejects", "bad.tsv", cwd=tmp_path)
+    assert "1 line of train.jsonl set aside in bad.tsv, the first at line 101" in done.stderr.decode()
+    assert "1 line of test.jsonl set aside in test.jsonl.rejects, the first at line 41" in done.stderr.decode()

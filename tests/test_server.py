@@ -590,3 +590,11 @@ def test_uploads_leave_nothing_behind(client, tmp_path, monkeypatch):
     sent(client, "a.csv", b"id,text\n1,a\n")
     sent(client, "a.xlsx", io.BytesIO(b"no").read())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_request_that_is_no_json_is_told_so(client):
+    answer = client.post(PREDICT, content=b'{"text": a}', headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"] == (
+        "The request is no valid JSON at character 9; expected an object with a text."
+    )

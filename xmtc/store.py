@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xmtc.base import history
-from xmtc.base.folders import MISFITS, MODEL, FolderKind, sha256
+from xmtc.base.folders import MISFITS, MODEL, FolderKind, Stamp, sha256, stamp_of
 from xmtc.base.method import Model
 from xmtc.decisions import Decision
 from xmtc.errors import XmtcError
@@ -24,12 +24,30 @@ MOST_HISTORY = 2**26  # bytes; what is larger is no history
 MODELS = FolderKind(MODEL, FORMAT, "xmtc train -o", "train", (HISTORY,))
 check_target, damaged = MODELS.check_target, MODELS.damaged
 
-__all__ = ["FORMAT", "MISFITS", "check_target", "check_whole", "damaged", "load", "load_history", "save", "sha256"]
+__all__ = [
+    "FORMAT",
+    "MISFITS",
+    "Stamp",
+    "check_target",
+    "check_whole",
+    "damaged",
+    "load",
+    "load_history",
+    "save",
+    "sha256",
+    "stamp_of",
+]
 
 
-def save(folder: str | Path, about: dict[str, Any], parts: dict[str, Any], told: Sequence[history.Entry] = ()) -> None:
+def save(
+    folder: str | Path,
+    about: dict[str, Any],
+    parts: dict[str, Any],
+    told: Sequence[history.Entry] = (),
+    over: Stamp = (),
+) -> None:
     """Write named parts (forms, and mappings of them), what is said about them, and what their training told."""
-    MODELS.save(folder, about, parts, {HISTORY: history.to_lines(told)} if told else {})
+    MODELS.save(folder, about, parts, {HISTORY: history.to_lines(told)} if told else {}, over)
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:

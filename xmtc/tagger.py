@@ -334,12 +334,14 @@ class Tagger:
             raise XmtcError(f"The model has no label {label!r}; {hint}")
         return number
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model folder; a model that stands there is replaced, anything else is left alone."""
+    def save(self, folder: str | Path, over: store.Stamp = ()) -> None:
+        """Write the model folder; a model that stands there is replaced, anything else is left alone. With the stamp
+        that a model had when it was opened (`store.stamp_of`), no other is replaced: what somebody else changed
+        meanwhile is not lost."""
         parts = {"views": self.views, "labels": self.labels, "frequencies": self.frequencies, "model": self.model}
         attached = {"concepts": self.concepts, "allowed": self.allowed, "decision": self.decision}
         parts |= {name: part for name, part in attached.items() if part is not None}
-        store.save(folder, self.about, parts, self.history)
+        store.save(folder, self.about, parts, self.history, over)
 
     @classmethod
     def load(cls, folder: str | Path, verify: bool = False) -> Tagger:

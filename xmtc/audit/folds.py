@@ -23,7 +23,10 @@ def fold_of(groups: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
     check_folds(n_folds)
     members, group = np.unique(groups, return_inverse=True)
     if len(members) < n_folds:
-        raise XmtcError(f"{len(members)} different documents cannot be split in {n_folds} folds; give more documents.")
+        fewer = f", or --folds {len(members)}" if len(members) > 1 else ""
+        raise XmtcError(
+            f"{len(members)} different documents cannot be split in {n_folds} folds; give more documents{fewer}."
+        )
     of_group = np.empty(len(members), np.int64)
     of_group[np.random.default_rng(seed).permutation(len(members))] = np.arange(len(members)) % n_folds
     return of_group[group]

@@ -18,6 +18,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +34,7 @@ from xmtc.errors import XmtcError, missing_extra
 MODEL = "model"  # what a folder holds that does not say so
 OURS = "xmtc."
 ABOUT, ARRAYS = "about.json", "arrays.safetensors"
+Stamp = tuple[int, ...]  # by which a folder is known to be another
 SMALLEST = 2**14  # bytes that a folder of a few words takes: its files and the folder
 MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
 
@@ -50,9 +52,15 @@ class FolderKind:
     others: tuple[str, ...] = ()  # files that may stand beside its own two
 
     def save(
-        self, folder: str | Path, about: dict[str, Any], parts: dict[str, Any], others: Mapping[str, str] = {}
+        self,
+        folder: str | Path,
+        about: dict[str, Any],
+        parts: dict[str, Any],
+        others: Mapping[str, str] = {},
+        over: Stamp = (),
     ) -> None:
-        """Write named parts (forms, and mappings of them), what is said about them, and further files by name."""
+        """Write named parts (forms, and mappings of them), what is said about them, and further files by name; with a
+        stamp, only over the folder that it is of."""
         from safetensors import SafetensorError
 
         arrays: dict[str, np.ndarray] = {}
@@ -62,6 +70,10 @@ class FolderKind:
             target.parent.mkdir(parents=True, exist_ok=True)
             with new_folder(target) as temporary:
                 write(temporary, self.marked(about), described, arrays, others)
+                if over and over != stamp_of(folder):
+                    raise XmtcError(
+                        f"{folder} was changed by another command meanwhile, which would be undone; repeat this one."
+                    )
         except SafetensorError as error:
             number = re.search(r"(?:os error|code:) (\d+)", str(error))  # as newer and older versions of it say
             if number is None:
@@ -180,6 +192,16 @@ class FolderKind:
             raise XmtcError(
                 f"{name} holds {found}, expected a {self.name} alone; choose another name so that nothing is lost."
             )
+
+
+def stamp_of(folder: str | Path) -> Stamp:
+    """When the files of a folder were written, and which they are."""
+    found: list[int] = []
+    for name in (ABOUT, ARRAYS):
+        with suppress(OSError):
+            state = Path(folder, name).stat()
+            found += [state.st_mtime_ns, state.st_ino, state.st_size]
+    return tuple(found)
 
 
 def is_whole(folder: Path) -> bool:

@@ -43,10 +43,11 @@ def calibrate(
     run = make_run(threads, quiet, device=device)
     target = Path(model) if output is None else output
     store.check_target(target)
+    opened = store.stamp_of(model)
     tagger = Tagger.load(model)
     source = open_input(valid, reading, remembered_by(tagger), quiet=quiet)
     found = calibrated(tagger, source, run)
-    found.save(target)
+    found.save(target, over=opened if output is None else ())
     report_rejects(source)
     if tagger.decision is not None:
         typer.echo(f"Its decision was learnt on other scores and is dropped; xmtc thresholds {target} VALID.", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from xmtc.cli.options import Reading, as_words, open_input
+from xmtc.cli.options import Reading, as_words, open_input, report_rejects
 
 if TYPE_CHECKING:
     from xmtc.compare.figures import Comparison
@@ -47,7 +48,9 @@ class Asked:
         claim(self.work)
         place = self.place(path, test, source, name)
         place = replace(place, few=write_few(source, place.work))
-        documents = open_input(place.test, self.reading if test else Reading(), quiet=True)
+        documents = open_input(place.test, replace(self.reading, rejects=None) if test else Reading(), quiet=True)
+        for each in (source, documents):
+            tell_rejects(each)
         return partial(compare_methods, place, wanted, self.seeds, documents, self.tell)
 
     def place(self, path: str, test: str | None, source: Corpus, name: str) -> Place:
@@ -68,6 +71,13 @@ class Asked:
 
         if not self.quiet:
             typer.echo(visible(sentence), err=True)
+
+
+def tell_rejects(corpus: Corpus) -> None:
+    """What is set aside in a corpus, if anything may be: it is trained on in processes that are not listened to."""
+    if corpus.rejects is not None:
+        deque(corpus, maxlen=0)
+        report_rejects(corpus)
 
 
 @contextmanager

@@ -120,6 +120,7 @@ def open_input(
     from xmtc.data.records import Fields
     from xmtc.errors import visible
 
+    check_together(reading)
     remembered = remembered or {}
     names = reading.fields(remembered) | ({} if reads_labels else {"labels": None, "separator": None})
     voice = Voice(say, reading.strict)
@@ -142,7 +143,27 @@ def open_input(
     )
     if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and reads_labels:
         typer.echo(f"Labels are read from {visible(corpus.files[1])}.", err=True)  # nobody named it
+    note_unused(reading, corpus)
     return corpus
+
+
+def check_together(reading: Reading) -> None:
+    """Refuse an option that another one, or the lack of it, would leave without any effect."""
+    from xmtc.errors import XmtcError
+
+    if reading.rejects is not None and reading.on_error == "stop":
+        raise XmtcError("--rejects names a file for bad lines, which stop the command; give --on-error skip, too.")
+    if reading.whole and reading.input_format not in (None, "text"):
+        raise XmtcError(f"--whole reads plain text, and --input-format says {reading.input_format}; leave one out.")
+
+
+def note_unused(reading: Reading, corpus: Corpus) -> None:
+    """Say which options are about other files than those of the corpus."""
+    found = {part.format.name for part in corpus.parts}
+    about = {"--sheet": (reading.sheet, {"xlsx"}), "--delimiter": (reading.delimiter, {"csv", "tsv"})}
+    for option, (value, formats) in about.items():
+        if value is not None and not found & formats:
+            corpus.voice.note(f"{option} does nothing: {corpus.path} is read as {corpus.format}.")
 
 
 def say(sentence: str) -> None:

@@ -18,6 +18,7 @@ from xmtc.cli.options import (
     machine,
     open_input,
     reads_corpus,
+    report_rejects,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def recommend(
             claim(work)
         tell = (lambda sentence: None) if quiet else say
         found = advise(samples(source, measured, Path(folder), machine(threads, device)), wanted, seconds, tell)
+    for each in filter(None, (source, measured)):
+        report_rejects(each)
     options = [*as_words(reading), *machine(threads, device)]
     typer.echo(as_json(found, corpus, options) if json else told(found, corpus, options))
 

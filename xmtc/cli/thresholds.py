@@ -65,7 +65,7 @@ def thresholds(
     from xmtc.decisions import parse_goal
     from xmtc.decisions.learning import kinds_for
     from xmtc.errors import XmtcError
-    from xmtc.store import check_target
+    from xmtc.store import check_target, stamp_of
     from xmtc.tagger import Tagger
     from xmtc.thresholds import learn_decision
 
@@ -73,16 +73,17 @@ def thresholds(
         found = "both VALID and --clear" if clear else "no documents"
         raise XmtcError(f"Found {found}; give VALID to learn a decision from, or --clear to take the model's away.")
     kinds_for(parse_goal(goal), by)  # refused before the work
+    opened = stamp_of(model)
     tagger = Tagger.load(model)
     check_target(model)
     if valid is None:
-        tagger.with_decision(None).save(model)
+        tagger.with_decision(None).save(model, over=opened)
         typer.echo(f"{model} has no decision any more.", err=True)
         return
     source = open_input(valid, reading, remembered_by(tagger), quiet=quiet)
     run = make_run(threads, quiet, device=device, log_json=log_json)
     lesson = learn_decision(tagger, source, goal, by, run, always=always)
-    lesson.tagger.save(model)
+    lesson.tagger.save(model, over=opened)
     typer.echo(dumps(as_record(lesson)) if json else as_table(lesson))
     if not quiet:
         typer.echo(f"Kept in {model}: `xmtc predict {model} FILE --decide` gives these labels.", err=True)

@@ -138,14 +138,16 @@ def attach(
     quiet: Quiet = False,
 ) -> None:
     """Let a model know what its labels are called; it keeps the vocabulary, and any filter, in its folder."""
+    from xmtc.store import stamp_of
     from xmtc.tagger import Tagger
 
+    opened = stamp_of(model)
     tagger = Tagger.load(model).with_vocabulary(open_vocabulary(vocab, language, quiet), language)
     if allow or deny:
         tagger = tagger.with_filter(allow or [], deny or [])
         report_empty(tagger, allow, deny)
     report_problems(tagger)
-    tagger.save(model)
+    tagger.save(model, over=opened)
     if not quiet:
         said_of_filter(model, tagger)
 
@@ -159,14 +161,16 @@ def filter(
 ) -> None:
     """Decide which labels a model may answer, from now on; a filter that it has is replaced."""
     from xmtc.errors import XmtcError
+    from xmtc.store import stamp_of
     from xmtc.tagger import Tagger
 
     if clear == bool(allow or deny):
         found = "both --clear and a filter" if clear else "no filter"
         raise XmtcError(f"Found {found}; give --allow or --deny, or --clear to take the model's filter away.")
+    opened = stamp_of(model)
     tagger = Tagger.load(model).with_filter(allow or [], deny or [])
     report_empty(tagger, allow, deny)
-    tagger.save(model)
+    tagger.save(model, over=opened)
     said_of_filter(model, tagger)
 
 

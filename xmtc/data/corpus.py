@@ -167,14 +167,16 @@ class Corpus:
     def check_target(self, path: str | Path) -> None:
         """Refuse to write over the corpus, or over a file in its folder."""
         for file in named_files(str(path)):
-            if file != STANDARD_STREAM and os.path.exists(file) and self._holds(file):
+            if file != STANDARD_STREAM and self._holds(os.path.realpath(file)):
                 raise XmtcError(
                     f"{file} is part of the corpus that is read, expected another file; choose another name."
                 )
 
     def _holds(self, path: str) -> bool:
-        """Whether a file is one of those that are read, or lies in a folder that is."""
-        folder = os.path.dirname(os.path.realpath(path))
+        """Whether a file, links followed, is one of those that are read, or lies in a folder that is."""
+        if not os.path.exists(path):
+            return False
+        folder = os.path.dirname(path)
         targets = {file: [path, folder] if os.path.isdir(file) else [path] for file in self.files}
         return any(os.path.exists(file) and os.path.samefile(file, each) for file in targets for each in targets[file])
 

@@ -58,6 +58,10 @@ EXTENSIONS = {
     ".ft": "fasttext",
     ".fasttext": "fasttext",
 }
+ARCHIVE = "an archive, expected a file or a folder; unpack it, and name what was in it"
+WRITTEN = "a file of a word processor, expected text; save it as .pdf, .html or .txt"
+FOREIGN = dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), ARCHIVE)  # what people have and nothing here reads
+FOREIGN |= dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WRITTEN)
 PAIRS = ("npz", "paired")  # formats of two files
 TAB_EXTENSIONS = (".tsv", ".tab")
 FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
@@ -87,6 +91,8 @@ def detect(source: Source) -> str:
     extension = extension_of(source.path)
     if extension in EXTENSIONS:
         return EXTENSIONS[extension]
+    if extension in FOREIGN:
+        raise XmtcError(f"{source.name} is {FOREIGN[extension]}.")
 
     first = _first_line(source)
     format = _by_first_line(first, source)

@@ -95,5 +95,7 @@ async def refuse(request: Request, error: Exception) -> Response:
 def in_a_sentence(error: RequestValidationError) -> str:
     """What is wrong first, without what was sent."""
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return f"The request is no valid JSON at character {first['loc'][-1]}; expected an object with a text."
     where = ".".join(str(part) for part in first["loc"] if part != "body")[:100]
     return f"{where}: {first['msg']}." if where else f"{first['msg']}."

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xmtc.base.folders import Stamp, stamp_of
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 APART = 4  # of a name that does not hold what is searched for
 PROBABILITIES = "probabilities"  # what about.json says that calibrated scores are
 REPORT = "report.html"  # in the folder of a model
-Stamp = tuple[int, ...]  # by which a folder is known to be another
 
 
 @dataclass(frozen=True)
@@ -103,16 +102,6 @@ def distance_between(wanted: str, name: str) -> int:
     if wanted not in name:
         return APART
     return 0 if name == wanted else 1 if name.startswith(wanted) else 2 if f" {wanted}" in name else 3
-
-
-def stamp_of(folder: str) -> Stamp:
-    """When the files of a folder were written, and which they are."""
-    found = []
-    for name in ("about.json", "arrays.safetensors"):
-        with suppress(OSError):
-            state = Path(folder, name).stat()
-            found += [state.st_mtime_ns, state.st_ino, state.st_size]
-    return tuple(found)
 
 
 @dataclass
