@@ -209,6 +209,21 @@ def test_ctrl_c_leaves_no_half_written_model(place):
     assert not [path for path in place.iterdir() if "half" in path.name]
 
 
+def test_ctrl_c_tells_where_a_checkpoint_goes_on_from(place):
+    long = ["train", "long.jsonl", "-o", "later", "-p", "eps=0", "-p", "max_passes=1000", "-p", "n_trees=100"]
+    (place / "long.jsonl").write_text(lines_of(20_000, seed=4))
+    words = [*XMTC, *long, "--checkpoint", "pieces"]
+    process = subprocess.Popen(words, cwd=place, stderr=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (place / "pieces").is_dir() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert b"Stopped. The same command goes on from what pieces has.\n" in said
+
+
 def test_a_reader_that_leaves_is_no_error(place):
     command = f"{shlex.join(XMTC)} predict model train.jsonl -k 40 | head -1"
     done = subprocess.run(command, shell=True, cwd=place, capture_output=True, timeout=60)

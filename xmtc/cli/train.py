@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,7 +81,8 @@ def train(
         check_use(workdir, pipeline, method)
     if cluster and not quiet:
         say_if_alone(pipeline, method)
-    trained = pipeline.fit(source, checked, run)
+    with told_where_it_goes_on(run.checkpoint):
+        trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
     if vocabulary is not None:
@@ -92,6 +95,17 @@ def train(
         report_rejects(checked)
     if not quiet:
         report(trained, output, method, time.perf_counter() - start)
+
+
+@contextmanager
+def told_where_it_goes_on(checkpoint: Checkpoint) -> Iterator[None]:
+    """Whoever stops a training with a checkpoint hears that it was not for nothing."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint.is_claimed:
+            typer.echo(f"Stopped. The same command goes on from what {checkpoint.folder} has.", err=True)
+        raise
 
 
 def say_if_alone(pipeline: Pipeline, method: str) -> None:
