@@ -63,16 +63,11 @@ def train(
 
     from xmtc import store
     from xmtc.base.progress import is_first_process
-    from xmtc.errors import XmtcError
 
     start = time.perf_counter()
     run = make_run(threads, quiet, checkpoint, device, log_json, workdir, cluster)
     store.check_target(output)
-    if language is not None and vocab is None:
-        raise XmtcError(
-            "--language names labels with the names of a vocabulary, and there is no --vocab; of texts in another "
-            "language, -p analyzer=snowball:german and the like take care."
-        )
+    check_language(language, vocab)
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
     source = open_input(corpus, reading, quiet=quiet)
     checked = open_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
@@ -95,6 +90,16 @@ def train(
         report_rejects(checked)
     if not quiet:
         report(trained, output, method, time.perf_counter() - start)
+
+
+def check_language(language: str | None, vocab: str | None) -> None:
+    from xmtc.errors import XmtcError
+
+    if language is not None and vocab is None:
+        raise XmtcError(
+            "--language names labels with the names of a vocabulary, and there is no --vocab; of texts in another "
+            "language, -p analyzer=snowball:german and the like take care."
+        )
 
 
 @contextmanager
