@@ -2,9 +2,12 @@
 
     python benchmarks/zipf.py 10000 100000 1000000
     python benchmarks/zipf.py 2000 8000 32000 --method fastxml --method sleec -o growth.json
+    python benchmarks/zipf.py 10000 100000 2812281 --shop
 
 Every label has a few words of its own; a document has one to five labels, drawn by Zipf's law, some of each label's
-words, and common words. The same seed makes the same corpus.
+words, and common words. With --shop documents have 36 labels, which lie near each other, and 49 words, and there are as
+many documents and words for each label as in Amazon-3M (1,717,899 documents, 2,812,281 labels, 337,067 words). The
+same seed makes the same corpus.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +35,10 @@ from xmtc.methods import method_class
 from xmtc.sparse import narrow, with_unit_rows
 
 LABELS_A_DOC, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 5, 6, 2000, 6
+LABELS_IN_A_BASKET, WORDS_IN_A_BASKET, NEIGHBOURS, DOCS_IN_A_SHOP, WORDS_IN_A_SHOP = 36, 49, 60, 0.611, 0.12
 N_TEST = 5000
 ONE_TREE = ("parabel", "bonsai", "plt")  # by default
+Corpus = Callable[..., Dataset]  # of documents, labels and seed
 COLUMNS = ("method", "labels", "documents", "features", "training s", "processor s", "data GiB", "peak GiB")
 COLUMNS += ("model MB", "ms/document", "P@1", "P@5")
 
@@ -53,20 +59,36 @@ def corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
     return Dataset.from_matrix(with_unit_rows(X), matrix(labels, labels < 0, n_labels))
 
 
+def shop(n_docs: int, n_labels: int, seed: int) -> Dataset:
+    """As Amazon-3M: what is bought together lies together. A label is the rarer the higher its number is."""
+    rng, n_words = np.random.default_rng(seed), int(n_labels * WORDS_IN_A_SHOP) + COMMON_WORDS
+    centres = (n_labels * rng.random((n_docs, 1)) ** 2).astype(np.int64)
+    apart = rng.laplace(scale=NEIGHBOURS, size=(n_docs, LABELS_IN_A_BASKET)).astype(np.int64)
+    labels = np.abs(centres + apart) % n_labels
+    own = np.random.default_rng(0).integers(COMMON_WORDS, n_words, size=(n_labels, WORDS_A_LABEL), dtype=np.int32)
+    named = labels[:, : WORDS_IN_A_BASKET // 2]
+    words = own[named, rng.integers(WORDS_A_LABEL, size=named.shape)]
+    common = (COMMON_WORDS * rng.random((n_docs, WORDS_IN_A_BASKET - named.shape[1])) ** 3).astype(np.int32)
+    X = matrix(np.hstack([words, common]), np.zeros((1, 1), bool), n_words)
+    del words, common, named, own
+    return Dataset.from_matrix(with_unit_rows(X), matrix(labels.astype(np.int32), np.zeros((1, 1), bool), n_labels))
+
+
 def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array:
     """Ones at the columns of each row that are not absent."""
-    indptr = narrow(np.append(0, np.cumsum((~absent).sum(axis=1))))
-    indices = columns[~absent].astype(np.int32)
+    there = np.broadcast_to(~absent, columns.shape)
+    indptr = narrow(np.append(0, np.cumsum(there.sum(axis=1))))
+    indices = columns[there].astype(np.int32, copy=False)
     found = csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(columns), n_columns))
     found.sum_duplicates()
     found.data[:] = 1
     return found
 
 
-def measure(recipe: Method, n_labels: int, n_docs: int) -> dict[str, Any]:
+def measure(recipe: Method, make: Corpus, n_labels: int, n_docs: int) -> dict[str, Any]:
     """One size, in this process. Training is timed after a small one, so that nothing is compiled in it."""
     recipe.fit(corpus(600, 300, seed=3), run=Run())
-    train, test = corpus(n_docs, n_labels, seed=1), corpus(N_TEST, n_labels, seed=2)
+    train, test = make(n_docs, n_labels, seed=1), make(N_TEST, n_labels, seed=2)
     held, start, processor = peak_gib(), time.perf_counter(), time.process_time()
     model = recipe.fit(train, run=Run())
     trained, computed = time.perf_counter() - start, time.process_time() - processor
@@ -103,6 +125,7 @@ def apart(method: str, n_labels: int, options: argparse.Namespace) -> dict[str, 
     """One size in a process of its own, whose peak of memory is this size's."""
     words = [str(n_labels), "--method", method, "--trees", str(options.trees), "--here"]
     words += ["--docs", str(options.docs)] if options.docs else []
+    words += ["--shop"] if options.shop else []
     done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
     try:
         return json.loads(done.stdout)
@@ -111,10 +134,15 @@ def apart(method: str, n_labels: int, options: argparse.Namespace) -> dict[str, 
         return {"failed": said[-1]}
 
 
+def n_docs(n_labels: int, options: argparse.Namespace) -> int:
+    return options.docs or (round(n_labels * DOCS_IN_A_SHOP) if options.shop else n_labels)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("labels", type=int, nargs="+")
     parser.add_argument("--docs", type=int, help="documents; as many as labels unless given")
+    parser.add_argument("--shop", action="store_true", help="documents and labels as in Amazon-3M")
     parser.add_argument("--trees", type=int, default=1, help="of label trees")
     parser.add_argument("--method", action="append", help="parabel unless given; repeatable")
     parser.add_argument("-o", "--output", type=Path, help="JSON to write")
@@ -124,13 +152,13 @@ def main() -> None:
     if options.here:
         (method,), (n_labels,) = methods, options.labels
         recipe = method_class(method)(**({"n_trees": options.trees} if method in ONE_TREE else {}))
-        return print(json.dumps(measure(recipe, n_labels, options.docs or n_labels)))
+        return print(json.dumps(measure(recipe, shop if options.shop else corpus, n_labels, n_docs(n_labels, options))))
     about = {"threads": Run().n_threads, "python": platform.python_version(), "numpy": np.__version__}
     print(f"{about}\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     rows = []
     for method in methods:
         for n_labels in options.labels:
-            size = {"method": method, "labels": n_labels, "documents": options.docs or n_labels}
+            size = {"method": method, "labels": n_labels, "documents": n_docs(n_labels, options)}
             rows.append(size | apart(method, n_labels, options))
             print(f"| {' | '.join(str(rows[-1].get(column, '')) for column in COLUMNS)} | {rows[-1].get('failed', '')}")
             sys.stdout.flush()

@@ -14,7 +14,7 @@ from xmtc.base.predictions import NO_LABEL
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels import clustering
-from xmtc.labels.clustering import add_to, divide, halve, k_means, pieces_of, split_in_two
+from xmtc.labels.clustering import add_to, choose_half, divide, halve, k_means, pieces_of, split_in_two
 from xmtc.labels.tree import balanced_binary_trees, compressed, from_groups, wide_trees
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear import training
@@ -59,6 +59,17 @@ def test_halves_are_equal_and_keep_neighbours_together():
     assert [len(half) for half in halve(vectors, np.arange(7), np.random.SeedSequence(0))] == [4, 3]
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 400])
+@pytest.mark.parametrize("decimals", [0, 1, 6])  # few: many lean alike
+def test_the_half_that_leans_least_is_a_stable_sorts(n, decimals):
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        leaning = rng.normal(size=n).round(decimals).astype(np.float32)
+        is_first = rng.random(n) < 0.5  # what was there does not matter
+        choose_half(leaning, rng.permutation(leaning), is_first)
+        assert set(np.flatnonzero(is_first)) == set(np.argsort(leaning, kind="stable")[: (n + 1) // 2])
+
+
 def test_halving_is_its_plain_twin():
     rng = np.random.default_rng(2)
     points = rng.random((31, 8)) * (rng.random((31, 8)) < 0.6) + 0.01
@@ -66,6 +77,14 @@ def test_halving_is_its_plain_twin():
     V = matrix(points)
     is_first = split_in_two(V, np.arange(31), 4, 20)
     assert set(np.flatnonzero(is_first)) == halve_plainly(points, 4, 20)
+
+
+def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
+    rng = np.random.default_rng(3)
+    V = matrix((rng.random((200, 30)) * (rng.random((200, 30)) < 0.3)).round(1))  # sums without rounding
+    at_once = split_in_two(V, np.arange(10, 190), 4, 20)
+    monkeypatch.setattr(clustering, "PIECE", 16)
+    assert np.array_equal(split_in_two(V, np.arange(10, 190), 4, 20), at_once)
 
 
 def halve_plainly(points, first, second):
@@ -369,6 +388,22 @@ def test_packed_weights_are_found_again():
         features, kept = tree.slot_weights(0, slot)
         found[features] = kept
         np.testing.assert_allclose(found, W[:, slot], atol=1e-4)
+
+
+def block(n_docs: int, n_children: int, tree: int = 0, first: int = 0) -> training.Block:
+    nothing = np.zeros(n_children + 1, np.int64), np.zeros(0, np.int32)
+    return training.Block(tree, 7, first, True, np.arange(n_docs), np.arange(first, first + n_children), nothing)
+
+
+def test_blocks_that_others_would_wait_for_are_halved():
+    leaves = [block(100, 60, tree) for tree in (0, 1) for _ in range(20)]
+    found = training.shared_out([block(1000, 100), *leaves, block(1000, 4, tree=1), block(1000, 12, tree=1)])
+    assert [(part.first, len(part.children), part.is_leaf) for part in found[:2]] == [(0, 50, False), (50, 50, False)]
+    assert found[2:42] == leaves  # small
+    assert [len(part.children) for part in found[42:]] == [2, 2, 12]  # halves of twelve cost nearly as much
+    assert np.concatenate([part.children for part in found[:2]]).tolist() == list(range(100))
+    alone = training.shared_out([block(1000, 100), *leaves[:20]])
+    assert [len(part.children) for part in alone] == [50, 50, *[60] * 20]  # whatever other trees there are
 
 
 def test_slots_stand_side_by_side():

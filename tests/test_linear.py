@@ -8,6 +8,7 @@ from scipy.sparse import csr_array, hstack, random_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
+from xmtc.base.memory import poured_together
 from xmtc.linear.search import margins
 from xmtc.linear.solver import RUN, Solver, first_state, new_alpha, shuffle, shuffled, signs_of
 from xmtc.linear.tree import EMPTY
@@ -53,6 +54,16 @@ def test_sort_is_numpys(n):
     expected = np.concatenate([keys[:3], np.sort(keys[3:-3]), keys[-3:]])
     sort(keys, 3, n + 3)
     np.testing.assert_array_equal(keys, expected)
+
+
+def test_parts_are_let_go_as_they_are_poured_together(monkeypatch):
+    monkeypatch.setattr("xmtc.base.memory.MUCH", 100)
+    given_back = []
+    monkeypatch.setattr("xmtc.base.memory.give_back", lambda: given_back.append(len(parts)))
+    parts = [np.arange(2 * n).reshape(n, 2) for n in (3, 0, 40, 1)]
+    expected = np.concatenate(parts)
+    assert np.array_equal(poured_together(parts), expected)
+    assert (parts, given_back) == ([], [1])  # after the third, when one was left
 
 
 def test_signs():

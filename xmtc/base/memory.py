@@ -1,16 +1,22 @@
-"""How much memory there is, to say that something will not fit before it takes what there is."""
+"""How much memory there is, to say that something will not fit before it takes what there is; and giving it back."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xmtc.errors import XmtcError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MIB, GIB = 2**20, 2**30
 TO_LOAD = 512 * MIB  # of address space that the libraries of the smallest command take: on two cores 450 to 600
 TO_WORK = 192 * MIB  # with less, a thread's first step, or the compiler's, ends the process without a word
+MUCH = 64 * MIB  # that are worth giving back
 STATM = Path("/proc/self/statm")
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -56,3 +62,29 @@ def check_fits(needed: float, what: str, remedy: str, available: float | None = 
     if needed > most:
         takes, there_are = (f"{size / GIB:,.1f} GiB" for size in (needed, most))
         raise XmtcError(f"{what} would take {takes} of memory, of which there are {there_are}; {remedy}.")
+
+
+def give_back() -> None:
+    """What is free, to the system. glibc keeps what was taken in small pieces; other libraries have no such word."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):
+        return
+
+
+def poured_together(parts: list[np.ndarray]) -> np.ndarray:
+    """All parts in one; each is let go as soon as it is copied, so that there is never room for all of them twice."""
+    import numpy as np
+
+    whole = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    begin, n_free = 0, 0
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        whole[begin : begin + len(part)] = part
+        begin, n_free = begin + len(part), n_free + part.nbytes
+        if n_free > MUCH:
+            del part
+            give_back()
+            n_free = 0
+    return whole

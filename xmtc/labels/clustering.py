@@ -19,7 +19,8 @@ from xmtc.sparse import Compact, compact
 MIN_GAIN = 1e-4  # stop when the mean similarity to the centre grows by less: the authors' value
 WIDE_MIN_GAIN = 1e-3  # with many clusters: as accurate as 1e-4 in half the time (docs/results/linear-engine.md)
 MAX_ROUNDS = 100
-PIECE = 100_000  # values of label vectors, at least, that are worth a thread's while: some tenths of a millisecond
+PIECE = 750_000  # values of label vectors, at least, that a thread is given: about a millisecond's work, where handing
+# it out takes a thirtieth of one, and only one thread at a time can hand out
 MOST_PIECES = 64
 GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
 
@@ -49,20 +50,24 @@ def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int, each: 
     Only the difference of the two centres is needed to choose a side, the second half's sum is the whole sum less the
     first half's, and that changes by the rows that change sides: one look-up per feature and few additions, where the
     textbook has two of each."""
-    half, pieces = (len(part) + 1) // 2, pieces_of(V.indptr[part + 1] - V.indptr[part])
-    whole, ours, difference = (np.zeros(V.shape[1], np.float32) for _ in range(3))
+    pieces = pieces_of(V.indptr[part + 1] - V.indptr[part])
+    sums, leaning = np.zeros((3, V.shape[1]), np.float32), np.empty(len(part), np.float32)
+    is_first = np.zeros(len(part), bool)
+    if len(pieces) == 1:
+        split_rows(V.indptr, V.indices, V.data, part, first, second, sums, leaning, is_first)
+        return is_first
+    whole, ours, difference = sums
     add_to(whole, V, part, np.ones(len(part), np.float32), each)
     add_to(difference, V, part[[first, second]], np.array([1, -1], np.float32))
-    features, leaning, last = np.flatnonzero(whole), np.empty(len(part), np.float32), -np.inf
-    is_first = np.zeros(len(part), bool)
+    features, last = np.flatnonzero(whole), -np.inf
 
     def lean_piece(piece: slice) -> None:
         lean(V.indptr, V.indices, V.data, part[piece], difference, leaning[piece])
 
     for _ in range(MAX_ROUNDS):
         list(each(lean_piece, pieces))
-        was_first, is_first = is_first, np.zeros(len(part), bool)
-        is_first[np.argsort(leaning, kind="stable")[:half]] = True
+        was_first = is_first.copy()
+        choose_half(leaning, leaning.copy(), is_first)
         moved = np.flatnonzero(is_first != was_first)
         add_to(ours, V, part[moved], np.where(is_first[moved], 1, -1).astype(np.float32), each)
         mean = part_centres(features, whole, ours, difference) / len(part)
@@ -70,6 +75,66 @@ def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int, each: 
             break
         last = mean
     return is_first
+
+
+@kernel
+def split_rows(indptr, indices, data, part, first, second, sums, leaning, is_first):
+    """`split_in_two` by one thread, without a word of Python between the rounds. `sums` begins as zeros."""
+    whole, ours, difference = sums[0], sums[1], sums[2]
+    add_rows(indptr, indices, data, part, np.ones(len(part), np.float32), whole)
+    centres, signs = np.array([part[first], part[second]]), np.array([1, -1], np.float32)
+    add_rows(indptr, indices, data, centres, signs, difference)
+    features, last = np.flatnonzero(whole), -np.inf
+    moved, factors = np.empty_like(part), np.empty(len(part), np.float32)
+    was_first, room = np.empty_like(is_first), np.empty_like(leaning)
+    for _ in range(MAX_ROUNDS):
+        lean(indptr, indices, data, part, difference, leaning)
+        was_first[:], room[:] = is_first, leaning
+        choose_half(leaning, room, is_first)
+        n_moved = 0
+        for position in range(len(part)):
+            if is_first[position] != was_first[position]:
+                moved[n_moved] = part[position]
+                factors[n_moved] = np.float32(1) if is_first[position] else np.float32(-1)
+                n_moved += 1
+        add_rows(indptr, indices, data, moved[:n_moved], factors[:n_moved], ours)
+        mean = part_centres(features, whole, ours, difference) / len(part)
+        if mean - last < MIN_GAIN:
+            break
+        last = mean
+
+
+@kernel
+def choose_half(leaning, room, is_first):
+    """Mark the half that leans least; of those that lean alike, the first. `room` has the same numbers, in any order:
+    the half's last is found among them by Hoare's selection."""
+    half = (len(leaning) + 1) // 2
+    low, high, wanted = 0, len(room) - 1, half - 1
+    while low < high:
+        pivot, i, j = room[(low + high) // 2], low, high
+        while i <= j:
+            while room[i] < pivot:
+                i += 1
+            while room[j] > pivot:
+                j -= 1
+            if i <= j:
+                room[i], room[j] = room[j], room[i]
+                i += 1
+                j -= 1
+        if wanted <= j:
+            high = j
+        elif wanted >= i:
+            low = i
+        else:
+            break
+    limit, n_alike = room[wanted], half
+    for position in range(len(leaning)):
+        is_first[position] = leaning[position] < limit
+        n_alike -= is_first[position]
+    for position in range(len(leaning)):
+        if leaning[position] == limit and n_alike > 0:
+            is_first[position] = True
+            n_alike -= 1
 
 
 def add_to(total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndarray, each: Each = map) -> None:

@@ -58,8 +58,7 @@ def edges(groups: list[np.ndarray]) -> csr_array:
 Seed = tuple[int, ...]
 Divide = Callable[[np.ndarray, np.random.SeedSequence, Each], tuple[np.ndarray, ...]]
 Job = tuple[np.ndarray, Seed]  # a part that is to be divided
-SHARES = 4  # a part with more than this part of a thread's share of a level is divided by all threads together
-AT_ONCE = 8  # such parts at a time: each holds sums of its own
+AT_ONCE = 16  # parts that all threads divide together, at a time: each holds sums of its own
 
 
 def balanced_binary_trees(
@@ -99,13 +98,14 @@ def grow(
 
 
 def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list[tuple[np.ndarray, ...]]:
-    """All parts of a level. The first divisions of a tree are few and long: each large part is divided by all threads,
-    a few of them at a time, since none has work for all threads all the time; the others one by each thread."""
+    """All parts of a level. The first divisions of a tree are few and long: a part of more than a thread's share is
+    divided by all threads, a few of them at a time, since none has work for all threads all the time; the others one by
+    each thread."""
     n_labels = sum(len(part) for part, _ in jobs)
     divided: dict[int, tuple[np.ndarray, ...]] = {}
     divided |= {i: (part,) for i, (part, _) in enumerate(jobs) if len(part) <= max_leaf}
     waiting = [i for i in range(len(jobs)) if i not in divided]
-    is_large = [len(part) * run.n_threads * SHARES > n_labels for part, _ in jobs]
+    is_large = [len(part) * run.n_threads > n_labels for part, _ in jobs]
     large, small = ([i for i in waiting if is_large[i] == wanted] for wanted in (True, False))
 
     def work(i: int, each: Each = map) -> tuple[np.ndarray, ...]:

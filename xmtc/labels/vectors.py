@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
 
 from xmtc.base.dataset import Dataset, Tokens
+from xmtc.base.memory import poured_together
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.sparse import narrow, with_unit_rows, with_weighted_rows
@@ -65,9 +66,10 @@ def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
 
     bounds = list(pairwise(cuts))
     parts = list(run.spread(sums, bounds, "summing labels", total=len(bounds)))
-    lengths, indices, values = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    indptr = narrow(np.concatenate([[0], np.cumsum(lengths)]))
-    return csr_array((values, indices, indptr), shape=(n_labels, X.shape[1]))
+    lengths, indices, values = ([part[i] for part in parts] for i in range(3))
+    parts.clear()
+    indptr = narrow(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]))
+    return csr_array((poured_together(values), poured_together(indices), indptr), shape=(n_labels, X.shape[1]))
 
 
 def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.memory import poured_together
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree
 from xmtc.linear.search import home
@@ -26,7 +27,7 @@ class Rows:
 
     bias: np.ndarray  # (n_slots,)
     features: np.ndarray  # ascending
-    ends: np.ndarray  # (len(features),), where each feature's weights end
+    ends: np.ndarray  # (len(features),), where each feature's weights end; int32 where that is wide enough
     slots: np.ndarray  # (n_weights,) int16
     weights: np.ndarray  # (n_weights,) float32
 
@@ -41,7 +42,8 @@ def pruned(weights: LinearWeights, min_weight: float) -> Rows:
     n_used = prune(weights.features, weights.W, weights.n_labels, np.float32(min_weight), *found)
     n = ends[n_used - 1] if n_used else 0
     bias = weights.W[-1, : weights.n_labels].copy()
-    return Rows(bias, features[:n_used].copy(), ends[:n_used].copy(), slots[:n].copy(), kept[:n].copy())
+    ends = ends[:n_used].astype(np.int32 if n <= np.iinfo(np.int32).max else np.int64)
+    return Rows(bias, features[:n_used].copy(), ends, slots[:n].copy(), kept[:n].copy())
 
 
 def constant(n: int, margin: float) -> Rows:
@@ -191,19 +193,28 @@ class Chunk:
     leads: np.ndarray
 
 
-def tree_of(chunks: list[Chunk]) -> Tree:
-    packed = [chunk.rows if isinstance(chunk.rows, Packed) else pack(chunk.rows) for chunk in chunks]
+def tree_of(chunks: Iterable[Chunk]) -> Tree:
+    """Chunks may be made as they are asked for: of each, only what is packed is held, and that not twice."""
+    packed: dict[str, list] = {field.name: [] for field in fields(Packed)}
+    above, leads = [], []
+    for chunk in chunks:
+        part = chunk.rows if isinstance(chunk.rows, Packed) else pack(chunk.rows)
+        for name, found in packed.items():
+            found.append(getattr(part, name))
+        above.append(chunk.above.astype(np.int32))
+        leads.append(chunk.leads.astype(np.int32))
+    del chunk, part
     return Tree(
-        slots=offsets([len(part.bias) for part in packed]),
-        above=np.concatenate([chunk.above for chunk in chunks]).astype(np.int32),
-        leads=np.concatenate([chunk.leads for chunk in chunks]).astype(np.int32),
-        bias=np.concatenate([part.bias for part in packed]),
-        scale=np.array([part.scale for part in packed], np.float32),
-        homes=np.array([part.n_homes for part in packed], np.int64),
-        places=offsets([len(part.table) for part in packed]),
-        table=np.concatenate([part.table for part in packed]),
-        firsts=offsets([len(part.entries) for part in packed]),
-        entries=np.concatenate([part.entries for part in packed]),
+        slots=offsets(list(map(len, leads))),
+        above=poured_together(above),
+        leads=poured_together(leads),
+        bias=poured_together(packed["bias"]),
+        scale=np.array(packed["scale"], np.float32),
+        homes=np.array(packed["n_homes"], np.int64),
+        places=offsets(list(map(len, packed["table"]))),
+        table=poured_together(packed["table"]),
+        firsts=offsets(list(map(len, packed["entries"]))),
+        entries=poured_together(packed["entries"]),
     )
 
 
@@ -211,24 +222,34 @@ def offsets(lengths: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def assemble(tree: LabelTree, nodes: Sequence[Rows | Packed]) -> Tree:
+def assemble(tree: LabelTree, nodes: list[Rows | Packed]) -> Tree:
     """The nodes of a tree, in the order of levels, as chunks: each leaf for itself, which may have been packed already;
-    above them, as many levels together as have few enough slots."""
+    above them, as many levels together as have few enough slots. The list is emptied: nodes are let go as they are
+    packed."""
     for level in tree.levels[:-1]:
         assert np.array_equal(level.indices, np.arange(level.shape[1])), "children must be numbered in order"
     by_level = np.split(np.array(nodes, object), np.cumsum([level.shape[0] for level in tree.levels])[:-1])
-    chunks: list[Chunk] = []
+    nodes.clear()
+    return tree_of(chunks_of(tree, by_level))
+
+
+def chunks_of(tree: LabelTree, nodes: list[np.ndarray]) -> Iterator[Chunk]:
+    """What `tree_of` takes. The nodes are taken out of their arrays."""
+    first = 0
     for top, bottom in bands(tree):
-        next_band = len(chunks) + tree.levels[top].shape[0]
-        chunks += [
-            under(node, tree.levels[top:bottom], by_level[top:bottom], next_band)
-            for node in range(tree.levels[top].shape[0])
-        ]
+        first += tree.levels[top].shape[0]
+        for node in range(tree.levels[top].shape[0]):
+            yield under(node, tree.levels[top:bottom], nodes[top:bottom], first)
     leaves = tree.levels[-1]
-    for node, rows in enumerate(by_level[-1]):
+    for node in range(leaves.shape[0]):
         labels = leaves.indices[leaves.indptr[node] : leaves.indptr[node + 1]]
-        chunks.append(Chunk(rows, np.full(len(labels), HERE), labels))
-    return tree_of(chunks)
+        yield Chunk(taken(nodes[-1], node, node + 1)[0], np.full(len(labels), HERE), labels)
+
+
+def taken(nodes: np.ndarray, begin: int, end: int) -> list:
+    found = list(nodes[begin:end])
+    nodes[begin:end] = None
+    return found
 
 
 def bands(tree: LabelTree) -> list[tuple[int, int]]:
@@ -254,7 +275,7 @@ def under(node: int, levels: Sequence[csr_array], nodes: Sequence[np.ndarray], n
     parts, above, begin, end = [], [], node, node + 1
     numbers = np.array([HERE])  # of the slots that lead to begin:end
     for level, rows in zip(levels, nodes, strict=True):
-        parts += list(rows[begin:end])
+        parts += taken(rows, begin, end)
         above.append(np.repeat(numbers, np.diff(level.indptr[begin : end + 1])))
         begin, end = level.indptr[begin], level.indptr[end]
         numbers = sum(map(len, above[:-1])) + np.arange(end - begin)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -27,7 +27,9 @@ from xmtc.sparse import Compact, compact, take_rows, whole
 CERTAIN = {"squared_hinge": 1.0, "logistic": 30.0}  # margins of probability 1
 LET_THROUGH = 10  # nodes a level lets through to the next where the beam does not say
 LARGE = 0.01  # of all that is to be done: blocks of more are begun first, so that no thread works on one at the end
-READING = 16  # labels whose arithmetic takes as long as reading a document's features
+READING = 40  # labels whose arithmetic takes as long as reading a document's features
+FAIR = 0.1  # of what a tree costs: more in one block, and a machine of many cores waits for it
+WORTH = 0.7  # of what a block costs: each half's cost, at most, for halving to be worth while
 AHEAD = 64  # blocks handed out for each thread, so that none waits for a large one to end
 
 
@@ -48,7 +50,14 @@ class Block:
 
     @cached_property
     def cost(self) -> int:
-        return len(self.rows) * (len(self.children) + READING)
+        """In documents × labels; `descend_pair` takes half the time of `descend_block`."""
+        cost = len(self.rows) * (padded_width(len(self.children)) + READING)
+        return cost // 2 if len(self.children) == 2 else cost
+
+    def halves(self) -> tuple[Block, Block]:
+        middle = (len(self.children) + 1) // 2
+        one = replace(self, is_leaf=False, children=self.children[:middle])
+        return one, replace(self, is_leaf=False, children=self.children[middle:], first=self.first + middle)
 
     def turn(self, total: float) -> tuple[int, int]:
         """Large ones come first, whatever their tree; then trees one after the other, so that each can be kept when it
@@ -75,6 +84,23 @@ def mark_members(indptr, indices, children, rows, signs):
                 else:
                     end = middle
             signs[begin, j] = 1
+
+
+def shared_out(blocks: list[Block]) -> list[Block]:
+    """Blocks of which one would keep all threads but its own waiting are halved: the root's, if it has many children.
+    That depends on their tree alone, not on threads or on other trees, because labels that are trained together stop
+    together."""
+    total: Counter[int] = Counter()
+    for block in blocks:
+        total[block.tree] += block.cost
+
+    def parts(block: Block) -> tuple[Block, ...]:
+        if block.cost <= FAIR * total[block.tree] or len(block.children) < 4:
+            return (block,)
+        halves = block.halves()
+        return halves if halves[0].cost <= WORTH * block.cost else (block,)
+
+    return [part for block in blocks for part in parts(block)]
 
 
 @dataclass(frozen=True)
@@ -130,7 +156,7 @@ class TreeTrainer:
             ((_, nodes),) = self._trained(data, {0: LabelTree((level,))}, blocks, run)
             trained += nodes
             if not is_last:
-                so_far = assemble(LabelTree(tree.levels[:depth]), trained)
+                so_far = assemble(LabelTree(tree.levels[:depth]), list(trained))
                 model = self._model(data, level.shape[1], (so_far,))
                 found = model.predict(data, self.beam or LET_THROUGH, run).labels
                 reaching = as_ones(members + indicator(found, level.shape[1]))
@@ -140,6 +166,7 @@ class TreeTrainer:
         self, data: Dataset, trees: dict[int, LabelTree], blocks: list[Block], run: Run
     ) -> Iterator[tuple[int, list[Node]]]:
         """The nodes of every tree, as soon as all its blocks are trained. Nodes without a block have one child."""
+        blocks = shared_out(blocks)
         total, n_left = sum(block.cost for block in blocks), Counter(block.tree for block in blocks)
         order = sorted(blocks, key=lambda block: block.turn(total))
         parts: dict[int, dict[int, list[tuple[Block, Node]]]] = {number: {} for number in trees}
@@ -211,7 +238,7 @@ def blocks_of(
         children = level.indices[level.indptr[node] : level.indptr[node + 1]].astype(np.int64)
         if len(children) == 1:
             continue
-        rows = reaching.indices[reaching.indptr[node] : reaching.indptr[node + 1]].astype(np.int64)
+        rows = reaching.indices[reaching.indptr[node] : reaching.indptr[node + 1]]
         for begin in range(0, len(children), BLOCK):
             is_whole = is_leaf and len(children) <= BLOCK
             yield Block(tree, first + node, begin, is_whole, rows, children[begin : begin + BLOCK], by_child)

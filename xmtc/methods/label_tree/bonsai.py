@@ -39,6 +39,5 @@ class Bonsai(LinearTrees):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.without_weightless()
-        vectors = SPACES[self.space](data, run)
-        trees = wide_trees(vectors, self.max_leaf, self.arity, self.max_depth, self.seeds, run)
+        trees = wide_trees(SPACES[self.space](data, run), self.max_leaf, self.arity, self.max_depth, self.seeds, run)
         return self.train(data, trees, run)

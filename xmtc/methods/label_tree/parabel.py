@@ -39,6 +39,5 @@ class Parabel(LinearTrees):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.without_weightless()
-        vectors = LabelVectors.from_documents(data, run)
-        binary = balanced_binary_trees(vectors, self.max_leaf, self.seeds, run)
+        binary = balanced_binary_trees(LabelVectors.from_documents(data, run), self.max_leaf, self.seeds, run)
         return self.train(data, [compressed(tree, self.arity.bit_length() - 1) for tree in binary], run)
