@@ -105,7 +105,7 @@ def noise(figure: Any) -> None:
                 axis.errorbar(list(points), means, spreads, fmt=style, capsize=2, label=method)
         axis.axhline(MOST_FREQUENT, color="grey", linewidth=0.8, label="always the most frequent label")
         axis.set(title=f"imdb-meka, {NOISE_KINDS[kind]}", xlabel="noise, %", ylabel="P@1, clean test documents")
-    axis.legend(fontsize=8)
+    figure.axes[0].legend(fontsize=8, loc="lower left", ncols=2)  # where no curve is
 
 
 def calibration(figure: Any) -> None:

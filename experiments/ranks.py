@@ -1,23 +1,28 @@
 """Average ranks of the methods of rivals.toml over corpora and metrics, from its stored results: prints the tables that
-docs/results/rivals.md has, and draws docs/images/ranks.svg.
+docs/results/rivals.md has, and draws docs/images/ranks.svg and ranks-texts.svg.
 
-python experiments/ranks.py [CORPUS ...]    those of five corpora if none is named"""
+python experiments/ranks.py                 both groups of corpora, with their pictures
+python experiments/ranks.py CORPUS ...      over these; draws nothing"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from xmtc.compare.figures import Comparison, Cost, Entry
 from xmtc.compare.plots import critical_differences
-from xmtc.compare.ranking import ranking
+from xmtc.compare.ranking import Ranking, ranking
 from xmtc.compare.shown import ranking_tables
 from xmtc.evaluation.significance import Interval
 
 HERE = Path(__file__).parent
-CORPORA = ("cve-libraries", "delicious", "imdb-meka", "eurlex57k", "tibkat-gnd-en")
+GROUPS = {  # by the name of the picture
+    "ranks": ("cve-libraries", "delicious", "imdb-meka", "eurlex57k", "tibkat-gnd-en"),
+    "ranks-texts": ("cve-libraries", "eurlex57k", "tibkat-gnd-en", "yso-finna-en"),  # those that networks can read
+}
 COLOURS = "svg { --ink: #222; --soft: #666; --line: #bbb; --mark: #0b63a5; font-family: sans-serif; background: #fff }"
 
 
@@ -40,9 +45,9 @@ def as_picture(figure: str) -> str:
     return found.group().replace("<svg ", head, 1).replace(">", f"><style>{COLOURS}</style>", 1) + "\n"
 
 
-def main() -> None:
-    results = json.loads((HERE / "results" / "rivals.json").read_text())
-    comparisons = [comparison(corpus, results) for corpus in sys.argv[1:] or CORPORA]
+def tell(corpora: Sequence[str], results: dict[str, dict]) -> Ranking:
+    """Print the tables of some corpora."""
+    comparisons = [comparison(corpus, results) for corpus in corpora]
     found = ranking(comparisons)
     if found is None:
         raise SystemExit("No two methods were run on all of these corpora.")
@@ -50,8 +55,18 @@ def main() -> None:
         print(f"\n### {table.title}\n\n{table.note}\n")
         for row in [table.columns, ["---"] * len(table.columns), *table.rows]:
             print(f"| {' | '.join(map(str, row))} |")
-    if len(sys.argv) == 1:
-        (HERE.parent / "docs" / "images" / "ranks.svg").write_text(as_picture(critical_differences(found)))
+    return found
+
+
+def main() -> None:
+    results = json.loads((HERE / "results" / "rivals.json").read_text())
+    if len(sys.argv) > 1:
+        tell(sys.argv[1:], results)
+        return
+    for picture, corpora in GROUPS.items():
+        print(f"\n## {', '.join(corpora)}")
+        drawn = as_picture(critical_differences(tell(corpora, results)))
+        (HERE.parent / "docs" / "images" / f"{picture}.svg").write_text(drawn)
 
 
 if __name__ == "__main__":

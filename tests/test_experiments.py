@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -477,6 +478,19 @@ def test_the_committed_page_is_made_of_what_is_stored():
         for name, result in kept_in(TABLES / "results" / f"{path.stem}.json").items():
             if "failed" not in result and any(job.name == name for job in experiment.jobs):
                 assert f"# {escaped(name)}\n" in text
+
+
+@of_the_checkout
+def test_networks_are_ranked_over_the_corpora_of_texts(capsys):
+    """`experiments/ranks.py`: linear methods alone on all kinds of features, networks where there are texts."""
+    ranks = runpy.run_path(str(TABLES / "ranks.py"))
+    stored = kept_in(TABLES / "results" / "rivals.json")
+    networks = {"AttentionXML", "XML-CNN", "XML-RNN", "Bow-CNN"}
+    for picture, ranked in {"ranks": False, "ranks-texts": True}.items():
+        found = ranks["tell"](ranks["GROUPS"][picture], stored)
+        assert {"DiSMEC", "Parabel", "FastXML"} <= set(found.methods)
+        assert (networks <= set(found.methods)) is ranked
+        assert f"| {found.methods[0]} | {found.average[0]:.2f} | " in capsys.readouterr().out
 
 
 def test_commands_are_shown_without_the_folders_of_a_machine():
