@@ -36,6 +36,7 @@ from xmtc.sparse import narrow, with_unit_rows
 
 LABELS_A_DOC, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 5, 6, 2000, 6
 LABELS_IN_A_BASKET, WORDS_IN_A_BASKET, NEIGHBOURS, DOCS_IN_A_SHOP, WORDS_IN_A_SHOP = 36, 49, 60, 0.611, 0.12
+A_SHELF, WORDS_A_SHELF = 20, 15  # labels that share words of their own
 N_TEST = 5000
 ONE_TREE = ("parabel", "bonsai", "plt")  # by default
 Corpus = Callable[..., Dataset]  # of documents, labels and seed
@@ -65,9 +66,10 @@ def shop(n_docs: int, n_labels: int, seed: int) -> Dataset:
     centres = (n_labels * rng.random((n_docs, 1)) ** 2).astype(np.int64)
     apart = rng.laplace(scale=NEIGHBOURS, size=(n_docs, LABELS_IN_A_BASKET)).astype(np.int64)
     labels = np.abs(centres + apart) % n_labels
-    own = np.random.default_rng(0).integers(COMMON_WORDS, n_words, size=(n_labels, WORDS_A_LABEL), dtype=np.int32)
+    shelves = -(-n_labels // A_SHELF), WORDS_A_SHELF
+    own = np.random.default_rng(0).integers(COMMON_WORDS, n_words, size=shelves, dtype=np.int32)
     named = labels[:, : WORDS_IN_A_BASKET // 2]
-    words = own[named, rng.integers(WORDS_A_LABEL, size=named.shape)]
+    words = own[named // A_SHELF, rng.integers(WORDS_A_SHELF, size=named.shape)]
     common = (COMMON_WORDS * rng.random((n_docs, WORDS_IN_A_BASKET - named.shape[1])) ** 3).astype(np.int32)
     X = matrix(np.hstack([words, common]), np.zeros((1, 1), bool), n_words)
     del words, common, named, own
