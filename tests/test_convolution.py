@@ -179,6 +179,20 @@ def test_most_of_the_bottleneck_learns():
     assert alive[False] < 0.8
 
 
+@pytest.mark.parametrize(("maps", "size"), [(4, 1.0), (200, 1.0), (512, 1 / 3)])
+def test_what_labels_read_is_smaller_where_there_is_more_of_it(maps, size):
+    """Of mean 0 and of spread 1; with three chunks, 512 numbers are full at 170 maps."""
+    torch.manual_seed(0)
+    network = replace(NORMED_BAGS, maps=maps, chunks=1 if maps == 200 else 3, vocabulary=19).build().train()
+    rng = np.random.default_rng(0)
+    loader = TokenLoader(tokens(*(rng.integers(1, 20, 12).tolist() for _ in range(40))), CPU)
+    batch = loader.batch(np.arange(40))
+    with torch.no_grad():
+        hidden = network.hidden(network.words(batch), batch)
+    np.testing.assert_allclose(hidden.mean(0), 0, atol=1e-4)
+    assert float(hidden.std(0).median()) == pytest.approx(size, rel=0.05)
+
+
 def rare_labels(n_labels: int, seed: int) -> tuple[list[str], list[list[str]]]:
     """Three documents of each label, of which three words are its own and thirty anybody's."""
     rng, texts = np.random.default_rng(seed), []

@@ -31,6 +31,7 @@ from xmtc.nn.weights import Weights
 VIEW = "words"
 MOST_NUMBERS = {"cpu": 2**25, "cuda": 2**30}  # of one tensor in an answer
 POOLINGS = MAX, MEAN = "max", "mean"
+FULL_WIDTH = 512  # numbers that labels read, normalised; where there are more, each is as much smaller
 
 
 class RegionNetwork(LabelNetwork):
@@ -50,10 +51,12 @@ class RegionNetwork(LabelNetwork):
 
     def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
         """(n_docs, width) what labels are read off. After a ReLU all numbers are positive and much alike in all texts:
-        a step of Adam would move a label's logit of every text at once, and the more so the rarer the label is."""
+        a step of Adam would move a label's logit of every text at once, and the more so the rarer the label is. It moves
+        every weight by the rate, so that a logit moves by more the more numbers there are; many are made small."""
         pooled = self.pooled(words, batch)
         if self.output_norm is not None:
             pooled = self.output_norm(pooled.float())  # bf16 has too few digits for a mean
+            pooled = pooled * min(1.0, FULL_WIDTH / pooled.shape[1])
         return dropout(pooled, self.dropout, self.training)
 
     def words(self, batch: TokenBatch) -> Tensor:
