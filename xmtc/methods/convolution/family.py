@@ -51,8 +51,8 @@ class RegionNetwork(LabelNetwork):
 
     def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
         """(n_docs, width) what labels are read off. After a ReLU all numbers are positive and much alike in all texts:
-        a step of Adam would move a label's logit of every text at once, and the more so the rarer the label is. It moves
-        every weight by the rate, so that a logit moves by more the more numbers there are; many are made small."""
+        a step of Adam would move a label's logit of every text at once, and the more so the rarer the label is. As it
+        moves every weight by the rate, a logit moves the more the more numbers there are; many are made small."""
         pooled = self.pooled(words, batch)
         if self.output_norm is not None:
             pooled = self.output_norm(pooled.float())  # bf16 has too few digits for a mean
