@@ -23,6 +23,7 @@ from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, FilterDesign  # no
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.network import TrainedNetwork  # noqa: E402
+from xmtc.nn.normalisation import BatchNorm  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.tagger import Tagger  # noqa: E402
 
@@ -30,8 +31,9 @@ CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 DOCUMENTS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [8, 9], [7, 9, 3, 2, 3, 8, 4], [6]
 FILTERS = FilterDesign(n_words=20, n_labels=6, dimension=5, filters=(1, 2, 4), maps=3, chunks=3, bottleneck=7)
 BAGS = BagDesign(n_words=20, n_labels=6, vocabulary=7, maps=4, region=3, stride=2, chunks=3, pooling="mean")
-NORMED = replace(FILTERS, batch_norm=True)
-DESIGNS = FILTERS, NORMED, BAGS, replace(BAGS, pooling="max")
+NORMED = replace(FILTERS, batch_norm=True, output_norm=True)
+NORMED_BAGS = replace(BAGS, output_norm=True)
+DESIGNS = FILTERS, NORMED, BAGS, replace(BAGS, pooling="max"), NORMED_BAGS
 
 
 def tokens(*documents: list[int], n_words: int = 20) -> Tokens:
@@ -50,11 +52,19 @@ def built(design):
     torch.manual_seed(0)
     network = design.build()
     torch.nn.init.normal_(network.embedding.weight)
-    if design == NORMED:
-        for values in (network.norm.weight, network.norm.bias, network.norm.mean):
+    for norm in (module for module in network.modules() if isinstance(module, BatchNorm)):
+        for values in (norm.weight, norm.bias, norm.mean):
             torch.nn.init.normal_(values)
-        torch.nn.init.uniform_(network.norm.variance, 0.5, 2.0)
+        torch.nn.init.uniform_(norm.variance, 0.5, 2.0)
     return network, {name: value.detach().numpy() for name, value in network.state_dict().items()}
+
+
+def normalised_plainly(x: np.ndarray, w: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """As it is where there is no normalisation of that name."""
+    if f"{name}.mean" not in w:
+        return x
+    spread = np.sqrt(w[f"{name}.variance"] + 1e-5)
+    return (x - w[f"{name}.mean"]) / spread * w[f"{name}.weight"] + w[f"{name}.bias"]
 
 
 def chunks_plainly(regions: np.ndarray, n_chunks: int, pool) -> np.ndarray:
@@ -77,15 +87,14 @@ def test_xml_cnn_is_filters_the_largest_of_each_chunk_and_two_layers(design):
             )
         pooled = chunks_plainly(np.maximum(0, np.concatenate(maps, 1)), 3, np.max).T.ravel()
         narrow = w["bottleneck.weight"] @ pooled + w.get("bottleneck.bias", 0)
-        if design.batch_norm:
-            narrow = (narrow - w["norm.mean"]) / np.sqrt(w["norm.variance"] + 1e-5) * w["norm.weight"] + w["norm.bias"]
-        hidden = np.maximum(0, narrow)
+        hidden = normalised_plainly(np.maximum(0, normalised_plainly(narrow, w, "norm")), w, "output_norm")
         np.testing.assert_allclose(found[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_bow_cnn_is_bags_of_regions_pooled_and_normalised(pooling):
-    network, w = built(replace(BAGS, pooling=pooling))
+@pytest.mark.parametrize("output_norm", [True, False])
+def test_bow_cnn_is_bags_of_regions_pooled_and_normalised(pooling, output_norm):
+    network, w = built(replace(BAGS, pooling=pooling, output_norm=output_norm))
     found = logits(network, *DOCUMENTS)
     for row, words in enumerate(DOCUMENTS):
         regions = []
@@ -95,7 +104,8 @@ def test_bow_cnn_is_bags_of_regions_pooled_and_normalised(pooling):
             regions.append(np.maximum(0, bag @ w["embedding.weight"] + w["bias"]))
         pooled = chunks_plainly(np.array(regions), 3, np.mean if pooling == "mean" else np.max)
         pooled /= np.sqrt(1 + (pooled**2).sum(1, keepdims=True))
-        np.testing.assert_allclose(found[row], w["output.weight"] @ pooled.ravel() + w["output.bias"], atol=1e-5)
+        hidden = normalised_plainly(pooled.ravel(), w, "output_norm")
+        np.testing.assert_allclose(found[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
 
 
 def test_chunks_are_shares_of_each_text():
@@ -164,18 +174,63 @@ def test_most_of_the_bottleneck_learns():
         tagger = Classifier("xml_cnn", **small).fit(texts, tags, run=ONE).tagger_
         network, words = tagger.model.network(), tagger.read(documents_of(texts)).tokens("words")
         batch = TokenLoader(words, CPU).batch(np.arange(len(texts)))
-        alive[batch_norm] = (network.hidden(network.words(batch), batch) > 0).any(0).float().mean()
+        alive[batch_norm] = (network.pooled(network.words(batch), batch) > 0).any(0).float().mean()
     assert alive[True] == 1
     assert alive[False] < 0.8
 
 
+@pytest.mark.parametrize(("maps", "size"), [(4, 1.0), (200, 1.0), (512, 1 / 3)])
+def test_what_labels_read_is_smaller_where_there_is_more_of_it(maps, size):
+    """Of mean 0 and of spread 1; with three chunks, 512 numbers are full at 170 maps."""
+    torch.manual_seed(0)
+    network = replace(NORMED_BAGS, maps=maps, chunks=1 if maps == 200 else 3, vocabulary=19).build().train()
+    rng = np.random.default_rng(0)
+    loader = TokenLoader(tokens(*(rng.integers(1, 20, 12).tolist() for _ in range(40))), CPU)
+    batch = loader.batch(np.arange(40))
+    with torch.no_grad():
+        hidden = network.hidden(network.words(batch), batch)
+    np.testing.assert_allclose(hidden.mean(0), 0, atol=1e-4)
+    assert float(hidden.std(0).median()) == pytest.approx(size, rel=0.05)
+
+
+def rare_labels(n_labels: int, seed: int) -> tuple[list[str], list[list[str]]]:
+    """Three documents of each label, of which three words are its own and thirty anybody's."""
+    rng, texts = np.random.default_rng(seed), []
+    labels = [number % n_labels for number in range(3 * n_labels)]
+    for label in labels:
+        words = [*(f"any{i}" for i in rng.integers(300, size=30)), f"one{label}", f"two{label}", f"one{label}"]
+        texts.append(" ".join(rng.permutation(words)))
+    return texts, [[f"label{label}"] for label in labels]
+
+
+def test_many_rare_labels_are_learnt():
+    """What labels read is positive and much alike in all texts. Where it is not normalised, a step of Adam moves a rare
+    label in all texts alike, and passes go by before the loss is below that of frequencies, which it begins with."""
+    n_labels = 200
+    texts, tags = rare_labels(n_labels, seed=1)
+    small = {"maps": 300, "chunks": 1, "batch": 20, "epochs": 2, "dropout": 0.2, "held_out": 0.0, "calibrate": False}
+    losses = {True: [], False: []}
+    for output_norm, found in losses.items():
+        run = replace(ONE, watch=lambda event, found=found: found.append(getattr(event, "loss", None)))
+        Classifier("bow_cnn", **small, output_norm=output_norm).fit(texts, tags, run=run)
+    last = {key: [loss for loss in found if loss is not None][-1] for key, found in losses.items()}
+    p = 1 / n_labels
+    of_frequencies = -np.log(p) - (n_labels - 1) * np.log(1 - p)
+    assert last[True] < of_frequencies / 2
+    assert last[False] > of_frequencies - 1
+
+
 def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
     texts, tags = planted(60, seed=1)
-    before = Classifier("xml_cnn", **XMLCNN.tiny | {"batch_norm": False}).fit(texts, tags, run=ONE).tagger_
+    before = (
+        Classifier("xml_cnn", **XMLCNN.tiny | {"batch_norm": False, "output_norm": False})
+        .fit(texts, tags, run=ONE)
+        .tagger_
+    )
     before.save(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "about.json").read_text())
     design = about["parts"]["model"]["network"]["design"]
-    assert design.pop("batch_norm") is False
+    assert design.pop("batch_norm") is design.pop("output_norm") is False
     (tmp_path / "model" / "about.json").write_text(json.dumps(about))
     assert Tagger.load(tmp_path / "model").tags(texts) == before.tags(texts)
     del design["maps"]
@@ -201,6 +256,8 @@ def test_damaged_models_are_refused():
 def test_presets_fill_what_was_left_out():
     assert XMLCNN(preset="large").maps == 32
     assert XMLCNN(preset="small", maps=7).maps == 7
+    assert XMLCNN().output_norm
+    assert not XMLCNN(preset="small").output_norm  # which the paper has not
     assert set(PRESETS) == {"small", "large"}
     with pytest.raises(XmtcError, match=r"filters=\(\) does not fit"):
         XMLCNN(filters=())

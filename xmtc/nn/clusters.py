@@ -79,6 +79,12 @@ def log_odds(counts: np.ndarray, n: int) -> Tensor:
     return torch.from_numpy(np.log((counts + 0.5) / (n - counts + 0.5)))
 
 
+def log_odds_of_labels(Y: csr_array) -> Tensor:
+    """(n_labels,) of each label among these documents: where the bias of an output layer begins, so that a network
+    that has learnt nothing answers with frequencies, and not with half of all labels."""
+    return log_odds(np.bincount(Y.indices, minlength=Y.shape[1]), Y.shape[0])
+
+
 def by_frequency(frequencies: np.ndarray) -> np.ndarray:
     """(n_labels,) int32, labels from the most frequent to the rarest; equally frequent ones in their own order."""
     return np.argsort(-frequencies, kind="stable").astype(np.int32)

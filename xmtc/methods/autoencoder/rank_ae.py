@@ -35,7 +35,7 @@ from xmtc.methods.autoencoder.family import LabelAutoencoder
 from xmtc.methods.autoencoder.model import BAG, LSTM, WORDS, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Autoencoder, BagFeatures, Objective, Predictor, SequenceFeatures
 from xmtc.methods.autoencoder.presets import PRESETS
-from xmtc.nn.clusters import log_odds
+from xmtc.nn.clusters import log_odds_of_labels
 from xmtc.nn.output_losses import CrossEntropy, Loss, Ranking
 from xmtc.nn.vectors import vectors_of_terms, vectors_of_tokens
 
@@ -173,8 +173,7 @@ class RankAE(LabelAutoencoder):
         network = super().network(design, vectors, data, run)
         if self.prediction_weight and self.prediction_loss == BCE:  # begins with what is known: how rare labels are
             assert data.Y is not None
-            counts = np.bincount(data.Y.indices, minlength=data.n_labels)
-            network.predictor.decoder.output.bias.data.copy_(log_odds(counts, data.n_docs))
+            network.predictor.decoder.output.bias.data.copy_(log_odds_of_labels(data.Y))
         return network
 
     def objective(self, data: Dataset) -> Objective:

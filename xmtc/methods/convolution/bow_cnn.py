@@ -6,7 +6,9 @@ A region's bag of words times the weights of the layer is the sum of the weights
 ever made. Differs from the paper in: binary cross-entropy, summed over labels, instead of the square loss; Adam and
 averaged weights, of which the best nDCG@5 is kept, instead of SGD with momentum; regions begin at a text's words and
 may reach beyond its end, where the paper also has some that reach beyond its beginning; numbers of words are dropped
-out, too. Differs from XML-CNN in: no word vectors, no order within a region, no narrow layer before the labels.
+out, too; labels' biases start at their log-odds, and what labels read is normalised over a batch, without which many
+rare labels are hardly learnt (RegionNetwork.hidden). Differs from XML-CNN in: no word vectors, no order within a
+region, no narrow layer before the labels.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ class BagNetwork(RegionNetwork):
     """Rows of words, summed over regions, ReLU, pooling, response normalisation, labels."""
 
     def __init__(self, design: BagDesign, word_dropout: float, dropout: float):
-        super().__init__(design.maps * design.chunks, design.n_labels)
-        self.design, self.word_dropout, self.dropout, self.n_maps = design, word_dropout, dropout, design.maps
+        super().__init__(design.maps * design.chunks, design, dropout)
+        self.design, self.word_dropout, self.n_maps = design, word_dropout, design.maps
         self.embedding = nn.Embedding(design.n_rows, design.maps)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.bias = nn.Parameter(torch.zeros(design.maps))
@@ -51,7 +53,7 @@ class BagNetwork(RegionNetwork):
         """The rows of the most frequent words, which have the lowest ids; all others are the unknown word."""
         return self.embedding(batch.ids.masked_fill(batch.ids >= self.design.n_rows, 0))
 
-    def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
+    def pooled(self, words: Tensor, batch: TokenBatch) -> Tensor:
         stride, chunks = self.design.stride, self.design.chunks
         words = batch.padded(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
         region = min(self.design.region, words.shape[2])  # beyond the texts there is nothing to add up
@@ -63,7 +65,7 @@ class BagNetwork(RegionNetwork):
             pooled = pooled_mean(regions.transpose(1, 2), lengths, chunks)
         # response normalisation: a chunk's numbers have at most the length 1
         pooled = pooled * (1 + pooled.square().sum(2, keepdim=True)).rsqrt()
-        return dropout(pooled.flatten(1), self.dropout, self.training)
+        return pooled.flatten(1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,4 +119,5 @@ class BowCNN(ConvolutionalMethod):
             region=self.region,
             stride=self.stride,
             pooling=self.pooling,
+            output_norm=self.output_norm,
         )

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
+from torch.nn.functional import dropout
 
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Explanation
@@ -18,32 +19,45 @@ from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelRows, TokenBatch, TokenLoader
-from xmtc.nn.clusters import log_odds
+from xmtc.nn.clusters import log_odds_of_labels
 from xmtc.nn.devices import device_with, mixed, moved, working
 from xmtc.nn.fitting import begin, fit_network
 from xmtc.nn.method import WordNetworkMethod
 from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, at_most, predict_with
+from xmtc.nn.normalisation import BatchNorm
 from xmtc.nn.output_losses import CrossEntropy, Positives, output_loss
 from xmtc.nn.weights import Weights
 
 VIEW = "words"
 MOST_NUMBERS = {"cpu": 2**25, "cuda": 2**30}  # of one tensor in an answer
 POOLINGS = MAX, MEAN = "max", "mean"
+FULL_WIDTH = 512  # numbers that labels read, normalised; where there are more, each is as much smaller
 
 
 class RegionNetwork(LabelNetwork):
-    """Words → regions → pooled → hidden → labels. A subclass has an `embedding`, `regions` and `hidden`."""
+    """Words → regions → pooled → hidden → labels. A subclass has an `embedding` and `pooled`."""
 
     embedding: nn.Embedding
     n_maps: int  # numbers of a region
 
-    def __init__(self, width: int, n_labels: int):
+    def __init__(self, width: int, design: RegionDesign, dropout: float):
         super().__init__()
-        self.n_labels, self.output = n_labels, nn.Linear(width, n_labels)
+        self.n_labels, self.output, self.dropout = design.n_labels, nn.Linear(width, design.n_labels), dropout
+        self.output_norm = BatchNorm(width) if design.output_norm else None
 
     @abstractmethod
+    def pooled(self, words: Tensor, batch: TokenBatch) -> Tensor:
+        """(n_docs, width) what there is to know of the texts, from the vectors of the batch's words, (n_tokens, d)."""
+
     def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
-        """(n_docs, width) what labels are read off, from the vectors of the batch's words, (n_tokens, d)."""
+        """(n_docs, width) what labels are read off. After a ReLU all numbers are positive and much alike in all texts:
+        a step of Adam would move a label's logit of every text at once, and the more so the rarer the label is. As it
+        moves every weight by the rate, a logit moves the more the more numbers there are; many are made small."""
+        pooled = self.pooled(words, batch)
+        if self.output_norm is not None:
+            pooled = self.output_norm(pooled.float())  # bf16 has too few digits for a mean
+            pooled = pooled * min(1.0, FULL_WIDTH / pooled.shape[1])
+        return dropout(pooled, self.dropout, self.training)
 
     def words(self, batch: TokenBatch) -> Tensor:
         """(n_tokens, d) the vectors of the batch's words."""
@@ -65,7 +79,7 @@ class RegionNetwork(LabelNetwork):
     @torch.no_grad()
     def begin_with_frequencies(self, Y: csr_array) -> None:
         """Before it has learnt anything, every label has the probability that it has among these documents."""
-        self.output.bias.copy_(log_odds(np.bincount(Y.indices, minlength=Y.shape[1]), Y.shape[0]))
+        self.output.bias.copy_(log_odds_of_labels(Y))
 
 
 class Judged(nn.Module):
@@ -126,6 +140,7 @@ class RegionDesign(Design):
     n_labels: int
     maps: int  # numbers of a region, or of each filter width
     chunks: int
+    output_norm: bool = False  # of what labels read; older folders have none
 
     @abstractmethod
     def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> RegionNetwork: ...
@@ -172,6 +187,9 @@ class ConvolutionalMethod(WordNetworkMethod):
     word_dropout: float = param(0.2, "share of the words' numbers that a step leaves out", low=0.0, high=0.99)
     dropout: float = param(
         0.5, "share of the numbers before the last layer that a step leaves out", low=0.0, high=0.99, search=(0.2, 0.7)
+    )
+    output_norm: bool = param(
+        True, "normalise what labels read over a batch; without, as in the papers, many rare labels are hardly learnt"
     )
 
     def first_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:

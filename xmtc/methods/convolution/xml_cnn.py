@@ -5,7 +5,8 @@ Differs from the paper in: the loss is summed over labels, not averaged, and lab
 larger rates, averaged weights of which the best nDCG@5 is kept, as in AttentionXML; the chunks of dynamic max pooling
 are shares of each text's own length, not of a length that all texts are filled up to; filters move by one word; the
 narrow layer is normalised over a batch. All of its inputs are positive, so that the first steps of Adam move all of a
-unit's weights the same way, and many units below 0 for every document, where a ReLU has no gradient any more.
+unit's weights the same way, and many units below 0 for every document, where a ReLU has no gradient any more. What it
+hands to the labels is normalised, too (RegionNetwork.hidden).
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class FilterNetwork(RegionNetwork):
     """Word vectors, filters, dynamic max pooling, bottleneck, labels."""
 
     def __init__(self, design: FilterDesign, word_dropout: float, dropout: float):
-        super().__init__(design.bottleneck, design.n_labels)
-        self.word_dropout, self.dropout, self.n_chunks = word_dropout, dropout, design.chunks
+        super().__init__(design.bottleneck, design, dropout)
+        self.word_dropout, self.n_chunks = word_dropout, design.chunks
         self.widths, self.n_maps = design.filters, len(design.filters) * design.maps
         self.embedding = nn.Embedding(design.n_words, design.dimension)
         self.filters = nn.ModuleList(nn.Conv1d(design.dimension, design.maps, width) for width in design.filters)
@@ -48,14 +49,13 @@ class FilterNetwork(RegionNetwork):
         self.bottleneck = nn.Linear(self.n_maps * design.chunks, design.bottleneck, bias=not design.batch_norm)
         self.norm = BatchNorm(design.bottleneck) if design.batch_norm else nn.Identity()
 
-    def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
+    def pooled(self, words: Tensor, batch: TokenBatch) -> Tensor:
         words = batch.padded(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
         # region i begins with word i; at the end of a text there are zeros in it
         pairs = zip(self.widths, self.filters, strict=True)
         regions = torch.cat([convolve(pad(words, (0, width - 1))) for width, convolve in pairs], 1)
         pooled = relu(pooled_max(regions, lengths_of(batch), self.n_chunks))  # which is the largest after a ReLU
-        narrow = relu(self.norm(self.bottleneck(pooled.flatten(1)).float()))  # bf16 has too few digits for a mean
-        return dropout(narrow, self.dropout, self.training)
+        return relu(self.norm(self.bottleneck(pooled.flatten(1)).float()))  # bf16 has too few digits for a mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class FilterDesign(RegionDesign):
 
 
 # The paper's: more feature maps where there are few labels. Vectors are GloVe's, of 300 numbers: -p vectors=FILE.
-SMALL = {"maps": 128, "chunks": 8, "bottleneck": 512, "average_from": 30, "word_dropout": 0.0}
+SMALL = {"maps": 128, "chunks": 8, "bottleneck": 512, "average_from": 30, "word_dropout": 0.0, "output_norm": False}
 PRESETS: Presets = {"small": SMALL, "large": SMALL | {"maps": 32}}
 
 
@@ -123,4 +123,5 @@ class XMLCNN(ConvolutionalMethod):
             chunks=self.chunks,
             bottleneck=self.bottleneck,
             batch_norm=self.batch_norm,
+            output_norm=self.output_norm,
         )

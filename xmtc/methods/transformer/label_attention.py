@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from xmtc.nn.batches import rounded_up
-from xmtc.nn.clusters import Clusters, cross_entropy, log_odds, true_pairs
+from xmtc.nn.clusters import Clusters, cross_entropy, log_odds_of_labels, true_pairs
 
 SPREAD = 0.1  # of the first attentions: far enough apart to look at different subwords
 
@@ -41,7 +40,7 @@ class LabelAttention(nn.Module):
     def begin_with_frequencies(self, Y: csr_array) -> None:
         """Before it has learnt anything, every label has about the probability that it has among these documents."""
         assert self.bias is not None
-        self.bias[: Y.shape[1]] = log_odds(np.bincount(Y.indices, minlength=Y.shape[1]), Y.shape[0])
+        self.bias[: Y.shape[1]] = log_odds_of_labels(Y)
 
     def logits(self, features: States, which: slice = slice(None)) -> Tensor:
         """(n_docs, n_labels), of all labels or of some."""
