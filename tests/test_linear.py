@@ -63,7 +63,7 @@ def test_parts_are_let_go_as_they_are_poured_together(monkeypatch):
     parts = [np.arange(2 * n).reshape(n, 2) for n in (3, 0, 40, 1)]
     expected = np.concatenate(parts)
     assert np.array_equal(poured_together(parts), expected)
-    assert (parts, given_back) == ([], [1])  # after the third, when one was left
+    assert (parts, given_back) == ([], [3, 1])  # after the first, whatever there was before, and after the third
 
 
 def test_signs():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MIB, GIB = 2**20, 2**30
 TO_LOAD = 512 * MIB  # of address space that the libraries of the smallest command take: on two cores 450 to 600
 TO_WORK = 192 * MIB  # with less, a thread's first step, or the compiler's, ends the process without a word
-MUCH = 64 * MIB  # that are worth giving back
+MUCH = 32 * MIB  # that are worth giving back
 STATM = Path("/proc/self/statm")
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -77,7 +77,7 @@ def poured_together(parts: list[np.ndarray]) -> np.ndarray:
     import numpy as np
 
     whole = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
-    begin, n_free = 0, 0
+    begin, n_free = 0, MUCH if whole.nbytes > MUCH else 0  # what was let go before may be kept, too
     parts.reverse()
     while parts:
         part = parts.pop()

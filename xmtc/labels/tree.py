@@ -98,14 +98,14 @@ def grow(
 
 
 def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list[tuple[np.ndarray, ...]]:
-    """All parts of a level. The first divisions of a tree are few and long: a part of more than a thread's share is
+    """All parts of a level. The first divisions of a tree are few and long: a part of over half a thread's share is
     divided by all threads, a few of them at a time, since none has work for all threads all the time; the others one by
     each thread."""
     n_labels = sum(len(part) for part, _ in jobs)
     divided: dict[int, tuple[np.ndarray, ...]] = {}
     divided |= {i: (part,) for i, (part, _) in enumerate(jobs) if len(part) <= max_leaf}
     waiting = [i for i in range(len(jobs)) if i not in divided]
-    is_large = [len(part) * run.n_threads > n_labels for part, _ in jobs]
+    is_large = [2 * len(part) * run.n_threads > n_labels for part, _ in jobs]
     large, small = ([i for i in waiting if is_large[i] == wanted] for wanted in (True, False))
 
     def work(i: int, each: Each = map) -> tuple[np.ndarray, ...]:
