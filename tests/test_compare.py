@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import tempfile
 from dataclasses import replace
@@ -373,6 +374,7 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
     assert "failed" not in first
     assert first["train_s"] > 0
     assert first["peak_mb"] > 10
+    os.utime(corpus / "train.jsonl", (1, 1))  # as a copy of the same bytes has another date
     assert finish(place, spec, 0, interrupted) is not None  # nothing is run
     assert finish(place, spec, 0, print) == first
     assert [each.n_docs for each in trained_in(place, [spec])] == [120]
@@ -487,12 +489,46 @@ def test_a_file_is_known_to_be_changed_also_in_a_folder_and_by_a_pattern(tmp_pat
         assert stamps([corpus]) == before
         path.write_text(path.read_text() + " more")
         assert stamps([corpus]) != before
-    about = path.stat()
-    assert stamps([str(path)]) == [[str(path), about.st_size, about.st_mtime_ns]]
     odd = tmp_path / "a,b.jsonl"
     odd.write_text("")
     assert [each[0] for each in stamps([str(odd), f"{path},{odd}"])] == [str(odd), str(path)]  # each once
     assert stamps([str(tmp_path / "nowhere")]) == []
+
+
+def test_a_file_that_is_copied_again_is_the_same_and_another_of_its_size_is_not(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = folder / "a.jsonl"
+
+    def write(content: str, date: int) -> None:
+        path.write_text(content)
+        os.utime(path, (date, date))
+
+    for date, corpus in enumerate((str(path), str(folder), f"{folder}/*.jsonl")):
+        write("one", 3 * date)
+        before = stamps([corpus])
+        write("one", 3 * date + 1)
+        assert stamps([corpus]) == before
+        write("two", 3 * date + 2)
+        assert stamps([corpus]) != before
+    before = stamps([str(folder)])
+    path.rename(folder / "b.jsonl")
+    assert stamps([str(folder)]) != before  # names are ids
+
+
+def test_a_file_is_read_once_for_all_runs(tmp_path, monkeypatch):
+    path = tmp_path / "a.jsonl"
+    path.write_text("one")
+    before = stamps([str(path)])
+    monkeypatch.setattr("builtins.open", lambda *_: pytest.fail("read again"))
+    assert stamps([str(path)]) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_not_read_to_be_known(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    ((path, size, _),) = stamps([str(tmp_path / "pipe")])
+    assert (path, size) == (str(tmp_path / "pipe"), 0)
 
 
 def test_models_of_one_name_are_told_apart():

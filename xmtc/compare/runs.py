@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -241,12 +241,27 @@ def mean(results: Sequence[Result], name: str) -> float | None:
 
 
 def stamps(paths: Sequence[str]) -> list[list[Any]]:
-    """By which a file that was changed is known: its size and date; of a folder, those of all files in it."""
+    """By which a file that was changed is known, and one that was only copied is not taken for another: its size and a
+    digest of its bytes; of a folder, those of all files in it."""
     found: dict[str, list[Any]] = {}
     for path in (file for listed in paths for named in pair(listed) if named for file in matching(named)):
-        about = [os.stat(path), *(each.stat() for each in Path(path).rglob("*") if each.exists())]
-        found[path] = [path, sum(each.st_size for each in about), max(each.st_mtime_ns for each in about)]
+        size, whole = 0, hashlib.blake2b(digest_size=16)
+        for file in sorted(filter(Path.is_file, Path(path).rglob("*"))) or [Path(path)]:
+            about = file.stat()
+            size += about.st_size
+            whole.update(os.fsencode(file.relative_to(path)) + b"\0")
+            whole.update(digest(os.path.abspath(file), about.st_size, about.st_mtime_ns))
+        found[path] = [path, size, whole.hexdigest()]
     return list(found.values())
+
+
+@cache
+def digest(path: str, size: int, changed: int) -> bytes:
+    """Of the bytes of a file, which is read once for all runs as long as its size and date stay."""
+    if not os.path.isfile(path):
+        return str(changed).encode()  # a pipe can be read only once, and not for this
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "blake2b").digest()
 
 
 def matching(path: str) -> list[str]:
