@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from filecmp import cmp
 from itertools import compress, pairwise
 from pathlib import Path
 from time import perf_counter
@@ -107,16 +106,10 @@ def samples(
 
 
 def write(corpus: Corpus, found: Samples, documents: Iterable[Document], name: str) -> None:
-    """A file that stays the same keeps its date, by which the trials that are kept are known to be of it."""
     ending, format = ("jsonl", "jsonl") if found.content == TEXTS else ("txt", "sparse")
-    path, new = (found.work / f"{each}.{ending}" for each in (name, f"{name}.new"))
-    with writing_corpus(str(new), format, corpus) as add:
+    with writing_corpus(str(found.work / f"{name}.{ending}"), format, corpus) as add:
         for document in documents:
             add(document)
-    if path.is_file() and cmp(path, new, shallow=False):
-        new.unlink()
-    else:
-        new.replace(path)
 
 
 class Trying:
