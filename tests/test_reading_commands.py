@@ -119,6 +119,16 @@ def test_several_files_for_one_training(files, place):
     assert Tagger.load(place / "parts").about["data"] == Tagger.load(place / "model").about["data"]
 
 
+def test_a_file_named_twice_is_told_or_refused(place):
+    words = ["train", "train.csv", "./train.csv", "-o", "twice", *TRAIN]
+    said = run(*words, cwd=place)[1]
+    assert "train.csv and ./train.csv are the same, and read once; expected each file once" in said
+    assert "trained on 300 documents" in said
+    refused = xmtc(*words, "--strict", cwd=place)
+    assert refused.returncode == 2
+    assert b"train.csv and ./train.csv are the same" in refused.stderr
+
+
 def test_a_workbook_in_and_answers_out(place):
     (place / "train.xlsx").write_bytes(workbook([HEADER, *rows(300, 0)], ("Notes", "Books")))
     said = run("train", "train.xlsx", "-o", "sheet", *TRAIN, cwd=place)[1]

@@ -19,7 +19,7 @@ from paper import pdf
 from pyarrow.parquet import write_table
 
 from xmtc.data import suspicion
-from xmtc.data.corpus import open_corpus
+from xmtc.data.corpus import each_once, open_corpus
 from xmtc.data.document import Document
 from xmtc.data.encodings import encoding_of
 from xmtc.data.layout import Layout, ReadingWarning, Voice
@@ -306,6 +306,38 @@ def test_several_files_are_one_corpus(tmp_path: Path) -> None:
     (tmp_path / "sparse.txt").write_text("1 2 2\n0 1:1\n")
     with pytest.raises(XmtcError, match=r"holds features and .* holds texts; expected the same in all files"):
         open_corpus([tmp_path / "sparse.txt", tmp_path / "more.jsonl"])
+
+
+@pytest.mark.parametrize(
+    ("paths", "texts", "found"),
+    [
+        (["a.jsonl", "a.jsonl", "a.jsonl"], ["a"], "a.jsonl is named more than once, and read once"),
+        (["a.jsonl", "./a.jsonl"], ["a"], "a.jsonl and ./a.jsonl are the same, and read once"),
+        (["a.jsonl", "*.jsonl"], ["a", "b"], "a.jsonl is named more than once, and read once"),
+        (
+            ["./*.jsonl", "b.jsonl", "a.jsonl"],
+            ["a", "b"],
+            "./b.jsonl and b.jsonl are the same, and read once (and 1 more)",
+        ),
+        (["x.txt,y.txt", "./x.txt,./y.txt"], ["one"], "x.txt,y.txt and ./x.txt,./y.txt are the same, and read once"),
+    ],
+)
+def test_a_file_that_is_named_again_is_read_once_and_told(tmp_path: Path, monkeypatch, paths, texts, found) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"text": "{name}", "labels": ["y"]}}\n')
+    (tmp_path / "x.txt").write_text("one\n")
+    (tmp_path / "y.txt").write_text("y\n")
+    said: list[str] = []
+    assert [document.text for document in open_corpus(paths, voice=Voice(said.append))] == texts
+    expected = "expected each file once: leave the others out, or copy it where its documents are to count twice."
+    assert said == [f"{found}; {expected}"]
+    with pytest.raises(XmtcError, match="expected each file once"):
+        open_corpus(paths, voice=Voice(strict=True))
+
+
+def test_a_file_called_as_standard_input_is_another() -> None:
+    assert each_once(["-", "./-"], Voice(strict=True)) == ["-", "./-"]
 
 
 def test_rejects_of_several_files_say_which(tmp_path: Path) -> None:

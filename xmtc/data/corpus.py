@@ -251,8 +251,8 @@ def open_corpus(
     if on_error not in ON_ERROR:
         raise XmtcError(f"on_error={on_error!r} is unknown, expected one of {', '.join(ON_ERROR)}.")
 
-    paths = expanded([path] if isinstance(path, (str, Path)) else path)
     voice = voice or Voice()
+    paths = each_once(expanded([path] if isinstance(path, (str, Path)) else path), voice)
     formats = [format or format_of_pair(path) for path in paths]
     files = [
         path if chosen is None else format_named(chosen).files(path)[0] or path
@@ -270,7 +270,7 @@ def open_corpus(
 
 
 def expanded(paths: Sequence[str | Path]) -> list[str]:
-    """The files that paths and patterns stand for, each once; those of a pattern sorted by name."""
+    """The files that paths and patterns stand for; those of a pattern sorted by name."""
     found: list[str] = []
     for path in map(str, paths):
         is_pattern = glob.has_magic(path) and not os.path.lexists(path)
@@ -280,7 +280,27 @@ def expanded(paths: Sequence[str | Path]) -> list[str]:
         found += matches or [path]
     if not found:
         raise XmtcError("There is no file to read; name at least one.")
-    return list(dict.fromkeys(found))
+    return found
+
+
+def each_once(paths: Sequence[str], voice: Voice) -> list[str]:
+    """The same without what is named again, by whatever name; it is said once, however many there are."""
+    first: dict[tuple[str, ...], str] = {}
+    again: dict[str, str] = {}  # by the names that came first
+    for path in paths:
+        key = (path,) if path == STANDARD_STREAM else tuple(map(os.path.realpath, named_files(path)))
+        if key in first:
+            again.setdefault(first[key], path)
+        first.setdefault(key, path)
+    if again:
+        one, other = map(display_name, next(iter(again.items())))
+        found = f"{one} is named more than once" if one == other else f"{one} and {other} are the same"
+        more = f" (and {len(again) - 1:,} more)" if len(again) > 1 else ""
+        voice.suspect(
+            f"{found}, and read once{more}; expected each file once: leave the others out, or copy it where its "
+            "documents are to count twice."
+        )
+    return list(first.values())
 
 
 @contextmanager
