@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
-from xmtc import Classifier, XmtcError
+from xmtc import Classifier, XmtcError, open_corpus
 from xmtc.data.in_memory import documents_of, texts_or_matrix
 from xmtc.data.targets import ARRAY, COLUMN, FRAME, LISTS, SPARSE, target_of
 
@@ -140,6 +143,8 @@ class TestLists:
         ([[True, "a"]], "A label of document 0 is True; expected whole text"),
         ([[["a"]]], "A label of document 0 is ['a']; expected whole text"),
         ([[("a", 0.5)]], "A label of document 0 is ('a', 0.5); expected whole text"),
+        ([["a"], ["b", ""]], "The labels of document 1 hold an empty name, expected a list of names; leave it out: of"),
+        ([[np.str_("")]], "The labels of document 0 hold an empty name, expected a list of names"),
         (7, "Found 7 as labels; expected a list of labels for each document"),
         (np.zeros((2, 2, 2)), "A label of document 0 is"),
     ],
@@ -156,6 +161,7 @@ def test_labels_that_could_be_misread_are_refused(y, sentence):
         (lambda: tensor([[0.5, 0.0]]), "Found 0.5 in a matrix of labels"),
         (lambda: frame([[0.5, 0, 1]]), "Found 0.5 in a matrix of labels"),
         (lambda: frame([[1, 0, 1]], ("a", "b", "a")), "have the same name; expected a name for each label"),
+        (lambda: frame([[1, 0, 1]], ("a", "", "b")), "A column of the labels' data frame has an empty name; expected"),
         (lambda: frame([["x", "y", "z"]]), "holds something else than numbers; expected columns of 0 and 1"),
         (lambda: frame([["x"]], ("a",)), "The labels of document 0 are 'x'; expected a list of labels"),
         (lambda: frame([[1, None, 1]]), "Found nan in a matrix of labels"),
@@ -166,6 +172,19 @@ def test_tensors_and_frames_that_could_be_misread_are_refused(make, sentence):
     with pytest.raises(XmtcError) as raised:
         target_of(y)
     assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize(("labels", "is_right"), [(["a", ""], False), ([""], False), (["a", " "], True), ([], True)])
+def test_empty_names_are_refused_as_in_files_and_blanks_are_names(tmp_path, labels, is_right):
+    (tmp_path / "c.jsonl").write_text(json.dumps({"text": "red apple", "labels": labels}) + "\n")
+    for read in (lambda: open_corpus(tmp_path / "c.jsonl"), lambda: documents_of(["red apple"], [labels])):
+        with nullcontext() if is_right else pytest.raises(XmtcError, match="an empty name, expected a list of names"):
+            assert [document.labels for document in read()] == [labels]
+
+
+def test_a_classifier_refuses_empty_names():
+    with pytest.raises(XmtcError, match="The labels of document 0 hold an empty name"):
+        Classifier(min_df=1).fit(["red apple", "green pear"], [[""], ["b"]])
 
 
 class TestTexts:

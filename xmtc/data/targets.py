@@ -75,6 +75,8 @@ def target_of_frame(frame: Any, of_training: str = "") -> Target:
         return target_of_lists(array[:, 0])
     if array.dtype.kind not in KINDS:
         array = check_numeric(array)
+    if "" in frame.columns:
+        raise XmtcError("A column of the labels' data frame has an empty name; expected a name for each label.")
     names = [label_name(0, name) for name in frame.columns]
     if len(set(map(str, names))) < len(names):
         raise XmtcError("Two columns of the labels' data frame have the same name; expected a name for each label.")
@@ -168,8 +170,13 @@ def label_name(number: int, name: Any) -> str | int:
         if not isinstance(name, (str, int)) or isinstance(name, bool):
             raise TypeError
         str(name).encode()  # half of a surrogate pair has no bytes
-        return name
     except (TypeError, UnicodeEncodeError):
         raise XmtcError(
             f"A label of document {number} is {name!r}; expected whole text, such as 'a', or a whole number."
         ) from None
+    if name == "":  # as in the lists of files, where blanks are names
+        raise XmtcError(
+            f"The labels of document {number} hold an empty name, expected a list of names; leave it out: of a "
+            "document without labels, the list is []."
+        )
+    return name
