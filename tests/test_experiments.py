@@ -286,12 +286,23 @@ def test_what_is_missing_is_said(corpora, tmp_path):
     assert done.stderr.startswith("Not run: Parabel, Parabel, two seeds, seed 0, ")
     assert done.stderr.count("\n") == 1
     assert kept == {}
-    done, _ = run(tmp_path, corpora, "--only", "Parabell")
-    assert "'Parabell': no row is called so" in done.stderr
     done, _ = run(tmp_path, corpora, table=TABLE.replace('combine = ["Parabel",', 'combine = ["Paris",'))
     assert "'both' is made of 'Paris', which no row is called" in done.stderr
     done, _ = run(tmp_path, corpora, table='data = "tiny"\nmeasures = ["P@1"]\n[[row]]\nname = "empty"')
     assert "row 'empty' must have name, data, measures and one of method, combine, compare." in done.stderr
+
+
+def test_of_a_row_that_is_not_there_the_nearest_are_told_first_and_not_all(corpora, tmp_path):
+    others = [f'[[row]]\nname = "other {number}"\nmethod = "plt"\n' for number in range(100)]
+    done, _ = run(tmp_path, corpora, "--only", "Parabell", table=TABLE + "".join(others))
+    assert done.returncode == 2
+    assert "--only 'Parabell': no row of " in done.stderr
+    assert " is called so, expected one of 106 names, such as 'Parabel', 'Parabel, two seeds', '" in done.stderr
+    assert done.stderr.endswith("table.toml --table` prints all.\n")
+    assert done.stderr.count("'") == 2 + 2 * 5
+    head = TABLE.partition("[[row]]")[0]
+    done, _ = run(tmp_path, corpora, "--only", "Nope", table=head + "".join(others[:2]))
+    assert "is called so, expected one of 'other 1', 'other 0'; `xmtc reproduce" in done.stderr
 
 
 @of_the_checkout

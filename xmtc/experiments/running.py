@@ -16,6 +16,7 @@ from xmtc.experiments.keeping import Result, keep, kept_in, size_of
 from xmtc.experiments.process import Measured, measure
 from xmtc.experiments.rows import Experiment, Job, members
 
+SHOWN = 5  # names of rows, where one is wrong
 Say = Callable[[str], None]
 
 
@@ -33,7 +34,7 @@ def run_all(experiment: Experiment, only: Sequence[str], n_jobs: int, place: Pla
     """Every job that has no result yet, as far as this machine can; `say` hears a line for each. Whoever stops it
     loses the rows that were running, and no other."""
     jobs = experiment.jobs
-    check_names(only, jobs)
+    check_names(only, experiment)
     wanted = [job for job in jobs if not only or {job.name, job.row["name"]} & set(only)]
     stored = [job for job in wanted if is_done(job, jobs, place)]
     left = what_is_missing([job for job in wanted if job not in stored], jobs, place, bool(only))
@@ -56,12 +57,18 @@ def run_all(experiment: Experiment, only: Sequence[str], n_jobs: int, place: Pla
     return Outcome([job.name for job in stored], run, failed, {job.name: why for job, why in left.items()})
 
 
-def check_names(only: Sequence[str], jobs: Sequence[Job]) -> None:
-    known = sorted({name for job in jobs for name in (job.name, job.row["name"])})
+def check_names(only: Sequence[str], experiment: Experiment) -> None:
+    rows = list(dict.fromkeys(job.row["name"] for job in experiment.jobs))
+    known = {*rows, *(job.name for job in experiment.jobs)}
     for name in only:
-        if name not in known:
-            meant = "".join(f" did you mean {each!r}?" for each in nearest(name, known))
-            raise XmtcError(f"--only {name!r}: no row is called so;{meant} There are {', '.join(known)}.")
+        if name in known:
+            continue
+        near = ", ".join(map(repr, nearest(name, rows, SHOWN, cutoff=0)))  # those that are far off show how names look
+        expected = f"one of {near}" if len(rows) <= SHOWN else f"one of {len(rows):,} names, such as {near}"
+        raise XmtcError(
+            f"--only {name!r}: no row of {experiment.path} is called so, expected {expected}; "
+            f"`xmtc reproduce {experiment.path} --table` prints all."
+        )
 
 
 def is_done(job: Job, jobs: Sequence[Job], place: Place) -> bool:
