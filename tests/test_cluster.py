@@ -299,6 +299,68 @@ def test_a_users_mistake_stays_one(nodes):
         next(stream)
 
 
+def test_a_failure_costs_no_answer_of_its_batch(nodes, monkeypatch):
+    monkeypatch.setattr(spreading, "SECONDS", 1e6)  # all but the first batches have as many as there are
+
+    def work(number: int) -> int:
+        if number == 30:
+            raise XmtcError("Found thirty; expected another number.")
+        return number
+
+    stream, found = spread("auto", work, range(50)), []
+    with pytest.raises(XmtcError, match="Found thirty"):
+        found.extend(answer for answer, _ in stream)
+    assert found == list(range(30))
+
+
+def test_items_that_cannot_be_had_cost_no_answer_to_those_before(nodes):
+    def items() -> Iterator[int]:
+        yield from range(5)
+        raise XmtcError("Found nothing more; expected a sixth.")
+
+    stream, found = spread("auto", abs, items()), []
+    with pytest.raises(XmtcError, match="expected a sixth"):
+        found.extend(answer for answer, _ in stream)
+    assert found == list(range(5))
+
+
+@pytest.mark.parametrize(("slow", "expected"), [(None, [0, 1, 2, 3]), (1, [0])])
+def test_who_stops_it_gets_what_is_there_in_order(nodes, tmp_path, slow, expected):
+    """After an answer that is missing, none is given: the next would be taken for it."""
+
+    def work(number: int) -> int:
+        time.sleep(600 if number == slow else 0)
+        (tmp_path / str(number)).touch()
+        return number
+
+    def items() -> Iterator[int]:
+        yield from range(4)
+        while len(list(tmp_path.iterdir())) < 4 - (slow is not None):  # as if a pipe were read that nobody writes to
+            time.sleep(0.1)
+        time.sleep(1)  # for the way back
+        raise KeyboardInterrupt
+
+    stream, found = spread("auto", work, items()), []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(answer for answer, _ in stream)
+    assert found == expected
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_answers_before_a_bad_line_are_written(nodes, tmp_path, monkeypatch, format):
+    """As many as on one machine: what was read before it and is under way is waited for."""
+    monkeypatch.setattr("xmtc.cli.predict.BATCH_DOCS", 7)
+    corpus = tmp_path / "corpus.jsonl"
+    run_command("train", write(corpus, DOCUMENTS), "-o", tmp_path / "model", "-m", "dismec")
+    lines = corpus.read_text().splitlines()
+    corpus.write_text("\n".join([*lines[:30], "{", *lines[30:]]))
+    words = ["predict", str(tmp_path / "model"), str(corpus), "--format", format]
+    here, there = (CliRunner().invoke(app, [*words, *options]) for options in ([], ["--cluster", "auto"]))
+    assert here.stdout == there.stdout
+    assert len(here.stdout.splitlines()) >= 28
+    assert "line 31" in str(here.exception) == str(there.exception)
+
+
 def test_other_errors_say_where_they_were(nodes):
     def work(number: int) -> float:
         return 1 / number

@@ -37,28 +37,46 @@ def spread(
     n_cpus: int = 1,
     n_ahead: float = inf,
 ) -> Iterator[tuple[Result, float]]:
-    """The answers, in the order of the items, each with its item's size. What `work` raises is raised here. A batch has
-    `n_cpus` to itself. `n_ahead` bounds, for each CPU, the batches that wait for the answers to an earlier one, where
-    somebody holds what they are about."""
+    """The answers, in the order of the items, each with its item's size. What `work` or the items raise is raised here,
+    after the answers to all items before; where somebody stops it, after those that are there. A batch has `n_cpus` to
+    itself. `n_ahead` bounds, for each CPU, the batches that wait for the answers to an earlier one, where somebody
+    holds what they are about."""
     crew = Crew(connect(address), work, n_cpus)
-    left, waiting, pace = iter(items), deque[Batch](), Pace()
+    waiting, pace, failures = deque[Batch](), Pace(), list[Exception]()
+    left = until_failure(items, failures)
     try:
         while True:
-            n_places = crew.n_places()
-            while crew.n_busy < PER_CPU * n_places and len(waiting) < n_ahead * n_places:
-                if not (batch := next_batch(left, size, pace.share)):
-                    break
-                waiting.append(crew.begin(*batch))
+            try:
+                n_places = crew.n_places()
+                while crew.n_busy < PER_CPU * n_places and len(waiting) < n_ahead * n_places:
+                    if not (batch := next_batch(left, size, pace.share)):
+                        break
+                    waiting.append(crew.begin(*batch))
+                if waiting and not waiting[0].is_done:
+                    crew.look()
+                    continue
+            except (KeyboardInterrupt, SystemExit):  # only here: elsewhere an answer might be left out, or given twice
+                yield from crew.answers_there(waiting)
+                raise
             if not waiting:
-                return
-            if not waiting[0].is_done:
-                crew.look()
-                continue
+                break
             seconds, answers = crew.answers(first := waiting.popleft())
-            pace.learn(seconds, sum(first.sizes))
-            yield from zip(answers, first.sizes, strict=True)
+            pace.learn(seconds, sum(first.sizes[: len(answers)]))
+            if rest := first.items[len(answers) :]:  # begin with one that failed, and now says why
+                waiting.appendleft(crew.begin(rest, first.sizes[len(answers) :]))
+            yield from zip(answers, first.sizes, strict=False)
+        for failure in failures:
+            raise failure
     finally:
         crew.stop()
+
+
+def until_failure(items: Iterable[Item], failures: list[Exception]) -> Iterator[Item]:
+    """The items before the first that cannot be had, and then why."""
+    try:
+        yield from items
+    except Exception as failure:
+        failures.append(failure)
 
 
 def next_batch(
@@ -93,6 +111,7 @@ class Pace:
 @dataclass
 class Batch:
     place: Any  # of its answers, in the object store
+    items: list[Any]
     sizes: list[float]
     is_done: bool = False
 
@@ -138,7 +157,7 @@ class Crew:
         work, arrays = self.sent
         parcel = packed(items, self.session)
         told = xmtc.__version__, self.name, work, parcel.content, len(arrays)
-        batch = Batch(self.task.remote(*told, *arrays, *parcel.arrays), sizes)
+        batch = Batch(self.task.remote(*told, *arrays, *parcel.arrays), items, sizes)
         self.busy[batch.place] = batch
         return batch
 
@@ -149,7 +168,7 @@ class Crew:
             self.busy.pop(place).is_done = True
 
     def answers(self, batch: Batch) -> tuple[float, list[Any]]:
-        """With the seconds that they took."""
+        """With the seconds that they took; fewer than items, where one failed that is not the first."""
         errors = self.ray.exceptions
         try:
             return pickle.loads(self.ray.get(batch.place))
@@ -160,6 +179,16 @@ class Crew:
                 f"The cluster did not finish its work, though it was begun {AGAIN + 1} times ({reason(error)}); look "
                 "whether its machines run out of memory, and are of the same xmtc, Python and Ray."
             ) from None
+
+    def answers_there(self, batches: Iterable[Batch]) -> Iterator[tuple[Any, float]]:
+        """In order and without waiting, up to the first that is not there."""
+        for batch in batches:
+            if not self.ray.wait([batch.place], timeout=0)[0]:
+                return
+            answers = self.answers(batch)[1]
+            yield from zip(answers, batch.sizes, strict=False)
+            if len(answers) < len(batch.items):
+                return
 
     def stop(self) -> None:
         """Nobody needs the rest: what has not begun does not begin."""

@@ -18,8 +18,9 @@ LATEST: dict[str, Any] = {}  # the work that this process did last, by its name:
 
 
 def work_on(version: str, name: str, work: bytes, items: bytes, n_arrays: int, *arrays: np.ndarray) -> bytes:
-    """The answers to some items, and the seconds that they took. The first n_arrays belong to the work, the others to
-    the items; Ray has brought them here."""
+    """The answers to some items, and the seconds that they took. Where one fails, those to the items before it: whoever
+    asks again, for it and the rest, is told why. The first n_arrays belong to the work, the others to the items; Ray
+    has brought them here."""
     if version != xmtc.__version__:
         raise XmtcError(
             f"{platform.node()} has xmtc {xmtc.__version__}, and this machine {version}; install the same on all "
@@ -29,6 +30,12 @@ def work_on(version: str, name: str, work: bytes, items: bytes, n_arrays: int, *
         LATEST.clear()
         threadpool_limits(1, "blas")  # its number of threads may change a digit
         LATEST[name] = unpacked(work, arrays[:n_arrays])
-    begin, function = time.perf_counter(), LATEST[name]
-    answers = [function(item) for item in unpacked(items, arrays[n_arrays:])]
+    begin, function, answers = time.perf_counter(), LATEST[name], []
+    for item in unpacked(items, arrays[n_arrays:]):
+        try:
+            answers.append(function(item))
+        except Exception:
+            if not answers:
+                raise
+            break
     return pickle.dumps((time.perf_counter() - begin, answers), protocol=5)
