@@ -149,17 +149,6 @@ def test_max_pooling_looks_at_words_alone():
     assert (weights[3:] == 0).all()
 
 
-@pytest.mark.parametrize("init", family.INITS)
-def test_labels_of_xml_rnn_begin_with_their_frequencies(init):
-    data = planted_tokens(80, 1)
-    method = XMLRNN(hidden=4, layers=(6,), dimension=5, epochs=1, rate=1e-8, held_out=0.0, init=init)
-    (level,) = method.fit(data, run=ONE).levels
-    counts = data.Y.toarray().sum(0)
-    odds = np.log((counts + 0.5) / (80 - counts + 0.5))
-    is_there = np.abs(level.network.weights.arrays["head.output.bias"] - odds).max() < 1e-3
-    assert is_there == (init != family.XAVIER)
-
-
 def test_the_loss_is_eq_6_or_summed_over_labels():
     rng = np.random.default_rng(0)
     logits, y = rng.normal(size=(3, 4)), rng.random((3, 4)) < 0.5

@@ -17,7 +17,7 @@ from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
 from xmtc.methods.attention.levels import LOSSES, SUM, LevelData, table_of_children, train_level
 from xmtc.methods.attention.model import VIEW, AttentionModel, Level, RecurrentDesign
-from xmtc.methods.attention.network import LabelAttention, MaxPooling, RecurrentNetwork, begin_with_xavier
+from xmtc.methods.attention.network import LabelAttention, RecurrentNetwork, begin_with_xavier
 from xmtc.nn import distributed
 from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import working
@@ -61,10 +61,7 @@ class RecurrentMethod(WordNetworkMethod):
         0.5, "share of the LSTM's outputs that a step leaves out", low=0.0, high=0.99, search=(0.2, 0.7)
     )
     init: str = param(
-        APART,
-        "how the head begins: attentions apart, and biases of labels (xml_rnn) at their log-odds; or by Xavier as in "
-        "the authors' code",
-        choices=INITS,
+        APART, "how the head's weights begin: attentions apart, or by Xavier as in the authors' code", choices=INITS
     )
     loss: str = param(SUM, "of a document: cross-entropy of its labels summed, or their mean (eq. 6)", choices=LOSSES)
     clips: bool = param(True, "scale gradients down that are far longer than recent ones")
@@ -101,8 +98,6 @@ class RecurrentMethod(WordNetworkMethod):
             seen, held_out = replace(seen, Y=Y), held_out and replace(held_out, Y=valid_Y)
             children, design = table_of_children(edges), self.design(vectors, n_labels=edges.shape[1])
             network = self.network(design, network, vectors, number, run, device)
-            if isinstance(network.head, MaxPooling) and self.init != XAVIER:  # the others share one output layer
-                network.head.begin_with_frequencies(Y)
             name = f"level-{number}"
             plan, batch, kind = self.plan(number), self.batch, self.loss
             train_level(network, children, seen, held_out, plan, batch=batch, kind=kind, run=run, name=name)

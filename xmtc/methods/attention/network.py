@@ -6,12 +6,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
 from xmtc.nn.batches import TokenBatch
-from xmtc.nn.clusters import log_odds_of_labels
 from xmtc.nn.devices import mixed
 from xmtc.nn.network import LabelNetwork, at_most, device_with
 from xmtc.nn.recurrent import RecurrentEncoder
@@ -116,11 +114,6 @@ class MaxPooling(nn.Module):
         self.n_labels, self.width = n_labels, 1
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((width, *sizes)))
         self.output = nn.Linear(sizes[-1], n_labels)
-
-    @torch.no_grad()
-    def begin_with_frequencies(self, Y: csr_array) -> None:
-        """Before it has learnt anything, every label is about as probable as among these documents."""
-        self.output.bias.copy_(log_odds_of_labels(Y))
 
     def forward(self, states: Tensor, mask: Tensor, candidates: Tensor | None = None) -> Tensor:
         return self.logits(states.masked_fill(~mask[..., None], -torch.inf).amax(1))

@@ -19,7 +19,7 @@ class XMLRNN(RecurrentMethod):
 
     pooling: ClassVar[str] = "max"
     tiny: ClassVar[dict[str, Any]] = {
-        "hidden": 64, "layers": (128,), "dimension": 32, "dropout": 0.3, "word_dropout": 0.0, "batch": 16, "epochs": 20,
+        "hidden": 64, "layers": (64,), "dimension": 32, "dropout": 0.3, "word_dropout": 0.0, "batch": 16, "epochs": 20,
         "rate": 0.01, "average_from": 8, "patience": 20,
     }  # fmt: skip
 
