@@ -392,7 +392,7 @@ def test_packed_weights_are_found_again():
 
 def block(n_docs: int, n_children: int, tree: int = 0, first: int = 0) -> training.Block:
     nothing = np.zeros(n_children + 1, np.int64), np.zeros(0, np.int32)
-    return training.Block(tree, 7, first, True, np.arange(n_docs), np.arange(first, first + n_children), nothing)
+    return training.Block(tree, 7, 0, first, True, np.arange(n_docs), np.arange(first, first + n_children), nothing)
 
 
 def test_blocks_that_others_would_wait_for_are_halved():
@@ -471,7 +471,7 @@ def test_levels_of_few_children_become_one_chunk():
     tree = balanced_binary_trees(vectors, max_leaf=2, seeds=[(0,)])[0]
     assert bands(tree) == [(0, 2), (2, 8)]  # 4 chunks of 126 slots under one of 6
     sizes = [size for level in tree.levels for size in np.diff(level.indptr)]
-    packed = assemble(tree, [constant(size, 1.0) for size in sizes])
+    packed = assemble(tree, lambda node: constant(sizes[node], 1.0))
     packed.check_sizes(512, 1)
     assert np.diff(packed.slots)[:6].tolist() == [6, 126, 126, 126, 126, 2]
     for label in (0, 77, 511):

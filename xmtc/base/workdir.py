@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from xmtc.base.disk import reason
+from xmtc.base.memory import poured_together
 from xmtc.errors import XmtcError
 
 
@@ -93,3 +94,27 @@ class Growing:
     def whole(self) -> np.ndarray:
         assert self.n_filled == self.n
         return self.array if self.file is None else self.file.mapped(0, self.n, self.dtype)
+
+
+class Gathering:
+    """An array of as many pieces as come, in memory or in a file."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.file = None if folder is None else File(folder)
+        self.pieces: list[np.ndarray] = []  # of a file, the last one alone: what it looks like
+        self.lengths: list[int] = []
+
+    def add(self, piece: np.ndarray) -> None:
+        self.lengths.append(len(piece))
+        if self.file is not None:
+            self.file.append(piece)
+            self.pieces.clear()
+        self.pieces.append(piece)
+
+    def whole(self) -> np.ndarray:
+        """All pieces, which are let go."""
+        if self.file is None:
+            return poured_together(self.pieces)
+        shape, dtype = self.pieces[0].shape[1:], self.pieces[0].dtype
+        n = sum(self.lengths) * int(np.prod(shape, dtype=np.int64))
+        return self.file.mapped(0, n, dtype).reshape(-1, *shape)

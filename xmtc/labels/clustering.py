@@ -6,6 +6,8 @@ found is put together in their order, so that the answer is the same whoever wor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -23,6 +25,9 @@ PIECE = 750_000  # values of label vectors, at least, that a thread is given: ab
 # it out takes a thirtieth of one, and only one thread at a time can hand out
 MOST_PIECES = 64
 GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
+
+Add = Callable[[np.ndarray, np.ndarray, np.ndarray], None]  # to a total: labels by their positions, times factors
+Lean = Callable[[np.ndarray, np.ndarray], None]  # given the difference of two centres, write how far each label leans
 
 
 def pieces_of(lengths: np.ndarray) -> list[slice]:
@@ -51,26 +56,36 @@ def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int, each: 
     first half's, and that changes by the rows that change sides: one look-up per feature and few additions, where the
     textbook has two of each."""
     pieces = pieces_of(V.indptr[part + 1] - V.indptr[part])
-    sums, leaning = np.zeros((3, V.shape[1]), np.float32), np.empty(len(part), np.float32)
-    is_first = np.zeros(len(part), bool)
     if len(pieces) == 1:
+        sums, leaning = np.zeros((3, V.shape[1]), np.float32), np.empty(len(part), np.float32)
+        is_first = np.zeros(len(part), bool)
         split_rows(V.indptr, V.indices, V.data, part, first, second, sums, leaning, is_first)
         return is_first
-    whole, ours, difference = sums
-    add_to(whole, V, part, np.ones(len(part), np.float32), each)
-    add_to(difference, V, part[[first, second]], np.array([1, -1], np.float32))
+
+    def add(total: np.ndarray, positions: np.ndarray, factors: np.ndarray) -> None:
+        add_to(total, V, part[positions], factors, each)
+
+    def lean_all(difference: np.ndarray, leaning: np.ndarray) -> None:
+        by_row = partial(lean, V.indptr, V.indices, V.data)
+        list(each(lambda piece: by_row(part[piece], difference, leaning[piece]), pieces))
+
+    return two_means(add, lean_all, len(part), V.shape[1], first, second)
+
+
+def two_means(add: Add, lean: Lean, n: int, n_features: int, first: int, second: int) -> np.ndarray:
+    """`split_in_two` of n labels, given what adds labels up and what says how far they lean."""
+    whole, ours, difference = np.zeros((3, n_features), np.float32)
+    is_first, leaning = np.zeros(n, bool), np.empty(n, np.float32)
+    add(whole, np.arange(n), np.ones(n, np.float32))
+    add(difference, np.array([first, second]), np.array([1, -1], np.float32))
     features, last = np.flatnonzero(whole), -np.inf
-
-    def lean_piece(piece: slice) -> None:
-        lean(V.indptr, V.indices, V.data, part[piece], difference, leaning[piece])
-
     for _ in range(MAX_ROUNDS):
-        list(each(lean_piece, pieces))
+        lean(difference, leaning)
         was_first = is_first.copy()
         choose_half(leaning, leaning.copy(), is_first)
         moved = np.flatnonzero(is_first != was_first)
-        add_to(ours, V, part[moved], np.where(is_first[moved], 1, -1).astype(np.float32), each)
-        mean = part_centres(features, whole, ours, difference) / len(part)
+        add(ours, moved, np.where(is_first[moved], 1, -1).astype(np.float32))
+        mean = part_centres(features, whole, ours, difference) / n
         if mean - last < MIN_GAIN:
             break
         last = mean

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from xmtc.base.run import Each, Run
 from xmtc.labels.clustering import divide, halve
+from xmtc.labels.many import ManyLabels
 from xmtc.labels.vectors import LabelVectors
 
 
@@ -62,10 +63,11 @@ AT_ONCE = 16  # parts that all threads divide together, at a time: each holds su
 
 
 def balanced_binary_trees(
-    vectors: LabelVectors, max_leaf: int, seeds: Sequence[Seed], run: Run = Run()
+    labels: LabelVectors | ManyLabels, max_leaf: int, seeds: Sequence[Seed], run: Run = Run()
 ) -> list[LabelTree]:
     """A tree for each seed: labels halved by 2-means until no part holds more than max_leaf of them (Parabel)."""
-    return grow(vectors.n_labels, max_leaf, seeds, partial(halve, vectors), run)
+    in_two = labels.halve if isinstance(labels, ManyLabels) else partial(halve, labels)
+    return grow(labels.n_labels, max_leaf, seeds, in_two, run)
 
 
 def wide_trees(

@@ -3,6 +3,7 @@ or both (Bonsai's three representations)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +19,8 @@ from xmtc.sparse import narrow, with_unit_rows, with_weighted_rows
 LABELS = 1024  # summed by one thread at a time, at most
 PARTS = 64  # into which the labels are cut at least, so that every thread has some
 
+Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # of some labels: see sum_rows
+
 
 @dataclass(frozen=True)
 class LabelVectors:
@@ -31,8 +34,7 @@ class LabelVectors:
     @classmethod
     def from_documents(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Input space: the normalised sum of a label's documents."""
-        X = data.X if not data.bag.lead else with_unit_rows(csr_array(data.X[:, : data.bag.lead]))
-        return cls(sums_of_rows(with_weighted_rows(X, data.weights), csc_array(data.Y), run))
+        return cls(sums_of_rows(input_space(data), csc_array(data.Y), run))
 
     @classmethod
     def from_words(cls, tokens: Tokens, Y: csr_array, run: Run = Run()) -> LabelVectors:
@@ -55,40 +57,56 @@ class LabelVectors:
         return cls(with_unit_rows(csr_array(hstack(both, format="csr"))))
 
 
+def input_space(data: Dataset) -> csr_array:
+    """Documents as they are added up: by their leading features, if some are named so, and with their weights."""
+    X = data.X if not data.bag.lead else with_unit_rows(csr_array(data.X[:, : data.bag.lead]))
+    return with_weighted_rows(X, data.weights)
+
+
 def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     """For every column of `members`, the sum of the rows of X that belong to it, divided by its length."""
+    parts = list(sums_of_parts(X, members, run))
+    lengths, indices, values = ([part[i] for part in parts] for i in range(3))
+    parts.clear()
+    indptr = narrow(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]))
+    return csr_array((poured_together(values), poured_together(indices), indptr), shape=(members.shape[1], X.shape[1]))
+
+
+def norms_of_sums(X: csr_array, members: csc_array, run: Run) -> np.ndarray:
+    """(n_labels,) float64, the lengths that `sums_of_rows` divides by. Of the sums, only some are there at a time."""
+    return np.concatenate([norms for *_, norms in sums_of_parts(X, members, run)])
+
+
+def sums_of_parts(X: csr_array, members: csc_array, run: Run) -> Iterator[Sums]:
+    """`sum_rows` of all labels, some at a time."""
     n_labels = members.shape[1]
     shares = np.arange(1, PARTS) * members.nnz // PARTS  # labels have unequal numbers of documents
     cuts = np.unique([*range(0, n_labels, LABELS), *np.searchsorted(members.indptr, shares), n_labels])
 
-    def sums(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sums(part: tuple[int, int]) -> Sums:
         return sum_rows(X, members.indptr[part[0] : part[1] + 1], members.indices)
 
     bounds = list(pairwise(cuts))
-    parts = list(run.spread(sums, bounds, "summing labels", total=len(bounds)))
-    lengths, indices, values = ([part[i] for part in parts] for i in range(3))
-    parts.clear()
-    indptr = narrow(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]))
-    return csr_array((poured_together(values), poured_together(indices), indptr), shape=(n_labels, X.shape[1]))
+    return run.spread(sums, bounds, "summing labels", total=len(bounds))
 
 
-def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> Sums:
     """Of each label, whose documents are documents[starts[l]:starts[l + 1]], the sum of their rows divided by its
-    length: how many features it has, which, and their values."""
+    length: how many features it has, which, their values, and the length."""
     n_labels, n_features = len(starts) - 1, X.shape[1]
     summed = documents[starts[0] : starts[-1]]
     capacity = int((X.indptr[summed + 1].astype(np.int64) - X.indptr[summed]).sum())
-    lengths = np.empty(n_labels, np.int64)
+    lengths, norms = np.empty(n_labels, np.int64), np.empty(n_labels, np.float64)
     columns, values = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
     total, seen_by = np.zeros(n_features, np.float32), np.full(n_features, -1, np.int32)
 
-    n = add_rows(X.indptr, X.indices, X.data, starts, documents, total, seen_by, lengths, columns, values)
-    return lengths, columns[:n].copy(), values[:n].copy()
+    n = add_rows(X.indptr, X.indices, X.data, starts, documents, total, seen_by, lengths, columns, values, norms)
+    return lengths, columns[:n].copy(), values[:n].copy(), norms
 
 
 @kernel
-def add_rows(indptr, indices, data, starts, documents, total, seen_by, lengths, columns, values):
-    """`sum_rows`, written into its last three arguments; returns how many values there are. `total` holds the sum of
+def add_rows(indptr, indices, data, starts, documents, total, seen_by, lengths, columns, values, norms):
+    """`sum_rows`, written into its last four arguments; returns how many values there are. `total` holds the sum of
     one label at a time, in the columns that this label is the last to have been seen by."""
     n = np.int64(0)
     for label in range(len(lengths)):
@@ -113,5 +131,5 @@ def add_rows(indptr, indices, data, starts, documents, total, seen_by, lengths, 
             n = begin
         for i in range(begin, n):
             values[i] = total[columns[i]] / np.sqrt(square)
-        lengths[label] = n - begin
+        lengths[label], norms[label] = n - begin, np.sqrt(square)
     return n

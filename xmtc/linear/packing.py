@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.memory import poured_together
+from xmtc.base.workdir import Gathering
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree
 from xmtc.linear.search import home
@@ -193,28 +195,30 @@ class Chunk:
     leads: np.ndarray
 
 
-def tree_of(chunks: Iterable[Chunk]) -> Tree:
-    """Chunks may be made as they are asked for: of each, only what is packed is held, and that not twice."""
-    packed: dict[str, list] = {field.name: [] for field in fields(Packed)}
-    above, leads = [], []
+def tree_of(chunks: Iterable[Chunk], folder: Path | None = None) -> Tree:
+    """Chunks may be made as they are asked for: of each, only what is packed is held, and that not twice; with a
+    folder, in files there."""
+    small = {name: Gathering(None) for name in ("above", "leads", "bias")}
+    table, entries, scales, homes = Gathering(folder), Gathering(folder), [], []
     for chunk in chunks:
         part = chunk.rows if isinstance(chunk.rows, Packed) else pack(chunk.rows)
-        for name, found in packed.items():
-            found.append(getattr(part, name))
-        above.append(chunk.above.astype(np.int32))
-        leads.append(chunk.leads.astype(np.int32))
+        small["above"].add(chunk.above.astype(np.int32))
+        small["leads"].add(chunk.leads.astype(np.int32))
+        small["bias"].add(part.bias)
+        table.add(part.table)
+        entries.add(part.entries)
+        scales.append(part.scale)
+        homes.append(part.n_homes)
     del chunk, part
     return Tree(
-        slots=offsets(list(map(len, leads))),
-        above=poured_together(above),
-        leads=poured_together(leads),
-        bias=poured_together(packed["bias"]),
-        scale=np.array(packed["scale"], np.float32),
-        homes=np.array(packed["n_homes"], np.int64),
-        places=offsets(list(map(len, packed["table"]))),
-        table=poured_together(packed["table"]),
-        firsts=offsets(list(map(len, packed["entries"]))),
-        entries=poured_together(packed["entries"]),
+        slots=offsets(small["leads"].lengths),
+        **{name: found.whole() for name, found in small.items()},
+        scale=np.array(scales, np.float32),
+        homes=np.array(homes, np.int64),
+        places=offsets(table.lengths),
+        table=table.whole(),
+        firsts=offsets(entries.lengths),
+        entries=entries.whole(),
     )
 
 
@@ -222,34 +226,45 @@ def offsets(lengths: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def assemble(tree: LabelTree, nodes: list[Rows | Packed]) -> Tree:
-    """The nodes of a tree, in the order of levels, as chunks: each leaf for itself, which may have been packed already;
-    above them, as many levels together as have few enough slots. The list is emptied: nodes are let go as they are
-    packed."""
+Take = Callable[[int], Rows | Packed]  # a node by its number, counted from the root on, level by level; once only
+
+
+def assemble(tree: LabelTree, take: Take, folder: Path | None = None) -> Tree:
+    """The nodes of a tree as chunks: each leaf for itself, which may have been packed already; above them, as many
+    levels together as have few enough slots. Nodes are taken chunk by chunk, and let go as they are packed."""
     for level in tree.levels[:-1]:
         assert np.array_equal(level.indices, np.arange(level.shape[1])), "children must be numbered in order"
-    by_level = np.split(np.array(nodes, object), np.cumsum([level.shape[0] for level in tree.levels])[:-1])
-    nodes.clear()
-    return tree_of(chunks_of(tree, by_level))
+    return tree_of(chunks_of(tree, take), folder)
 
 
-def chunks_of(tree: LabelTree, nodes: list[np.ndarray]) -> Iterator[Chunk]:
-    """What `tree_of` takes. The nodes are taken out of their arrays."""
-    first = 0
+def chunks_of(tree: LabelTree, take: Take) -> Iterator[Chunk]:
+    """What `tree_of` takes, in the order of `chunk_numbers`."""
+    first, firsts = 0, first_nodes(tree)
     for top, bottom in bands(tree):
         first += tree.levels[top].shape[0]
         for node in range(tree.levels[top].shape[0]):
-            yield under(node, tree.levels[top:bottom], nodes[top:bottom], first)
+            yield under(node, tree.levels[top:bottom], firsts[top:bottom], take, first)
     leaves = tree.levels[-1]
     for node in range(leaves.shape[0]):
         labels = leaves.indices[leaves.indptr[node] : leaves.indptr[node + 1]]
-        yield Chunk(taken(nodes[-1], node, node + 1)[0], np.full(len(labels), HERE), labels)
+        yield Chunk(take(firsts[-1] + node), np.full(len(labels), HERE), labels)
 
 
-def taken(nodes: np.ndarray, begin: int, end: int) -> list:
-    found = list(nodes[begin:end])
-    nodes[begin:end] = None
-    return found
+def first_nodes(tree: LabelTree) -> list[int]:
+    """The number of each level's first node."""
+    return [0, *accumulate(level.shape[0] for level in tree.levels[:-1])]
+
+
+def chunk_numbers(tree: LabelTree) -> np.ndarray:
+    """The chunk of each node."""
+    found, n_chunks = [], 0
+    for top, bottom in [*bands(tree), (len(tree.levels) - 1, len(tree.levels))]:
+        numbers = n_chunks + np.arange(tree.levels[top].shape[0])
+        n_chunks += len(numbers)
+        for level in tree.levels[top:bottom]:
+            found.append(numbers)
+            numbers = np.repeat(numbers, np.diff(level.indptr))
+    return np.concatenate(found)
 
 
 def bands(tree: LabelTree) -> list[tuple[int, int]]:
@@ -269,16 +284,16 @@ def bands(tree: LabelTree) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def under(node: int, levels: Sequence[csr_array], nodes: Sequence[np.ndarray], next_band: int) -> Chunk:
-    """What lies under a node of the first of these levels, in one chunk. The last level's slots lead to the chunks
-    numbered from next_band on."""
+def under(node: int, levels: Sequence[csr_array], firsts: Sequence[int], take: Take, next_band: int) -> Chunk:
+    """What lies under a node of the first of these levels, whose nodes are numbered from `firsts` on, in one chunk. The
+    last level's slots lead to the chunks numbered from next_band on."""
     parts, above, begin, end = [], [], node, node + 1
     numbers = np.array([HERE])  # of the slots that lead to begin:end
-    for level, rows in zip(levels, nodes, strict=True):
-        parts += taken(rows, begin, end)
+    for level, first in zip(levels, firsts, strict=True):
+        parts += [take(first + child) for child in range(begin, end)]
         above.append(np.repeat(numbers, np.diff(level.indptr[begin : end + 1])))
         begin, end = level.indptr[begin], level.indptr[end]
         numbers = sum(map(len, above[:-1])) + np.arange(end - begin)
     leads = np.full(sum(map(len, above)), HERE)
     leads[numbers] = -1 - next_band - np.arange(begin, end)
-    return Chunk(side_by_side(parts), np.concatenate(above), leads)
+    return Chunk(side_by_side([part for part in parts if isinstance(part, Rows)]), np.concatenate(above), leads)

@@ -7,7 +7,7 @@ XR-Linear) also those that the levels above, already trained, let through by mis
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -19,14 +19,14 @@ from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree, as_ones
 from xmtc.linear.model import TreeModel
-from xmtc.linear.packing import Packed, Rows, assemble, constant, pack, pruned, side_by_side
+from xmtc.linear.packing import Packed, Rows, assemble, chunk_numbers, constant, pack, pruned, side_by_side
 from xmtc.linear.solver import BLOCK, LinearWeights, Solver, padded_width, shuffled
 from xmtc.linear.tree import Tree
 from xmtc.sparse import Compact, compact, take_rows, whole
 
 CERTAIN = {"squared_hinge": 1.0, "logistic": 30.0}  # margins of probability 1
 LET_THROUGH = 10  # nodes a level lets through to the next where the beam does not say
-LARGE = 0.01  # of all that is to be done: blocks of more are begun first, so that no thread works on one at the end
+LARGE = 1e-3  # of all that is to be done: blocks of more are begun first, so that no thread works on one at the end
 READING = 40  # labels whose arithmetic takes as long as reading a document's features
 FAIR = 0.1  # of what a tree costs: more in one block, and a machine of many cores waits for it
 WORTH = 0.7  # of what a block costs: each half's cost, at most, for halving to be worth while
@@ -42,6 +42,7 @@ class Block:
 
     tree: int
     node: int  # counted from the root on, level by level
+    chunk: int  # that the node will be packed in
     first: int  # child, counted within the node
     is_leaf: bool  # all of it
     rows: np.ndarray  # ascending
@@ -59,10 +60,10 @@ class Block:
         one = replace(self, is_leaf=False, children=self.children[:middle])
         return one, replace(self, is_leaf=False, children=self.children[middle:], first=self.first + middle)
 
-    def turn(self, total: float) -> tuple[int, int]:
+    def turn(self, total: float) -> tuple[int, int, int]:
         """Large ones come first, whatever their tree; then trees one after the other, so that each can be kept when it
-        is finished, the large nodes of each first."""
-        return (-1 if self.cost > LARGE * total else self.tree), -self.cost
+        is finished, and of each the nodes that are packed together, the large ones first."""
+        return (-1, 0, -self.cost) if self.cost > LARGE * total else (self.tree, self.chunk, -self.cost)
 
     def signs(self) -> np.ndarray:
         """+1 where a document belongs to a child, −1 elsewhere."""
@@ -132,9 +133,11 @@ class TreeTrainer:
         finished = {number: Tree(**arrays) for number, arrays in kept.items() if arrays is not None}
         waiting = {number: tree for number, tree in enumerate(trees) if number not in finished}
         blocks = [block for number, tree in waiting.items() for block in taught_blocks(tree, data.Y, number)]
-        for number, nodes in self._trained(data, waiting, blocks, run):
-            finished[number] = assemble(trees[number], nodes)
+        trained = self._trained(data, blocks, run)
+        for number in waiting:
+            finished[number] = assemble(trees[number], partial(trained.take, number), run.workdir)
             run.checkpoint.keep(f"tree-{number}", vars(finished[number]))
+        trained.end()
         return tuple(finished[number] for number in range(len(trees)))
 
     def _matched(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
@@ -148,42 +151,31 @@ class TreeTrainer:
 
     def _matched_tree(self, data: Dataset, tree: LabelTree, run: Run) -> Tree:
         """Level by level: what the levels so far let through joins the next level's documents."""
-        trained: list[Node] = []
+        nodes: list[Node] = []
         reaching = csr_array(np.ones((data.n_docs, 1), np.float32))
         for depth, (level, members) in enumerate(zip(tree.levels, tree.memberships(data.Y), strict=True), 1):
             is_last = depth == len(tree.levels)
-            blocks = list(blocks_of(level, csc_array(members), csc_array(reaching), is_leaf=is_last))
-            ((_, nodes),) = self._trained(data, {0: LabelTree((level,))}, blocks, run)
-            trained += nodes
+            chunks = np.arange(level.shape[0])
+            trained = self._trained(
+                data, blocks_of(level, csc_array(members), csc_array(reaching), chunks, is_last), run
+            )
+            nodes += [trained.take(0, node) for node in range(level.shape[0])]
+            trained.end()
             if not is_last:
-                so_far = assemble(LabelTree(tree.levels[:depth]), list(trained))
+                so_far = assemble(LabelTree(tree.levels[:depth]), nodes.__getitem__)
                 model = self._model(data, level.shape[1], (so_far,))
                 found = model.predict(data, self.beam or LET_THROUGH, run).labels
                 reaching = as_ones(members + indicator(found, level.shape[1]))
-        return assemble(tree, trained)
+        return assemble(tree, nodes.__getitem__, run.workdir)
 
-    def _trained(
-        self, data: Dataset, trees: dict[int, LabelTree], blocks: list[Block], run: Run
-    ) -> Iterator[tuple[int, list[Node]]]:
-        """The nodes of every tree, as soon as all its blocks are trained. Nodes without a block have one child."""
-        blocks = shared_out(blocks)
-        total, n_left = sum(block.cost for block in blocks), Counter(block.tree for block in blocks)
+    def _trained(self, data: Dataset, blocks: Iterable[Block], run: Run) -> Trained:
+        """The nodes that the blocks make, trained as they are taken."""
+        blocks = shared_out(list(blocks))
+        total = sum(block.cost for block in blocks)
         order = sorted(blocks, key=lambda block: block.turn(total))
-        parts: dict[int, dict[int, list[tuple[Block, Node]]]] = {number: {} for number in trees}
-
-        def nodes(number: int) -> list[Node]:
-            mine, only_child = parts.pop(number), constant(1, CERTAIN[self.solver.loss])
-            n_nodes = sum(level.shape[0] for level in trees[number].levels)
-            return [joined(mine[node]) if node in mine else only_child for node in range(n_nodes)]
-
-        yield from ((number, nodes(number)) for number in trees if not n_left[number])
         train = partial(self._train, data, whole(data.X))
         results = run.spread(train, order, "training", size=lambda block: block.cost, total=total, ahead=AHEAD)
-        for found, block in zip(results, order, strict=True):
-            parts[block.tree].setdefault(block.node, []).append((block, found))
-            n_left[block.tree] -= 1
-            if not n_left[block.tree]:
-                yield block.tree, nodes(block.tree)
+        return Trained(zip(order, results, strict=True), blocks, constant(1, CERTAIN[self.solver.loss]))
 
     def _train(self, data: Dataset, everything: Compact, block: Block) -> Node:
         documents = everything if len(block.rows) == data.n_docs else compact(data.X, block.rows)
@@ -201,6 +193,29 @@ def in_random_order(data: Dataset, seed: int, run: Run) -> Dataset:
     assert data.Y is not None
     weights = None if data.weights is None else data.weights[order]
     return data.derived(views={name: bag}, Y=data.Y[order], weights=weights)
+
+
+class Trained:
+    """Nodes, put together from their blocks as these are trained. Those without a block have one child."""
+
+    def __init__(self, results: Iterator[tuple[Block, Node]], blocks: list[Block], only_child: Node) -> None:
+        self.results, self.only_child = results, only_child
+        self.n_left = Counter((block.tree, block.node) for block in blocks)
+        self.parts: dict[tuple[int, int], list[tuple[Block, Node]]] = {node: [] for node in self.n_left}
+
+    def take(self, tree: int, node: int) -> Node:
+        """A node, for the only time: nothing of it stays here."""
+        if (tree, node) not in self.parts:
+            return self.only_child
+        while self.n_left[tree, node]:
+            block, found = next(self.results)
+            self.parts[block.tree, block.node].append((block, found))
+            self.n_left[block.tree, block.node] -= 1
+        return joined(self.parts.pop((tree, node)))
+
+    def end(self) -> None:
+        """There is nothing left to train: this ends the stream, and with it the stage."""
+        next(self.results, None)
 
 
 def joined(parts: list[tuple[Block, Node]]) -> Node:
@@ -221,18 +236,24 @@ def indicator(labels: np.ndarray, n_labels: int) -> csr_array:
 def taught_blocks(tree: LabelTree, Y: csr_array, number: int) -> Iterator[Block]:
     """Of all nodes: documents come to a node where they have a label under it."""
     reaching = csc_array((np.diff(Y.indptr) > 0).astype(np.float32)[:, None])
-    first = 0
+    first, chunks = 0, chunk_numbers(tree)
     for depth, (level, members) in enumerate(zip(tree.levels, tree.memberships(Y), strict=True), 1):
         documents = csc_array(members)
-        yield from blocks_of(level, documents, reaching, depth == len(tree.levels), number, first)
+        yield from blocks_of(level, documents, reaching, chunks[first:], depth == len(tree.levels), number, first)
         reaching, first = documents, first + level.shape[0]
 
 
 def blocks_of(
-    level: csr_array, members: csc_array, reaching: csc_array, is_leaf: bool, tree: int = 0, first: int = 0
+    level: csr_array,
+    members: csc_array,
+    reaching: csc_array,
+    chunks: np.ndarray,
+    is_leaf: bool,
+    tree: int = 0,
+    first: int = 0,
 ) -> Iterator[Block]:
     """The nodes of a level, numbered from `first` on, but for those of one child. `members` says which documents belong
-    to which child, `reaching` which come to which node."""
+    to which child, `reaching` which come to which node, `chunks` what each node is packed in."""
     by_child = members.indptr.astype(np.int64), members.indices
     for node in range(level.shape[0]):
         children = level.indices[level.indptr[node] : level.indptr[node + 1]].astype(np.int64)
@@ -240,5 +261,6 @@ def blocks_of(
             continue
         rows = reaching.indices[reaching.indptr[node] : reaching.indptr[node + 1]]
         for begin in range(0, len(children), BLOCK):
+            ours = children[begin : begin + BLOCK]
             is_whole = is_leaf and len(children) <= BLOCK
-            yield Block(tree, first + node, begin, is_whole, rows, children[begin : begin + BLOCK], by_child)
+            yield Block(tree, first + node, int(chunks[node]), begin, is_whole, rows, ours, by_child)

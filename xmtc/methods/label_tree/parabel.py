@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from xmtc.base.dataset import Dataset
 from xmtc.base.params import param
 from xmtc.base.run import Run
+from xmtc.labels.many import labels_by_documents
 from xmtc.labels.tree import balanced_binary_trees, compressed
-from xmtc.labels.vectors import LabelVectors
 from xmtc.linear.model import TreeModel
 from xmtc.methods.label_tree.family import ARITIES, LinearTrees
 
@@ -39,5 +39,5 @@ class Parabel(LinearTrees):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.without_weightless()
-        binary = balanced_binary_trees(LabelVectors.from_documents(data, run), self.max_leaf, self.seeds, run)
+        binary = balanced_binary_trees(labels_by_documents(data, run), self.max_leaf, self.seeds, run)
         return self.train(data, [compressed(tree, self.arity.bit_length() - 1) for tree in binary], run)
