@@ -24,6 +24,8 @@ PIECE = 750_000  # values of label vectors, at least, that a thread is given: ab
 MOST_PIECES = 64
 GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
 
+Sums = tuple[np.ndarray, np.ndarray, np.ndarray]  # of some clusters: features, their values, how many of each cluster
+
 
 def pieces_of(lengths: np.ndarray) -> list[slice]:
     """Rows of these lengths in pieces of about as many values each."""
@@ -203,42 +205,61 @@ def k_means(rows: Compact, starts: np.ndarray, each: Each = map) -> np.ndarray:
     move to their rows, a piece of the rows and a group of the centres at a time. Centres lie features × clusters, so
     that a row's feature meets them all at once."""
     n_rows, n_clusters = len(rows.indptr) - 1, len(starts)
-    centres = np.zeros((len(rows.columns), n_clusters), np.float32)
-    for c, start in enumerate(starts):
-        begin, end = rows.indptr[start], rows.indptr[start + 1]
-        centres[rows.indices[begin:end], c] = rows.data[begin:end]
     cluster, nearness, last = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.float32), -1.0
+    centres = np.zeros((len(rows.columns), n_clusters), np.float32)
     pieces = pieces_of(np.diff(rows.indptr))
-    groups = [slice(c, min(c + GROUP, n_clusters)) for c in range(0, n_clusters, GROUP)]
+    held: dict[int, Sums] = {}  # what the centres of a group are, by its first cluster
 
     def join_piece(piece: slice) -> None:
         similarity = np.empty(n_clusters, np.float32)
         join(*rows[:3], piece.start, piece.stop, centres, similarity, cluster, nearness)
 
-    def move_group(group: slice) -> None:
-        totals = np.zeros((group.stop - group.start, len(centres)), np.float32)
-        move(*rows[:3], by_cluster, ends, group.start, totals, centres)
+    def move_group(first: int) -> None:
+        if first in held:
+            features, values, lengths = held.pop(first)
+            put(features, np.zeros_like(values), lengths, first, centres)
+        bounds = ends[first : first + GROUP + 1]
+        held[first] = sums_of(rows, members[bounds[0] : bounds[-1]], np.diff(bounds))
+        put(*held[first], first, centres)
 
+    members, ends = starts, np.arange(n_clusters + 1)
     for _ in range(MAX_ROUNDS):
+        list(each(move_group, range(0, n_clusters, GROUP)))
         list(each(join_piece, pieces))
         mean = nearness.mean(dtype=np.float64)
         if mean - last < WIDE_MIN_GAIN:
             break
         last = mean
-        by_cluster = np.argsort(cluster, kind="stable")
-        ends = np.cumsum(np.bincount(cluster, minlength=n_clusters))
-        list(each(move_group, groups))
+        members = np.argsort(cluster, kind="stable")
+        ends = np.concatenate([[0], np.cumsum(np.bincount(cluster, minlength=n_clusters))])
     return cluster
+
+
+def sums_of(rows: Compact, members: np.ndarray, sizes: np.ndarray) -> Sums:
+    """Of clusters of these sizes, whose rows are `members`, one cluster's after the other's; made of length 1."""
+    n_features, n_values = len(rows.columns), int((rows.indptr[members + 1] - rows.indptr[members]).sum())
+    room = min(n_values, n_features * len(sizes))
+    features, values, lengths = np.empty(room, np.uint32), np.empty(room, np.float32), np.empty(len(sizes), np.int64)
+    n = add_up(*rows[:3], members, sizes, np.full(n_features, -1), features, values, lengths)
+    return features[:n].copy(), values[:n].copy(), lengths
 
 
 @fast_kernel
 def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearness):
-    """Rows begin:end join the cluster of the nearest centre; of equally near ones, the first."""
+    """Rows begin:end join the cluster of the nearest centre; of equally near ones, the first. Features are taken four
+    at a time: a similarity is then read and written once for four of them."""
     n_clusters = len(similarity)
     for row in range(begin, end):
         for c in range(n_clusters):
             similarity[c] = 0
-        for i in range(indptr[row], indptr[row + 1]):
+        fours = indptr[row + 1] - (indptr[row + 1] - indptr[row]) % 4
+        for i in range(indptr[row], fours, 4):
+            w, x, y, z = data[i], data[i + 1], data[i + 2], data[i + 3]
+            of_w, of_x = centres[indices[i]], centres[indices[i + 1]]
+            of_y, of_z = centres[indices[i + 2]], centres[indices[i + 3]]
+            for c in range(n_clusters):
+                similarity[c] = (((similarity[c] + w * of_w[c]) + x * of_x[c]) + y * of_y[c]) + z * of_z[c]
+        for i in range(fours, indptr[row + 1]):
             centre, value = centres[indices[i]], data[i]
             for c in range(n_clusters):
                 similarity[c] += value * centre[c]
@@ -250,21 +271,35 @@ def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearne
 
 
 @fast_kernel
-def move(indptr, indices, data, by_cluster, ends, first, totals, centres):
-    """The centres from `first` on, as many as totals has rows, move to the sums of their clusters' rows, and are made
-    of length 1. The sums lie apart at first, clusters × features, where each fits the cache."""
-    n_clusters, n_features = totals.shape
-    for c in range(n_clusters):
-        total, square = totals[c], np.float32(0)
-        for position in range(ends[first + c - 1] if first + c else 0, ends[first + c]):
-            row = by_cluster[position]
+def add_up(indptr, indices, data, members, sizes, place, features, values, lengths):
+    """Write the sum of each cluster's rows, made of length 1, as pairs of features and values; return how many there
+    are. Few features occur in a cluster, so that nothing is done for all others. `place` begins as −1: it takes where
+    in the pairs a feature was last put."""
+    n, first = 0, 0
+    for c in range(len(sizes)):
+        begin = n
+        for row in members[first : first + sizes[c]]:
             for i in range(indptr[row], indptr[row + 1]):
-                total[indices[i]] += data[i]
-        for feature in range(n_features):
-            square += total[feature] * total[feature]
-        length = np.sqrt(max(square, np.float32(1e-30)))
-        for feature in range(n_features):
-            total[feature] /= length
-    for feature in range(n_features):
-        for c in range(n_clusters):
-            centres[feature, first + c] = totals[c, feature]
+                feature = indices[i]
+                if place[feature] < begin:
+                    place[feature], features[n], values[n] = n, feature, 0
+                    n += 1
+                values[place[feature]] += data[i]
+        square = 0.0
+        for at in range(begin, n):
+            square += values[at] * values[at]
+        length = np.float32(np.sqrt(max(square, 1e-30)))
+        for at in range(begin, n):
+            values[at] /= length
+        lengths[c], first = n - begin, first + sizes[c]
+    return n
+
+
+@kernel
+def put(features, values, lengths, first, centres):
+    """Write these values of as many clusters as there are lengths, from the cluster `first` on."""
+    at = 0
+    for c in range(len(lengths)):
+        for _ in range(lengths[c]):
+            centres[features[at], first + c] = values[at]
+            at += 1
