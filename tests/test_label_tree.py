@@ -123,12 +123,14 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
     np.testing.assert_allclose(total, 1 + np.array(factors) @ V.toarray()[labels], rtol=1e-5)
 
 
-def test_k_means_is_its_plain_twin(small_pieces):
+@pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
+def test_k_means_is_its_plain_twin(n_features, density, least, small_pieces):
+    """Also where features leave a centre with the rows that had them."""
     rng = np.random.default_rng(4)
-    points = rng.random((70, 9)) * (rng.random((70, 9)) < 0.5) + 0.01
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    starts = rng.choice(70, 20, replace=False)
-    found = k_means(compact(matrix(points), np.arange(70)), starts)
+    points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
+    points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
+    starts = rng.choice(300, 20, replace=False)
+    found = k_means(compact(matrix(points), np.arange(300)), starts)
     np.testing.assert_array_equal(found, k_means_plainly(points, starts))
 
 
