@@ -13,13 +13,14 @@ from xmtc.base.dataset import Dataset, Tokens
 from xmtc.base.predictions import NO_LABEL
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.labels import clustering
+from xmtc.labels import clustering, many
 from xmtc.labels.clustering import add_to, choose_half, divide, halve, k_means, pieces_of, split_in_two
+from xmtc.labels.many import labels_by_documents
 from xmtc.labels.tree import balanced_binary_trees, compressed, from_groups, wide_trees
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear import training
 from xmtc.linear.model import TreeModel
-from xmtc.linear.packing import Chunk, Rows, assemble, bands, constant, side_by_side, tree_of
+from xmtc.linear.packing import Chunk, Rows, assemble, bands, chunk_numbers, constant, side_by_side, tree_of
 from xmtc.linear.solver import BLOCK, Solver
 from xmtc.linear.tree import HERE, Tree
 from xmtc.methods.label_tree.bonsai import Bonsai
@@ -123,12 +124,14 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
     np.testing.assert_allclose(total, 1 + np.array(factors) @ V.toarray()[labels], rtol=1e-5)
 
 
-def test_k_means_is_its_plain_twin(small_pieces):
+@pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
+def test_k_means_is_its_plain_twin(n_features, density, least, small_pieces):
+    """Also where features leave a centre with the rows that had them."""
     rng = np.random.default_rng(4)
-    points = rng.random((70, 9)) * (rng.random((70, 9)) < 0.5) + 0.01
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    starts = rng.choice(70, 20, replace=False)
-    found = k_means(compact(matrix(points), np.arange(70)), starts)
+    points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
+    points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
+    starts = rng.choice(300, 20, replace=False)
+    found = k_means(compact(matrix(points), np.arange(300)), starts)
     np.testing.assert_array_equal(found, k_means_plainly(points, starts))
 
 
@@ -425,19 +428,20 @@ def test_documents_of_children_are_marked():
     held[[2, 3, 3, 4, 7, 8], [2, 0, 2, 0, 0, 1]] = 1
     members, rows = csc_array(held), np.array([2, 3, 4, 7])
     by_child = members.indptr.astype(np.int64), members.indices
-    block = training.Block(0, 0, 0, True, rows, np.array([2, 0]), by_child)
+    block = training.Block(0, 0, 0, 0, True, rows, np.array([2, 0]), by_child)
     np.testing.assert_array_equal(block.signs(), np.where(held[rows][:, [2, 0]] > 0, 1, -1))
 
 
-def test_large_blocks_come_first_and_then_trees_in_turn():
-    def block(tree: int, n_rows: int) -> training.Block:
+def test_large_blocks_come_first_and_then_trees_chunk_by_chunk():
+    def block(tree: int, n_rows: int, chunk: int = 0) -> training.Block:
         members = np.zeros(3, np.int64), np.zeros(0, np.int32)
-        return training.Block(tree, 0, 0, False, np.arange(n_rows), np.arange(2), members)
+        return training.Block(tree, 0, chunk, 0, False, np.arange(n_rows), np.arange(2), members)
 
-    blocks = [block(0, 3), block(0, 500), block(1, 4), block(1, 900), block(0, 5)]
+    blocks = [block(0, 30), block(0, 5000), block(1, 40), block(1, 90000), block(0, 60, chunk=1), block(0, 50)]
     total = sum(each.cost for each in blocks)
     turns = sorted(blocks, key=lambda each: each.turn(total))
-    assert [(each.tree, len(each.rows)) for each in turns] == [(1, 900), (0, 500), (0, 5), (0, 3), (1, 4)]
+    in_turn = [(1, 90000), (0, 5000), (0, 50), (0, 30), (0, 60), (1, 40)]
+    assert [(each.tree, len(each.rows)) for each in turns] == in_turn
 
 
 def test_blocks_of_labels_are_narrow_in_the_end():
@@ -476,6 +480,57 @@ def test_levels_of_few_children_become_one_chunk():
     assert np.diff(packed.slots)[:6].tolist() == [6, 126, 126, 126, 126, 2]
     for label in (0, 77, 511):
         assert len(packed.path(label)) == len(tree.levels)
+
+
+def test_nodes_are_taken_once_each_and_chunk_by_chunk():
+    vectors = LabelVectors(matrix(np.random.default_rng(0).random((700, 5))))
+    tree = compressed(balanced_binary_trees(vectors, max_leaf=2, seeds=[(0,)])[0], 2)
+    sizes, taken = [size for level in tree.levels for size in np.diff(level.indptr)], []
+
+    def take(node):
+        taken.append(node)
+        return constant(sizes[node], 1.0)
+
+    assemble(tree, take)
+    assert sorted(taken) == list(range(len(sizes)))
+    assert (np.diff(chunk_numbers(tree)[taken]) >= 0).all()
+
+
+@pytest.mark.parametrize("method", [Parabel(n_trees=2, max_leaf=4), PLT(max_leaf=4, arity=4), Bonsai(max_leaf=4)])
+def test_a_model_that_is_written_to_a_folder_is_the_same(tmp_path, method):
+    rng = np.random.default_rng(4)
+    data = Dataset.from_matrix(matrix(rng.random((90, 30)) * (rng.random((90, 30)) < 0.3)), matrix(np.eye(90)[:, :60]))
+    held, written = method.fit(data), method.fit(data, run=Run(workdir=tmp_path))
+    for one, other in zip(held.trees, written.trees, strict=True):
+        for mine, theirs in zip(one.arrays, other.arrays, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert any(isinstance(base(array), np.memmap) for tree in written.trees for array in tree.arrays)
+
+
+def base(array):
+    return array if array.base is None else base(array.base) if isinstance(array.base, np.ndarray) else array
+
+
+@pytest.mark.parametrize("few", [0, 300, 3000])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_labels_are_halved_through_their_documents_as_by_their_vectors(monkeypatch, few, threads):
+    rng = np.random.default_rng(5)
+    X = matrix(rng.random((300, 40)) * (rng.random((300, 40)) < 0.2))
+    Y = matrix(rng.random((300, 90)) < 0.03)
+    data = Dataset.from_matrix(X, Y, weights=rng.random(300) + 0.5)
+    stored = labels_by_documents(data)
+    assert isinstance(stored, LabelVectors)
+    expected = balanced_binary_trees(stored, 3, [(0,), (1,)])
+    monkeypatch.setattr(many, "MANY", 0)
+    monkeypatch.setattr(many, "FEW", few)
+    monkeypatch.setattr(clustering, "PIECE", 50)
+    labels = labels_by_documents(data)
+    assert isinstance(labels, many.ManyLabels)
+    np.testing.assert_allclose(labels.vectors(np.arange(90)).toarray(), stored.matrix.toarray(), rtol=1e-5)
+    found = balanced_binary_trees(labels, 3, [(0,), (1,)], Run(threads))
+    for one, other in zip(found, expected, strict=True):
+        for level, same in zip(one.levels, other.levels, strict=True):
+            np.testing.assert_array_equal(level.toarray(), same.toarray())
 
 
 def test_more_labels_than_a_chunk_can_hold_are_spread_over_several(monkeypatch):

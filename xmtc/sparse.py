@@ -85,25 +85,29 @@ def compact(matrix: csr_array, rows: np.ndarray) -> Compact:
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
     indices, data = np.empty(indptr[-1], np.uint32), np.empty(indptr[-1], np.float32)
-    number, columns = np.zeros(matrix.shape[1], np.uint32), np.empty(matrix.shape[1], np.int32)
+    number, columns = np.empty(matrix.shape[1], np.uint32), np.empty(matrix.shape[1], np.int32)
+    eights = np.zeros(-(-matrix.shape[1] // 8), np.uint64)
 
     source = matrix.indptr, matrix.indices, matrix.data
-    n_columns = compact_rows(*source, rows, number, columns, indptr, indices, data)
+    n_columns = compact_rows(*source, rows, eights, eights.view(np.uint8), number, columns, indptr, indices, data)
     return Compact(indptr, indices, data, columns[:n_columns].copy())
 
 
 @kernel
-def compact_rows(indptr, indices, data, rows, number, columns, new_indptr, new_indices, new_data):
-    """`compact`, written into its last three arguments and `columns`, whose number it returns. `number` begins as
-    zeros: it takes what is seen first, and then what number each column gets."""
+def compact_rows(indptr, indices, data, rows, eights, seen, number, columns, new_indptr, new_indices, new_data):
+    """`compact`, written into its last three arguments and `columns`, whose number it returns. `seen` begins as zeros
+    and takes which columns occur, `number` what number they get. Rows may be few and columns many: they are looked
+    through eight at a time, which `eights` sees as one."""
     for row in rows:
         for i in range(indptr[row], indptr[row + 1]):
-            number[np.uint32(indices[i])] = 1
+            seen[np.uint32(indices[i])] = 1
     n_columns = np.int64(0)
-    for column in range(len(number)):
-        if number[column]:
-            columns[n_columns], number[column] = column, n_columns
-            n_columns += 1
+    for eight in range(len(eights)):
+        if eights[eight]:
+            for column in range(8 * eight, 8 * eight + 8):
+                if seen[column]:
+                    columns[n_columns], number[column] = column, n_columns
+                    n_columns += 1
     for position in range(len(rows)):
         begin, new_begin = indptr[rows[position]], new_indptr[position]
         for i in range(new_indptr[position + 1] - new_begin):

@@ -28,6 +28,7 @@ GROUP = 16  # clusters whose centres one thread moves: as many numbers as are re
 
 Add = Callable[[np.ndarray, np.ndarray, np.ndarray], None]  # to a total: labels by their positions, times factors
 Lean = Callable[[np.ndarray, np.ndarray], None]  # given the difference of two centres, write how far each label leans
+Sums = tuple[np.ndarray, np.ndarray, np.ndarray]  # of some clusters: features, their values, how many of each cluster
 
 
 def pieces_of(lengths: np.ndarray) -> list[slice]:
@@ -218,21 +219,23 @@ def k_means(rows: Compact, starts: np.ndarray, each: Each = map) -> np.ndarray:
     move to their rows, a piece of the rows and a group of the centres at a time. Centres lie features × clusters, so
     that a row's feature meets them all at once."""
     n_rows, n_clusters = len(rows.indptr) - 1, len(starts)
-    centres = np.zeros((len(rows.columns), n_clusters), np.float32)
-    for c, start in enumerate(starts):
-        begin, end = rows.indptr[start], rows.indptr[start + 1]
-        centres[rows.indices[begin:end], c] = rows.data[begin:end]
     cluster, nearness, last = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.float32), -1.0
-    pieces = pieces_of(np.diff(rows.indptr))
-    groups = [slice(c, min(c + GROUP, n_clusters)) for c in range(0, n_clusters, GROUP)]
+    centres = np.zeros((len(rows.columns), n_clusters), np.float32)
+    pieces, groups = pieces_of(np.diff(rows.indptr)), range(0, n_clusters, GROUP)
+    held = {first: as_sums(rows, starts[first : first + GROUP]) for first in groups}
+    for first, sums in held.items():
+        put(*sums, first, centres)
 
     def join_piece(piece: slice) -> None:
         similarity = np.empty(n_clusters, np.float32)
         join(*rows[:3], piece.start, piece.stop, centres, similarity, cluster, nearness)
 
-    def move_group(group: slice) -> None:
-        totals = np.zeros((group.stop - group.start, len(centres)), np.float32)
-        move(*rows[:3], by_cluster, ends, group.start, totals, centres)
+    def move_group(first: int) -> None:
+        features, values, lengths = held[first]
+        put(features, np.zeros_like(values), lengths, first, centres)
+        bounds = ends[first : first + GROUP + 1]
+        held[first] = sums_of(rows, by_cluster[bounds[0] : bounds[-1]], np.diff(bounds))
+        put(*held[first], first, centres)
 
     for _ in range(MAX_ROUNDS):
         list(each(join_piece, pieces))
@@ -241,19 +244,44 @@ def k_means(rows: Compact, starts: np.ndarray, each: Each = map) -> np.ndarray:
             break
         last = mean
         by_cluster = np.argsort(cluster, kind="stable")
-        ends = np.cumsum(np.bincount(cluster, minlength=n_clusters))
+        ends = np.concatenate([[0], np.cumsum(np.bincount(cluster, minlength=n_clusters))])
         list(each(move_group, groups))
     return cluster
 
 
+def as_sums(rows: Compact, members: np.ndarray) -> Sums:
+    """Of clusters of one row each, as it is."""
+    parts = [slice(rows.indptr[member], rows.indptr[member + 1]) for member in members]
+    features, values = (np.concatenate([array[part] for part in parts]) for array in (rows.indices, rows.data))
+    return features, values, np.array([part.stop - part.start for part in parts])
+
+
+def sums_of(rows: Compact, members: np.ndarray, sizes: np.ndarray) -> Sums:
+    """Of clusters of these sizes, whose rows are `members`, one cluster's after the other's; made of length 1."""
+    n_features, n_values = len(rows.columns), int((rows.indptr[members + 1] - rows.indptr[members]).sum())
+    room = min(n_values, n_features * len(sizes))
+    features, values, lengths = np.empty(room, np.uint32), np.empty(room, np.float32), np.empty(len(sizes), np.int64)
+    total, eights = np.zeros(n_features, np.float32), np.zeros(-(-n_features // 8), np.uint64)
+    n = add_up(*rows[:3], members, sizes, total, eights, eights.view(np.uint8), features, values, lengths)
+    return features[:n].copy(), values[:n].copy(), lengths
+
+
 @fast_kernel
 def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearness):
-    """Rows begin:end join the cluster of the nearest centre; of equally near ones, the first."""
+    """Rows begin:end join the cluster of the nearest centre; of equally near ones, the first. Features are taken four
+    at a time: a similarity is then read and written once for four of them."""
     n_clusters = len(similarity)
     for row in range(begin, end):
         for c in range(n_clusters):
             similarity[c] = 0
-        for i in range(indptr[row], indptr[row + 1]):
+        fours = indptr[row + 1] - (indptr[row + 1] - indptr[row]) % 4
+        for i in range(indptr[row], fours, 4):
+            w, x, y, z = data[i], data[i + 1], data[i + 2], data[i + 3]
+            of_w, of_x = centres[indices[i]], centres[indices[i + 1]]
+            of_y, of_z = centres[indices[i + 2]], centres[indices[i + 3]]
+            for c in range(n_clusters):
+                similarity[c] = (((similarity[c] + w * of_w[c]) + x * of_x[c]) + y * of_y[c]) + z * of_z[c]
+        for i in range(fours, indptr[row + 1]):
             centre, value = centres[indices[i]], data[i]
             for c in range(n_clusters):
                 similarity[c] += value * centre[c]
@@ -265,21 +293,38 @@ def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearne
 
 
 @fast_kernel
-def move(indptr, indices, data, by_cluster, ends, first, totals, centres):
-    """The centres from `first` on, as many as totals has rows, move to the sums of their clusters' rows, and are made
-    of length 1. The sums lie apart at first, clusters × features, where each fits the cache."""
-    n_clusters, n_features = totals.shape
-    for c in range(n_clusters):
-        total, square = totals[c], np.float32(0)
-        for position in range(ends[first + c - 1] if first + c else 0, ends[first + c]):
-            row = by_cluster[position]
-            for i in range(indptr[row], indptr[row + 1]):
+def add_up(indptr, indices, data, members, sizes, total, eights, seen, features, values, lengths):
+    """Write the sum of each cluster's rows, made of length 1, as features and values; return how many there are.
+    `total` and `seen` are zeros before and after: few features occur in a cluster, and the others are passed over
+    eight at a time, which `eights` sees as one."""
+    n, first = np.int64(0), np.int64(0)
+    for c in range(len(sizes)):
+        begin, square = n, np.float32(0)
+        for position in range(first, first + sizes[c]):
+            for i in range(indptr[members[position]], indptr[members[position] + 1]):
                 total[indices[i]] += data[i]
-        for feature in range(n_features):
-            square += total[feature] * total[feature]
+                seen[indices[i]] = 1
+        for eight in range(len(eights)):
+            if eights[eight]:
+                for feature in range(8 * eight, 8 * eight + 8):
+                    if seen[feature]:
+                        features[n], values[n] = feature, total[feature]
+                        square += total[feature] * total[feature]
+                        total[feature] = 0
+                        n += 1
+                eights[eight] = 0
         length = np.sqrt(max(square, np.float32(1e-30)))
-        for feature in range(n_features):
-            total[feature] /= length
-    for feature in range(n_features):
-        for c in range(n_clusters):
-            centres[feature, first + c] = totals[c, feature]
+        for at in range(begin, n):
+            values[at] /= length
+        lengths[c], first = n - begin, first + sizes[c]
+    return n
+
+
+@kernel
+def put(features, values, lengths, first, centres):
+    """Write these values of as many clusters as there are lengths, from the cluster `first` on."""
+    at = 0
+    for c in range(len(lengths)):
+        for _ in range(lengths[c]):
+            centres[features[at], first + c] = values[at]
+            at += 1

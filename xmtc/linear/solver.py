@@ -255,6 +255,24 @@ def new_alpha(a, margin, square, is_logistic, C):
 
 
 @fast_kernel
+def add_margins(indices, data, begin, end, W, penalty, margin):
+    """Add to the margins what the features begin:end of a document say, in their order, but four at a time: a margin is
+    then read and written once for four weights."""
+    n_labels = len(margin)
+    fours = end - (end - begin) % 4
+    for i in range(begin, fours, 4):
+        a, b, c, d = W[indices[i]], W[indices[i + 1]], W[indices[i + 2]], W[indices[i + 3]]
+        x, y, z, u = data[i], data[i + 1], data[i + 2], data[i + 3]
+        for j in range(n_labels):
+            two = (margin[j] + x * shrunk(a[j], penalty)) + y * shrunk(b[j], penalty)
+            margin[j] = (two + z * shrunk(c[j], penalty)) + u * shrunk(d[j], penalty)
+    for i in range(fours, end):
+        weights, value = W[indices[i]], data[i]
+        for j in range(n_labels):
+            margin[j] += value * shrunk(weights[j], penalty)
+
+
+@fast_kernel
 def descend_block(
     indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, factors, penalty, start, eps,
     max_passes, runs, state, bias,
@@ -278,10 +296,7 @@ def descend_block(
             for row in range(run * RUN, min((run + 1) * RUN, n_rows)):
                 for j in range(n_labels):
                     margin[j] = bias[j]
-                for i in range(indptr[row], indptr[row + 1]):
-                    weights, value = W[indices[i]], data[i]
-                    for j in range(n_labels):
-                        margin[j] += value * shrunk(weights[j], penalty)
+                add_margins(indices, data, indptr[row], indptr[row + 1], W, penalty, margin)
                 weight = weight_of(row_weights, row)
                 longest = np.float32(0)
                 for j in range(n_labels):
