@@ -2,7 +2,7 @@
 
     python benchmarks/zipf.py 10000 100000 1000000
     python benchmarks/zipf.py 2000 8000 32000 --method fastxml --method sleec -o growth.json
-    python benchmarks/zipf.py 10000 100000 2812281 --shop
+    python benchmarks/zipf.py 10000 100000 2812281 --shop --workdir FOLDER
 
 Every label has a few words of its own; a document has one to five labels, drawn by Zipf's law, some of each label's
 words, and common words. With --shop documents have 36 labels, which lie near each other, and 49 words, and there are as
@@ -87,13 +87,13 @@ def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array
     return found
 
 
-def measure(recipe: Method, make: Corpus, n_labels: int, n_docs: int) -> dict[str, Any]:
+def measure(recipe: Method, make: Corpus, n_labels: int, n_docs: int, run: Run) -> dict[str, Any]:
     """One size, in this process. Training is timed after a small one, so that nothing is compiled in it."""
-    recipe.fit(corpus(600, 300, seed=3), run=Run())
+    recipe.fit(corpus(600, 300, seed=3), run=run)
     train, test = make(n_docs, n_labels, seed=1), make(N_TEST, n_labels, seed=2)
     held, start, processor = peak_gib(), time.perf_counter(), time.process_time()
-    model = recipe.fit(train, run=Run())
-    trained, computed = time.perf_counter() - start, time.process_time() - processor
+    model = recipe.fit(train, run=run)
+    trained, computed, peak = time.perf_counter() - start, time.process_time() - processor, peak_gib()
     model.predict(Dataset.from_matrix(test.X[:10]))
     start = time.perf_counter()
     answer = model.predict(Dataset.from_matrix(test.X), k=5)
@@ -104,7 +104,7 @@ def measure(recipe: Method, make: Corpus, n_labels: int, n_docs: int) -> dict[st
         "training s": round(trained, 2),
         "processor s": round(computed, 2),
         "data GiB": round(held, 2),
-        "peak GiB": round(peak_gib(), 2),
+        "peak GiB": round(peak, 2),
         "model MB": round(size_mb(model), 1),
         "ms/document": round(each, 4),
         "P@1": round(100 * scores["P@1"], 1),
@@ -128,6 +128,7 @@ def apart(method: str, n_labels: int, options: argparse.Namespace) -> dict[str, 
     words = [str(n_labels), "--method", method, "--trees", str(options.trees), "--here"]
     words += ["--docs", str(options.docs)] if options.docs else []
     words += ["--shop"] if options.shop else []
+    words += ["--workdir", str(options.workdir)] if options.workdir else []
     done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
     try:
         return json.loads(done.stdout)
@@ -145,6 +146,7 @@ def main() -> None:
     parser.add_argument("labels", type=int, nargs="+")
     parser.add_argument("--docs", type=int, help="documents; as many as labels unless given")
     parser.add_argument("--shop", action="store_true", help="documents and labels as in Amazon-3M")
+    parser.add_argument("--workdir", type=Path, help="folder that models are written to while they are trained")
     parser.add_argument("--trees", type=int, default=1, help="of label trees")
     parser.add_argument("--method", action="append", help="parabel unless given; repeatable")
     parser.add_argument("-o", "--output", type=Path, help="JSON to write")
@@ -154,7 +156,8 @@ def main() -> None:
     if options.here:
         (method,), (n_labels,) = methods, options.labels
         recipe = method_class(method)(**({"n_trees": options.trees} if method in ONE_TREE else {}))
-        return print(json.dumps(measure(recipe, shop if options.shop else corpus, n_labels, n_docs(n_labels, options))))
+        make, run = shop if options.shop else corpus, Run(workdir=options.workdir)
+        return print(json.dumps(measure(recipe, make, n_labels, n_docs(n_labels, options), run)))
     about = {"threads": Run().n_threads, "python": platform.python_version(), "numpy": np.__version__}
     print(f"{about}\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     rows = []
