@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import json
+import mmap
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +17,8 @@ from hypothesis import strategies as st
 from test_features import run as xmtc
 
 from xmtc import Classifier, Run, XmtcError
+from xmtc.base.mapping import mapped
+from xmtc.base.memory import memory
 from xmtc.base.workdir import Growing, Shelf
 from xmtc.features.counting import Counted, Entries, Held
 from xmtc.features.tfidf import Tfidf
@@ -51,7 +55,7 @@ def test_what_is_made_lies_in_the_folder(tmp_path, monkeypatch):
     assert not written
     disk = Tfidf().fit(TEXTS, Run(workdir=tmp_path))[1].matrix
     assert sum(written) >= memory.data.nbytes + memory.indices.nbytes
-    assert isinstance(base_of(disk.data), np.memmap)
+    assert is_mapped(disk.data)
     assert (memory != disk).nnz == 0
     assert not list(tmp_path.iterdir())
 
@@ -68,10 +72,23 @@ def recording(written: list[int]):
     return recorded
 
 
-def base_of(array: np.ndarray):
-    while not isinstance(array, np.memmap) and array.base is not None:
+def is_mapped(array: np.ndarray) -> bool:
+    """Whether a file holds its numbers."""
+    while isinstance(array, np.ndarray) and array.base is not None:
         array = array.base
-    return array
+    return isinstance(array.obj if isinstance(array, memoryview) else array, mmap.mmap)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems reserve no memory, or have none to spare")
+def test_files_that_are_larger_than_memory_are_mapped(tmp_path):
+    with (tmp_path / "large").open("w+b") as file:
+        n = int(2 * memory())
+        file.truncate(n)
+        found = mapped(file, np.int16, n // 2 * 2 - 2 * mmap.ALLOCATIONGRANULARITY + 2)
+        assert len(found) == mmap.ALLOCATIONGRANULARITY - 1
+        assert len(mapped(file, np.uint8)) == n
+    assert found.flags.writeable
+    assert not found.any()
 
 
 def test_a_classifier_works_there_too(tmp_path):

@@ -28,6 +28,7 @@ import numpy as np
 
 from xmtc.base.disk import new_folder, recover_folder
 from xmtc.base.form import Form, check_types
+from xmtc.base.mapping import mapped
 from xmtc.base.tables import address
 from xmtc.errors import XmtcError, missing_extra
 
@@ -285,12 +286,12 @@ def form_class(name: str) -> Any:
 
 
 def map_arrays(path: Path, expected_size: int) -> dict[str, np.ndarray]:
-    """Every array of a safetensors file, memory-mapped. Copy-on-write, because compiled kernels take writable arrays
-    and read-only ones for two types and would be compiled twice; nothing ever writes."""
+    """Every array of a safetensors file, memory-mapped."""
     size = path.stat().st_size
     if size != expected_size:
         raise ValueError(f"it has {size} bytes instead of {expected_size}")
-    content = np.memmap(path, np.uint8, mode="c")
+    with path.open("rb") as file:
+        content = mapped(file, np.uint8)
     header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
     header = json.loads(content[8:header_end].tobytes())
     return {name: one_array(content, header_end, entry) for name, entry in header.items() if name != "__metadata__"}

@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from xmtc.base.disk import reason
+from xmtc.base.mapping import mapped
 from xmtc.base.memory import poured_together
 from xmtc.errors import XmtcError
 
@@ -49,11 +50,8 @@ class File:
             return begin
 
     def mapped(self, begin: int, n: int, dtype: np.dtype) -> np.ndarray:
-        """An array in the file. Copy-on-write, because compiled kernels take read-only arrays for a type of their own;
-        nothing ever writes."""
-        if not n:
-            return np.empty(0, dtype)
-        return np.memmap(self.file, dtype, "c", begin, (n,)).view(np.ndarray)
+        """An array in the file."""
+        return mapped(self.file, dtype, begin, n) if n else np.empty(0, dtype)
 
     def unwritable(self, error: OSError) -> XmtcError:
         return XmtcError(
