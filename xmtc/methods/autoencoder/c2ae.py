@@ -7,7 +7,9 @@ correlation analysis, F_x F_xᵀ = F_e F_eᵀ = I, as a penalty: ‖F_x − F_e�
 over the documents of a batch, columns divided by its square root. Γ is the mean over documents of 1 / (|Y¹| |Y⁰|) Σ_p
 Σ_n exp(−(y_p − y_n)), which factorises into (Σ_n exp y_n) (Σ_p exp −y_p): O(L), not O(|Y¹| |Y⁰|) as it is known for.
 
-Differs from the paper in: Adam with a cosine schedule; `most_latent` bounds the latent space, which is 0.8 L.
+Differs from the paper in: Adam with a cosine schedule; `most_latent` bounds the latent space, which is 0.8 L; gradients
+are clipped where they are far longer than recent ones, because an exponential has no bound, and one batch could undo a
+pass; of the passes the one is kept that is best on documents held out, as the paper chooses α and λ.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from xmtc.base.params import param
 from xmtc.methods.autoencoder.family import LabelAutoencoder
 from xmtc.methods.autoencoder.model import LAYERS, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Objective
+from xmtc.nn.fitting import HELD_OUT
 from xmtc.nn.output_losses import ExponentialPairs
 
 
@@ -33,6 +36,9 @@ class C2AE(LabelAutoencoder):
 
     tiny: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003}
 
+    clips: ClassVar[bool] = True
+
+    held_out: float = param(0.1, HELD_OUT, low=0.0, high=0.9)
     alpha: float = param(
         2.0, "weight of the loss of decoded labels (α)", low=1e-6, high=1e6, search=(0.1, 10.0), log=True
     )

@@ -37,6 +37,9 @@ class LabelAutoencoder(Method):
     minimised."""
 
     is_exact: ClassVar[bool] = False
+    # Clipping is of all gradients together, and would leave F, whose gradients are by far the smallest, with so little
+    # that Adam's epsilon holds it back.
+    clips: ClassVar[bool] = False
 
     dropout: float = param(
         0.0,
@@ -153,8 +156,6 @@ class LabelAutoencoder(Method):
             # The end of a cosine needs no average, and is to be reached.
             average_from=epochs if falls else self.average_from,
             average_every=AVERAGE_EVERY,
-            # Clipping is of all gradients together, and would leave F, whose gradients are by far the smallest, with so
-            # little that Adam's epsilon holds it back.
-            clips=False,
+            clips=self.clips,
             seed=self.seed,
         )
