@@ -26,6 +26,7 @@ from xmtc.sparse import Compact, compact, whole
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
 ENOUGH = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
+ENOUGH_FOR_TWO = 4  # where they have two labels, as the inner nodes of binary trees do
 CHEAP = 20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
 RUN = 8  # documents visited in a row: some ten kilobytes, which the processor fetches ahead
 LARGEST = 1e36  # a document's squared length times its C, so that steps can be computed in float32
@@ -115,7 +116,8 @@ class Solver:
     def _passes(self, n_values: int, n_labels: int) -> int:
         """How many passes at most: all that are allowed where they cost little, fewer where there is much data."""
         affordable = self.cheap // (n_values * n_labels + 1)
-        return min(self.max_passes, max(ENOUGH, 3 * self.max_passes // 10, affordable))
+        enough = ENOUGH_FOR_TWO if n_labels == 2 else ENOUGH
+        return min(self.max_passes, max(enough, enough * self.max_passes // 20, affordable))
 
 
 @dataclass(frozen=True)

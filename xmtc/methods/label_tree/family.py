@@ -36,7 +36,10 @@ class LinearTrees(Method):
         Solver.eps, "stop training a node when a pass moves no document by more than this part of C", low=0.0, high=1e6
     )
     max_passes: int = param(
-        Solver.max_passes, "passes over a node's documents at most; nodes with much data take 6", low=1, high=10_000
+        Solver.max_passes,
+        "passes over a node's documents at most; nodes with much data take 6, or 4 if they have two children",
+        low=1,
+        high=10_000,
     )
     min_weight: float = param(0.1, "drop weights smaller than this", low=0.0, high=1e9, search=(0.01, 0.3), log=True)
     match_negatives: bool = param(False, "train nodes also on documents that the levels above let through")
