@@ -1,18 +1,22 @@
-"""Draws training time and nDCG@5 of every linear tool, from what benchmarks/linear.py has stored (needs matplotlib).
+"""Draws training time and nDCG@5 of every linear tool, from what benchmarks/linear.py has stored, and how one Parabel
+tree grows with the labels, from what benchmarks/zipf.py --shop has (needs matplotlib).
 
-python benchmarks/plot.py                     docs/images/linear.svg, of all corpora under benchmarks/results
+python benchmarks/plot.py       docs/images/linear.svg, of all corpora under benchmarks/results, and growth.svg
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from math import log
 from pathlib import Path
 from typing import Any
 
 from peers.measures import summary
 
 HERE = Path(__file__).parent
-PICTURE = HERE.parent / "docs" / "images" / "linear.svg"
+PICTURES = HERE.parent / "docs" / "images"
+GROWING = {"processor s": "processor seconds", "peak GiB": "peak of memory, GiB", "model MB": "model, MB"}
 STYLES = {"xmtc": "o", "omikuji": "s", "libpecos": "^", "napkinxc": "D", "libmultilabel": "v"}
 COLOURS = {"xmtc": "tab:red", "omikuji": "tab:blue", "libpecos": "tab:green", "napkinxc": "tab:purple"}
 METRIC = "nDCG@5"
@@ -49,20 +53,39 @@ def draw(figure: Any) -> None:
     figure.axes[0].legend(handles=handles, fontsize=8)
 
 
+def draw_growth(figure: Any) -> None:
+    """Of documents and labels alike: the papers' time is documents × log L, drawn through the second point."""
+    rows = json.loads((HERE / "results" / "shop.json").read_text(encoding="utf-8"))["rows"]
+    labels = [row["labels"] for row in rows]
+    for axis, (name, shown) in zip(figure.subplots(1, len(GROWING)), GROWING.items(), strict=True):
+        values = [row[name] for row in rows]
+        axis.plot(labels, values, "o-", color=COLOURS["xmtc"], label="one Parabel tree")
+        if name == "processor s":
+            steps = [values[1] * n * log(n) / (labels[1] * log(labels[1])) for n in labels]
+            axis.plot(labels, steps, "--", color="gray", label="documents × log L")
+            axis.legend(fontsize=8)
+        axis.set(xscale="log", yscale="log", xlabel="labels", ylabel=shown)
+
+
+def picture(name: str, width: float, draw: Callable[[Any], None]) -> None:
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context({"svg.hashsalt": name}):
+        figure = plt.figure(figsize=(width, 3.8), layout="constrained")
+        draw(figure)
+        figure.savefig(PICTURES / f"{name}.svg", metadata={"Date": None})
+    print(PICTURES / f"{name}.svg")
+
+
 def main() -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
     n_panels = len(panels())
     if not n_panels:
         raise SystemExit(f"No result under {HERE / 'results'} has {METRIC}; run benchmarks/linear.py first.")
-    with plt.rc_context({"svg.hashsalt": "linear"}):
-        figure = plt.figure(figsize=(4.6 * n_panels, 3.8), layout="constrained")
-        draw(figure)
-        figure.savefig(PICTURE, metadata={"Date": None})
-    print(PICTURE)
+    picture("linear", 4.6 * n_panels, draw)
+    picture("growth", 4.0 * len(GROWING), draw_growth)
 
 
 if __name__ == "__main__":

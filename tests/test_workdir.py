@@ -109,10 +109,13 @@ def test_a_file_is_no_folder(corpus, tmp_path):
 
 def test_a_folder_that_nothing_would_be_written_to_is_refused(tmp_path):
     (tmp_path / "features.txt").write_text("3 4 2\n0 0:1\n1 1:1\n0,1 3:2\n")
-    status, said = xmtc("train", tmp_path / "features.txt", "-o", tmp_path / "model", "--workdir", tmp_path / "work")
+    words = "train", tmp_path / "features.txt", "-o", tmp_path / "model", "--workdir", tmp_path / "work"
+    status, said = xmtc(*words, "-m", "dismec")
     assert status
-    assert "--workdir is for tf-idf made of texts, and parabel reads columns of this corpus" in said
+    assert "--workdir is for tf-idf made of texts and for label trees, and dismec reads columns of this corpus" in said
     assert not (tmp_path / "work").exists()
+    status, said = xmtc(*words, "-m", "parabel")
+    assert not status, said
 
 
 class Full(io.BytesIO):

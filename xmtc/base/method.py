@@ -133,6 +133,8 @@ class Method(Recipe, ABC):
     reads_names: ClassVar[bool] = False
     # Whether the machines of a cluster share its training.
     spreads: ClassVar[bool] = False
+    # Whether it writes its model to the work folder of a run while it is trained.
+    uses_workdir: ClassVar[bool] = False
     # Whether its fit makes probabilities of scores by itself.
     calibrates: ClassVar[bool] = False
 

@@ -44,7 +44,7 @@ def train(
     valid: Annotated[str | None, typer.Option(help="corpus that decides when to stop, or what scores mean")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="folder to keep finished parts in, and to go on from")] = None,
     workdir: Annotated[
-        Path | None, typer.Option(help="folder for what memory cannot hold: counts and tf-idf of the texts")
+        Path | None, typer.Option(help="folder for what memory cannot hold: tf-idf of texts, models as they grow")
     ] = None,
     threads: Threads = 0,
     device: Device = "auto",
@@ -136,10 +136,10 @@ def check_use(workdir: Path, pipeline: Pipeline, method: str) -> None:
     from xmtc.base.workdir import check_workdir
     from xmtc.errors import XmtcError
 
-    if not any(view.uses_workdir for view in pipeline.views.values()):
+    if not (pipeline.method.uses_workdir or any(view.uses_workdir for view in pipeline.views.values())):
         raise XmtcError(
-            f"--workdir is for tf-idf made of texts, and {method} reads {', '.join(pipeline.views)} of this corpus; "
-            "leave it out, or choose a linear method and a corpus of texts."
+            f"--workdir is for tf-idf made of texts and for label trees, and {method} reads {', '.join(pipeline.views)}"
+            " of this corpus; leave it out, or choose parabel, or a linear method and a corpus of texts."
         )
     check_workdir(workdir)
 

@@ -25,6 +25,7 @@ class LinearTrees(Method):
 
     takes_weights: ClassVar[bool] = True
     spreads: ClassVar[bool] = True
+    uses_workdir: ClassVar[bool] = True
     loss: ClassVar[str] = "squared_hinge"
 
     n_trees: int = param(3, "trees, each grown from its own random start", low=1, high=1000)
