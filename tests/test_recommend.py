@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,16 @@ def test_what_is_far_behind_or_takes_too_long_does_not_go_on():
     found = trying(rows, seconds)
     alive = found.promising(found.trials)
     assert [each.spec.name for each in alive] == ["dismec", "plt", "parabel"]
-    assert not found.promising([found.trials[4]])
+    assert found.promising([found.trials[4]]) == [found.trials[4]]  # more is to be known where nothing fits
+    assert not found.promising([])
+
+
+def test_one_small_sample_rules_nothing_out_on_half_a_million_documents():
+    names = ("dismec", "plt", "parabel", "bonsai")
+    found = trying({name: [0.01] for name in names}, dict.fromkeys(names, 3.0), budget=600.0)
+    found.samples = replace(found.samples, n_docs=500_000)
+    assert all(each.seconds_at(500_000, found.start) > 900 for each in found.trials)
+    assert found.promising(found.trials) == found.trials
 
 
 def expected(name: str, value: float, seconds: float, fits: bool = True, doubt: float = 0.0) -> Expected:

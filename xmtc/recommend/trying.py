@@ -141,12 +141,15 @@ class Trying:
             alive = self.promising([each for each in alive if not each.failed])
 
     def is_in_time(self, method: Trials, size: int) -> bool:
-        """Whether a trial may end in the time that is left. One sample says little of the next, so that its time is
-        taken to grow slowly; what takes longer is ended."""
+        """Whether a trial may end in the time that is left; what takes longer is ended."""
+        return self.left > self.least_seconds(method, size)
+
+    def least_seconds(self, method: Trials, n_docs: int) -> float:
+        """Of a training on so many documents. One sample says little of the next, and less of all documents: its time
+        is taken to grow slowly."""
         if len(method.seconds) > 1:
-            return self.left > method.seconds_at(size, self.start)
-        least = [(size / n) ** LOWEST * max(0.0, seconds - self.start) for n, seconds in method.seconds]
-        return self.left > sum(least)
+            return method.seconds_at(n_docs, self.start)
+        return sum((n_docs / n) ** LOWEST * max(0.0, seconds - self.start) for n, seconds in method.seconds)
 
     def value_at(self, n_docs: int, method: Trials, metric: str = LEAD) -> float:
         """What a method is expected to reach. On a sample that it was not tried on, it gains what the others did."""
@@ -193,9 +196,11 @@ class Trying:
         return max(1.0, min(fitting, fair, self.left, self.budget))
 
     def promising(self, methods: Sequence[Trials]) -> list[Trials]:
-        """Those that fit the budget and are not so far behind that more documents could not make it good."""
-        n_docs, start = self.samples.n_docs, self.start
-        fits = [each for each in methods if each.seconds and each.seconds_at(n_docs, start) <= 1.5 * self.budget]
+        """Those that may fit the budget and are not so far behind that more documents could not make it good; the
+        quickest where none does, so that more is known of them."""
+        n_docs = self.samples.n_docs
+        in_turn = sorted((each for each in methods if each.seconds), key=lambda each: self.least_seconds(each, n_docs))
+        fits = [each for each in in_turn if self.least_seconds(each, n_docs) <= 1.5 * self.budget] or in_turn[:LEAST]
         if not fits:
             return []
         values = {each.spec.name: self.value_at(n_docs, each) for each in fits}
