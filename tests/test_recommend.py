@@ -89,6 +89,17 @@ def test_what_is_far_behind_or_takes_too_long_does_not_go_on():
     assert not found.promising([])
 
 
+def test_what_was_ended_takes_at_least_as_long():
+    found = trying({"dismec": [0.5, 0.6], "plt": [0.4, 0.5]}, {"dismec": 0.1, "plt": 0.1})
+    dismec = found.trials[0]
+    before = dismec.seconds_at(20_000, found.start)
+    dismec.ended = [(16_000, 60.0)]
+    assert dismec.seconds_at(20_000, found.start) > 60 > before
+    assert (dismec.largest, found.n_missed(found.trials[1])) == (4_000, 0)  # nothing is known of how good it is there
+    dismec.ended = [(16_000, 0.1)]  # hardly any time was left
+    assert dismec.seconds_at(20_000, found.start) == before
+
+
 def test_one_small_sample_rules_nothing_out_on_half_a_million_documents():
     names = ("dismec", "plt", "parabel", "bonsai")
     found = trying({name: [0.01] for name in names}, dict.fromkeys(names, 3.0), budget=600.0)
