@@ -17,7 +17,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.run import Each, Run
 from xmtc.compiled import kernel
 from xmtc.labels.clustering import add_to, halve, lean, pieces_of, two_means
-from xmtc.labels.vectors import LabelVectors, input_space, norms_of_sums, sum_rows
+from xmtc.labels.vectors import LabelVectors, input_space, norms_of_sums, sum_rows, sums_of_rows
 
 MANY = 2**29  # numbers of label vectors, at most, that are stored: 4 GiB
 FEW = 2**25  # numbers of a part's label vectors, at most, that are made for one division
@@ -60,7 +60,7 @@ def labels_by_documents(data: Dataset, run: Run = Run()) -> LabelVectors | ManyL
     sizes = np.add.reduceat(np.append(np.diff(X.indptr)[members.indices].astype(np.int64), 0), members.indptr[:-1])
     sizes[np.diff(members.indptr) == 0] = 0
     if sizes.sum() <= MANY:
-        return LabelVectors.from_documents(data, run)
+        return LabelVectors(sums_of_rows(X, members, run))
     norms = norms_of_sums(X, members, run)
     scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
     return ManyLabels(X, csr_array(data.Y), members, scale, sizes)
