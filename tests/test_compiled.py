@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from xmtc import compiled
-from xmtc.compiled import Compiling, private_folder
+from xmtc.compiled import Compiling, kernel, prefetch, private_folder
 
 # As on a read-only file system: numba asks this function whether it may write to a folder.
 CODE = """
@@ -93,3 +94,19 @@ def test_commands_say_that_they_compile_and_later_ones_do_not(tmp_path: Path) ->
     )
     assert first.count("compiling") == 1
     assert "compiling" not in second
+
+
+@kernel
+def fetch_and_sum(numbers, ahead):
+    """Places before the first and after the last are asked for, too."""
+    total = 0
+    for i in range(len(numbers)):
+        prefetch(numbers, i + ahead)
+        total += numbers[i]
+    return total
+
+
+@pytest.mark.parametrize("ahead", [0, 8, -8, 2**20])
+def test_what_is_fetched_changes_nothing(ahead: int) -> None:
+    assert fetch_and_sum(np.arange(100), ahead) == 4950
+    assert "prefetch" in next(iter(fetch_and_sum.inspect_asm().values()))

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from xmtc.base.memory import poured_together
-from xmtc.linear.search import margins
+from xmtc.linear.search import RING, margins
 from xmtc.linear.solver import RUN, Solver, first_state, new_alpha, shuffle, shuffled, signs_of
 from xmtc.linear.tree import EMPTY
 from xmtc.sparse import Compact, compact, sort, take_rows, whole
@@ -167,16 +167,19 @@ def test_it_stops_when_it_is_done():
     assert (early != Solver(eps=1e-3, max_passes=2).fit(X, rows, Y).W).any()
 
 
-@pytest.mark.parametrize("n_words", range(10))
+@pytest.mark.parametrize("n_words", [*range(10), 16, 17, 40])
 def test_margins_are_products_however_many_rows_are_full(n_words):
-    """Full rows are added four at a time, and what is left one by one; every third row has pairs instead."""
+    """Full rows are added four at a time, and what is left one by one; every third row has pairs instead. With 16 words
+    and more, some are looked for while others are fetched; the last ones are unknown to the chunk."""
     rng = np.random.default_rng(n_words)
-    W = rng.integers(-9, 10, (10, 7)).astype(np.int16)
+    W = rng.integers(-9, 10, (34, 7)).astype(np.int16)
     W[::3, 2:] = 0  # two slots: pairs (slot, weight), shorter than a full row
     rows = [w if i % 3 else np.array([0, w[0], 1, w[1]], np.int16) for i, w in enumerate(W)]
     begins = np.cumsum([0, *map(len, rows)])
-    table = np.column_stack([[*range(10), EMPTY], begins]).astype(np.uint32)  # one home: places are tried in turn
+    table = np.column_stack([[*range(34), EMPTY], begins]).astype(np.uint32)  # one home: places are tried in turn
     words, values = np.arange(n_words, dtype=np.int32), rng.random(n_words).astype(np.float32)
     bias, out = rng.random(7).astype(np.float32), np.empty(7, np.float32)
-    margins(words, values, table, 1, np.concatenate(rows), bias, np.float32(0.5), out)
-    np.testing.assert_allclose(out, bias + 0.5 * values @ W[:n_words], rtol=1e-5, atol=1e-5)
+    margins(
+        words, values, table, 1, np.concatenate(rows), bias, np.float32(0.5), np.empty((RING + 1, 2), np.int64), out
+    )
+    np.testing.assert_allclose(out, bias + 0.5 * values[:34] @ W[:n_words], rtol=1e-5, atol=1e-4)

@@ -22,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import ir
 from numba import njit
-from numba.core import event
+from numba.core import cgutils, event, types
+from numba.extending import intrinsic
 
 SETTINGS: Any = numba.config
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}  # nobody calls kernels from C
 FINITE = {"nnan", "ninf", "nsz", "arcp", "contract", "afn"}  # all of fastmath but "reassoc"
+READ, INTO_ALL_CACHES, DATA = 0, 3, 1  # how LLVM numbers what can be fetched
 PATIENCE = 0.5  # seconds of compiling that nobody needs to be told of
 
 
@@ -50,6 +53,23 @@ def compiled(function: Callable, **options: Any) -> Any:
             SETTINGS.CACHE_DIR = folder
             return compiled(function, **options)
         return njit(**options)(function)
+
+
+@intrinsic
+def prefetch(typing_context, array, index):
+    """In a kernel, have the processor fetch array[index] of a C-contiguous array while it goes on: what is read from
+    memory in no order costs most where it is waited for. Nothing happens where there is no such place."""
+
+    def generate(context, builder, signature, arguments):
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        fetch = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, fetch, "llvm.prefetch.p0")
+        place = builder.bitcast(builder.gep(view.data, [arguments[1]]), byte)
+        builder.call(function, [place, word(READ), word(INTO_ALL_CACHES), word(DATA)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
 
 
 def private_folder() -> str | None:

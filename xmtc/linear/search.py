@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.base.predictions import NO_LABEL
-from xmtc.compiled import fast_kernel, kernel
+from xmtc.compiled import fast_kernel, kernel, prefetch
 from xmtc.linear.tree import EMPTY, Tree
 
 SQUARED_HINGE, LOGISTIC, CUBED_HINGE = 0, 1, 2
@@ -20,6 +20,8 @@ NEVER = np.float32(-3e38)
 ROUNDING = np.float32(1e-4)
 MANY = 64  # documents that are worth an effort to share chunks
 MEET = 8  # chunks per document that is in search of one, above which documents hardly ever meet
+AHEAD, LATER, RING = 16, 8, 15  # features that are looked for, and rows that are added, after being fetched
+LINE, FETCHED = 32, 128  # entries that memory hands over together, and of a row, ahead: the rest comes by itself
 WAITING, FOUND, LEAVES_LEFT = 0, 1, 2  # what is counted of a document
 
 
@@ -58,41 +60,65 @@ def add(value, row, out):
 
 
 @fast_kernel
-def margins(indices, data, table, n_homes, entries, bias, scale, out):
-    """Write the margins of a chunk's slots for the document with these features. Rows with all slots are held until
-    there are four, and added together: a margin is then read and written once for four weights."""
-    n, n_held = len(bias), 0
-    a, b, c, d = entries[:0], entries[:0], entries[:0], entries[:0]
+def add_four(x, a, y, b, z, c, u, d, n, entries, out):
+    """Rows of all n slots, which begin at a, b, c and d: a margin is read and written once for four weights."""
+    a, b, c, d = entries[a : a + n], entries[b : b + n], entries[c : c + n], entries[d : d + n]
+    for slot in range(n):
+        out[slot] = (((out[slot] + x * a[slot]) + y * b[slot]) + z * c[slot]) + u * d[slot]
+
+
+@kernel
+def look_up(feature, table, n_homes):
+    """Where a feature's row of entries begins and ends; nothing lies between where the chunk does not have it."""
+    cell = home(feature, n_homes)
+    while table[cell, 0] != feature and table[cell, 0] != NOTHING:
+        cell += 1
+    if table[cell, 0] == NOTHING:
+        return np.int64(0), np.int64(0)
+    return np.int64(table[cell, 1]), np.int64(table[cell + 1, 1])
+
+
+@fast_kernel
+def margins(indices, data, table, n_homes, entries, bias, scale, held, out):
+    """Write the margins of a chunk's slots for the document with these features. A place of the table is fetched AHEAD
+    features before it is looked at, and a row LATER features before it is added: what is read lies scattered, and most
+    of the time would go by in waiting for it. Rows with all slots are held until there are four."""
+    n, n_held, n_words, places = len(bias), 0, len(indices), table.reshape(-1)
+    a, b, c = np.int64(0), np.int64(0), np.int64(0)
     x, y, z = np.float32(0), np.float32(0), np.float32(0)
     for slot in range(n):
         out[slot] = 0
-    for k in range(len(indices)):
-        feature = np.uint32(indices[k])
-        cell = home(feature, n_homes)
-        while table[cell, 0] != feature and table[cell, 0] != NOTHING:
-            cell += 1
-        if table[cell, 0] == NOTHING:
+    for k in range(min(AHEAD, n_words)):
+        prefetch(places, 2 * home(np.uint32(indices[k]), n_homes))
+    for k in range(n_words + LATER):
+        if k + AHEAD < n_words:
+            prefetch(places, 2 * home(np.uint32(indices[k + AHEAD]), n_homes))
+        if k < n_words:
+            begin, end = look_up(np.uint32(indices[k]), table, n_homes)
+            held[k & RING, 0], held[k & RING, 1] = begin, end
+            for entry in range(begin, min(end, begin + FETCHED), LINE):
+                prefetch(entries, entry)
+        if k < LATER:
             continue
-        begin, end = np.int64(table[cell, 1]), np.int64(table[cell + 1, 1])
+        begin, end, value = held[(k - LATER) & RING, 0], held[(k - LATER) & RING, 1], data[k - LATER]
         if end - begin != n:
             for entry in range(begin, end, 2):
-                out[entries[entry]] += data[k] * entries[entry + 1]
+                out[np.uint16(entries[entry])] += value * entries[entry + 1]
         elif n_held == 0:
-            a, x, n_held = entries[begin:end], data[k], 1
+            a, x, n_held = begin, value, 1
         elif n_held == 1:
-            b, y, n_held = entries[begin:end], data[k], 2
+            b, y, n_held = begin, value, 2
         elif n_held == 2:
-            c, z, n_held = entries[begin:end], data[k], 3
+            c, z, n_held = begin, value, 3
         else:
-            d, n_held = entries[begin:end], 0
-            for slot in range(n):
-                out[slot] = (((out[slot] + x * a[slot]) + y * b[slot]) + z * c[slot]) + data[k] * d[slot]
+            add_four(x, a, y, b, z, c, value, begin, n, entries, out)
+            n_held = 0
     if n_held > 0:
-        add(x, a, out)
+        add(x, entries[a : a + n], out)
     if n_held > 1:
-        add(y, b, out)
+        add(y, entries[b : b + n], out)
     if n_held > 2:
-        add(z, c, out)
+        add(z, entries[c : c + n], out)
     for slot in range(n):
         out[slot] = bias[slot] + scale * out[slot]
 
@@ -193,7 +219,7 @@ def search_tree(rows, start, link, beam, label_logs, lift, tree, best_labels, be
     """`search` of one tree for the documents from `start` on, as many as best_labels has rows."""
     indptr, indices, data = rows
     slots, above, leads, bias, scale, homes, cells, table, firsts, entries = tree
-    items, logs, counts, taken, taken_logs, after, order, out = room
+    items, logs, counts, taken, taken_logs, after, order, held, out = room
     n_docs, k = best_labels.shape
     for doc in range(n_docs):
         items[doc, 0], logs[doc, 0] = 0, 0
@@ -211,10 +237,11 @@ def search_tree(rows, start, link, beam, label_logs, lift, tree, best_labels, be
             words, here = slice(indptr[start + doc], indptr[start + doc + 1]), slice(slots[chunk], slots[chunk + 1])
             own_table = table[cells[chunk] : cells[chunk + 1]]
             own_entries = entries[firsts[chunk] : firsts[chunk + 1]]
-            margins(indices[words], data[words], own_table, homes[chunk], own_entries, bias[here], scale[chunk], out)
+            weights = own_table, homes[chunk], own_entries, bias[here], scale[chunk]
+            margins(indices[words], data[words], *weights, held, out)
             if leads[slots[chunk]] >= 0:
-                found = best_logs[doc], best_labels[doc], counts[doc, FOUND]
-                counts[doc, FOUND] = collect_labels(out, log, link, leads[here], label_logs, *found)
+                best = best_logs[doc], best_labels[doc], counts[doc, FOUND]
+                counts[doc, FOUND] = collect_labels(out, log, link, leads[here], label_logs, *best)
             else:
                 waiting = logs[doc], items[doc], counts[doc, WAITING]
                 counts[doc, WAITING] = follow_slots(out, log, link, above[here], leads[here], *waiting)
@@ -241,6 +268,7 @@ def search(
         np.empty(n_taken, np.float32),  # and their log probabilities
         np.empty(tree.n_chunks + 1, np.int64),
         np.empty(n_taken, np.int64),
+        np.empty((RING + 1, 2), np.int64),  # where rows of entries begin and end that are being fetched
         np.empty(tree.widest, np.float32),  # a chunk's margins
     )
     labels, logs = np.empty((n_docs, k), np.int32), np.empty((n_docs, k), np.float32)
