@@ -23,7 +23,7 @@ from xmtc.linear import training
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import Chunk, Rows, assemble, bands, chunk_numbers, constant, side_by_side, tree_of
 from xmtc.linear.solver import BLOCK, Solver
-from xmtc.linear.tree import HERE, Tree
+from xmtc.linear.tree import EMPTY, HERE, Tree, rows_fit
 from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
@@ -364,6 +364,44 @@ def test_a_row_that_names_no_slot_is_refused():
         bad = replace(tree, entries=np.array([3, 100, wrong, 100], np.int16))
         with pytest.raises(ValueError, match="do not fit together"):
             bad.check_sizes(30, 1)
+
+
+def test_rows_of_a_table_are_looked_at_as_their_plain_twin_does():
+    """One number of a table is another one, all of a small tree in turn."""
+    rng = np.random.default_rng(0)
+    data = Dataset.from_matrix(matrix(rng.random((40, 12)) < 0.3), matrix(rng.random((40, 9)) < 0.2))
+    (tree,) = Parabel(n_trees=1, max_leaf=3).fit(data).trees
+    found = []
+    for place, column in np.ndindex(tree.table.shape):
+        for number in (0, 1, 2, min(int(tree.table[place, column]) + 1, EMPTY), 12, EMPTY):
+            table = tree.table.copy()
+            table[place, column] = number
+            other = replace(tree, table=table)
+            found.append(rows_fit(other.slots, other.homes, other.places, table, other.firsts, other.entries, 12))
+            assert found[-1] == rows_fit_plainly(other, 12)
+    assert 0 < sum(found) < len(found)
+
+
+def rows_fit_plainly(tree, n_features):
+    return all(chunk_fits_plainly(tree, chunk, n_features) for chunk in range(tree.n_chunks))
+
+
+def chunk_fits_plainly(tree, chunk, n_features):
+    table = tree.table[tree.places[chunk] : tree.places[chunk + 1]].astype(np.int64)
+    entries = tree.entries[tree.firsts[chunk] : tree.firsts[chunk + 1]]
+    features, starts, n = table[:, 0], table[:, 1], tree.slots[chunk + 1] - tree.slots[chunk]
+    lengths = np.diff(starts)
+    pairs = [
+        entries[start : start + length : 2] for start, length in zip(starts[:-1], lengths, strict=True) if length != n
+    ]
+    return (
+        (starts[0], starts[-1], features[-1]) == (0, len(entries), EMPTY)
+        and ((lengths >= 0) & (lengths <= n)).all()
+        and ((lengths % 2 == 0) | (lengths == n)).all()
+        and (features[(features != EMPTY)] < n_features).all()
+        and (lengths[features[:-1] == EMPTY] == 0).all()
+        and all(((row >= 0) & (row < n)).all() for row in pairs)
+    )
 
 
 def test_a_search_cannot_go_round_in_circles():

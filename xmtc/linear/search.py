@@ -12,10 +12,9 @@ from scipy.sparse import csr_array
 
 from xmtc.base.predictions import NO_LABEL
 from xmtc.compiled import fast_kernel, kernel, prefetch
-from xmtc.linear.tree import EMPTY, Tree
+from xmtc.linear.tree import NOTHING, Tree
 
 SQUARED_HINGE, LOGISTIC, CUBED_HINGE = 0, 1, 2
-NOTHING = np.uint32(EMPTY)
 NEVER = np.float32(-3e38)
 ROUNDING = np.float32(1e-4)
 MANY = 64  # documents that are worth an effort to share chunks

@@ -8,9 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from xmtc.base.form import Form, array
+from xmtc.compiled import kernel
 
 HERE = -1  # a slot that leads to nothing but other slots of its chunk
 EMPTY = 0xFFFFFFFF  # a place of a chunk's table without a feature
+NOTHING = np.uint32(EMPTY)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Tree(Form):
 
     def check_sizes(self, n_labels: int, n_features: int) -> None:
         """Refuse arrays that would lead a search out of its memory, or round in circles."""
-        if not (self._shapes_fit() and self._slots_fit(n_labels) and self._rows_fit(n_features)):
+        rows = self.slots, self.homes, self.places, self.table, self.firsts, self.entries
+        if not (self._shapes_fit() and self._slots_fit(n_labels) and rows_fit(*rows, n_features)):
             raise ValueError("the arrays of a label tree do not fit together")
 
     def _shapes_fit(self) -> bool:
@@ -107,25 +110,36 @@ class Tree(Form):
             and (target[target > 0] > chunk[target > 0]).all()
         )
 
-    def _rows_fit(self, n_features: int) -> bool:
-        begin, last = self.places[:-1], self.places[1:] - 1
-        feature, start = self.table[:, 0], self.table[:, 1].astype(np.int64)
-        if (last < begin).any() or (feature[last] != EMPTY).any() or (start[begin] != 0).any():
+
+@kernel
+def rows_fit(slots, homes, places, table, firsts, entries, n_features):
+    """Whether a search finds the rows of every chunk inside of its own entries, and in pairs only slots of the chunk.
+    Row by row, because what NumPy would need beside the arrays is several times as large as they are."""
+    for chunk in range(len(homes)):
+        n, size = slots[chunk + 1] - slots[chunk], firsts[chunk + 1] - firsts[chunk]
+        begin, last = places[chunk], places[chunk + 1] - 1
+        if last < begin or not 1 <= homes[chunk] <= last - begin + 1:
             return False
-        if ((self.homes < 1) | (self.homes > last - begin + 1)).any() or (start[last] != np.diff(self.firsts)).any():
+        if table[begin, 1] != 0 or table[last, 0] != NOTHING or table[last, 1] != size:
             return False
-        chunk = np.repeat(np.arange(self.n_chunks), np.diff(self.places))
-        lengths, n = np.append(np.diff(start), 0), np.diff(self.slots)[chunk]
-        lengths[last] = 0
-        paired = (lengths > 0) & (lengths != n)
-        if (lengths < 0).any() or (lengths[feature == EMPTY] != 0).any() or (lengths[paired] % 2).any():
+        for place in range(begin, last):
+            feature, start, end = table[place, 0], np.int64(table[place, 1]), np.int64(table[place + 1, 1])
+            if not start <= end <= min(start + n, size):
+                return False
+            if feature >= n_features and not (feature == NOTHING and start == end):
+                return False
+            if end - start < n and not pairs_fit(entries, firsts[chunk] + start, firsts[chunk] + end, n):
+                return False
+    return True
+
+
+@kernel
+def pairs_fit(entries, begin, end, n):
+    """Whether begin:end are pairs (slot, weight) of a chunk with n slots."""
+    for entry in range(begin, end, 2):
+        if not 0 <= entries[entry] < n:
             return False
-        if (lengths > n).any() or (feature[feature != EMPTY] >= n_features).any():
-            return False
-        owner = np.repeat(np.flatnonzero(paired), lengths[paired] // 2)
-        first = np.repeat(lengths[paired].cumsum() - lengths[paired], lengths[paired] // 2)
-        pairs = self.firsts[chunk[owner]] + start[owner] + 2 * np.arange(len(owner)) - first
-        return bool(((self.entries[pairs] >= 0) & (self.entries[pairs] < n[owner])).all())
+    return (end - begin) % 2 == 0
 
 
 def climbs(offsets: np.ndarray, n: int, end: int) -> bool:
