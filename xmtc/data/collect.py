@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.data.batch import Batch
+from xmtc.data.batch import Batch, whole_numbers
 from xmtc.data.document import Document
 from xmtc.sparse import narrow
 
@@ -66,7 +66,8 @@ class LabelCollector:
         found = pyarrow.concat_arrays([batch.names for batch in self.waiting]).dictionary_encode()
         names = found.dictionary.to_pylist()
         numbers = np.array([self.numbers.setdefault(name, len(self.numbers)) for name in names], np.int32)
-        of_batches = np.split(numbers[found.indices.to_numpy()], np.cumsum([len(b.names) for b in self.waiting])[:-1])
+        found_numbers = numbers[whole_numbers(found.indices, len(found))]
+        of_batches = np.split(found_numbers, np.cumsum([len(b.names) for b in self.waiting])[:-1])
         for batch, of_batch in zip(self.waiting, of_batches, strict=True):
             self.offsets.frombytes((batch.starts[1:] + len(self.flat)).tobytes())
             self.flat.frombytes(of_batch[batch.labels].tobytes())

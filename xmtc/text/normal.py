@@ -5,11 +5,11 @@ Greek sigma) or takes another number of bytes, Python's own functions see to the
 
 from __future__ import annotations
 
-import functools
 import unicodedata
 
 import numpy as np
 
+from xmtc.base.threads import once
 from xmtc.compiled import kernel
 from xmtc.data.batch import Texts, end_to_end
 
@@ -40,7 +40,7 @@ def normal_texts(texts: Texts, lowercase: bool) -> Texts:
     return Texts(end_to_end(parts)[0], np.concatenate([[0], np.cumsum(lengths)]))
 
 
-@functools.cache
+@once
 def characters(lowercase: bool) -> np.ndarray:
     """(KNOWN,) int32: the code point that each becomes, or PYTHON."""
     found = np.arange(KNOWN, dtype=np.int32)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xmtc.base.form import Form
+from xmtc.base.threads import once
 from xmtc.compiled import kernel
 from xmtc.data.batch import Texts, end_to_end
 from xmtc.text.normal import normal, normal_texts
@@ -161,7 +162,7 @@ def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[C
         yield batch
 
 
-@functools.cache
+@once
 def word_characters() -> np.ndarray:
     """Which code points are part of words."""
     found = np.zeros(LAST_CHARACTER, bool)

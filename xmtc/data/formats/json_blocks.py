@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmtc.base.run import Run
-from xmtc.data.batch import Batch, Texts
+from xmtc.data.batch import Batch, Texts, whole_numbers
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8
 from xmtc.data.files import Block, read_blocks
@@ -91,7 +91,7 @@ def tables(lines: bytes, fields: Fields) -> Iterator[Any]:
     import pyarrow
     from pyarrow import json
 
-    whole = pyarrow.array([0, len(lines)], pyarrow.int32()).buffers()[1]
+    whole = pyarrow.py_buffer(np.array([0, len(lines)], np.int32))
     for kind in (pyarrow.string(), pyarrow.int64()):
         names = pyarrow.list_(pyarrow.string())
         columns = pyarrow.schema([(fields.text, pyarrow.string()), (fields.labels, names), (fields.id, kind)])
@@ -111,14 +111,15 @@ def tables(lines: bytes, fields: Fields) -> Iterator[Any]:
 def batch_of(text: Any, labels: Any) -> Batch | None:
     """Arrays of pyarrow as a batch; None where a label has no name, or a document has one twice."""
     found = labels.flatten().dictionary_encode()
-    names, starts = found.dictionary, labels.offsets.to_numpy().astype(np.int64)
+    names, starts = found.dictionary, ends_of(labels)
     if found.null_count or not np.diff(ends_of(names)).all():
         return None
-    numbers = found.indices.to_numpy()
-    owners = np.repeat(np.arange(len(labels)), np.diff(starts))
-    if len(np.unique(owners * len(names) + numbers)) < len(numbers):
+    numbers = whole_numbers(found.indices, len(found)).copy()
+    places = np.repeat(np.arange(len(labels)) * len(names), np.diff(starts)) + numbers
+    places.sort()
+    if (places[1:] == places[:-1]).any():
         return None
-    return Batch(texts_of(text), names, numbers, starts)
+    return Batch(texts_of(text), names, numbers, starts - starts[0])
 
 
 def texts_of(text: Any) -> Texts:
@@ -128,7 +129,6 @@ def texts_of(text: Any) -> Texts:
     return Texts(written, ends - ends[0])
 
 
-def ends_of(strings: Any) -> np.ndarray:
-    """Where each of pyarrow's strings begins and ends among their bytes."""
-    offsets = np.frombuffer(strings.buffers()[1], np.int32)
-    return offsets[strings.offset : strings.offset + len(strings) + 1].astype(np.int64)
+def ends_of(array: Any) -> np.ndarray:
+    """Where each of pyarrow's strings begins and ends among their bytes, or each of its lists among their items."""
+    return whole_numbers(array, len(array) + 1).astype(np.int64)
