@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Texts:
     """Texts as UTF-8, end to end."""
 
-    text: np.ndarray  # uint8
+    text: np.ndarray  # uint8; may be read-only
     ends: np.ndarray  # (n + 1,) int64, text i is text[ends[i]:ends[i + 1]]
 
     def __len__(self) -> int:

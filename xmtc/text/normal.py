@@ -27,7 +27,9 @@ def normal(text: str, lowercase: bool) -> str:
 def normal_texts(texts: Texts, lowercase: bool) -> Texts:
     """`normal` of every text."""
     written, is_left = np.empty_like(texts.text), np.zeros(len(texts), np.bool_)
-    write_normal(texts.text, texts.ends, characters(lowercase), written, is_left)
+    text = texts.text.view()
+    text.flags.writeable = False  # as it may be: for numba, that is a type of its own
+    write_normal(text, texts.ends, characters(lowercase), written, is_left)
     if not is_left.any():
         return Texts(written, texts.ends)
     left = np.flatnonzero(is_left)

@@ -233,11 +233,12 @@ def count_words(
 ):  # fmt: skip
     """Write the distinct words of all texts into `words` and where each ends, and into the last three arguments those
     of every text as `per_document` has them; return how many there are of both. It is `split_words`, `number_distinct`
-    and `count_terms` in one loop, and their arguments. Nothing is left to functions: for each word, what they are
-    called with would take longer to hand over than they take."""
-    size = np.int64(len(cleared(room, np.int64(SMALLEST))))
+    and `count_terms` in one loop, and their arguments. Little is left to functions: for each word, what they are called
+    with takes as long to hand over as they take."""
+    size = np.int64(SMALLEST)  # of the table, which `room` begins with
+    cleared(room, size)
     mask = np.uint64(size - 1)
-    n_words, n, out, has_stops = np.int64(0), np.int64(0), np.int64(0), len(stop_ends) > 1
+    n_words, n, has_stops = np.int64(0), np.int64(0), len(stop_ends) > 1
     for doc in range(len(starts) - 1):
         i, end, doc_start = starts[doc], starts[doc + 1], n
         while i < end:
@@ -261,37 +262,47 @@ def count_words(
                 slot = h & mask  # where it stands among those that are known, or would
                 while room[slot] != FREE:
                     word = np.int64(room[slot])
-                    first, length = word_ends[word], i - begin
-                    if hashes[word] == h and word_ends[word + 1] - first == length:
-                        same = np.int64(0)
-                        while same < length and words[first + same] == text[begin + same]:
-                            same += 1
-                        if same == length:
-                            break
+                    if hashes[word] == h and is_same(words, word_ends[word], word_ends[word + 1], text, begin, i):
+                        break
                     slot = (slot + np.uint64(1)) & mask
                 word = np.int64(room[slot])
                 if word == FREE:
                     word = n_words
                     room[slot], hashes[word], latest[word] = word, h, FREE
-                    for j in range(begin, i):
-                        words[out] = text[j]
-                        out += 1
                     n_words += 1
-                    word_ends[n_words] = out
+                    word_ends[n_words] = append(text, begin, i, words, word_ends[word])
                     if 2 * n_words > size:
-                        size = len(larger_table(room, 2 * size, hashes, n_words))
+                        size *= 2
+                        larger_table(room, size, hashes, n_words)
                         mask = np.uint64(size - 1)
                 if latest[word] < doc_start:
                     latest[word], terms[n], counts[n] = n, word, 0
                     n += 1
                 counts[latest[word]] += 1
             if i < end:
-                if text[i] < 0x80:
-                    i += 1
-                else:
-                    i = decode(text, i)[1]
+                i = decode(text, i)[1]
         new_starts[doc + 1] = n
     return n_words, n
+
+
+@kernel
+def is_same(words, first, last, text, begin, end):
+    """Whether words[first:last] and text[begin:end] are the same bytes."""
+    if last - first != end - begin:
+        return False
+    while begin < end and words[first] == text[begin]:
+        first += 1
+        begin += 1
+    return begin == end
+
+
+@kernel
+def append(text, begin, end, words, out):
+    """Write text[begin:end] at a place of `words`; return where it ends there."""
+    for i in range(begin, end):
+        words[out] = text[i]
+        out += 1
+    return out
 
 
 @kernel

@@ -20,7 +20,7 @@ from xmtc.base.run import Run
 from xmtc.data.batch import Batch, Texts, whole_numbers
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8
-from xmtc.data.files import Block, read_blocks
+from xmtc.data.files import NEWLINE, Block, read_blocks
 from xmtc.data.records import Fields
 from xmtc.data.source import BadLine, Source
 
@@ -78,14 +78,14 @@ def parsed(block: Block, fields: Fields) -> Batch | None:
     return None
 
 
-def begin_as_objects(lines: bytes) -> bool:
+def begin_as_objects(lines: bytearray) -> bool:
     """Whether every line does. pyarrow 26 ends the process where the first value is null."""
     content = np.frombuffer(lines, np.uint8)
-    begins = np.flatnonzero(content[:-1] == ord("\n")) + 1
+    begins = np.flatnonzero(content[:-1] == NEWLINE) + 1
     return content[0] == ord("{") and bool((content[begins] == ord("{")).all())
 
 
-def tables(lines: bytes, fields: Fields) -> Iterator[Any]:
+def tables(lines: bytearray, fields: Fields) -> Iterator[Any]:
     """A block as pyarrow reads it, with ids that are strings, or else numbers. Of the encoding it looks at nothing by
     itself, neither in the lines nor of what their escapes stand for."""
     import pyarrow
@@ -123,10 +123,9 @@ def batch_of(text: Any, labels: Any) -> Batch | None:
 
 
 def texts_of(text: Any) -> Texts:
-    """A copy, which can be written to: numba takes read-only arrays for a type of their own."""
+    """No copy: many threads that write to new memory stand in each other's way."""
     content, ends = text.buffers()[2], ends_of(text)
-    written = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]].copy()
-    return Texts(written, ends - ends[0])
+    return Texts(np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]], ends - ends[0])
 
 
 def ends_of(array: Any) -> np.ndarray:
