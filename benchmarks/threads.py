@@ -1,5 +1,8 @@
-"""How training scales with threads: seconds of reading, tf-idf and `fit` by the number of threads, whether the models
-are the same bytes, and seconds of the whole command.
+"""How training scales with threads: seconds of reading (documents one by one, and in batches as `xmtc train` reads
+them), tf-idf and `fit` by the number of threads, whether the models are the same bytes, and the whole command: its
+seconds, those of the processor, page faults, and its stages from its start to its end, by the log that it writes.
+
+Compiled code is loaded before tf-idf and `fit` are measured; how long that takes for tf-idf is "loading".
 
 PYTHONPATH=. python benchmarks/threads.py ../shared/data/eurlex57k --threads 1 2 4 8 16 --methods parabel -o out.json
 
@@ -13,15 +16,18 @@ import hashlib
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn")
+STAGES = ("reading", "in batches", "loading", "tf-idf", "fit")
 LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -51,7 +57,7 @@ def main() -> None:
             for threads in args.threads:
                 found = in_process(corpus, method, threads)
                 if not args.no_command:
-                    found["command"] = {"seconds": command(corpus, method, threads)}
+                    found["command"] = command(corpus, method, threads)
                 result["runs"].append({"repeat": repeat, "method": method, "threads": threads, **found})
                 print(line(result["runs"][-1]), flush=True)
                 store(args.out, result)
@@ -76,6 +82,8 @@ def stages(corpus: Path, name: str, threads: int) -> dict[str, Any]:
     run, history = Run(threads).recorded()
     collector, method = LabelCollector(), method_class(name)()
     texts, reading = timed(lambda: [document.text for document in collector.watch(open_corpus(str(corpus)))])
+    _, in_batches = timed(lambda: sum(1 for _ in LabelCollector().watch(open_corpus(str(corpus)).in_batches(run))))
+    _, loading = timed(lambda: Tfidf().fit(texts[:100], run))
     (_, bag), tfidf = timed(lambda: Tfidf().fit(texts, run))
     data = Dataset.from_matrix(bag.matrix, collector.matrix(sorted(collector.numbers)))
     method.fit(Dataset.from_matrix(data.X[:500], data.Y[:500]))  # loads the compiled code
@@ -84,7 +92,8 @@ def stages(corpus: Path, name: str, threads: int) -> dict[str, Any]:
     parts: dict[str, float] = {}
     for event in history:
         parts[event["title"]] = parts.get(event["title"], 0) + event["seconds"]
-    return {"reading": reading, "tf-idf": tfidf, "fit": fit, "parts": parts, "model": fingerprint(model)}
+    found = {"reading": reading, "in batches": in_batches, "loading": loading, "tf-idf": tfidf, "fit": fit}
+    return {**found, "parts": parts, "model": fingerprint(model)}
 
 
 def timed(work) -> tuple[Any, dict[str, float]]:
@@ -107,13 +116,35 @@ def in_process(corpus: Path, method: str, threads: int) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def command(corpus: Path, method: str, threads: int) -> float:
-    """Seconds of `xmtc train`, from start to end."""
+def command(corpus: Path, method: str, threads: int) -> dict[str, Any]:
+    """`xmtc train`, from start to end."""
     with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log.jsonl")
         words = ["-m", "xmtc", "train", str(corpus), "-m", method, "-p", "calibrate=false", "-o", f"{folder}/model"]
-        begin = time.perf_counter()
+        words += ["--log-json", str(log)]
+        begin, before = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *words], env=limited(threads), capture_output=True, check=True)
-        return time.perf_counter() - begin
+        end, after = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {
+            "seconds": end - begin,
+            "user": after.ru_utime - before.ru_utime,
+            "system": after.ru_stime - before.ru_stime,
+            "faults": after.ru_minflt - before.ru_minflt,
+            "parts": parts_of(log, begin, end),
+        }
+
+
+def parts_of(log: Path, begin: float, end: float) -> dict[str, float]:
+    """Seconds of the stages of a command, and of what lies between them: before the first are Python's start, imports
+    and the first blocks of the file, after the last are saving and the end of the process."""
+    parts: dict[str, float] = {}
+    latest, name = begin, ""
+    for event in map(json.loads, log.read_text().splitlines()):
+        now = datetime.fromisoformat(event["time"]).timestamp()
+        name = event["title"] if event["event"] == "stage" else f"before {event['title']}"
+        parts[name] = parts.get(name, 0) + now - latest
+        latest = now
+    return parts | {"after it": end - latest}
 
 
 def limited(threads: int) -> dict[str, str]:
@@ -121,21 +152,32 @@ def limited(threads: int) -> dict[str, str]:
 
 
 def line(run: dict[str, Any]) -> str:
-    seconds = ", ".join(f"{name} {run[name]['seconds']:.2f}" for name in ("reading", "tf-idf", "fit"))
-    parts = ", ".join(f"{name} {value:.2f}" for name, value in run["parts"].items())
-    whole = f", command {run['command']['seconds']:.2f}" if "command" in run else ""
-    return f"{run['method']:10} {run['threads']:3} threads: {seconds} ({parts}){whole}, model {run['model']}"
+    measured = [f"{name} {run[name]['seconds']:.2f} (cpu {run[name]['cpu']:.2f})" for name in STAGES]
+    found = f"{run['method']:10} {run['threads']:3} threads: {', '.join(measured)}: {listed(run['parts'])}"
+    if "command" in run:
+        whole = run["command"]
+        cpu = f"user {whole['user']:.1f}, system {whole['system']:.1f}, {whole['faults']:,} page faults"
+        found += f"\n    command {whole['seconds']:.2f} ({cpu}): {listed(whole['parts'])}"
+    return f"{found}\n    model {run['model']}"
+
+
+def listed(parts: dict[str, float]) -> str:
+    return ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts.items())
 
 
 def summary(method: str, runs: list[dict[str, Any]]) -> str:
     """How many times as fast as with the fewest threads, best against best, and whether all models are the same."""
+    names = [name for name in (*STAGES, "command") if name in runs[0]]
+    same = "the same bytes" if len({run["model"] for run in runs}) == 1 else "DIFFERENT BYTES"
+    return "\n".join([*(f"{method}: {name} {speeds(runs, name)}" for name in names), f"{method}: {same}"])
+
+
+def speeds(runs: list[dict[str, Any]], name: str) -> str:
     best: dict[int, float] = {}
     for run in runs:
-        best[run["threads"]] = min(best.get(run["threads"], float("inf")), run["fit"]["seconds"])
+        best[run["threads"]] = min(best.get(run["threads"], float("inf")), run[name]["seconds"])
     fewest = best[min(best)]
-    speed = ", ".join(f"{threads}: {fewest / seconds:.1f}x" for threads, seconds in sorted(best.items()))
-    same = "the same bytes" if len({run["model"] for run in runs}) == 1 else "DIFFERENT BYTES"
-    return f"{method}: fit {speed}; {same}"
+    return ", ".join(f"{threads}: {fewest / seconds:.1f}x" for threads, seconds in sorted(best.items()))
 
 
 def store(out: Path | None, result: dict[str, Any]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -332,3 +334,18 @@ def test_what_was_read_before_the_damage_is_told_before_it(tmp_path, monkeypatch
     with pytest.raises(XmtcError, match="damaged"):
         list(open_corpus(path, on_error="skip", rejects=rejects).in_batches(Run(threads)))
     assert rejects.read_text().startswith("1\t")
+
+
+def test_batches_are_read_without_pandas(tmp_path):
+    """Which pyarrow imports by itself for many a conversion."""
+    path = tmp_path / "lines.jsonl"
+    path.write_text("\n".join(PLAIN))
+    program = f"""
+import sys
+from xmtc import Run
+from xmtc.data.collect import LabelCollector
+from xmtc.data.corpus import open_corpus
+
+list(LabelCollector().watch(open_corpus({str(path)!r}).in_batches(Run(threads=2))))
+assert "pyarrow" in sys.modules and "pandas" not in sys.modules"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -171,7 +171,7 @@ CASES = [
     case("an unknown format", "c.jsonl", JSON_LINE, f"There is no corpus format 'json'. Did you mean jsonl? The formats are {FORMAT_NAMES}.", format="json"),
     case("no format recognised", "c.txt", b"Once upon a time\n", f"{{file}}: its first line 'Once upon a time' fits no known format; pass --input-format, one of {FORMAT_NAMES}."),
     case("a JSON array", "c.json", b'[{"text": "a"},\n {"text": "b"}]', "{file} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."),
-    case("truncated gzip", "c.jsonl.gz", gzip.compress(JSON_LINE * 9)[:-9], "{file}, after line 0: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a whole file; fetch or compress it again."),
+    case("truncated gzip", "c.jsonl.gz", gzip.compress(JSON_LINE * 9)[:-9], "{file}, after line 9: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a whole file; fetch or compress it again."),
     case("truncated bzip2", "c.jsonl.bz2", bz2.compress(JSON_LINE)[:-9], "{file}, after line 0: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a whole file; fetch or compress it again."),
     case("truncated zstd", "c.jsonl.zst", pyarrow.compress(JSON_LINE * 9, "zstd", asbytes=True)[:-9], "{file}, after line 0: the data is damaged or ends too early (Truncated compressed stream), expected a whole file; fetch or compress it again."),
     case("an unknown way with bad lines", "c.jsonl", JSON_LINE, "on_error='ignore' is unknown, expected one of stop, skip.", on_error="ignore"),

@@ -21,6 +21,7 @@ from scipy import sparse
 from xmtc.data.corpus import Corpus, open_corpus, writing_corpus
 from xmtc.data.detect import detect
 from xmtc.data.document import Document
+from xmtc.data.files import read_blocks, read_lines
 from xmtc.data.records import Fields
 from xmtc.data.source import Source
 from xmtc.errors import XmtcError
@@ -305,3 +306,36 @@ def test_readers_stream(header: bytes, line: bytes, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": endless}))
     assert len(list(itertools.islice(open_corpus("-"), 3))) == 3
     assert endless.n_read <= len(header) + 5 * len(line)
+
+
+LINES = b"".join(b"%d %d\n" % (i, i**7) for i in range(40_000))
+ZIPPED = {
+    "of several members": gzip.compress(LINES[:500_000]) + gzip.compress(b"") + gzip.compress(LINES[500_000:]),
+    "with zeros between and after": gzip.compress(LINES[:9])
+    + bytes(300_000)
+    + gzip.compress(LINES[9:])
+    + bytes(700_000),
+    "of nothing but zeros after it": gzip.compress(LINES) + bytes(1),
+}
+
+
+@pytest.mark.parametrize("kind", ZIPPED)
+def test_gzip_is_read_as_python_reads_it(tmp_path, kind):
+    path = tmp_path / "lines.gz"
+    path.write_bytes(ZIPPED[kind])
+    assert gzip.decompress(ZIPPED[kind]) == LINES
+    assert b"".join(read_lines(str(path))) == LINES
+    assert b"".join(bytes(block.lines) for block in read_blocks(str(path), size=10_000)) == LINES
+
+
+@pytest.mark.parametrize("end", [b"no gzip", gzip.compress(LINES)[:-1], gzip.compress(LINES)[:5]])
+def test_damage_to_a_later_member_of_gzip_is_said(tmp_path, end):
+    path = tmp_path / "lines.gz"
+    path.write_bytes(gzip.compress(LINES) + end)
+    with pytest.raises(XmtcError, match=r"after line (4|8)0000: the data is damaged or ends too early"):
+        list(read_blocks(str(path)))
+    wrong = bytearray(gzip.compress(LINES))
+    wrong[-5] ^= 1  # of the checksum
+    path.write_bytes(wrong)
+    with pytest.raises(XmtcError, match="incorrect data check"):
+        list(read_lines(str(path)))

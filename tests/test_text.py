@@ -15,8 +15,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
-from xmtc.text.tokenizer import Tokenizer, batches, is_word_character
-from xmtc.text.vocabulary import FREE, Vocabulary
+from xmtc.text.tokenizer import Tokenizer, batches, is_word_character, per_document
+from xmtc.text.vocabulary import FREE, Vocabulary, numbered
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 
@@ -64,6 +64,23 @@ def test_terms_are_runs_of_word_characters(text, min_chars, ngrams):
     words = [word for word in marked.split(" ") if len(word) >= min_chars]
     runs = [" ".join(words[i : i + n]) for n in range(1, ngrams + 1) for i in range(len(words) - n + 1)]
     assert Counter(Tokenizer(min_chars=min_chars, ngrams=ngrams)(text)) == Counter(runs)
+
+
+@pytest.mark.parametrize("stop_words", [(), ("the", "été", "b7")])
+def test_words_are_counted_in_one_pass_as_in_three(stop_words):
+    """Split, then numbered, then counted; enough of them that the table of words grows."""
+    rng = np.random.default_rng(0)
+    texts = [f"{text} b{rng.integers(300)} b{rng.integers(9)}" for text in random_texts(400, seed=3)]
+    tokenizer = Tokenizer(stop_words=stop_words)
+    words = tokenizer._split(texts)
+    found = numbered(words.text, words.begins, words.ends)
+    expected = found.text, found.ends, *per_document(words.starts, found.numbers, len(found.ends) - 1)
+    counts = tokenizer.count(texts)
+    for ours, theirs in zip(
+        (counts.text, counts.ends, counts.starts, counts.terms, counts.counts), expected, strict=True
+    ):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @given(st.characters(exclude_categories=["Mn", "Mc", "Me", "Cs"]))

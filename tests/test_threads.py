@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -191,3 +193,17 @@ class TestNetworks:
         assert told == [1, 4]  # and as it was
         classifier.rank(texts, run=Run(threads=2, device="cpu"))
         assert told == [1, 4, 2, 4]
+
+
+def test_what_several_threads_ask_for_at_first_is_made_once():
+    made = []
+
+    @threads.once
+    def squared(number: int) -> int:
+        time.sleep(0.01)
+        made.append(number)
+        return number**2
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(squared, [3] * 8)) == [9] * 8
+    assert made == [3]

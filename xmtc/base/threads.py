@@ -6,14 +6,31 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, wraps
 from math import ceil, inf
 from pathlib import Path
+from threading import Lock
+from typing import ParamSpec, TypeVar
 
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # What OpenMP, numba and joblib are told. In its worker processes joblib sets the first two, to share the CPUs out.
 VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+Asked = ParamSpec("Asked")
+Made = TypeVar("Made")
+
+
+def once(make: Callable[Asked, Made]) -> Callable[Asked, Made]:
+    """As functools.cache; of several threads that are the first to ask, one makes the answer and the others wait. With
+    the cache alone each would make it, one beside the other and, in Python, none faster for it."""
+    kept, lock = cache(make), Lock()
+
+    @wraps(make)
+    def found(*args: Asked.args, **kwargs: Asked.kwargs) -> Made:
+        with lock:
+            return kept(*args, **kwargs)  # type: ignore[arg-type]
+
+    return found
 
 
 def available_threads() -> int:

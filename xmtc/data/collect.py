@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.data.batch import Batch
+from xmtc.data.batch import Batch, Texts, whole_numbers
 from xmtc.data.document import Document
 from xmtc.sparse import narrow
 
 TOGETHER = 32  # batches whose labels are numbered at a time
+NO_TEXTS = Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
 Documents = TypeVar("Documents", Document, Document | Batch)
 
 
@@ -26,7 +28,7 @@ class LabelCollector:
         self.flat = array("i")  # label numbers of all documents, one after the other
         self.offsets = array("q", [0])  # document i has flat[offsets[i]:offsets[i + 1]]
         self.lengths = array("q")  # bytes of text, or values of features, of each document
-        self.waiting: list[Batch] = []  # whose labels are to be numbered, many at a time
+        self.waiting: list[Batch] = []  # whose labels are to be numbered, many at a time; without their texts
         self.contents = hashlib.blake2b(digest_size=16)  # all of them end to end
 
     def watch(self, documents: Iterable[Documents]) -> Iterator[Documents]:
@@ -53,7 +55,7 @@ class LabelCollector:
     def _add_batch(self, batch: Batch) -> None:
         self.lengths.frombytes(np.diff(batch.texts.ends).tobytes())
         self.contents.update(batch.texts.text.data)
-        self.waiting.append(batch)
+        self.waiting.append(replace(batch, texts=NO_TEXTS))
         if len(self.waiting) >= TOGETHER:
             self._number_waiting()
 
@@ -66,7 +68,8 @@ class LabelCollector:
         found = pyarrow.concat_arrays([batch.names for batch in self.waiting]).dictionary_encode()
         names = found.dictionary.to_pylist()
         numbers = np.array([self.numbers.setdefault(name, len(self.numbers)) for name in names], np.int32)
-        of_batches = np.split(numbers[found.indices.to_numpy()], np.cumsum([len(b.names) for b in self.waiting])[:-1])
+        found_numbers = numbers[whole_numbers(found.indices, len(found))]
+        of_batches = np.split(found_numbers, np.cumsum([len(b.names) for b in self.waiting])[:-1])
         for batch, of_batch in zip(self.waiting, of_batches, strict=True):
             self.offsets.frombytes((batch.starts[1:] + len(self.flat)).tobytes())
             self.flat.frombytes(of_batch[batch.labels].tobytes())

@@ -5,11 +5,11 @@ Greek sigma) or takes another number of bytes, Python's own functions see to the
 
 from __future__ import annotations
 
-import functools
 import unicodedata
 
 import numpy as np
 
+from xmtc.base.threads import once
 from xmtc.compiled import kernel
 from xmtc.data.batch import Texts, end_to_end
 
@@ -27,7 +27,9 @@ def normal(text: str, lowercase: bool) -> str:
 def normal_texts(texts: Texts, lowercase: bool) -> Texts:
     """`normal` of every text."""
     written, is_left = np.empty_like(texts.text), np.zeros(len(texts), np.bool_)
-    write_normal(texts.text, texts.ends, characters(lowercase), written, is_left)
+    text = texts.text.view()
+    text.flags.writeable = False  # as it may be: for numba, that is a type of its own
+    write_normal(text, texts.ends, characters(lowercase), written, is_left)
     if not is_left.any():
         return Texts(written, texts.ends)
     left = np.flatnonzero(is_left)
@@ -40,7 +42,7 @@ def normal_texts(texts: Texts, lowercase: bool) -> Texts:
     return Texts(end_to_end(parts)[0], np.concatenate([[0], np.cumsum(lengths)]))
 
 
-@functools.cache
+@once
 def characters(lowercase: bool) -> np.ndarray:
     """(KNOWN,) int32: the code point that each becomes, or PYTHON."""
     found = np.arange(KNOWN, dtype=np.int32)

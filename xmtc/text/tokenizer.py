@@ -15,10 +15,23 @@ from typing import NamedTuple
 import numpy as np
 
 from xmtc.base.form import Form
+from xmtc.base.threads import once
 from xmtc.compiled import kernel
 from xmtc.data.batch import Texts, end_to_end
 from xmtc.text.normal import normal, normal_texts
-from xmtc.text.vocabulary import FREE, Vocabulary, find_slot, hash_bytes, numbered
+from xmtc.text.vocabulary import (
+    FREE,
+    NO_BYTES,
+    PRIME,
+    SMALLEST,
+    Vocabulary,
+    cleared,
+    find_slot,
+    hash_bytes,
+    larger_table,
+    numbered,
+    room_for,
+)
 
 LETTERS, SELECTORS, LAST_CHARACTER = 0x40000, 0xE0000, 0xE01F0  # letters lie below the first, marks also in the rest
 BLANK = 32
@@ -43,8 +56,9 @@ class Tokenizer(Form):
 
     def count(self, texts: Iterable[str]) -> Counts:
         """The terms of a batch of texts, with a vocabulary of the batch's own."""
-        words = self._split(texts)
-        terms = words if self.ngrams == 1 else joined(words, self.ngrams)
+        if self.ngrams == 1:
+            return self._count_words(texts)
+        terms = joined(self._split(texts), self.ngrams)
         found = numbered(terms.text, terms.begins, terms.ends)
         return Counts(found.text, found.ends, *per_document(terms.starts, found.numbers, len(found.ends) - 1))
 
@@ -61,11 +75,35 @@ class Tokenizer(Form):
         starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
         return Sequences(found.text, found.ends, np.bincount(held, minlength=n_words), starts, ids)
 
+    def _count_words(self, texts: Iterable[str]) -> Counts:
+        """What splitting, numbering and counting one after the other would find, in a single pass: nothing is written
+        down for each word of a text, so that there is little memory for many threads to share. There is room for all
+        words to be distinct; memory that is never written to costs nothing."""
+        text, starts = self.pack(texts)
+        most = self._most_words(text, starts)
+        words, word_ends, hashes = (
+            np.empty(len(text), np.uint8),
+            np.zeros(most + 1, np.int64),
+            np.empty(most, np.uint64),
+        )
+        room, latest = np.empty(room_for(most), np.int32), np.empty(most, np.int64)
+        new_starts, terms, counts = np.zeros_like(starts), np.empty(most, np.int32), np.empty(most, np.int32)
+
+        limits = word_characters(), self.min_chars
+        vocabulary, found = (words, word_ends, hashes, room), (latest, new_starts, terms, counts)
+        n_words, n = count_words(text, starts, *limits, *self._stop, *vocabulary, *found)
+        word_ends = word_ends[: n_words + 1].copy()
+        return Counts(words[: word_ends[-1]].copy(), word_ends, new_starts, terms[:n].copy(), counts[:n].copy())
+
+    def _most_words(self, text: np.ndarray, starts: np.ndarray) -> int:
+        """That texts can have: something stands between any two."""
+        return (len(text) + len(starts)) // (self.min_chars + 1)
+
     def _split(self, texts: Iterable[str], max_words: int = 2**62) -> Spans:
         """The words of texts, max_words of each at most; written anew with one blank after each, so that terms of
         several words can be cut out in one piece."""
         text, starts = self.pack(texts)
-        most = (len(text) + len(starts)) // (self.min_chars + 1)
+        most = self._most_words(text, starts)
         words, word_starts = np.empty(len(text) + most, np.uint8), np.zeros(len(starts), np.int64)
         begins, ends = np.empty(most, np.int64), np.empty(most, np.int64)
 
@@ -161,7 +199,7 @@ def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[C
         yield batch
 
 
-@functools.cache
+@once
 def word_characters() -> np.ndarray:
     """Which code points are part of words."""
     found = np.zeros(LAST_CHARACTER, bool)
@@ -186,6 +224,85 @@ def decode(text, i):
         return (first & 0x0F) << 12 | (text[i + 1] & 0x3F) << 6 | (text[i + 2] & 0x3F), i + 3
     tail = (text[i + 1] & 0x3F) << 12 | (text[i + 2] & 0x3F) << 6 | (text[i + 3] & 0x3F)
     return (first & 0x07) << 18 | tail, i + 4
+
+
+@kernel
+def count_words(
+    text, starts, is_word, min_chars, stop_text, stop_ends, stop_table,
+    words, word_ends, hashes, room, latest, new_starts, terms, counts
+):  # fmt: skip
+    """Write the distinct words of all texts into `words` and where each ends, and into the last three arguments those
+    of every text as `per_document` has them; return how many there are of both. It is `split_words`, `number_distinct`
+    and `count_terms` in one loop, and their arguments. Little is left to functions: for each word, what they are called
+    with takes as long to hand over as they take."""
+    size = np.int64(SMALLEST)  # of the table, which `room` begins with
+    cleared(room, size)
+    mask = np.uint64(size - 1)
+    n_words, n, has_stops = np.int64(0), np.int64(0), len(stop_ends) > 1
+    for doc in range(len(starts) - 1):
+        i, end, doc_start = starts[doc], starts[doc + 1], n
+        while i < end:
+            begin, n_chars, h = i, np.int64(0), NO_BYTES  # a word, as long as it goes on, and its hash
+            while i < end:
+                if text[i] < 0x80:
+                    if not is_word[text[i]]:
+                        break
+                    h = (h ^ np.uint64(text[i])) * PRIME
+                    i += 1
+                else:
+                    code, after = decode(text, i)
+                    if code >= LAST_CHARACTER or not is_word[code]:
+                        break
+                    while i < after:
+                        h = (h ^ np.uint64(text[i])) * PRIME
+                        i += 1
+                n_chars += 1
+            if n_chars >= min_chars and not (has_stops and holds(stop_text, stop_ends, stop_table, text, begin, i)):
+                h ^= h >> np.uint64(32)
+                slot = h & mask  # where it stands among those that are known, or would
+                while room[slot] != FREE:
+                    word = np.int64(room[slot])
+                    if hashes[word] == h and is_same(words, word_ends[word], word_ends[word + 1], text, begin, i):
+                        break
+                    slot = (slot + np.uint64(1)) & mask
+                word = np.int64(room[slot])
+                if word == FREE:
+                    word = n_words
+                    room[slot], hashes[word], latest[word] = word, h, FREE
+                    n_words += 1
+                    word_ends[n_words] = append(text, begin, i, words, word_ends[word])
+                    if 2 * n_words > size:
+                        size *= 2
+                        larger_table(room, size, hashes, n_words)
+                        mask = np.uint64(size - 1)
+                if latest[word] < doc_start:
+                    latest[word], terms[n], counts[n] = n, word, 0
+                    n += 1
+                counts[latest[word]] += 1
+            if i < end:
+                i = decode(text, i)[1]
+        new_starts[doc + 1] = n
+    return n_words, n
+
+
+@kernel
+def is_same(words, first, last, text, begin, end):
+    """Whether words[first:last] and text[begin:end] are the same bytes."""
+    if last - first != end - begin:
+        return False
+    while begin < end and words[first] == text[begin]:
+        first += 1
+        begin += 1
+    return begin == end
+
+
+@kernel
+def append(text, begin, end, words, out):
+    """Write text[begin:end] at a place of `words`; return where it ends there."""
+    for i in range(begin, end):
+        words[out] = text[i]
+        out += 1
+    return out
 
 
 @kernel

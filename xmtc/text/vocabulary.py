@@ -15,6 +15,7 @@ from xmtc.compiled import kernel
 from xmtc.data.batch import end_to_end
 
 FREE = -1  # an empty slot of the hash table
+NO_BYTES, PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # of FNV-1a
 SMALLEST = 16  # slots of a hash table
 TOGETHER = 1_000_000  # words of batches that are merged at a time, at least
 
@@ -123,11 +124,16 @@ def numbered(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> Numbered
     words = np.empty(int((ends - begins).sum()), np.uint8)
     word_ends = np.zeros(n + 1, np.int64)
     hashes, numbers = np.empty(n, np.uint64), np.empty(n, np.int32)
-    room = np.empty(max(SMALLEST, 1 << (2 * n - 1).bit_length()), np.int32)
+    room = np.empty(room_for(n), np.int32)
 
     n_distinct, size = number_distinct(text, begins, ends, words, word_ends, hashes, room, numbers)
     word_ends = word_ends[: n_distinct + 1].copy()
     return Numbered(words[: word_ends[-1]].copy(), word_ends, room[:size].copy(), numbers)
+
+
+def room_for(n: int) -> int:
+    """Slots of the hash table that n words may come to need."""
+    return max(SMALLEST, 1 << (2 * n - 1).bit_length())
 
 
 def most_frequent(
@@ -168,9 +174,9 @@ def cut_out(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> tuple[np
 @kernel
 def hash_bytes(text, start, end):
     """FNV-1a."""
-    h = np.uint64(14695981039346656037)
+    h = NO_BYTES
     for i in range(start, end):
-        h = (h ^ np.uint64(text[i])) * np.uint64(1099511628211)
+        h = (h ^ np.uint64(text[i])) * PRIME
     return h ^ (h >> np.uint64(32))  # the table takes the low bits: fold the high ones in
 
 

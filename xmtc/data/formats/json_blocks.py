@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmtc.base.run import Run
-from xmtc.data.batch import Batch, Texts
+from xmtc.data.batch import Batch, Texts, whole_numbers
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8
-from xmtc.data.files import Block, read_blocks
+from xmtc.data.files import NEWLINE, Block, read_blocks
 from xmtc.data.records import Fields
 from xmtc.data.source import BadLine, Source
 
@@ -78,20 +78,20 @@ def parsed(block: Block, fields: Fields) -> Batch | None:
     return None
 
 
-def begin_as_objects(lines: bytes) -> bool:
+def begin_as_objects(lines: bytearray) -> bool:
     """Whether every line does. pyarrow 26 ends the process where the first value is null."""
     content = np.frombuffer(lines, np.uint8)
-    begins = np.flatnonzero(content[:-1] == ord("\n")) + 1
+    begins = np.flatnonzero(content[:-1] == NEWLINE) + 1
     return content[0] == ord("{") and bool((content[begins] == ord("{")).all())
 
 
-def tables(lines: bytes, fields: Fields) -> Iterator[Any]:
+def tables(lines: bytearray, fields: Fields) -> Iterator[Any]:
     """A block as pyarrow reads it, with ids that are strings, or else numbers. Of the encoding it looks at nothing by
     itself, neither in the lines nor of what their escapes stand for."""
     import pyarrow
     from pyarrow import json
 
-    whole = pyarrow.array([0, len(lines)], pyarrow.int32()).buffers()[1]
+    whole = pyarrow.py_buffer(np.array([0, len(lines)], np.int32))
     for kind in (pyarrow.string(), pyarrow.int64()):
         names = pyarrow.list_(pyarrow.string())
         columns = pyarrow.schema([(fields.text, pyarrow.string()), (fields.labels, names), (fields.id, kind)])
@@ -111,24 +111,23 @@ def tables(lines: bytes, fields: Fields) -> Iterator[Any]:
 def batch_of(text: Any, labels: Any) -> Batch | None:
     """Arrays of pyarrow as a batch; None where a label has no name, or a document has one twice."""
     found = labels.flatten().dictionary_encode()
-    names, starts = found.dictionary, labels.offsets.to_numpy().astype(np.int64)
+    names, starts = found.dictionary, ends_of(labels)
     if found.null_count or not np.diff(ends_of(names)).all():
         return None
-    numbers = found.indices.to_numpy()
-    owners = np.repeat(np.arange(len(labels)), np.diff(starts))
-    if len(np.unique(owners * len(names) + numbers)) < len(numbers):
+    numbers = whole_numbers(found.indices, len(found)).copy()
+    places = np.repeat(np.arange(len(labels)) * len(names), np.diff(starts)) + numbers
+    places.sort()
+    if (places[1:] == places[:-1]).any():
         return None
-    return Batch(texts_of(text), names, numbers, starts)
+    return Batch(texts_of(text), names, numbers, starts - starts[0])
 
 
 def texts_of(text: Any) -> Texts:
-    """A copy, which can be written to: numba takes read-only arrays for a type of their own."""
+    """No copy: many threads that write to new memory stand in each other's way."""
     content, ends = text.buffers()[2], ends_of(text)
-    written = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]].copy()
-    return Texts(written, ends - ends[0])
+    return Texts(np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]], ends - ends[0])
 
 
-def ends_of(strings: Any) -> np.ndarray:
-    """Where each of pyarrow's strings begins and ends among their bytes."""
-    offsets = np.frombuffer(strings.buffers()[1], np.int32)
-    return offsets[strings.offset : strings.offset + len(strings) + 1].astype(np.int64)
+def ends_of(array: Any) -> np.ndarray:
+    """Where each of pyarrow's strings begins and ends among their bytes, or each of its lists among their items."""
+    return whole_numbers(array, len(array) + 1).astype(np.int64)
