@@ -167,6 +167,7 @@ def test_a_consensus_is_of_two_kinds_and_must_gain(monkeypatch):
     found = trying(
         {"dismec": [0.5, 0.6], "proxml": [0.5, 0.59], "plt": [0.4, 0.55]},
         dict.fromkeys(("dismec", "proxml", "plt"), 1.0),
+        budget=200.0,
     )
     together = 0.62
 
@@ -278,7 +279,8 @@ def test_what_was_recommended_is_near_the_best_that_fits():
 
 
 def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(monkeypatch):
-    found = trying({"dismec": [0.5, 0.6], "plt": [0.4, 0.55]}, dict.fromkeys(("dismec", "plt"), 1.0))
+    rows = {"dismec": [0.5, 0.6], "plt": [0.4, 0.55]}
+    found = trying(rows, dict.fromkeys(rows, 1.0), budget=200.0)
     given: dict[str, str] = {}
 
     def try_out(self, method, size, share):
