@@ -28,6 +28,7 @@ from xmtc.text.analyzers import AUTO
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
 LEAD = "nDCG@5"
 REACH, SURE = 0.02, 0.005  # what a method may gain on the best with each step, and how far figures may be off
+FAR = 0.6  # of the best value on a sample: a method that has less does not become the best
 LEAST = 2  # methods that always go on
 SLACK = 10.0  # seconds, for what is loaded and compiled
 SHARE = 0.5  # of the budget that trying may take
@@ -167,7 +168,8 @@ class Trying:
         largest = max(each.largest for each in fits)
         reach = SURE + REACH * max(0.0, steps(size(largest), size(n_docs)))
         best = max(values.values())
-        return [each for row, each in enumerate(ranked) if row < LEAST or best - values[each.spec.name] <= reach]
+        behind = min(reach, (1 - FAR) * best)
+        return [each for row, each in enumerate(ranked) if row < LEAST or best - values[each.spec.name] <= behind]
 
 
 def pipeline_of(spec: Spec, found: Samples) -> Pipeline | None:
