@@ -127,6 +127,10 @@ def test_a_method_gains_what_others_did_on_a_sample_that_it_missed():
     assert found.value_at(4_000, parabel) == pytest.approx(0.45 + 0.11)
     assert found.n_missed(parabel) == 1
     assert found.value_at(16_000, parabel) == pytest.approx(0.56 + LESS * 0.11)
+    parabel.values["nDCG@5"] = [(1_000, 0.15)]  # a third of what the others have, so it gains a third
+    assert found.value_at(4_000, parabel) == pytest.approx(0.15 + 0.11 / 3)
+    parabel.values["nDCG@5"] = [(1_000, 0.9)]
+    assert found.value_at(4_000, parabel) == 1.0
 
 
 def test_what_is_far_behind_or_takes_too_long_does_not_go_on():

@@ -111,13 +111,16 @@ class Trying:
         return self.in_training(method, self.seconds_at(self.samples.n_docs, method))
 
     def value_at(self, n_docs: int, method: Trials, metric: str = LEAD) -> float:
-        """What a method is expected to reach. On a sample that it was not tried on, it gains what the others did."""
+        """What a method is expected to reach. On a sample that it was not tried on, it gains what the others did; less
+        in proportion, where it is behind them."""
         points = dict(method.values[metric])
         for before, size in pairwise(self.samples.sizes):
-            both = [dict(each.values[metric]) for each in self.trials]
-            gains = [each[size] - each[before] for each in both if size in each and before in each]
-            if before in points and size not in points and gains:
-                points[size] = min(1.0, points[before] + sum(gains) / len(gains))
+            rows = [dict(each.values[metric]) for each in self.trials]
+            both = [(each[before], each[size]) for each in rows if size in each and before in each]
+            if before in points and size not in points and both:
+                less, more = (sum(each) / len(both) for each in zip(*both, strict=True))
+                behind = min(1.0, points[before] / less) if less else 1.0
+                points[size] = min(1.0, points[before] + behind * (more - less))
         size_of = self.samples.size
         return value_at(size_of(n_docs), [(size_of(n), value) for n, value in sorted(points.items())])
 
