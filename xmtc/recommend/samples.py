@@ -3,7 +3,8 @@ sample would not: how many labels there are, and which analyzer a training will 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -92,13 +93,26 @@ def samples(
     analyzer = analyzer_for(corpus, run) if content == TEXTS else AUTO
     n_labels = {len(order): len(every)}
     found = Samples(work, content, measured, sizes, len(order), options, few, n_labels, analyzer)
-    write(corpus, found, measured, "held-out")
-    for size in found.sizes:
-        mask, its_own = np.zeros(len(labelled), bool), set[str]()
-        mask[order[n_held : n_held + size]] = True
-        write(corpus, found, noting(compress(corpus, mask), its_own), f"sample-{size}")
-        n_labels.setdefault(size, len(its_own))
+    with writing(corpus, found, "held-out") as add:
+        for document in measured:
+            add(document)
+    ranks = np.full(len(labelled), len(labelled))
+    ranks[order[n_held:]] = np.arange(len(order) - n_held)
+    write_samples(corpus, found, ranks)
     return found
+
+
+def write_samples(corpus: Corpus, found: Samples, ranks: np.ndarray) -> None:
+    """All in one pass: a sample has the documents whose rank is below its size."""
+    labels: dict[int, set[str]] = {size: set() for size in found.sizes}
+    with ExitStack() as stack:
+        adds = {size: stack.enter_context(writing(corpus, found, f"sample-{size}")) for size in found.sizes}
+        for document, rank in zip(corpus, ranks.tolist(), strict=True):
+            for size in (each for each in found.sizes if rank < each):
+                adds[size](document)
+                labels[size].update(document.labels)
+    for size in found.sizes:
+        found.n_labels.setdefault(size, len(labels[size]))
 
 
 def noting(documents: Iterable[Document], labels: set[str]) -> Iterator[Document]:
@@ -108,8 +122,6 @@ def noting(documents: Iterable[Document], labels: set[str]) -> Iterator[Document
         yield document
 
 
-def write(corpus: Corpus, found: Samples, documents: Iterable[Document], name: str) -> None:
+def writing(corpus: Corpus, found: Samples, name: str) -> AbstractContextManager[Callable[[Document], None]]:
     ending, format = ("jsonl", "jsonl") if found.content == TEXTS else ("txt", "sparse")
-    with writing_corpus(str(found.work / f"{name}.{ending}"), format, corpus) as add:
-        for document in documents:
-            add(document)
+    return writing_corpus(str(found.work / f"{name}.{ending}"), format, corpus)
