@@ -352,7 +352,7 @@ def test_what_was_recommended_is_near_the_best_that_fits():
     rows = [line.strip("| ").split(" | ") for line in script["table"]().splitlines()[2:]]
     assert len(rows) >= 4
     for row in rows:
-        assert row[5] == "–" or float(row[5]) <= (3 if row[0] == "yso-finna-en" else 1), row  # the page says why
+        assert row[5] == "–" or float(row[5]) <= 1, row
     assert script["table"]() in (SCRIPT.parents[1] / "docs" / "results" / "recommend.md").read_text()
 
 
