@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import log
 from time import perf_counter
 
 from xmtc.calibration import n_trainings
@@ -21,13 +22,13 @@ from xmtc.errors import XmtcError
 from xmtc.evaluation import parse_metric
 from xmtc.features.tfidf import Tfidf
 from xmtc.pipeline import Pipeline
-from xmtc.recommend.curves import LOWEST, seconds_at, steps, value_at
+from xmtc.recommend.curves import LOWEST, STEP, seconds_at, value_at
 from xmtc.recommend.samples import Samples
 from xmtc.text.analyzers import AUTO
 
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
 LEAD = "nDCG@5"
-REACH, SURE = 0.02, 0.005  # what a method may gain on the best with each step, and how far figures may be off
+REACH, SURE = 0.02, 0.005  # what a method may gain on the best with each sample, and how far figures may be off
 FAR = 0.6  # of the best value on a sample: a method that has less does not become the best
 LEAST = 2  # methods that always go on
 SLACK = 10.0  # seconds, for what is loaded and compiled
@@ -160,7 +161,7 @@ class Trying:
     def promising(self, methods: Sequence[Trials]) -> list[Trials]:
         """Those that may fit the budget and are not so far behind that more documents could not make it good; the
         quickest where none does, so that more is known of them."""
-        n_docs, size = self.samples.n_docs, self.samples.size
+        n_docs = self.samples.n_docs
         least = {each.spec.name: self.in_training(each, self.least_seconds(each, n_docs)) for each in methods}
         in_turn = sorted((each for each in methods if each.seconds), key=lambda each: least[each.spec.name])
         fits = [each for each in in_turn if least[each.spec.name] <= LATE * self.budget] or in_turn[:LEAST]
@@ -169,7 +170,7 @@ class Trying:
         values = {each.spec.name: self.value_at(n_docs, each) for each in fits}
         ranked = sorted(fits, key=lambda each: -values[each.spec.name])
         largest = max(each.largest for each in fits)
-        reach = SURE + REACH * max(0.0, steps(size(largest), size(n_docs)))
+        reach = SURE + REACH * log(n_docs / largest) / log(STEP)
         best = max(values.values())
         behind = min(reach, (1 - FAR) * best)
         return [each for row, each in enumerate(ranked) if row < LEAST or best - values[each.spec.name] <= behind]
