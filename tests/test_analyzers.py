@@ -19,8 +19,9 @@ from test_features import run as xmtc
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.base.dataset import Bag, Dataset
 from xmtc.base.run import Run
-from xmtc.choice import Trial, choose
+from xmtc.choice import Trial, analyzer_for, choose
 from xmtc.data.batch import end_to_end
+from xmtc.data.corpus import open_corpus
 from xmtc.data.in_memory import documents_of
 from xmtc.explain.pieces import weighted_spans
 from xmtc.features.counting import Counted, Entries, spread
@@ -305,6 +306,9 @@ def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
     assert "nDCG@5 of 375 documents held out: words " in chosen["because"]
     assert one.tagger_.about == two.tagger_.about
     assert one.get_params()["analyzer"] == "auto"
+    lines = (json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True))
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    assert analyzer_for(open_corpus(str(tmp_path / "corpus.jsonl")), Run(threads=1)) == "grams"  # without a training
     test = agglutinated(200, seed=1)
     plain = Classifier("parabel", analyzer="words").fit(texts, tags)
     assert one.evaluate(*test, ["P@1"])["P@1"] > plain.evaluate(*test, ["P@1"])["P@1"] + 0.2

@@ -17,7 +17,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.form import same
 from xmtc.base.predictions import Predictions
 from xmtc.base.run import Run
-from xmtc.calibration import Calibration, rows_to_hold_out
+from xmtc.calibration import Calibration, n_trainings, rows_to_hold_out
 from xmtc.cli import app
 from xmtc.combine import combine
 from xmtc.data.in_memory import documents_of
@@ -25,6 +25,7 @@ from xmtc.data.splits import kept_labels, random_rows
 from xmtc.errors import XmtcError
 from xmtc.methods import method_class
 from xmtc.methods.ensemble.calibrated import CERTAIN, OWN, Calibrated, curve, on_curve
+from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.one_vs_all.pd_sparse import PDSparse
 from xmtc.pipeline import Pipeline
@@ -142,6 +143,13 @@ def test_few_among_many_are_held_out_for_good_and_no_label_loses_its_last_docume
     assert "once-0" in classifier.predict(texts[:1], k=40)[0]
 
 
+def test_how_often_a_method_is_trained_is_known_before():
+    assert [n_trainings(Parabel(), n_docs) for n_docs in (999, 1_000, 99_999, 100_000)] == [1, 2, 2, 1]
+    members = ("parabel", "plt")
+    assert n_trainings(Consensus(members=members), 1_000) == 2
+    assert n_trainings(Consensus(members=members, calibrated=True), 1_000) == 1
+
+
 def test_a_label_of_a_held_out_document_alone_is_learnt():
     texts, tags = ENOUGH
     data = Pipeline.of(Parabel()).prepare(documents_of(*ENOUGH), ONE).data
@@ -203,6 +211,7 @@ def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monke
     settings = {"members": ("pd_sparse", "parabel"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
     one = Classifier("consensus", **settings).fit(*ENOUGH, run=ONE).tagger_
     assert counted == {PDSparse: [1000], Parabel: [950, 1000]}
+    assert [n_trainings(kind(), 1000) for kind in counted] == [1, 2]
     other = Classifier("consensus", **settings, calibrate=False).fit(*ENOUGH, run=ONE).tagger_
     assert same(one.model.model, other.model)
 

@@ -22,6 +22,8 @@ from xmtc.data.document import Document
 from xmtc.data.splits import kept_labels, labelled_rows, random_rows, without
 from xmtc.errors import XmtcError
 from xmtc.methods.ensemble.calibrated import Calibrated, curve, of_documents, raw, with_curve
+from xmtc.methods.ensemble.consensus import Consensus
+from xmtc.methods.ensemble.ensemble import Ensemble
 from xmtc.methods.ensemble.model import DEPTH
 from xmtc.methods.ensemble.witness import PART, fit_with_witness
 from xmtc.tagger import Tagger
@@ -116,6 +118,18 @@ def rows_to_hold_out(method: Method, data: Dataset) -> tuple[np.ndarray, bool]:
     if n_rows <= ONCE * data.n_docs:
         return kept_labels(data, seed, n_rows), True
     return random_rows(data, seed, SHARE, MOST), False
+
+
+def n_trainings(method: Method, n_docs: int) -> int:
+    """How often `fit` trains a method on so many documents with labels, to calibrate it: once, or a witness, too.
+    Of members, some may hold out documents by themselves: at most so often."""
+    n_rows = min(MOST, int(SHARE * n_docs))
+    if method.calibrates or n_rows < ENOUGH:
+        return 1
+    if isinstance(method, Consensus | Ensemble):
+        return 2
+    has_own = type(method).held_out_of is not Method.held_out_of
+    return 1 if has_own or n_rows <= ONCE * n_docs else 2
 
 
 def calibrated(tagger: Tagger, documents: Iterable[Document], run: Run = Run()) -> Tagger:

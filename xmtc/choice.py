@@ -14,7 +14,10 @@ from scipy.sparse import csr_array
 
 from xmtc.base.dataset import Bag, Dataset
 from xmtc.base.run import Run
+from xmtc.data.collect import LabelCollector
+from xmtc.data.corpus import Corpus
 from xmtc.evaluation import per_document
+from xmtc.features import TEXTS, contents
 from xmtc.features.counting import FEW_NEW, Counted
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods.label_tree.parabel import Parabel
@@ -40,6 +43,16 @@ class Chosen:
     def as_json(self) -> dict[str, str]:
         """As about.json has it."""
         return {"analyzer": self.analyzer, "because": self.because}
+
+
+def analyzer_for(corpus: Corpus, run: Run) -> str:
+    """What a training on a corpus of texts would choose, without the training."""
+    view, collector = Tfidf(), LabelCollector()
+    texts = contents(collector.watch(corpus.in_batches(run)), TEXTS)
+    counted = Counted.of(view.tokenizer(), texts, run)
+    if not counted.n_words:
+        return WORDS
+    return choose(view, counted, lambda: collector.matrix(sorted(collector.numbers)), run).analyzer
 
 
 def choose(view: Tfidf, counted: Counted, labels: Callable[[], csr_array], run: Run) -> Chosen:

@@ -47,11 +47,12 @@ def recommend(
     from contextlib import nullcontext
     from dataclasses import replace
 
+    from xmtc.base.run import Run
     from xmtc.compare.runs import claim
     from xmtc.compare.specs import specs
     from xmtc.features import COLUMNS, TEXTS
     from xmtc.recommend.advice import advise, candidates
-    from xmtc.recommend.trying import samples
+    from xmtc.recommend.samples import samples
 
     seconds = budget_seconds(budget)
     source = open_input(corpus, reading, quiet=True)
@@ -62,7 +63,8 @@ def recommend(
         if work is not None:
             claim(work)
         tell = (lambda sentence: None) if quiet else say
-        found = advise(samples(source, measured, Path(folder), machine(threads, device)), wanted, seconds, tell)
+        in_files = samples(source, measured, Path(folder), machine(threads, device), run=Run(threads=threads))
+        found = advise(in_files, wanted, seconds, tell)
     for each in filter(None, (source, measured)):
         report_rejects(each)
     options = [*as_words(reading), *machine(threads, device)]

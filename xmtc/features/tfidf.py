@@ -69,12 +69,15 @@ class Tfidf(View):
     def fit(self, contents: Iterable[str], run: Run = Run(), choose: Choose | None = None) -> Learnt:
         """Learn the vocabulary and weigh the same texts. Texts may be a stream: only their counts are kept. `choose`
         is asked for the analyzer where that is auto; without it, words are."""
-        tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, stop_list(self.stop_words))
+        tokenizer = self.tokenizer()
         counted = Counted.of(tokenizer, contents, run)
         analyzer = self.analyzer
         if analyzer == AUTO:
             analyzer = choose(self, counted) if choose and counted.n_words else WORDS
         return self.learn(counted, tokenizer, analyzer, run, for_the_last_time=True)
+
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer(self.lowercase, self.min_chars, self.ngrams, stop_list(self.stop_words))
 
     def learn(
         self, counted: Counted, tokenizer: Tokenizer, analyzer: str, run: Run, for_the_last_time: bool = False

@@ -9,7 +9,8 @@ from xmtc.compare.specs import Spec, reads, typed
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method, method_class
 from xmtc.parameters import build_method
-from xmtc.recommend.trying import LEAD, METRICS, SURE, Samples, Trials, Trying
+from xmtc.recommend.samples import Samples
+from xmtc.recommend.trying import LEAD, METRICS, SURE, Trials, Trying
 
 # On none of the five corpora of experiments/results/rivals.json has another method a better nDCG@5 than the best of
 # these; the others of these are the quickest.
@@ -76,7 +77,7 @@ def advise(found: Samples, specs: list[Spec], budget: float, tell: Callable[[str
 
 def expectation(method: Trials, trying: Trying) -> Expected:
     n_docs = trying.samples.n_docs
-    seconds = method.seconds_at(n_docs, trying.start)
+    seconds = trying.training_seconds(method)
     return Expected(
         name=method.spec.name,
         spec=method.spec,
@@ -107,13 +108,13 @@ def consensus(trying: Trying, tried: list[Trials]) -> Expected | None:
     given = pair and given_together(pair)
     if not pair or not given:
         return None
-    n_docs, start = trying.samples.n_docs, trying.start
-    seconds = sum(each.seconds_at(n_docs, start) for each in pair) - start
+    n_docs = trying.samples.n_docs
+    seconds = sum(map(trying.training_seconds, pair)) - trying.start
     if seconds > trying.budget or 1.3 * sum(each.seconds[-1][1] for each in pair) > trying.left:
         return None
     name = f"consensus of {' and '.join(each.spec.name for each in pair)}"
     both = Trials(Spec(name, "consensus", tuple(given.items())))
-    if not trying.try_out(both, pair[0].largest):
+    if not trying.try_out(both, pair[0].largest, trying.left):
         return None
     metrics, gains = {}, {}
     for metric in METRICS:

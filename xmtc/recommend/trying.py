@@ -1,36 +1,39 @@
 """Methods tried on growing samples of a corpus, each training in a process of its own. After each sample those go on
-that may still be the best of those that fit the budget."""
+that may still be the best of those that fit the budget.
+
+A trial is not quite the training to come. Its analyzer is the one that all documents choose: few documents hold many
+words that others do not, and would choose another, which takes several times as long. It is not calibrated: that takes
+time twice on few documents, and once on many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, pairwise
-from pathlib import Path
+from itertools import pairwise
+from math import log
 from time import perf_counter
 
-import numpy as np
-
+from xmtc.calibration import n_trainings
 from xmtc.compare.answers import Answers
-from xmtc.compare.runs import Place, finish, warm_up, write_few
-from xmtc.compare.specs import Spec
+from xmtc.compare.runs import Place, finish, warm_up
+from xmtc.compare.specs import Spec, typed
 from xmtc.compare.truth import Truth
-from xmtc.data.corpus import Corpus, writing_corpus
-from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.evaluation import parse_metric
-from xmtc.features import COLUMNS, TEXTS
-from xmtc.recommend.curves import LOWEST, STEP, seconds_at, steps, value_at
+from xmtc.features.tfidf import Tfidf
+from xmtc.pipeline import Pipeline
+from xmtc.recommend.curves import LOWEST, STEP, seconds_at, value_at
+from xmtc.recommend.samples import Samples
+from xmtc.text.analyzers import AUTO
 
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
 LEAD = "nDCG@5"
-FIRST = 1_000  # documents of the first sample
-ALMOST = 1.5  # times a sample's documents is too little for another one
-HELD_OUT, MOST_HELD_OUT = 0.2, 2_000  # documents to measure on
-REACH, SURE = 0.02, 0.005  # what a method may gain on the best with each step, and how far figures may be off
+REACH, SURE = 0.02, 0.005  # what a method may gain on the best with each sample, and how far figures may be off
+FAR = 0.6  # of the best value on a sample: a method that has less does not become the best
 LEAST = 2  # methods that always go on
 SLACK = 10.0  # seconds, for what is loaded and compiled
 SHARE = 0.5  # of the budget that trying may take
+LATE = 1.5  # times what a trial is expected to take, it may take
 
 
 @dataclass
@@ -47,71 +50,6 @@ class Trials:
     @property
     def largest(self) -> int:
         return self.seconds[-1][0] if self.seconds else 0
-
-    def seconds_at(self, n_docs: int, start: float) -> float:
-        """What was ended takes at least as long as it was given."""
-        return max(seconds_at(n_docs, known, start) for known in (self.seconds, [*self.seconds, *self.ended]))
-
-
-@dataclass(frozen=True)
-class Samples:
-    """A corpus in files: documents to measure on, and growing samples of the others."""
-
-    work: Path
-    content: str
-    held_out: list[Document]
-    sizes: list[int]
-    n_docs: int  # of the corpus, which the training to come will have
-    options: tuple[str, ...]
-    few: str = ""  # documents to have everything compiled on
-
-    def place(self, size: int, limit: float) -> Place:
-        ending = "jsonl" if self.content == TEXTS else "txt"
-        work = self.work / str(size)
-        work.mkdir(parents=True, exist_ok=True)
-        train, test = self.work / f"sample-{size}.{ending}", self.work / f"held-out.{ending}"
-        return Place(f"{size:,} documents", (str(train),), str(test), work, (), self.options, limit, few=self.few)
-
-
-def sizes_for(n_train: int) -> list[int]:
-    """Each sample has four times the documents of the one before; the last is all there are."""
-    sizes = [FIRST]
-    while sizes[-1] * STEP * ALMOST <= n_train:
-        sizes.append(int(sizes[-1] * STEP))
-    return [*(sizes if n_train > ALMOST * sizes[-1] else sizes[:-1]), n_train]
-
-
-def samples(
-    corpus: Corpus, test: Iterable[Document] | None, work: Path, options: tuple[str, ...], seed: int = 0
-) -> Samples:
-    """Divide a corpus; with test documents, these are measured on, and samples may have all others."""
-    content = COLUMNS if corpus.holds_features else TEXTS
-    labelled = np.array([bool(document.labels) for document in corpus], bool)
-    if labelled.sum() < 2:
-        raise XmtcError(f"Found {labelled.sum()} documents with labels; expected hundreds to try methods on.")
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(np.flatnonzero(labelled))
-    n_held = 0 if test is not None else max(1, min(MOST_HELD_OUT, int(HELD_OUT * len(order))))
-    held = np.zeros(len(labelled), bool)
-    held[order[:n_held]] = True
-    measured = list(compress(corpus, held)) if test is None else [each for each in test if each.labels]
-    if len(measured) > MOST_HELD_OUT:
-        measured = [measured[number] for number in np.sort(rng.permutation(len(measured))[:MOST_HELD_OUT])]
-    sizes, few = sizes_for(len(order) - n_held), write_few(corpus, work)
-    found = Samples(work, content, measured, sizes, len(order), options, few)
-    write(corpus, found, measured, "held-out")
-    for size in found.sizes:
-        mask = np.zeros(len(labelled), bool)
-        mask[order[n_held : n_held + size]] = True
-        write(corpus, found, compress(corpus, mask), f"sample-{size}")
-    return found
-
-
-def write(corpus: Corpus, found: Samples, documents: Iterable[Document], name: str) -> None:
-    ending, format = ("jsonl", "jsonl") if found.content == TEXTS else ("txt", "sparse")
-    with writing_corpus(str(found.work / f"{name}.{ending}"), format, corpus) as add:
-        for document in documents:
-            add(document)
 
 
 class Trying:
@@ -133,44 +71,68 @@ class Trying:
         return self.deadline - perf_counter()
 
     def run(self) -> None:
-        """Sample by sample, the most promising first, while there is time."""
+        """Sample by sample, the quickest first: what they leave of their share is for the others."""
         alive = list(self.trials)
         for size in self.samples.sizes:
-            alive.sort(key=lambda each: -self.value_at(size, each) if each.seconds else 0)
-            tried = [each for each in alive if self.is_in_time(each, size) and self.try_out(each, size)]
-            if not tried:
+            alive.sort(key=lambda each: self.seconds_at(size, each))
+            tried = [self.is_tried(each, size, len(alive) - row) for row, each in enumerate(alive)]
+            if not any(tried):
                 return
             alive = self.promising([each for each in alive if not each.failed])
 
-    def is_in_time(self, method: Trials, size: int) -> bool:
-        """Whether a trial may end in the time that is left; what takes longer is ended."""
-        return self.left > self.least_seconds(method, size)
+    def is_tried(self, method: Trials, size: int, n_waiting: int) -> bool:
+        """Whether a trial had the time, and worked out; of what is left, it has a fair share."""
+        if self.left <= self.least_seconds(method, size):
+            return False
+        share = max(self.left / n_waiting, LATE * self.seconds_at(size, method))
+        return self.try_out(method, size, share)
+
+    def seconds_at(self, n_docs: int, method: Trials) -> float:
+        """Of a trial on so many documents; what was ended takes at least as long as it was given."""
+        if not method.seconds:
+            return 0.0
+        size, kept = self.samples.size, (method.seconds, [*method.seconds, *method.ended])
+        known = ([(size(n), seconds) for n, seconds in each] for each in kept)
+        return max(seconds_at(size(n_docs), each, self.start) for each in known)
 
     def least_seconds(self, method: Trials, n_docs: int) -> float:
-        """Of a training on so many documents. One sample says little of the next, and less of all documents: its time
-        is taken to grow slowly."""
+        """Of a trial on so many documents. One sample says little of the next, and less of all documents: its time is
+        taken to grow slowly."""
         if len(method.seconds) > 1:
-            return method.seconds_at(n_docs, self.start)
+            return self.seconds_at(n_docs, method)
         return sum((n_docs / n) ** LOWEST * max(0.0, seconds - self.start) for n, seconds in method.seconds)
 
+    def in_training(self, method: Trials, seconds: float) -> float:
+        """The time of a training on all documents, where a trial would take so long: a calibration may double what is
+        the method's own."""
+        times = n_trainings_of(method.spec, self.samples)
+        return seconds + (times - 1) * max(0.0, seconds - self.start)
+
+    def training_seconds(self, method: Trials) -> float:
+        return self.in_training(method, self.seconds_at(self.samples.n_docs, method))
+
     def value_at(self, n_docs: int, method: Trials, metric: str = LEAD) -> float:
-        """What a method is expected to reach. On a sample that it was not tried on, it gains what the others did."""
+        """What a method is expected to reach. On a sample that it was not tried on, it gains what the others did; less
+        in proportion, where it is behind them."""
         points = dict(method.values[metric])
         for before, size in pairwise(self.samples.sizes):
-            both = [dict(each.values[metric]) for each in self.trials]
-            gains = [each[size] - each[before] for each in both if size in each and before in each]
-            if before in points and size not in points and gains:
-                points[size] = min(1.0, points[before] + sum(gains) / len(gains))
-        return value_at(n_docs, sorted(points.items()))
+            rows = [dict(each.values[metric]) for each in self.trials]
+            both = [(each[before], each[size]) for each in rows if size in each and before in each]
+            if before in points and size not in points and both:
+                less, more = (sum(each) / len(both) for each in zip(*both, strict=True))
+                behind = min(1.0, points[before] / less) if less else 1.0
+                points[size] = min(1.0, points[before] + behind * (more - less))
+        size_of = self.samples.size
+        return value_at(size_of(n_docs), [(size_of(n), value) for n, value in sorted(points.items())])
 
     def n_missed(self, method: Trials) -> int:
         """How many of the samples that others were tried on it was not tried on."""
         return len({size for each in self.trials for size, _ in each.seconds} - {size for size, _ in method.seconds})
 
-    def try_out(self, method: Trials, size: int) -> bool:
+    def try_out(self, method: Trials, size: int, share: float) -> bool:
         """Train on a sample and measure; whether that worked out."""
-        place = self.samples.place(size, self.limit(size))
-        result = finish(place, method.spec, None, self.tell, self.warm_up)
+        place = self.samples.place(size, self.limit(method, size, share))
+        result = finish(place, as_tried(method.spec, self.samples), None, self.tell, self.warm_up)
         if "failed" in result:
             method.failed = result["failed"] if not method.seconds else ""
             method.ended = [(size, place.limit)] if result.get("ended") and place.limit is not None else []
@@ -190,24 +152,52 @@ class Trying:
         warm_up(place, spec)
         self.deadline += perf_counter() - begin
 
-    def limit(self, size: int) -> float:
-        """Seconds of a trial: a method that takes longer on a sample will not fit the budget with all documents; and
-        none may take the time of the others, of which on the first sample all have the same."""
-        fitting = self.start + SLACK + self.budget * (size / self.samples.n_docs) ** LOWEST
-        is_first = size == self.samples.sizes[0] and len(self.samples.sizes) > 1
-        fair = SLACK + SHARE * self.budget / len(self.trials) if is_first else self.left
-        return max(1.0, min(fitting, fair, self.left, self.budget))
+    def limit(self, method: Trials, size: int, share: float) -> float:
+        """Seconds of a trial: a method that takes longer on a sample will not fit the budget with all documents."""
+        work = self.budget / n_trainings_of(method.spec, self.samples)
+        fitting = self.start + SLACK + work * (size / self.samples.n_docs) ** LOWEST
+        return max(1.0, min(fitting, SLACK + share, self.left, self.budget))
 
     def promising(self, methods: Sequence[Trials]) -> list[Trials]:
         """Those that may fit the budget and are not so far behind that more documents could not make it good; the
         quickest where none does, so that more is known of them."""
         n_docs = self.samples.n_docs
-        in_turn = sorted((each for each in methods if each.seconds), key=lambda each: self.least_seconds(each, n_docs))
-        fits = [each for each in in_turn if self.least_seconds(each, n_docs) <= 1.5 * self.budget] or in_turn[:LEAST]
+        least = {each.spec.name: self.in_training(each, self.least_seconds(each, n_docs)) for each in methods}
+        in_turn = sorted((each for each in methods if each.seconds), key=lambda each: least[each.spec.name])
+        fits = [each for each in in_turn if least[each.spec.name] <= LATE * self.budget] or in_turn[:LEAST]
         if not fits:
             return []
         values = {each.spec.name: self.value_at(n_docs, each) for each in fits}
         ranked = sorted(fits, key=lambda each: -values[each.spec.name])
-        reach = SURE + REACH * max(0.0, steps(max(each.largest for each in fits), n_docs))
+        largest = max(each.largest for each in fits)
+        reach = SURE + REACH * log(n_docs / largest) / log(STEP)
         best = max(values.values())
-        return [each for row, each in enumerate(ranked) if row < LEAST or best - values[each.spec.name] <= reach]
+        behind = min(reach, (1 - FAR) * best)
+        return [each for row, each in enumerate(ranked) if row < LEAST or best - values[each.spec.name] <= behind]
+
+
+def pipeline_of(spec: Spec, found: Samples) -> Pipeline | None:
+    """None where it cannot be trained here, which its trial will say."""
+    try:
+        return Pipeline.of(spec.method, found.content, typed(spec))
+    except XmtcError:
+        return None
+
+
+def as_tried(spec: Spec, found: Samples) -> Spec:
+    """With the analyzer of all documents, where that was left open, and without a calibration."""
+    pipeline = pipeline_of(spec, found)
+    if pipeline is None:
+        return spec
+    given = dict(spec.given) | {"calibrate": "false"}
+    view = pipeline.views.get("tfidf")
+    if isinstance(view, Tfidf) and len(pipeline.views) == 1 and view.analyzer == AUTO and view.ngrams == 1:
+        given["analyzer"] = found.analyzer
+    return Spec(spec.name, spec.method, tuple(given.items()))
+
+
+def n_trainings_of(spec: Spec, found: Samples) -> int:
+    pipeline = pipeline_of(spec, found)
+    if pipeline is None or not pipeline.calibration.calibrate:
+        return 1
+    return n_trainings(pipeline.method, found.n_docs)
