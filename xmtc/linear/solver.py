@@ -28,7 +28,8 @@ LANES = 8  # a block is padded to a whole number of vector registers: what is le
 ENOUGH = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
 ENOUGH_FOR_TWO = 4  # where they have two labels, as the inner nodes of binary trees do
 CHEAP = 20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
-RUN = 8  # documents visited in a row: some ten kilobytes, which the processor fetches ahead
+RUN, LONGEST_RUN = 8, 256  # documents visited in a row, which the processor fetches ahead
+RUNS = 256  # that are shuffled, at least, before they become longer
 LARGEST = 1e36  # a document's squared length times its C, so that steps can be computed in float32
 
 
@@ -44,7 +45,7 @@ class Solver:
 
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
-    eps: float = 0.005  # stop when a pass moves no dual variable by more than this part of C
+    eps: float = 0.02  # stop when a pass moves the dual variables by no more than this part of what the first did
     max_passes: int = 20
     seed: int = 0
     cheap: int = CHEAP
@@ -102,7 +103,8 @@ class Solver:
         loss = self.loss == "logistic", np.float32(self.C), weights
         sparse = factors, np.float32(self.penalty) if self.penalty else None
         limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
-        order = np.arange(-(-n_rows // RUN)), first_state(self.seed)
+        length = run_length(n_rows)
+        order = length, np.arange(-(-n_rows // length)), first_state(self.seed)
         if n_labels == 2 and sparse[0] is sparse[1] is None:
             W = descend_pair(*documents[:3], squares, n_features, signs, *loss, *limits, *order, bias)
         else:
@@ -157,6 +159,11 @@ def mark(indptr, indices, begin, signs):
         for i in range(indptr[row], indptr[row + 1]):
             if begin <= indices[i] < begin + width:
                 signs[row, indices[i] - begin] = 1
+
+
+def run_length(n_rows: int) -> int:
+    """How many documents are visited in a row: few where all of them are in the cache anyway."""
+    return min(max(RUN, n_rows // RUNS), LONGEST_RUN)
 
 
 def first_state(seed: int) -> np.uint64:
@@ -229,20 +236,20 @@ def shrink(W, penalty):
 
 
 @fast_kernel
-def newton_bias(bias, alpha, signs, is_logistic, C, row_weights, factors, pull, curvature):
+def newton_bias(bias, pull, curvature):
     """One Newton step in every label's bias. The loss's slope at a document is what its alpha has become; documents
     see a new bias only when they are visited again, so that more than one step a pass would overshoot."""
-    n_rows, n_labels = signs.shape
-    for j in range(n_labels):
-        pull[j], curvature[j] = 0, 1
-    for row in range(n_rows):
-        weight = C * weight_of(row_weights, row)
-        for j in range(n_labels):
-            a, bound = alpha[row, j], weight * factor_of(factors, j, signs[row, j])
-            pull[j] += a * signs[row, j]
-            curvature[j] += a * (1 - a / bound) if is_logistic else (2 * bound if a > 0 else np.float32(0))
-    for j in range(n_labels):
+    for j in range(len(bias)):
         bias[j] -= (bias[j] - pull[j]) / curvature[j]
+        curvature[j] = 1  # of ½b²: the next pass adds that of the loss
+
+
+@fast_kernel
+def bend(a, is_logistic, C):
+    """The loss's curvature at a document, given its dual variable."""
+    if is_logistic:
+        return a * (1 - a / C)
+    return 2 * C if a > 0 else np.float32(0)
 
 
 @fast_kernel
@@ -253,7 +260,8 @@ def new_alpha(a, margin, square, is_logistic, C):
         curvature = max(p * (1 - p), a / C * (1 - a / C))
         return a + (C * p - a) / (1 + square * C * curvature)
     gradient = margin - 1 + a * np.float32(0.5) / C
-    return max(a - gradient / (square + np.float32(0.5) / C), np.float32(0))
+    new = a - gradient / (square + np.float32(0.5) / C)
+    return new if new > 0 else np.float32(0)
 
 
 @fast_kernel
@@ -275,9 +283,47 @@ def add_margins(indices, data, begin, end, W, penalty, margin):
 
 
 @fast_kernel
+def new_alphas(signs, alpha, margin, square, is_logistic, C, factors, step):
+    """Move the dual variables of a document; `step` takes how far, with the label's sign. This loop and the next two
+    are apart because the compiler makes vectors of each of them, but not of all in one: it would have to make sure of
+    too many arrays that they do not overlap."""
+    for j in range(len(step)):
+        sign, a = signs[j], alpha[j]
+        new = new_alpha(a, sign * margin[j], square, is_logistic, C * factor_of(factors, j, sign))
+        alpha[j] = new
+        step[j] = (new - a) * sign
+
+
+@fast_kernel
+def count_slopes(signs, alpha, step, is_logistic, C, factors, pull, curvature):
+    """What `newton_bias` needs of a document that has moved."""
+    for j in range(len(step)):
+        pull[j] += step[j]
+        curvature[j] += bend(alpha[j], is_logistic, C * factor_of(factors, j, signs[j]))
+
+
+@fast_kernel
+def count_moves(step, moved):
+    """Whether a document has moved for any label; `moved` takes how far each label's have, squared."""
+    has_moved = np.int32(0)
+    for j in range(len(step)):
+        moved[j] += step[j] * step[j]
+        has_moved |= np.int32(step[j] != 0)
+    return has_moved
+
+
+@fast_kernel
+def add_steps(indices, data, begin, end, W, step):
+    for i in range(begin, end):
+        weights, value = W[indices[i]], data[i]
+        for j in range(len(step)):
+            weights[j] += value * step[j]
+
+
+@fast_kernel
 def descend_block(
     indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, factors, penalty, start, eps,
-    max_passes, runs, state, bias,
+    max_passes, run_length, runs, state, bias,
 ):  # fmt: skip
     """Weights of a block of labels, one step per document for the whole block, and a last row with room for the biases,
     which are left in `bias`. Those of a `start`, and what is returned, are weights before their proximal step. The
@@ -289,52 +335,50 @@ def descend_block(
         for row in range(n_features):
             for j in range(n_labels):
                 W[row, j] = start[row, j]
-    scratch = np.zeros((4, n_labels), np.float32)
-    margin, step, pull, curvature = scratch[0], scratch[1], scratch[2], scratch[3]
-    for _ in range(max_passes):
+    scratch = np.zeros((5, n_labels), np.float32)
+    margin, step, pull, curvature, moved = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    for j in range(n_labels):
+        curvature[j] = 1
+    far = np.float32(0)
+    for n_passes in range(max_passes):
         state = shuffle(runs, state)
-        farthest = np.float32(0)
         for run in runs:
-            for row in range(run * RUN, min((run + 1) * RUN, n_rows)):
+            for row in range(run * run_length, min((run + 1) * run_length, n_rows)):
                 for j in range(n_labels):
                     margin[j] = bias[j]
                 add_margins(indices, data, indptr[row], indptr[row + 1], W, penalty, margin)
-                weight = weight_of(row_weights, row)
-                longest = np.float32(0)
-                for j in range(n_labels):
-                    sign, a = signs[row, j], alpha[row, j]
-                    bound = C * weight * factor_of(factors, j, sign)
-                    new = new_alpha(a, sign * margin[j], squares[row], is_logistic, bound)
-                    alpha[row, j] = new
-                    step[j] = (new - a) * sign
-                    longest = max(longest, abs(step[j]))
-                if longest > 0:
-                    farthest = max(farthest, longest / weight)
-                    for i in range(indptr[row], indptr[row + 1]):
-                        weights, value = W[indices[i]], data[i]
-                        for j in range(n_labels):
-                            weights[j] += value * step[j]
-        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, factors, pull, curvature)
-        if farthest <= eps * C:
+                bound = C * weight_of(row_weights, row)
+                new_alphas(signs[row], alpha[row], margin, squares[row], is_logistic, bound, factors, step)
+                count_slopes(signs[row], alpha[row], step, is_logistic, bound, factors, pull, curvature)
+                if count_moves(step, moved):
+                    add_steps(indices, data, indptr[row], indptr[row + 1], W, step)
+        newton_bias(bias, pull, curvature)
+        distance = np.float32(0)
+        for j in range(n_labels):
+            distance += moved[j]
+            moved[j] = 0
+        if n_passes == 0:
+            far = distance
+        if distance <= eps * eps * far:
             break
     return W
 
 
 @fast_kernel
 def descend_pair(
-    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, eps, max_passes, runs, state, bias
-):
+    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, eps, max_passes, run_length, runs,
+    state, bias,
+):  # fmt: skip
     """`descend_block` for two labels, the children of a binary node. So few labels fill no vector register: they are
     kept in scalars instead, and two features are read at a time, because sums that wait for each other cost most."""
-    n_rows, zero = len(signs), np.float32(0)
+    n_rows, zero, one = len(signs), np.float32(0), np.float32(1)
     W, alpha = np.zeros((n_features + 1, 2), np.float32), np.zeros((n_rows, 2), np.float32)
-    scratch = np.zeros((2, 2), np.float32)
-    pull, curvature = scratch[0], scratch[1]
-    for _ in range(max_passes):
+    far, pull0, pull1 = zero, zero, zero
+    for n_passes in range(max_passes):
         state = shuffle(runs, state)
-        farthest = zero
+        distance, curvature0, curvature1 = zero, one, one
         for run in runs:
-            for row in range(run * RUN, min((run + 1) * RUN, n_rows)):
+            for row in range(run * run_length, min((run + 1) * run_length, n_rows)):
                 begin, end = indptr[row], indptr[row + 1]
                 m0, m1, odd0, odd1 = bias[0], bias[1], zero, zero
                 for i in range(begin, end - 1, 2):
@@ -348,17 +392,24 @@ def descend_pair(
                     m1 += data[end - 1] * W[indices[end - 1], 1]
 
                 a0, a1, sign0, sign1 = alpha[row, 0], alpha[row, 1], signs[row, 0], signs[row, 1]
-                weight = weight_of(row_weights, row)
-                new0 = new_alpha(a0, sign0 * (m0 + odd0), squares[row], is_logistic, C * weight)
-                new1 = new_alpha(a1, sign1 * (m1 + odd1), squares[row], is_logistic, C * weight)
+                bound = C * weight_of(row_weights, row)
+                new0 = new_alpha(a0, sign0 * (m0 + odd0), squares[row], is_logistic, bound)
+                new1 = new_alpha(a1, sign1 * (m1 + odd1), squares[row], is_logistic, bound)
+                curvature0 += bend(new0, is_logistic, bound)
+                curvature1 += bend(new1, is_logistic, bound)
                 if new0 != a0 or new1 != a1:
                     alpha[row, 0], alpha[row, 1] = new0, new1
                     step0, step1 = (new0 - a0) * sign0, (new1 - a1) * sign1
-                    farthest = max(farthest, abs(step0) / weight, abs(step1) / weight)
+                    pull0 += step0
+                    pull1 += step1
+                    distance += step0 * step0 + step1 * step1
                     for i in range(begin, end):
                         W[indices[i], 0] += data[i] * step0
                         W[indices[i], 1] += data[i] * step1
-        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, None, pull, curvature)
-        if farthest <= eps * C:
+        bias[0] -= (bias[0] - pull0) / curvature0
+        bias[1] -= (bias[1] - pull1) / curvature1
+        if n_passes == 0:
+            far = distance
+        if distance <= eps * eps * far:
             break
     return W

@@ -61,9 +61,10 @@ class Block:
         return one, replace(self, is_leaf=False, children=self.children[middle:], first=self.first + middle)
 
     def turn(self, total: float) -> tuple[int, int, int]:
-        """Large ones come first, whatever their tree; then trees one after the other, so that each can be kept when it
-        is finished, and of each the nodes that are packed together, the large ones first."""
-        return (-1, 0, -self.cost) if self.cost > LARGE * total else (self.tree, self.chunk, -self.cost)
+        """Trees one after the other, so that each can be kept when it is finished, and few nodes wait in memory to be
+        packed. Of each tree the large ones first, and then those that are packed together, the large ones first."""
+        is_large = self.cost > LARGE * total
+        return self.tree, -1 if is_large else self.chunk, -self.cost
 
     def signs(self) -> np.ndarray:
         """+1 where a document belongs to a child, −1 elsewhere."""
@@ -74,10 +75,16 @@ class Block:
 
 @kernel
 def mark_members(indptr, indices, children, rows, signs):
-    """Every document of a child is looked for among the rows, which ascend, by halving what is left of them."""
+    """Every document of a child is looked for among the rows, from the one before it on, since both ascend: in strides
+    that double until they are too long, and then by halving."""
     for j in range(len(children)):
+        begin = 0
         for i in range(indptr[children[j]], indptr[children[j] + 1]):
-            begin, end = 0, len(rows)
+            stride = 1
+            while begin + stride < len(rows) and rows[begin + stride] <= indices[i]:
+                begin += stride
+                stride *= 2
+            end = min(begin + stride, len(rows))
             while end - begin > 1:
                 middle = (begin + end) // 2
                 if rows[middle] <= indices[i]:
