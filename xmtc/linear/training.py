@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from xmtc.base.dataset import Dataset
+from xmtc.base.memory import give_back
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree, as_ones
@@ -30,7 +31,8 @@ LARGE = 1e-3  # of all that is to be done: blocks of more are begun first, so th
 READING = 40  # labels whose arithmetic takes as long as reading a document's features
 FAIR = 0.1  # of what a tree costs: more in one block, and a machine of many cores waits for it
 WORTH = 0.7  # of what a block costs: each half's cost, at most, for halving to be worth while
-AHEAD = 64  # blocks handed out for each thread, so that none waits for a large one to end
+AHEAD = 32  # blocks handed out for each thread, so that none waits for a large one to end
+OFTEN = 64  # blocks, after which memory that they have left is given back: their weights before they are pruned
 
 
 Node = Rows | Packed  # trained; leaves are packed at once
@@ -127,6 +129,7 @@ class TreeTrainer:
         if run.checkpoint.folder:
             shapes = [tree.levels[-1].indices.sum() for tree in trees]
             run.checkpoint.claim(f"{self} {[len(tree.levels) for tree in trees]} {shapes} {data.fingerprint()}")
+        give_back()  # what the trees were grown from
         data = in_random_order(data, self.solver.seed, run)
         grown = self._matched(data, trees, run) if self.match else self._taught(data, trees, run)
         return self._model(data, data.n_labels, grown)
@@ -206,7 +209,7 @@ class Trained:
     """Nodes, put together from their blocks as these are trained. Those without a block have one child."""
 
     def __init__(self, results: Iterator[tuple[Block, Node]], blocks: list[Block], only_child: Node) -> None:
-        self.results, self.only_child = results, only_child
+        self.results, self.only_child, self.n_trained = results, only_child, 0
         self.n_left = Counter((block.tree, block.node) for block in blocks)
         self.parts: dict[tuple[int, int], list[tuple[Block, Node]]] = {node: [] for node in self.n_left}
 
@@ -218,6 +221,9 @@ class Trained:
             block, found = next(self.results)
             self.parts[block.tree, block.node].append((block, found))
             self.n_left[block.tree, block.node] -= 1
+            self.n_trained += 1
+            if self.n_trained % OFTEN == 0:
+                give_back()
         return joined(self.parts.pop((tree, node)))
 
     def end(self) -> None:
