@@ -11,19 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from xmtc.base.memory import poured_together
+from xmtc.linear.descent import new_alpha, shuffle
 from xmtc.linear.search import margins
-from xmtc.linear.solver import (
-    LONGEST_RUN,
-    RUN,
-    RUNS,
-    Solver,
-    first_state,
-    new_alpha,
-    run_length,
-    shuffle,
-    shuffled,
-    signs_of,
-)
+from xmtc.linear.solver import LONGEST_RUN, RUN, RUNS, Solver, first_state, run_length, shuffled, signs_of
 from xmtc.linear.tree import EMPTY
 from xmtc.sparse import Compact, compact, sort, take_rows, whole
 
