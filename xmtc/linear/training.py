@@ -32,7 +32,6 @@ READING = 40  # labels whose arithmetic takes as long as reading a document's fe
 FAIR = 0.1  # of what a tree costs: more in one block, and a machine of many cores waits for it
 WORTH = 0.7  # of what a block costs: each half's cost, at most, for halving to be worth while
 AHEAD = 32  # blocks handed out for each thread, so that none waits for a large one to end
-OFTEN = 64  # blocks, after which memory that they have left is given back: their weights before they are pruned
 
 
 Node = Rows | Packed  # trained; leaves are packed at once
@@ -209,7 +208,7 @@ class Trained:
     """Nodes, put together from their blocks as these are trained. Those without a block have one child."""
 
     def __init__(self, results: Iterator[tuple[Block, Node]], blocks: list[Block], only_child: Node) -> None:
-        self.results, self.only_child, self.n_trained = results, only_child, 0
+        self.results, self.only_child = results, only_child
         self.n_left = Counter((block.tree, block.node) for block in blocks)
         self.parts: dict[tuple[int, int], list[tuple[Block, Node]]] = {node: [] for node in self.n_left}
 
@@ -221,9 +220,6 @@ class Trained:
             block, found = next(self.results)
             self.parts[block.tree, block.node].append((block, found))
             self.n_left[block.tree, block.node] -= 1
-            self.n_trained += 1
-            if self.n_trained % OFTEN == 0:
-                give_back()
         return joined(self.parts.pop((tree, node)))
 
     def end(self) -> None:
