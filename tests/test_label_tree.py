@@ -90,13 +90,13 @@ def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
 
 
 def halve_plainly(points, first, second):
-    """The first half's members after 2-means with two centres, moved until the mean similarity gains under 1e-4."""
+    """The first half's members after 2-means with two centres, moved until the mean similarity hardly gains."""
     centres, last = points[[first, second]], -np.inf
     while True:
         order = np.argsort(points @ (centres[1] - centres[0]), kind="stable")
         sums = np.array([points[order[:16]].sum(axis=0), points[order[16:]].sum(axis=0)])
         lengths = np.linalg.norm(sums, axis=1)
-        if lengths.sum() / 31 - last < 1e-4:
+        if lengths.sum() / 31 - last < clustering.MIN_GAIN:
             return set(order[:16])
         centres, last = sums / lengths[:, None], lengths.sum() / 31
 
@@ -471,7 +471,16 @@ def test_documents_of_children_are_marked():
     np.testing.assert_array_equal(block.signs(), np.where(held[rows][:, [2, 0]] > 0, 1, -1))
 
 
-def test_large_blocks_come_first_and_then_trees_chunk_by_chunk():
+def test_documents_of_children_are_marked_however_far_apart_they_are():
+    rng = np.random.default_rng(5)
+    held = (rng.random((3000, 4)) < [0.5, 0.1, 0.01, 0.001]).astype(np.float32)
+    members, rows = csc_array(held), np.flatnonzero(held.sum(axis=1))
+    by_child = members.indptr.astype(np.int64), members.indices
+    block = training.Block(0, 0, 0, 0, True, rows, np.arange(4), by_child)
+    np.testing.assert_array_equal(block.signs()[:, :4], np.where(held[rows] > 0, 1, -1))
+
+
+def test_trees_come_in_turn_and_of_each_the_large_blocks_first():
     def block(tree: int, n_rows: int, chunk: int = 0) -> training.Block:
         members = np.zeros(3, np.int64), np.zeros(0, np.int32)
         return training.Block(tree, 0, chunk, 0, False, np.arange(n_rows), np.arange(2), members)
@@ -479,7 +488,7 @@ def test_large_blocks_come_first_and_then_trees_chunk_by_chunk():
     blocks = [block(0, 30), block(0, 5000), block(1, 40), block(1, 90000), block(0, 60, chunk=1), block(0, 50)]
     total = sum(each.cost for each in blocks)
     turns = sorted(blocks, key=lambda each: each.turn(total))
-    in_turn = [(1, 90000), (0, 5000), (0, 50), (0, 30), (0, 60), (1, 40)]
+    in_turn = [(0, 5000), (0, 50), (0, 30), (0, 60), (1, 90000), (1, 40)]
     assert [(each.tree, len(each.rows)) for each in turns] == in_turn
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, hstack, random_array
@@ -9,8 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from xmtc.base.memory import poured_together
+from xmtc.linear.descent import new_alpha, shuffle
 from xmtc.linear.search import RING, margins
-from xmtc.linear.solver import RUN, Solver, first_state, new_alpha, shuffle, shuffled, signs_of
+from xmtc.linear.solver import LONGEST_RUN, RUN, RUNS, Solver, first_state, run_length, shuffled, signs_of
 from xmtc.linear.tree import EMPTY
 from xmtc.sparse import Compact, compact, sort, take_rows, whole
 
@@ -107,6 +110,21 @@ def test_logistic_weights_are_scikit_learns(n_labels, C):
         np.testing.assert_allclose(weights.W[-1, label], expected[-1], atol=2e-2)
 
 
+def test_runs_grow_with_the_documents():
+    assert [run_length(n) for n in (0, 1, RUNS * RUN, 2 * RUNS * RUN, 10**9)] == [RUN, RUN, RUN, 2 * RUN, LONGEST_RUN]
+
+
+@pytest.mark.parametrize("n_labels", [5, 2])
+def test_long_runs_hold_every_document_once(n_labels, monkeypatch):
+    """Many documents in runs of eleven, as the plain twin has them."""
+    monkeypatch.setattr("xmtc.linear.solver.RUNS", 9)
+    X, rng = sparse(103, 20, seed=5), np.random.default_rng(6)
+    signs = np.where(rng.random((103, n_labels)) < 0.4, 1, -1).astype(np.float32)
+    assert run_length(103) == 11
+    found = Solver(C=0.7, eps=0, max_passes=2, seed=9).solve(whole(X), signs)
+    np.testing.assert_allclose(found, solve_plainly(X.toarray(), signs, False, 0.7, 2, seed=9), atol=1e-4)
+
+
 @pytest.mark.parametrize("is_logistic", [False, True])
 @pytest.mark.parametrize("n_labels", [5, 2])
 def test_solve_is_its_numpy_twin(n_labels, is_logistic):
@@ -122,15 +140,25 @@ def test_solve_is_its_numpy_twin(n_labels, is_logistic):
 
 
 def solve_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
+    """Weights, and in the last row the biases."""
+    return descend_plainly(X, signs, is_logistic, C, passes, seed, weights)[0]
+
+
+def alphas_plainly(X, signs, passes):
+    return descend_plainly(X, signs, False, 1.0, passes, seed=0)[1]
+
+
+def descend_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
     """Dual coordinate descent, one label and one document at a time; a Newton step of the bias after each pass."""
     n_rows, n_labels = signs.shape
     C = np.full(n_rows, C) if weights is None else C * weights.astype(float)  # of each document
     W, alpha = np.zeros((X.shape[1], n_labels)), np.zeros(signs.shape)
     bias = np.average(signs, axis=0, weights=weights).astype(float)
-    runs, state = np.arange(-(-n_rows // RUN)), np.uint64(first_state(seed))
+    length = run_length(n_rows)
+    runs, state = np.arange(-(-n_rows // length)), np.uint64(first_state(seed))
     for _ in range(passes):
         state = np.uint64(shuffle(runs, state))
-        for i in (i for run in runs for i in range(run * RUN, min((run + 1) * RUN, n_rows))):
+        for i in (i for run in runs for i in range(run * length, min((run + 1) * length, n_rows))):
             for label in range(n_labels):
                 margin = signs[i, label] * (X[i] @ W[:, label] + bias[label])
                 new = alpha_plainly(alpha[i, label], margin, X[i] @ X[i], is_logistic, C[i])
@@ -138,7 +166,7 @@ def solve_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
                 alpha[i, label] = new
         bends = alpha * (1 - alpha / C[:, None]) if is_logistic else 2 * C[:, None] * (alpha > 0)
         bias -= (bias - (alpha * signs).sum(axis=0)) / (1 + bends.sum(axis=0))
-    return np.vstack([W, bias])
+    return np.vstack([W, bias]), alpha
 
 
 def alpha_plainly(a, margin, square, is_logistic, C):
@@ -157,6 +185,25 @@ def test_a_settled_document_stays(is_logistic):
     margin = rest + a * square
     slope = C / (1 + np.exp(margin)) if is_logistic else 2 * C * max(0, 1 - margin)
     assert a == pytest.approx(slope, rel=1e-4)
+
+
+@pytest.mark.parametrize("n_labels", [2, 4])
+def test_it_stops_when_a_pass_moves_little_beside_the_first(n_labels):
+    """After pass 3 with eps just above what the plain twin's third pass moved, and after pass 4 with one below."""
+    X, rng = sparse(60, 25, seed=1), np.random.default_rng(2)
+    signs = np.where(rng.random((60, n_labels)) < 0.4, 1, -1).astype(np.float32)
+    moved = moved_plainly(X.toarray(), signs, passes=4)
+    assert moved[3] < moved[2] < moved[1]
+    for eps, passes in ((moved[2] * 1.01, 3), (moved[2] * 0.99, 4)):
+        found = Solver(eps=eps, max_passes=20).solve(whole(X), signs)
+        np.testing.assert_array_equal(found, Solver(eps=0, max_passes=passes).solve(whole(X), signs))
+
+
+def moved_plainly(X, signs, passes):
+    """How far each pass moved the dual variables, beside the first, found from what they are after so many passes."""
+    alphas = [np.zeros(signs.shape), *(alphas_plainly(X, signs, n) for n in range(1, passes + 1))]
+    far = [np.linalg.norm(after - before) for before, after in pairwise(alphas)]
+    return np.array(far) / far[0]
 
 
 def test_it_stops_when_it_is_done():

@@ -18,6 +18,7 @@ from xmtc.classifier import Classifier
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
 from xmtc.linear.active import ActiveSolver, Documents, best_bias
+from xmtc.linear.descent import next_state, shuffle
 from xmtc.linear.frank_wolfe import (
     PARTS,
     Duals,
@@ -33,7 +34,7 @@ from xmtc.linear.frank_wolfe import (
     weights_of,
 )
 from xmtc.linear.proximal import soft
-from xmtc.linear.solver import RUN, Solver, first_state, next_state, shuffle
+from xmtc.linear.solver import RUN, Solver, first_state
 from xmtc.methods.one_vs_all import pd_sparse
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.methods.one_vs_all.pd_sparse import PDSparse

@@ -19,9 +19,10 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from xmtc.compiled import kernel
+from xmtc.linear.descent import new_alpha, next_state, shuffle, square_lengths
 from xmtc.linear.packing import Rows, by_feature
 from xmtc.linear.proximal import soft
-from xmtc.linear.solver import first_state, new_alpha, next_state, shuffle, square_lengths
+from xmtc.linear.solver import first_state
 
 PASSIVE, NEGATIVE, POSITIVE = 0, 1, 2  # what a document is to a label
 LOST = 1e6  # a bias that is farther off comes of features whose scales float32 cannot hold, and would end as no number

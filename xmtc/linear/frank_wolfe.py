@@ -16,9 +16,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.compiled import fast_kernel, kernel
+from xmtc.linear.descent import next_state, square_lengths
 from xmtc.linear.proximal import soft
 from xmtc.linear.search import insert
-from xmtc.linear.solver import first_state, next_state, shuffled, square_lengths
+from xmtc.linear.solver import first_state, shuffled
 from xmtc.sparse import Compact
 
 BATCH = 128  # documents that are searched before the first of them is visited

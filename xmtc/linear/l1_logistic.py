@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.compiled import fast_kernel
-from xmtc.linear.solver import shuffle
+from xmtc.linear.descent import shuffle
 
 SUFFICIENT = 0.01  # part of the promised gain that a step must bring
 HALVINGS = 20  # of a step, at most

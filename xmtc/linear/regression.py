@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.compiled import fast_kernel
-from xmtc.linear.solver import BLOCK, LANES, RUN, first_state, shuffle, square_lengths
+from xmtc.linear.descent import shuffle, square_lengths
+from xmtc.linear.solver import BLOCK, LANES, RUN, first_state
 from xmtc.sparse import Compact
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.compiled import fast_kernel, kernel
+from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
-from xmtc.linear.proximal import soft
+from xmtc.linear.descent import descend_block, descend_pair, shrink, shuffle, square_lengths
 from xmtc.sparse import Compact, compact, whole
 
 BLOCK = 128  # labels solved side by side at most
@@ -28,7 +28,8 @@ LANES = 8  # a block is padded to a whole number of vector registers: what is le
 ENOUGH = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
 ENOUGH_FOR_TWO = 4  # where they have two labels, as the inner nodes of binary trees do
 CHEAP = 20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
-RUN = 8  # documents visited in a row: some ten kilobytes, which the processor fetches ahead
+RUN, LONGEST_RUN = 8, 256  # documents visited in a row, which the processor fetches ahead
+RUNS = 256  # that are shuffled, at least, before they become longer
 LARGEST = 1e36  # a document's squared length times its C, so that steps can be computed in float32
 
 
@@ -44,7 +45,7 @@ class Solver:
 
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
-    eps: float = 0.005  # stop when a pass moves no dual variable by more than this part of C
+    eps: float = 0.01  # stop when a pass moves the dual variables by no more than this part of what the first did
     max_passes: int = 20
     seed: int = 0
     cheap: int = CHEAP
@@ -102,7 +103,8 @@ class Solver:
         loss = self.loss == "logistic", np.float32(self.C), weights
         sparse = factors, np.float32(self.penalty) if self.penalty else None
         limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
-        order = np.arange(-(-n_rows // RUN)), first_state(self.seed)
+        length = run_length(n_rows)
+        order = length, np.arange(-(-n_rows // length)), first_state(self.seed)
         if n_labels == 2 and sparse[0] is sparse[1] is None:
             W = descend_pair(*documents[:3], squares, n_features, signs, *loss, *limits, *order, bias)
         else:
@@ -159,6 +161,11 @@ def mark(indptr, indices, begin, signs):
                 signs[row, indices[i] - begin] = 1
 
 
+def run_length(n_rows: int) -> int:
+    """How many documents are visited in a row: few where all of them are in the cache anyway."""
+    return min(max(RUN, n_rows // RUNS), LONGEST_RUN)
+
+
 def first_state(seed: int) -> np.uint64:
     """The state of a xorshift generator, which must not be 0."""
     return np.uint64(2 * seed + 88172645463325253)
@@ -168,197 +175,3 @@ def shuffled(n: int, seed: int) -> np.ndarray:
     order = np.arange(n)
     shuffle(order, first_state(seed))
     return order
-
-
-@kernel
-def next_state(state):
-    state ^= state << np.uint64(13)
-    state ^= state >> np.uint64(7)
-    state ^= state << np.uint64(17)
-    return state
-
-
-@kernel
-def shuffle(order, state):
-    """Fisher–Yates with a xorshift generator, so that the order depends on the seed alone."""
-    for i in range(len(order) - 1, 0, -1):
-        state = next_state(state)
-        j = np.int64(state % np.uint64(i + 1))
-        order[i], order[j] = order[j], order[i]
-    return state
-
-
-@fast_kernel
-def square_lengths(indptr, data, squares):
-    for row in range(len(squares)):
-        total = np.float32(0)
-        for i in range(indptr[row], indptr[row + 1]):
-            total += data[i] * data[i]
-        squares[row] = total
-
-
-@fast_kernel
-def weight_of(row_weights, row):
-    """Of a document. Without weights the compiler knows that it is 1, and what is multiplied by it stays as it is."""
-    if row_weights is None:
-        return np.float32(1)
-    return row_weights[row]
-
-
-@fast_kernel
-def factor_of(factors, label, sign):
-    """Of a document's loss for a label: other than 1 where it has the label, if there are factors."""
-    if factors is None:
-        return np.float32(1)
-    return factors[label] if sign > 0 else np.float32(1)
-
-
-@fast_kernel
-def shrunk(weight, penalty):
-    if penalty is None:
-        return weight
-    return soft(weight, penalty)
-
-
-@fast_kernel
-def shrink(W, penalty):
-    if penalty is not None:
-        for row in range(len(W)):
-            for j in range(W.shape[1]):
-                W[row, j] = soft(W[row, j], penalty)
-
-
-@fast_kernel
-def newton_bias(bias, alpha, signs, is_logistic, C, row_weights, factors, pull, curvature):
-    """One Newton step in every label's bias. The loss's slope at a document is what its alpha has become; documents
-    see a new bias only when they are visited again, so that more than one step a pass would overshoot."""
-    n_rows, n_labels = signs.shape
-    for j in range(n_labels):
-        pull[j], curvature[j] = 0, 1
-    for row in range(n_rows):
-        weight = C * weight_of(row_weights, row)
-        for j in range(n_labels):
-            a, bound = alpha[row, j], weight * factor_of(factors, j, signs[row, j])
-            pull[j] += a * signs[row, j]
-            curvature[j] += a * (1 - a / bound) if is_logistic else (2 * bound if a > 0 else np.float32(0))
-    for j in range(n_labels):
-        bias[j] -= (bias[j] - pull[j]) / curvature[j]
-
-
-@fast_kernel
-def new_alpha(a, margin, square, is_logistic, C):
-    """Where the dual variable of a document goes, given its margin for the label, its squared length, and its C."""
-    if is_logistic:
-        p = 1 / (1 + np.exp(min(margin, np.float32(30))))
-        curvature = max(p * (1 - p), a / C * (1 - a / C))
-        return a + (C * p - a) / (1 + square * C * curvature)
-    gradient = margin - 1 + a * np.float32(0.5) / C
-    return max(a - gradient / (square + np.float32(0.5) / C), np.float32(0))
-
-
-@fast_kernel
-def add_margins(indices, data, begin, end, W, penalty, margin):
-    """Add to the margins what the features begin:end of a document say, in their order, but four at a time: a margin is
-    then read and written once for four weights."""
-    n_labels = len(margin)
-    fours = end - (end - begin) % 4
-    for i in range(begin, fours, 4):
-        a, b, c, d = W[indices[i]], W[indices[i + 1]], W[indices[i + 2]], W[indices[i + 3]]
-        x, y, z, u = data[i], data[i + 1], data[i + 2], data[i + 3]
-        for j in range(n_labels):
-            two = (margin[j] + x * shrunk(a[j], penalty)) + y * shrunk(b[j], penalty)
-            margin[j] = (two + z * shrunk(c[j], penalty)) + u * shrunk(d[j], penalty)
-    for i in range(fours, end):
-        weights, value = W[indices[i]], data[i]
-        for j in range(n_labels):
-            margin[j] += value * shrunk(weights[j], penalty)
-
-
-@fast_kernel
-def descend_block(
-    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, factors, penalty, start, eps,
-    max_passes, runs, state, bias,
-):  # fmt: skip
-    """Weights of a block of labels, one step per document for the whole block, and a last row with room for the biases,
-    which are left in `bias`. Those of a `start`, and what is returned, are weights before their proximal step. The
-    kernel makes its matrices itself, so that the compiler knows how long their rows are:
-    that is worth a tenth of the time."""
-    n_rows, n_labels = signs.shape
-    W, alpha = np.zeros((n_features + 1, n_labels), np.float32), np.zeros((n_rows, n_labels), np.float32)
-    if start is not None:
-        for row in range(n_features):
-            for j in range(n_labels):
-                W[row, j] = start[row, j]
-    scratch = np.zeros((4, n_labels), np.float32)
-    margin, step, pull, curvature = scratch[0], scratch[1], scratch[2], scratch[3]
-    for _ in range(max_passes):
-        state = shuffle(runs, state)
-        farthest = np.float32(0)
-        for run in runs:
-            for row in range(run * RUN, min((run + 1) * RUN, n_rows)):
-                for j in range(n_labels):
-                    margin[j] = bias[j]
-                add_margins(indices, data, indptr[row], indptr[row + 1], W, penalty, margin)
-                weight = weight_of(row_weights, row)
-                longest = np.float32(0)
-                for j in range(n_labels):
-                    sign, a = signs[row, j], alpha[row, j]
-                    bound = C * weight * factor_of(factors, j, sign)
-                    new = new_alpha(a, sign * margin[j], squares[row], is_logistic, bound)
-                    alpha[row, j] = new
-                    step[j] = (new - a) * sign
-                    longest = max(longest, abs(step[j]))
-                if longest > 0:
-                    farthest = max(farthest, longest / weight)
-                    for i in range(indptr[row], indptr[row + 1]):
-                        weights, value = W[indices[i]], data[i]
-                        for j in range(n_labels):
-                            weights[j] += value * step[j]
-        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, factors, pull, curvature)
-        if farthest <= eps * C:
-            break
-    return W
-
-
-@fast_kernel
-def descend_pair(
-    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, eps, max_passes, runs, state, bias
-):
-    """`descend_block` for two labels, the children of a binary node. So few labels fill no vector register: they are
-    kept in scalars instead, and two features are read at a time, because sums that wait for each other cost most."""
-    n_rows, zero = len(signs), np.float32(0)
-    W, alpha = np.zeros((n_features + 1, 2), np.float32), np.zeros((n_rows, 2), np.float32)
-    scratch = np.zeros((2, 2), np.float32)
-    pull, curvature = scratch[0], scratch[1]
-    for _ in range(max_passes):
-        state = shuffle(runs, state)
-        farthest = zero
-        for run in runs:
-            for row in range(run * RUN, min((run + 1) * RUN, n_rows)):
-                begin, end = indptr[row], indptr[row + 1]
-                m0, m1, odd0, odd1 = bias[0], bias[1], zero, zero
-                for i in range(begin, end - 1, 2):
-                    even, odd, value, next_value = indices[i], indices[i + 1], data[i], data[i + 1]
-                    m0 += value * W[even, 0]
-                    m1 += value * W[even, 1]
-                    odd0 += next_value * W[odd, 0]
-                    odd1 += next_value * W[odd, 1]
-                if (end - begin) % 2:
-                    m0 += data[end - 1] * W[indices[end - 1], 0]
-                    m1 += data[end - 1] * W[indices[end - 1], 1]
-
-                a0, a1, sign0, sign1 = alpha[row, 0], alpha[row, 1], signs[row, 0], signs[row, 1]
-                weight = weight_of(row_weights, row)
-                new0 = new_alpha(a0, sign0 * (m0 + odd0), squares[row], is_logistic, C * weight)
-                new1 = new_alpha(a1, sign1 * (m1 + odd1), squares[row], is_logistic, C * weight)
-                if new0 != a0 or new1 != a1:
-                    alpha[row, 0], alpha[row, 1] = new0, new1
-                    step0, step1 = (new0 - a0) * sign0, (new1 - a1) * sign1
-                    farthest = max(farthest, abs(step0) / weight, abs(step1) / weight)
-                    for i in range(begin, end):
-                        W[indices[i], 0] += data[i] * step0
-                        W[indices[i], 1] += data[i] * step1
-        newton_bias(bias, alpha, signs, is_logistic, C, row_weights, None, pull, curvature)
-        if farthest <= eps * C:
-            break
-    return W

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from xmtc.base.dataset import Dataset
+from xmtc.base.memory import give_back
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree, as_ones
@@ -30,7 +31,7 @@ LARGE = 1e-3  # of all that is to be done: blocks of more are begun first, so th
 READING = 40  # labels whose arithmetic takes as long as reading a document's features
 FAIR = 0.1  # of what a tree costs: more in one block, and a machine of many cores waits for it
 WORTH = 0.7  # of what a block costs: each half's cost, at most, for halving to be worth while
-AHEAD = 64  # blocks handed out for each thread, so that none waits for a large one to end
+AHEAD = 32  # blocks handed out for each thread, so that none waits for a large one to end
 
 
 Node = Rows | Packed  # trained; leaves are packed at once
@@ -61,9 +62,10 @@ class Block:
         return one, replace(self, is_leaf=False, children=self.children[middle:], first=self.first + middle)
 
     def turn(self, total: float) -> tuple[int, int, int]:
-        """Large ones come first, whatever their tree; then trees one after the other, so that each can be kept when it
-        is finished, and of each the nodes that are packed together, the large ones first."""
-        return (-1, 0, -self.cost) if self.cost > LARGE * total else (self.tree, self.chunk, -self.cost)
+        """Trees one after the other, so that each can be kept when it is finished, and few nodes wait in memory to be
+        packed. Of each tree the large ones first, and then those that are packed together, the large ones first."""
+        is_large = self.cost > LARGE * total
+        return self.tree, -1 if is_large else self.chunk, -self.cost
 
     def signs(self) -> np.ndarray:
         """+1 where a document belongs to a child, −1 elsewhere."""
@@ -74,10 +76,16 @@ class Block:
 
 @kernel
 def mark_members(indptr, indices, children, rows, signs):
-    """Every document of a child is looked for among the rows, which ascend, by halving what is left of them."""
+    """Every document of a child is looked for among the rows, from the one before it on, since both ascend: in strides
+    that double until they are too long, and then by halving."""
     for j in range(len(children)):
+        begin = 0
         for i in range(indptr[children[j]], indptr[children[j] + 1]):
-            begin, end = 0, len(rows)
+            stride = 1
+            while begin + stride < len(rows) and rows[begin + stride] <= indices[i]:
+                begin += stride
+                stride *= 2
+            end = min(begin + stride, len(rows))
             while end - begin > 1:
                 middle = (begin + end) // 2
                 if rows[middle] <= indices[i]:
@@ -120,6 +128,7 @@ class TreeTrainer:
         if run.checkpoint.folder:
             shapes = [tree.levels[-1].indices.sum() for tree in trees]
             run.checkpoint.claim(f"{self} {[len(tree.levels) for tree in trees]} {shapes} {data.fingerprint()}")
+        give_back()  # what the trees were grown from
         data = in_random_order(data, self.solver.seed, run)
         grown = self._matched(data, trees, run) if self.match else self._taught(data, trees, run)
         return self._model(data, data.n_labels, grown)

@@ -22,7 +22,8 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.params import param
 from xmtc.base.run import Run
 from xmtc.compiled import fast_kernel, kernel
-from xmtc.linear.solver import first_state, shuffle
+from xmtc.linear.descent import shuffle
+from xmtc.linear.solver import first_state
 from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
 from xmtc.methods.embedding.neighbours import NOBODY, label_neighbours
 from xmtc.sparse import Compact

@@ -28,7 +28,7 @@ class DiSMEC(OneVsAll):
         Solver.C, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True
     )
     eps: float = param(
-        Solver.eps, "stop training labels when a pass moves no document by more than this part of C", low=0.0, high=1e6
+        Solver.eps, "stop training labels when a pass moves them by this part of the first or less", low=0.0, high=1e6
     )
     max_passes: int = param(
         Solver.max_passes, "passes over the documents at most; where there are many, 6", low=1, high=10_000

@@ -36,7 +36,7 @@ class ProXML(OneVsAll):
     A: float = param(Propensity.A, "propensity model: how much a label's frequency counts", low=0.0, high=10.0)
     B: float = param(Propensity.B, "propensity model: what is added to every frequency", low=1e-6, high=1e6)
     eps: float = param(
-        Solver.eps, "end a step when a pass moves no document by more than this part of C", low=0.0, high=1e6
+        Solver.eps, "end a step when a pass moves it by this part of its first or less", low=0.0, high=1e6
     )
     max_passes: int = param(
         Solver.max_passes, "passes over the documents of a step; where there are many, 6", low=1, high=10_000
