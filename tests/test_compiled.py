@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import njit
 
 from xmtc import compiled
-from xmtc.compiled import Compiling, kernel, prefetch, private_folder
+from xmtc.compiled import Compiling, prefetch, private_folder
 
 # As on a read-only file system: numba asks this function whether it may write to a folder.
 CODE = """
@@ -96,7 +97,7 @@ def test_commands_say_that_they_compile_and_later_ones_do_not(tmp_path: Path) ->
     assert "compiling" not in second
 
 
-@kernel
+@njit
 def fetch_and_sum(numbers, ahead):
     """Places before the first and after the last are asked for, too."""
     total = 0
