@@ -111,16 +111,18 @@ def test_logistic_weights_are_scikit_learns(n_labels, C):
 
 
 def test_runs_grow_with_the_documents():
-    assert [run_length(n) for n in (0, 1, RUNS * RUN, 2 * RUNS * RUN, 10**9)] == [RUN, RUN, RUN, 2 * RUN, LONGEST_RUN]
+    sizes = 0, 1, RUNS * RUN, 2 * RUNS * RUN, 10**9
+    assert [run_length(n, 2) for n in sizes] == [RUN, RUN, RUN, 2 * RUN, LONGEST_RUN]
+    assert {run_length(n, 8) for n in sizes} == {RUN}
 
 
 @pytest.mark.parametrize("n_labels", [5, 2])
 def test_long_runs_hold_every_document_once(n_labels, monkeypatch):
-    """Many documents in runs of eleven, as the plain twin has them."""
+    """Many documents in runs of eleven, where there are two labels, as the plain twin has them."""
     monkeypatch.setattr("xmtc.linear.solver.RUNS", 9)
     X, rng = sparse(103, 20, seed=5), np.random.default_rng(6)
     signs = np.where(rng.random((103, n_labels)) < 0.4, 1, -1).astype(np.float32)
-    assert run_length(103) == 11
+    assert run_length(103, n_labels) == (11 if n_labels == 2 else RUN)
     found = Solver(C=0.7, eps=0, max_passes=2, seed=9).solve(whole(X), signs)
     np.testing.assert_allclose(found, solve_plainly(X.toarray(), signs, False, 0.7, 2, seed=9), atol=1e-4)
 
@@ -154,7 +156,7 @@ def descend_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
     C = np.full(n_rows, C) if weights is None else C * weights.astype(float)  # of each document
     W, alpha = np.zeros((X.shape[1], n_labels)), np.zeros(signs.shape)
     bias = np.average(signs, axis=0, weights=weights).astype(float)
-    length = run_length(n_rows)
+    length = run_length(n_rows, n_labels)
     runs, state = np.arange(-(-n_rows // length)), np.uint64(first_state(seed))
     for _ in range(passes):
         state = np.uint64(shuffle(runs, state))

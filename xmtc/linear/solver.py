@@ -103,7 +103,7 @@ class Solver:
         loss = self.loss == "logistic", np.float32(self.C), weights
         sparse = factors, np.float32(self.penalty) if self.penalty else None
         limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
-        length = run_length(n_rows)
+        length = run_length(n_rows, n_labels)
         order = length, np.arange(-(-n_rows // length)), first_state(self.seed)
         if n_labels == 2 and sparse[0] is sparse[1] is None:
             W = descend_pair(*documents[:3], squares, n_features, signs, *loss, *limits, *order, bias)
@@ -161,9 +161,10 @@ def mark(indptr, indices, begin, signs):
                 signs[row, indices[i] - begin] = 1
 
 
-def run_length(n_rows: int) -> int:
-    """How many documents are visited in a row: few where all of them are in the cache anyway."""
-    return min(max(RUN, n_rows // RUNS), LONGEST_RUN)
+def run_length(n_rows: int, n_labels: int) -> int:
+    """How many documents are visited in a row: few where all of them are in the cache anyway, and where more labels
+    than two take most of the time: there long runs save little, and cost accuracy."""
+    return min(max(RUN, n_rows // RUNS), LONGEST_RUN) if n_labels == 2 else RUN
 
 
 def first_state(seed: int) -> np.uint64:
