@@ -110,4 +110,4 @@ def fetch_and_sum(numbers, ahead):
 @pytest.mark.parametrize("ahead", [0, 8, -8, 2**20])
 def test_what_is_fetched_changes_nothing(ahead: int) -> None:
     assert fetch_and_sum(np.arange(100), ahead) == 4950
-    assert "prefetch" in next(iter(fetch_and_sum.inspect_asm().values()))
+    assert "llvm.prefetch" in next(iter(fetch_and_sum.inspect_llvm().values()))
