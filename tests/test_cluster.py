@@ -6,6 +6,8 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +20,17 @@ from planted import planted
 from typer.testing import CliRunner
 
 from xmtc import store
+from xmtc.base.afar import Host, work_afar
+from xmtc.base.events import Pass
 from xmtc.base.run import Run
 from xmtc.cli import app
+from xmtc.cli.train import typed_parameters
 from xmtc.cluster import connecting, sending, spreading
 from xmtc.cluster.connecting import connect, knock
+from xmtc.cluster.launching import ray_train
 from xmtc.cluster.sending import LARGE, SENT, as_sent, place_of, unpacked
 from xmtc.cluster.spreading import Pace, next_batch, spread
+from xmtc.cluster.team import Team, left_of, team_of
 from xmtc.compare.answers import Answers
 from xmtc.compare.runs import Place, job_of, on_cluster, run_all
 from xmtc.compare.specs import specs
@@ -36,7 +43,8 @@ from xmtc.tune.search import Goal, tune
 from xmtc.tune.space import Range
 
 STORE = 80 * 2**20  # bytes of a node's object store: about as few as Ray takes
-SHARED = [name for name in METHODS if name not in ("ensemble", "consensus") and method_class(name).spreads]
+KINDS = {name: method_class(name) for name in METHODS if name not in ("ensemble", "consensus")}
+SHARED = [name for name, kind in KINDS.items() if kind.spreads and not kind.in_processes]
 TEXTS, TAGS = planted(300, 1)
 DOCUMENTS = list(documents_of(TEXTS, TAGS))
 
@@ -282,6 +290,146 @@ def test_a_machine_that_does_not_see_the_corpus(nodes, tmp_path, monkeypatch):
 def test_without_methods_there_is_nothing_to_share(tmp_path):
     done = CliRunner().invoke(app, ["compare", "a", "b", "test.jsonl", "--cluster", "auto"])
     assert "without --methods" in str(done.exception)
+
+
+# Networks, which Ray Train has several processes train together
+
+SMALL = "hidden=8 layers=8 dimension=8 epochs=2 batch=16 height=1 arity=4 calibrate=false".split()
+
+
+def fitted(folder: Path, run: Run, *parameters: str) -> bytes:
+    """The arrays of a small AttentionXML, a tree of two levels and so two networks."""
+    pipeline = Pipeline.of("attention_xml", parameters=typed_parameters([*SMALL, *parameters]))
+    pipeline.fit(DOCUMENTS[:120], run=run).save(folder)
+    return (folder / "arrays.safetensors").read_bytes()
+
+
+def by_torchrun(folder: Path, n_processes: int) -> bytes:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
+    command += ["-m", "xmtc", "train", write(folder / "corpus.jsonl", DOCUMENTS[:120]), "-m", "attention_xml"]
+    command += ["-o", str(folder / "torchrun"), "--threads", "1", "--device", "cpu", *(f"-p{each}" for each in SMALL)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    return (folder / "torchrun" / "arrays.safetensors").read_bytes()
+
+
+def test_workers_train_what_torchrun_trains_also_where_they_were_stopped(nodes, tmp_path):
+    passes: list[tuple[str, int]] = []
+    wanted = [(level, number) for level in ("level-0", "level-1") for number in (1, 2)]
+
+    def watch(event: Any) -> None:
+        if isinstance(event, Pass):
+            passes.append((event.network, event.number))
+            if len(passes) == 3:  # the first network is kept by then
+                raise KeyboardInterrupt
+
+    run = Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", watch=watch)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(tmp_path / "there", run)
+    assert (tmp_path / "pieces" / "level-0-unfinished.npz").exists()
+    there = fitted(tmp_path / "there", run)
+    assert passes == wanted[:3] + wanted
+    assert there == by_torchrun(tmp_path, 2)
+
+
+def test_machines_that_are_left_go_on(nodes, tmp_path):
+    """Of three, one is gone after the first network; two begin with the second, and tell nothing twice."""
+    dying, passes = nodes.add_node(num_cpus=1, object_store_memory=STORE), []
+
+    def watch(event: Any) -> None:
+        if isinstance(event, Pass):
+            passes.append((event.network, event.number))
+            if len(passes) == 3:
+                nodes.remove_node(dying, allow_graceful=False)
+
+    fitted(tmp_path / "there", Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", watch=watch))
+    assert passes == [(level, n) for level in ("level-0", "level-1") for n in (1, 2)]
+
+
+def test_a_consensus_has_a_network_and_a_tree_trained(nodes, tmp_path):
+    corpus, options = write(tmp_path / "corpus.jsonl", DOCUMENTS), ["--workers", 1, "--log-json", tmp_path / "log"]
+    settings = ["-pmembers=bce_ae,parabel", "-pbce_ae.epochs=2", "-pbce_ae.hidden=8", "-pcalibrate=false"]
+    words = "train", corpus, "-m", "consensus", *settings, "--threads", 1, "--device", "cpu"
+    run_command(*words, "-o", tmp_path / "there", "--cluster", "auto", *options)
+    run_command(*words, "-o", tmp_path / "here")
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+    assert (tmp_path / "log").read_text().count('"event": "pass", "network": "member-0/network"') == 2
+
+
+def test_a_mistake_that_a_worker_finds(nodes, tmp_path):
+    with pytest.raises(XmtcError, match=r"^nowhere\.txt is neither a file nor the name of known word vectors"):
+        fitted(tmp_path / "there", Run(cluster="auto"), "vectors=nowhere.txt")
+
+
+def test_without_ray_train(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray.train", None)
+    with pytest.raises(MissingExtra, match=r"needs Ray Train and PyTorch .* pip install 'xmtc\[neural,cluster\]'"):
+        ray_train()
+
+
+def test_workers_are_those_of_a_cluster():
+    done = CliRunner().invoke(app, ["train", "corpus.jsonl", "-o", "model", "--workers", "2"])
+    assert "there is no --cluster" in str(done.exception)
+    with pytest.raises(XmtcError, match="workers=-1 does not fit"):
+        Run(workers=-1)
+
+
+TWO_GPUS, FOUR_CPUS, HEAD = {"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0}, {"memory": 1e9}
+
+
+@pytest.mark.parametrize(
+    ("machines", "device", "n_wanted", "expected"),
+    [
+        ([HEAD, FOUR_CPUS, FOUR_CPUS], "auto", 0, Team(2, 4, False)),  # one on each machine
+        ([FOUR_CPUS, {"CPU": 2.0}], "auto", 0, Team(2, 2, False)),
+        ([FOUR_CPUS, FOUR_CPUS], "auto", 3, Team(3, 2, False)),
+        ([TWO_GPUS, TWO_GPUS, FOUR_CPUS], "auto", 0, Team(4, 4, True)),  # one for each GPU
+        ([TWO_GPUS, FOUR_CPUS], "cpu", 0, Team(2, 4, False)),
+        ([{"CPU": 1.0, "GPU": 4.0}, TWO_GPUS], "auto", 0, Team(3, 1, True)),  # where there is a CPU for it
+    ],
+)
+def test_who_trains_a_network(machines, device, n_wanted, expected):
+    assert team_of(machines, device, n_wanted) == expected
+
+
+def test_who_cannot_train_a_network():
+    with pytest.raises(XmtcError, match="room for 2 workers, and 3 are wanted; expected at most one for each GPU"):
+        team_of([TWO_GPUS], n_wanted=3)
+    with pytest.raises(XmtcError, match="room for 0 workers, and 1 are wanted"):
+        team_of([HEAD])
+    with pytest.raises(XmtcError, match="device=cuda:1 is a device of this machine"):
+        team_of([TWO_GPUS], "cuda:1")
+    assert left_of(Team(3, 2, False), [FOUR_CPUS]) == Team(2, 2, False)
+    with pytest.raises(XmtcError, match="no machine left"):
+        left_of(Team(3, 2, False), [HEAD])
+
+
+def test_what_a_run_elsewhere_shows_tells_and_keeps(tmp_path, monkeypatch):
+    """Without a cluster: asking is calling. It begins twice, as after a death."""
+    told_of, steps = [], []
+    monkeypatch.setitem(WHEN_TOLD, "advance", steps.append)
+    host = Host(Run(checkpoint=tmp_path, watch=told_of.append), told)
+
+    def work(run: Run) -> str:
+        run.checkpoint.claim("a training")
+        kept = run.checkpoint.part("part").recall("piece")
+        if kept is None:
+            run.checkpoint.part("part").claim("a training")
+            run.checkpoint.part("part").keep("piece", {"numbers": np.arange(3)})
+        with run.stage("training", 2) as progress:
+            run.tell(Pass("network", 1, 0.5, 0.1, 1.0))
+            progress.advance()
+            if kept is None:
+                raise RuntimeError("Another one has died.")
+        return f"{run.device} {kept['numbers'].tolist()}"
+
+    with pytest.raises(RuntimeError, match="has died"):
+        work_afar(work, Run(), True, True, host.answer, "cpu")
+    assert work_afar(work, Run(), True, True, host.answer, "cpu") == "cpu [0, 1, 2]"
+    assert len([event for event in told_of if isinstance(event, Pass)]) == 1
+    assert steps == ["training"]
+    assert not host.open
 
 
 # What goes wrong

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from xmtc.base.memory import check_room
 from xmtc.base.params import Recipe
 from xmtc.base.predictions import Predictions, check_k
 from xmtc.base.run import Run
+from xmtc.cluster.team import is_alone
 from xmtc.errors import XmtcError
 
 
@@ -35,6 +36,22 @@ def put_before(check: Callable[..., None], kind: type, name: str) -> None:
         return method(self, *given, **named)
 
     setattr(kind, name, checked)
+
+
+def share_out(kind: type) -> None:
+    """Let a class's own `fit` be done by processes of the cluster, if there is one; where torchrun has started some, by
+    these."""
+    fit = vars(kind).get("fit")
+    if fit is None:
+        return
+
+    @wraps(fit)
+    def shared(self: Any, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Any:
+        if run.cluster and is_alone():
+            return run.together(partial(self.fit, data, valid))
+        return fit(self, data, valid, run)
+
+    kind.fit = shared  # type: ignore[attr-defined]
 
 
 def check_is_dataset(data: Any) -> None:
@@ -133,6 +150,8 @@ class Method(Recipe, ABC):
     reads_names: ClassVar[bool] = False
     # Whether the machines of a cluster share its training.
     spreads: ClassVar[bool] = False
+    # Whether several processes can train it together, as torchrun starts them, and Ray Train on a cluster.
+    in_processes: ClassVar[bool] = False
     # Whether it writes its model to the work folder of a run while it is trained.
     uses_workdir: ClassVar[bool] = False
     # Whether its fit makes probabilities of scores by itself.
@@ -140,6 +159,8 @@ class Method(Recipe, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if cls.in_processes:
+            share_out(cls)
         put_before(Method._check_data, cls, "fit")
 
     def _check_data(self, data: Dataset, valid: Dataset | None = None, *_: Any, **__: Any) -> None:
@@ -169,6 +190,9 @@ class Method(Recipe, ABC):
     def held_out_of(self, data: Dataset) -> np.ndarray | None:
         """The rows that its training holds out of data by itself, to stop by; None where it learns from all."""
         return None
+
+    def load(self) -> None:
+        """Load the compiled code of `fit`, while documents are still being read; nothing where that takes no time."""
 
     @abstractmethod
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:

@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from math import inf
 from typing import Protocol
 
+from xmtc.cluster.team import is_alone
+
 PATIENCE = 2.0  # seconds before a bar appears
 FIRST, LONGEST = 10.0, 60.0  # seconds before the first line; between lines, which grow, at most
 
@@ -53,7 +55,7 @@ def shown(title: str, total: float | None = None) -> AbstractContextManager[Prog
 
 def is_first_process() -> bool:
     """Of those that torchrun has started, if it has, one speaks for all."""
-    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
+    return is_alone() or os.environ.get("RANK", "0") == "0"
 
 
 def is_notebook() -> bool:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain, islice
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from xmtc.base.afar import Host, work_afar
+from xmtc.base.ahead import Ahead
 from xmtc.base.checkpoint import Checkpoint
 from xmtc.base.events import BEGIN, Event, Stage, Watch, peak_memory
 from xmtc.base.params import briefly, is_number
@@ -58,6 +60,7 @@ class Run:
     part: str = ""  # the name of this training, where it is part of another
     workdir: Path | None = None  # a folder for arrays that may be larger than memory; or its path as a string
     cluster: str = ""  # auto, host:port or ray://host:port of a Ray cluster that shares the work; or this machine alone
+    workers: int = 0  # of the cluster, that train a network together; 0: one for each GPU, or, without, each machine
 
     def __post_init__(self) -> None:
         if isinstance(self.checkpoint, (str, os.PathLike)):
@@ -69,6 +72,9 @@ class Run:
                 f"threads={briefly(self.threads)} does not fit; expected 0, for all there are, to {MOST_THREADS}."
             )
         object.__setattr__(self, "threads", int(self.threads))
+        if not is_number(self.workers, int) or self.workers < 0:
+            raise XmtcError(f"workers={briefly(self.workers)} does not fit; expected 0, for all there are, or more.")
+        object.__setattr__(self, "workers", int(self.workers))
         if not isinstance(self.device, str) or not DEVICES.fullmatch(self.device):
             raise XmtcError(f"There is no device {briefly(self.device)}; expected auto, cpu, cuda, cuda:1 or the like.")
         check_address(self.cluster)
@@ -85,6 +91,7 @@ class Run:
             part: str = ...,
             workdir: str | os.PathLike[str] | None = ...,
             cluster: str = ...,
+            workers: int = ...,
         ) -> None: ...
 
     def __repr__(self) -> str:
@@ -134,12 +141,15 @@ class Run:
     @contextmanager
     def stage(self, title: str, total: float | None = None) -> Iterator[Progress]:
         """A piece of work: shows its progress, and tells when it begins and has ended."""
-        show = self.progress if callable(self.progress) else shown if self.progress else silent
         title, begin = self.named(title), time.monotonic()
         self.tell(Stage(title))
-        with show(title, total) as progress:
+        with self._show(title, total) as progress:
             yield progress
         self.tell(Stage(title, time.monotonic() - begin, peak_memory()))
+
+    @property
+    def _show(self) -> ShowProgress:
+        return self.progress if callable(self.progress) else shown if self.progress else silent
 
     @contextmanager
     def each(self) -> Iterator[Each]:
@@ -196,6 +206,20 @@ class Run:
             yield piece
         next(made, None)  # there is none left: this ends the stream, and with it the stage
 
+    def together(self, work: Callable[[Run], Result]) -> Result:
+        """What `work` comes to where processes of the cluster do it together, each with a run of its own, as torchrun
+        starts them to train one network. As with `spread`, it is sent to them with all that it holds."""
+        from xmtc.cluster.together import together
+
+        host = Host(self, self._show)
+        plain = replace(self, progress=False, checkpoint=Checkpoint(), watch=(), workdir=None, cluster="", workers=0)
+        keeps, shows = self.checkpoint.folder is not None, self._show is not silent
+        try:
+            there = partial(work_afar, work, plain, keeps, shows)
+            return together(self.cluster, there, host.answer, self.device, self.workers)
+        finally:
+            host.close()
+
     def _handed_out(
         self,
         hand_out: HandOut,
@@ -248,19 +272,11 @@ class Run:
     def ahead(self, items: Iterable[Item]) -> Generator[Item]:
         """The same items, made by a thread of their own while those before them are worked on; a few at most wait. With
         a single thread, each is made when it is needed."""
-        stream, end = iter(items), object()
         if self.n_threads == 1:
-            yield from stream
+            yield from items
             return
-        with ThreadPoolExecutor(1) as pool:
-            waiting: deque[Future[Any]] = deque(pool.submit(next, stream, end) for _ in range(AHEAD))
-            try:
-                while (item := waiting.popleft().result()) is not end:
-                    waiting.append(pool.submit(next, stream, end))
-                    yield item
-            finally:
-                for future in waiting:
-                    future.cancel()
+        with closing(Ahead(items, AHEAD)) as made:
+            yield from made
 
 
 def until_failure(items: Iterable[Item], failed: list[Exception]) -> Iterator[Item]:

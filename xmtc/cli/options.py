@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import Field, dataclass, fields
 from functools import wraps
@@ -31,6 +32,12 @@ Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all 
 Cluster = Annotated[
     str,
     typer.Option(metavar="auto|ADDRESS", help="Ray cluster that shares the work: auto, host:port or ray://host:port"),
+]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=0, help="processes of the cluster that train a network (0: one for each GPU; without, for each machine)"
+    ),
 ]
 Language = Annotated[str | None, typer.Option(help="of the labels' names, with a vocabulary: en, fi")]
 Allow = Annotated[
@@ -100,6 +107,22 @@ def reads_corpus(*hidden: str) -> Callable[[Callable[..., None]], Callable[..., 
         return called
 
     return with_options
+
+
+def fetches_corpus(command: Callable[..., None]) -> Callable[..., None]:
+    """Has the corpus of a command read while the command imports what is to work on it; if there are threads for it,
+    and the options say nothing of how it is to be read."""
+
+    @wraps(command)
+    def called(*, corpus: list[str], threads: int = 0, reading: Reading = Reading(), **values: Any) -> None:
+        from xmtc.base.threads import available_threads
+        from xmtc.data.fetching import fetching
+
+        is_fetched = reading == Reading() and (threads or available_threads()) > 1
+        with fetching(corpus[0]) if is_fetched else nullcontext():
+            command(corpus=corpus, threads=threads, reading=reading, **values)
+
+    return called
 
 
 def open_input(
@@ -194,6 +217,7 @@ def make_run(
     log_json: Path | None = None,
     workdir: Path | None = None,
     cluster: str = "",
+    workers: int = 0,
 ) -> Run:
     from xmtc.base.checkpoint import Checkpoint
     from xmtc.base.run import Run
@@ -203,7 +227,9 @@ def make_run(
         say_when_compiling()
     watch = () if log_json is None else json_log(log_json)
     join(cluster)
-    return Run(threads, not quiet, Checkpoint(checkpoint), device, watch, workdir=workdir, cluster=cluster)
+    return Run(
+        threads, not quiet, Checkpoint(checkpoint), device, watch, workdir=workdir, cluster=cluster, workers=workers
+    )
 
 
 def join(cluster: str) -> None:

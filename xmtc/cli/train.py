@@ -18,6 +18,8 @@ from xmtc.cli.options import (
     Quiet,
     Reading,
     Threads,
+    Workers,
+    fetches_corpus,
     make_run,
     open_input,
     reads_corpus,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 
 @reads_corpus()
+@fetches_corpus
 def train(
     corpus: CorpusPaths,
     output: Annotated[Path, typer.Option("-o", "--output", help="model folder to write; a model there is replaced")],
@@ -49,6 +52,7 @@ def train(
     threads: Threads = 0,
     device: Device = "auto",
     cluster: Cluster = "",
+    workers: Workers = 0,
     reading: Reading = Reading(),
     quiet: Quiet = False,
     log_json: LogJson = None,
@@ -65,7 +69,8 @@ def train(
     from xmtc.base.progress import is_first_process
 
     start = time.perf_counter()
-    run = make_run(threads, quiet, checkpoint, device, log_json, workdir, cluster)
+    check_workers(workers, cluster)
+    run = make_run(threads, quiet, checkpoint, device, log_json, workdir, cluster, workers)
     store.check_target(output)
     check_language(language, vocab)
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
@@ -90,6 +95,13 @@ def train(
         report_rejects(checked)
     if not quiet:
         report(trained, output, method, time.perf_counter() - start)
+
+
+def check_workers(workers: int, cluster: str) -> None:
+    from xmtc.errors import XmtcError
+
+    if workers and not cluster:
+        raise XmtcError("--workers are those of a cluster, and there is no --cluster; give both, or use torchrun.")
 
 
 def check_language(language: str | None, vocab: str | None) -> None:

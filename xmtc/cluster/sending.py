@@ -10,6 +10,7 @@ import io
 import pickle
 import weakref
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,12 @@ class Parcel(NamedTuple):
 
     content: bytes
     arrays: list[Any]
+
+
+def session_of(ray: ModuleType) -> str:
+    """Another one each time that this process joins a cluster: jobs are numbered, but in all clusters from 1 on."""
+    context = ray.get_runtime_context()
+    return f"{context.get_node_id()} {context.get_job_id()}"
 
 
 def packed(value: Any, session: str) -> Parcel:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 import xmtc
 from xmtc.cluster.connecting import connect
-from xmtc.cluster.sending import packed
+from xmtc.cluster.sending import packed, session_of
 from xmtc.cluster.working import work_on
 from xmtc.errors import XmtcError
 
@@ -135,9 +135,7 @@ class Crew:
 
     @cached_property
     def session(self) -> str:
-        """Another one each time that this process joins a cluster: jobs are numbered, but in all clusters from 1 on."""
-        context = self.ray.get_runtime_context()
-        return f"{context.get_node_id()} {context.get_job_id()}"
+        return session_of(self.ray)
 
     @cached_property
     def sent(self) -> tuple[Any, list[Any]]:

@@ -21,11 +21,7 @@ def work_on(version: str, name: str, work: bytes, items: bytes, n_arrays: int, *
     """The answers to some items, and the seconds that they took. Where one fails, those to the items before it: whoever
     asks again, for it and the rest, is told why. The first n_arrays belong to the work, the others to the items; Ray
     has brought them here."""
-    if version != xmtc.__version__:
-        raise XmtcError(
-            f"{platform.node()} has xmtc {xmtc.__version__}, and this machine {version}; install the same on all "
-            "machines of the cluster."
-        )
+    check_version(version)
     if name not in LATEST:
         LATEST.clear()
         threadpool_limits(1, "blas")  # its number of threads may change a digit
@@ -39,3 +35,11 @@ def work_on(version: str, name: str, work: bytes, items: bytes, n_arrays: int, *
                 raise
             break
     return pickle.dumps((time.perf_counter() - begin, answers), protocol=5)
+
+
+def check_version(version: str) -> None:
+    if version != xmtc.__version__:
+        raise XmtcError(
+            f"{platform.node()} has xmtc {xmtc.__version__}, and this machine {version}; install the same on all "
+            "machines of the cluster."
+        )

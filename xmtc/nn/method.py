@@ -22,6 +22,8 @@ class WordNetworkMethod(Method):
 
     reads: ClassVar[tuple[str, ...]] = ("words",)
     is_exact: ClassVar[bool] = False
+    spreads: ClassVar[bool] = True
+    in_processes: ClassVar[bool] = True
 
     batch: int = param(200, "documents of a step", low=1)
     epochs: int = param(30, "passes over the documents at most", low=1)

@@ -37,6 +37,8 @@ class LabelAutoencoder(Method):
     minimised."""
 
     is_exact: ClassVar[bool] = False
+    spreads: ClassVar[bool] = True
+    in_processes: ClassVar[bool] = True
     # Clipping is of all gradients together, and would leave F, whose gradients are by far the smallest, with so little
     # that Adam's epsilon holds it back.
     clips: ClassVar[bool] = False

@@ -84,6 +84,8 @@ class APLCXLNet(Method):
     reads: ClassVar[tuple[str, ...]] = (VIEW,)
     presets: ClassVar[Presets] = PRESETS
     is_exact: ClassVar[bool] = False
+    spreads: ClassVar[bool] = True
+    in_processes: ClassVar[bool] = True
     tiny: ClassVar[dict[str, Any]] = {
         "pooling": "mean", "max_subwords": 40, "loss": "sum", "epochs": 12, "batch": 32, "encoder_rate": 0.002,
         "hidden_rate": 0.01, "head_rate": 0.02, "patience": 12,
