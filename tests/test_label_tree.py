@@ -293,18 +293,18 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
     data = Dataset.from_matrix(matrix(rng.random((60, 30))), matrix(rng.random((60, 300)) < 0.05))
     whole = method.fit(data)
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
-    solve = Solver.solve
+    solve = Solver._descend
 
     def killed_half_way(self, *arguments):
         if len(list((tmp_path / "parts").glob("*.npz"))) == 2:
             raise KeyboardInterrupt
         return solve(self, *arguments)
 
-    monkeypatch.setattr(Solver, "solve", killed_half_way)
+    monkeypatch.setattr(Solver, "_descend", killed_half_way)
     monkeypatch.setattr(training, "AHEAD", 1)  # no tree of so few nodes is trained before the one before it is kept
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
-    monkeypatch.setattr(Solver, "solve", solve)
+    monkeypatch.setattr(Solver, "_descend", solve)
     assert len(list((tmp_path / "parts").glob("*.npz"))) == 2
     resumed = method.fit(data, run=run)
     for one, other in zip(whole.trees, resumed.trees, strict=True):

@@ -128,7 +128,7 @@ def test_long_runs_hold_every_document_once(n_labels, monkeypatch):
 
 
 @pytest.mark.parametrize("is_logistic", [False, True])
-@pytest.mark.parametrize("n_labels", [5, 2])
+@pytest.mark.parametrize("n_labels", [5, 2, 61])
 def test_solve_is_its_numpy_twin(n_labels, is_logistic):
     X = sparse(43, 20, seed=5)
     rng = np.random.default_rng(6)

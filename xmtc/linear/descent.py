@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.compiled import fast_kernel, kernel
+from xmtc.linear.lanes import LANES, MOST, add_rows, add_to_rows
 from xmtc.linear.proximal import soft
 
 
@@ -80,7 +81,7 @@ def bend(a, is_logistic, C):
     """The loss's curvature at a document, given its dual variable."""
     if is_logistic:
         return a * (1 - a / C)
-    return 2 * C if a > 0 else np.float32(0)
+    return np.float32(2) * C if a > 0 else np.float32(0)
 
 
 @fast_kernel
@@ -90,37 +91,44 @@ def new_alpha(a, margin, square, is_logistic, C):
         p = 1 / (1 + np.exp(min(margin, np.float32(30))))
         curvature = max(p * (1 - p), a / C * (1 - a / C))
         return a + (C * p - a) / (1 + square * C * curvature)
-    gradient = margin - 1 + a * np.float32(0.5) / C
+    gradient = margin - np.float32(1) + a * np.float32(0.5) / C
     new = a - gradient / (square + np.float32(0.5) / C)
     return new if new > 0 else np.float32(0)
 
 
 @fast_kernel
-def add_margins(indices, data, begin, end, W, penalty, margin):
-    """Add to the margins what the features begin:end of a document say, in their order, but four at a time: a margin is
-    then read and written once for four weights."""
-    n_labels = len(margin)
-    fours = end - (end - begin) % 4
-    for i in range(begin, fours, 4):
-        a, b, c, d = W[indices[i]], W[indices[i + 1]], W[indices[i + 2]], W[indices[i + 3]]
-        x, y, z, u = data[i], data[i + 1], data[i + 2], data[i + 3]
-        for j in range(n_labels):
-            two = (margin[j] + x * shrunk(a[j], penalty)) + y * shrunk(b[j], penalty)
-            margin[j] = (two + z * shrunk(c[j], penalty)) + u * shrunk(d[j], penalty)
-    for i in range(fours, end):
-        weights, value = W[indices[i]], data[i]
-        for j in range(n_labels):
-            margin[j] += value * shrunk(weights[j], penalty)
+def vectors_of_tile(n_labels, first):
+    """Of the labels from `first` on, in tiles of about the same size; 0 where less than a vector is left."""
+    n_vectors = (n_labels - first) // LANES
+    n_tiles = max((n_vectors + MOST - 1) // MOST, 1)
+    return (n_vectors + n_tiles - 1) // n_tiles
 
 
 @fast_kernel
-def new_alphas(signs, alpha, margin, square, is_logistic, C, factors, step):
+def add_margins(indices, data, begin, end, W, penalty, margin):
+    """Add to the margins what the features begin:end of a document say."""
+    n_labels, first = len(margin), np.int64(0)
+    if penalty is None:
+        n_vectors = vectors_of_tile(n_labels, first)
+        while n_vectors:
+            add_rows(indices, data, begin, end, W, first, n_vectors, margin)
+            first += LANES * n_vectors
+            n_vectors = vectors_of_tile(n_labels, first)
+    if first < n_labels:
+        for i in range(begin, end):
+            weights, value = W[indices[i]], data[i]
+            for j in range(first, n_labels):
+                margin[j] += value * shrunk(weights[j], penalty)
+
+
+@fast_kernel
+def new_alphas(signs, alpha, margin, own, square, is_logistic, C, factors, step):
     """Move the dual variables of a document; `step` takes how far, with the label's sign. This loop and the next two
     are apart because the compiler makes vectors of each of them, but not of all in one: it would have to make sure of
     too many arrays that they do not overlap."""
     for j in range(len(step)):
         sign, a = signs[j], alpha[j]
-        new = new_alpha(a, sign * margin[j], square, is_logistic, C * factor_of(factors, j, sign))
+        new = new_alpha(a, sign * margin[j] + own * a, square, is_logistic, C * factor_of(factors, j, sign))
         alpha[j] = new
         step[j] = (new - a) * sign
 
@@ -145,23 +153,46 @@ def count_moves(step, moved):
 
 @fast_kernel
 def add_steps(indices, data, begin, end, W, step):
-    for i in range(begin, end):
-        weights, value = W[indices[i]], data[i]
-        for j in range(len(step)):
-            weights[j] += value * step[j]
+    """Add to the weights of the features begin:end of a document what its dual variables have moved."""
+    n_labels, first = len(step), np.int64(0)
+    n_vectors = vectors_of_tile(n_labels, first)
+    while n_vectors:
+        add_to_rows(indices, data, begin, end, W, first, n_vectors, step)
+        first += LANES * n_vectors
+        n_vectors = vectors_of_tile(n_labels, first)
+    if first < n_labels:
+        for i in range(begin, end):
+            weights, value = W[indices[i]], data[i]
+            for j in range(first, n_labels):
+                weights[j] += value * step[j]
+
+
+@fast_kernel
+def room_for_weights(n_features, n_alone, n_rows, n_labels):
+    return np.zeros((n_features + (n_rows if n_alone else 0) + 1, n_labels), np.float32)
+
+
+@fast_kernel
+def write_steps(alpha, signs, n_features, W):
+    """After the weights of features, what each document has been added with: times its value, the weights of a feature
+    that it has alone."""
+    for row in range(len(alpha)):
+        for j in range(alpha.shape[1]):
+            W[n_features + row, j] = alpha[row, j] * signs[row, j]
 
 
 @fast_kernel
 def descend_block(
-    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, factors, penalty, start, eps,
-    max_passes, run_length, runs, state, bias,
+    indptr, indices, data, own, squares, n_features, n_alone, signs, is_logistic, C, row_weights, factors, penalty,
+    start, eps, max_passes, run_length, runs, state, bias,
 ):  # fmt: skip
     """Weights of a block of labels, one step per document for the whole block, and a last row with room for the biases,
-    which are left in `bias`. Those of a `start`, and what is returned, are weights before their proximal step. The
-    kernel makes its matrices itself, so that the compiler knows how long their rows are:
-    that is worth a tenth of the time."""
+    which are left in `bias`. Those of a `start`, and what is returned, are weights before their proximal step. Where
+    there are n_alone features that only one document has, they are not among the n_features; `own` is the sum of their
+    squares, and before the last row is what `write_steps` writes. The kernel makes its matrices itself, so that the
+    compiler knows how long their rows are: that is worth a tenth of the time."""
     n_rows, n_labels = signs.shape
-    W, alpha = np.zeros((n_features + 1, n_labels), np.float32), np.zeros((n_rows, n_labels), np.float32)
+    W, alpha = room_for_weights(n_features, n_alone, n_rows, n_labels), np.zeros((n_rows, n_labels), np.float32)
     if start is not None:
         for row in range(n_features):
             for j in range(n_labels):
@@ -179,7 +210,7 @@ def descend_block(
                     margin[j] = bias[j]
                 add_margins(indices, data, indptr[row], indptr[row + 1], W, penalty, margin)
                 bound = C * weight_of(row_weights, row)
-                new_alphas(signs[row], alpha[row], margin, squares[row], is_logistic, bound, factors, step)
+                new_alphas(signs[row], alpha[row], margin, own[row], squares[row], is_logistic, bound, factors, step)
                 count_slopes(signs[row], alpha[row], step, is_logistic, bound, factors, pull, curvature)
                 if count_moves(step, moved):
                     add_steps(indices, data, indptr[row], indptr[row + 1], W, step)
@@ -192,18 +223,20 @@ def descend_block(
             far = distance
         if distance <= eps * eps * far:
             break
+    if n_alone:
+        write_steps(alpha, signs, n_features, W)
     return W
 
 
 @fast_kernel
 def descend_pair(
-    indptr, indices, data, squares, n_features, signs, is_logistic, C, row_weights, eps, max_passes, run_length, runs,
-    state, bias,
+    indptr, indices, data, own, squares, n_features, n_alone, signs, is_logistic, C, row_weights, eps, max_passes,
+    run_length, runs, state, bias,
 ):  # fmt: skip
     """`descend_block` for two labels, the children of a binary node. So few labels fill no vector register: they are
     kept in scalars instead, and two features are read at a time, because sums that wait for each other cost most."""
     n_rows, zero, one = len(signs), np.float32(0), np.float32(1)
-    W, alpha = np.zeros((n_features + 1, 2), np.float32), np.zeros((n_rows, 2), np.float32)
+    W, alpha = room_for_weights(n_features, n_alone, n_rows, 2), np.zeros((n_rows, 2), np.float32)
     far, pull0, pull1 = zero, zero, zero
     for n_passes in range(max_passes):
         state = shuffle(runs, state)
@@ -224,8 +257,8 @@ def descend_pair(
 
                 a0, a1, sign0, sign1 = alpha[row, 0], alpha[row, 1], signs[row, 0], signs[row, 1]
                 bound = C * weight_of(row_weights, row)
-                new0 = new_alpha(a0, sign0 * (m0 + odd0), squares[row], is_logistic, bound)
-                new1 = new_alpha(a1, sign1 * (m1 + odd1), squares[row], is_logistic, bound)
+                new0 = new_alpha(a0, sign0 * (m0 + odd0) + own[row] * a0, squares[row], is_logistic, bound)
+                new1 = new_alpha(a1, sign1 * (m1 + odd1) + own[row] * a1, squares[row], is_logistic, bound)
                 curvature0 += bend(new0, is_logistic, bound)
                 curvature1 += bend(new1, is_logistic, bound)
                 if new0 != a0 or new1 != a1:
@@ -243,4 +276,6 @@ def descend_pair(
             far = distance
         if distance <= eps * eps * far:
             break
+    if n_alone:
+        write_steps(alpha, signs, n_features, W)
     return W

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from xmtc.base.workdir import Gathering
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree
+from xmtc.linear.gathering import in_order
 from xmtc.linear.search import home
 from xmtc.linear.solver import LinearWeights
 from xmtc.linear.tree import EMPTY, HERE, Tree
@@ -40,8 +41,8 @@ def pruned(weights: LinearWeights, min_weight: float) -> Rows:
     features, ends = np.empty(n_features, np.int32), np.empty(n_features, np.int64)
     slots, kept = np.empty(size, np.int16), np.empty(size, np.float32)
 
-    found = features, ends, slots, kept
-    n_used = prune(weights.features, weights.W, weights.n_labels, np.float32(min_weight), *found)
+    rows, found = weights.rows or in_order(n_features), (features, ends, slots, kept)
+    n_used = prune(weights.features, weights.W, *rows, weights.n_labels, np.float32(min_weight), *found)
     n = ends[n_used - 1] if n_used else 0
     bias = weights.W[-1, : weights.n_labels].copy()
     ends = ends[:n_used].astype(np.int32 if n <= np.iinfo(np.int32).max else np.int64)
@@ -55,17 +56,18 @@ def constant(n: int, margin: float) -> Rows:
 
 
 @kernel
-def prune(features, W, n_slots, min_weight, used, ends, slots, kept):
+def prune(features, W, places, factors, n_slots, min_weight, used, ends, slots, kept):
     """`pruned`, written into its last four arguments; returns how many features have a weight left."""
     n, n_used = np.int64(0), np.int64(0)
-    for row in range(len(features)):
-        begin = n
+    for feature in range(len(features)):
+        begin, row, factor = n, W[places[feature]], factors[feature]
         for slot in range(n_slots):
-            if abs(W[row, slot]) >= min_weight:
-                slots[n], kept[n] = slot, W[row, slot]
+            weight = factor * row[slot]
+            if abs(weight) >= min_weight:
+                slots[n], kept[n] = slot, weight
                 n += 1
         if n > begin:
-            used[n_used], ends[n_used] = features[row], n
+            used[n_used], ends[n_used] = features[feature], n
             n_used += 1
     return n_used
 

@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
 from xmtc.linear.descent import descend_block, descend_pair, shrink, shuffle, square_lengths
+from xmtc.linear.gathering import Documents, RowsOfWeights
 from xmtc.sparse import Compact, compact, whole
 
 BLOCK = 128  # labels solved side by side at most
@@ -28,6 +29,7 @@ LANES = 8  # a block is padded to a whole number of vector registers: what is le
 ENOUGH = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
 ENOUGH_FOR_TWO = 4  # where they have two labels, as the inner nodes of binary trees do
 CHEAP = 20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
+READING = 3  # labels whose weights are visited while a value of a document is read
 RUN, LONGEST_RUN = 8, 256  # documents visited in a row, which the processor fetches ahead
 RUNS = 256  # that are shuffled, at least, before they become longer
 LARGEST = 1e36  # a document's squared length times its C, so that steps can be computed in float32
@@ -95,29 +97,42 @@ class Solver:
         factors: np.ndarray | None = None,
     ) -> np.ndarray:
         """Weights (n_features + 1, n_labels) of one block of labels, the last row the biases."""
-        (n_rows, n_labels), n_features = signs.shape, len(documents.columns)
-        squares = np.empty(n_rows, np.float32)
-        square_lengths(documents.indptr, documents.data, squares)
-        bias = mean_signs(signs, weights)  # what a label without features answers
+        nothing, n_features = np.zeros(len(signs), np.float32), len(documents.columns)
+        return self._descend(
+            (*documents[:3], nothing, square_lengths_of(documents), n_features, 0), signs, weights, factors
+        )
 
+    def solve_gathered(
+        self, documents: Documents, signs: np.ndarray, n_labels: int, weights: np.ndarray | None = None
+    ) -> LinearWeights:
+        """Of one block of labels over a node's documents."""
+        W = self._descend(documents[:7], signs, weights)
+        return LinearWeights(documents.columns, W, n_labels, documents.rows)
+
+    def _descend(
+        self, documents: tuple, signs: np.ndarray, weights: np.ndarray | None, factors: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Weights, the last row the biases; of documents as the kernels take them (`Documents` up to n_alone)."""
+        n_rows, n_labels = signs.shape
+        bias = mean_signs(signs, weights)  # what a label without features answers
         loss = self.loss == "logistic", np.float32(self.C), weights
         sparse = factors, np.float32(self.penalty) if self.penalty else None
-        limits = np.float32(self.eps), self._passes(len(documents.data), n_labels)
+        limits = np.float32(self.eps), self._passes(len(documents[2]), n_labels)
         length = run_length(n_rows, n_labels)
         order = length, np.arange(-(-n_rows // length)), first_state(self.seed)
         if n_labels == 2 and sparse[0] is sparse[1] is None:
-            W = descend_pair(*documents[:3], squares, n_features, signs, *loss, *limits, *order, bias)
+            W = descend_pair(*documents, signs, *loss, *limits, *order, bias)
         else:
             W = None
             for _ in range(self.steps):
-                W = descend_block(*documents[:3], squares, n_features, signs, *loss, *sparse, W, *limits, *order, bias)
+                W = descend_block(*documents, signs, *loss, *sparse, W, *limits, *order, bias)
                 shrink(W, sparse[1])
         W[-1] = bias
         return W
 
     def _passes(self, n_values: int, n_labels: int) -> int:
         """How many passes at most: all that are allowed where they cost little, fewer where there is much data."""
-        affordable = self.cheap // (n_values * n_labels + 1)
+        affordable = self.cheap // (n_values * (n_labels + READING) + 1)
         enough = ENOUGH_FOR_TWO if n_labels == 2 else ENOUGH
         return min(self.max_passes, max(enough, enough * self.max_passes // 20, affordable))
 
@@ -129,6 +144,7 @@ class LinearWeights:
     features: np.ndarray  # (n,) int32, ascending
     W: np.ndarray  # (n + 1, n_labels) float32, or with further columns that mean nothing
     n_labels: int
+    rows: RowsOfWeights | None = None  # where the features' weights are; by default, one after the other
 
 
 def padded_width(n_labels: int) -> int:
@@ -140,6 +156,12 @@ def signs_of(positives: csr_array, begin: int, width: int) -> np.ndarray:
     signs = np.full((positives.shape[0], width), -1, np.float32)
     mark(positives.indptr.astype(np.int64, copy=False), positives.indices.astype(np.int64, copy=False), begin, signs)
     return signs
+
+
+def square_lengths_of(documents: Compact) -> np.ndarray:
+    squares = np.empty(len(documents.indptr) - 1, np.float32)
+    square_lengths(documents.indptr, documents.data, squares)
+    return squares
 
 
 def mean_signs(signs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

@@ -19,11 +19,12 @@ from xmtc.base.memory import give_back
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree, as_ones
+from xmtc.linear.gathering import Documents, everything, gather
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import Packed, Rows, assemble, chunk_numbers, constant, pack, pruned, side_by_side
-from xmtc.linear.solver import BLOCK, LinearWeights, Solver, padded_width, shuffled
+from xmtc.linear.solver import BLOCK, Solver, padded_width, shuffled
 from xmtc.linear.tree import Tree
-from xmtc.sparse import Compact, compact, take_rows, whole
+from xmtc.sparse import take_rows
 
 CERTAIN = {"squared_hinge": 1.0, "logistic": 30.0}  # margins of probability 1
 LET_THROUGH = 10  # nodes a level lets through to the next where the beam does not say
@@ -182,15 +183,16 @@ class TreeTrainer:
         blocks = shared_out(list(blocks))
         total = sum(block.cost for block in blocks)
         order = sorted(blocks, key=lambda block: block.turn(total))
-        train = partial(self._train, data, whole(data.X))
+        train = partial(self._train, data, everything(data.X))
         results = run.spread(train, order, "training", size=lambda block: block.cost, total=total, ahead=AHEAD)
         return Trained(zip(order, results, strict=True), blocks, constant(1, CERTAIN[self.solver.loss]))
 
-    def _train(self, data: Dataset, everything: Compact, block: Block) -> Node:
-        documents = everything if len(block.rows) == data.n_docs else compact(data.X, block.rows)
+    def _train(self, data: Dataset, all_documents: Documents, block: Block) -> Node:
+        is_all = len(block.rows) == data.n_docs
+        documents = all_documents if is_all else gather(data.X, block.rows, all_documents.squares)
         weights = None if data.weights is None else data.weights[block.rows]
-        W = self.solver.solve(documents, block.signs(), weights)
-        found = pruned(LinearWeights(documents.columns, W, len(block.children)), self.min_weight)
+        W = self.solver.solve_gathered(documents, block.signs(), len(block.children), weights)
+        found = pruned(W, self.min_weight)
         return pack(found) if block.is_leaf else found
 
 

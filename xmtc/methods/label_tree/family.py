@@ -6,6 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from scipy.sparse import csr_array
+
 from xmtc.base.dataset import Dataset
 from xmtc.base.method import Method
 from xmtc.base.params import param
@@ -17,6 +20,14 @@ from xmtc.linear.training import TreeTrainer
 
 CHEAP = 5_000_000  # for each of many nodes: as accurate as with more (docs/results/linear-engine.md)
 ARITIES = (2, 4, 8, 16, 32, 64)  # of trees made from binary ones
+
+
+def made_up(n_docs: int = 120, n_features: int = 40, n_labels: int = 60) -> Dataset:
+    """Documents of which it only matters that they are few."""
+    documents, features, labels = np.arange(n_docs)[:, None], np.arange(n_features), np.arange(n_labels)
+    X = (documents * features % 7 == 1).astype(np.float32)
+    Y = (documents % n_labels == labels) | (documents % 9 == labels)
+    return Dataset.from_matrix(csr_array(X), csr_array(Y.astype(np.float32)))
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,10 @@ class LinearTrees(Method):
     def seeds(self) -> list[Seed]:
         """One for each tree, none of which another seed shares."""
         return [(self.seed, tree) for tree in range(self.n_trees)]
+
+    def load(self) -> None:
+        """By a tree of some labels, with inner nodes and leaves of two children and of more."""
+        self.but(n_trees=1, max_leaf=8).fit(made_up(), run=Run(threads=1))
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
         solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap=CHEAP)
