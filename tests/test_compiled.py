@@ -43,6 +43,26 @@ def test_without_a_place_for_compiled_code(is_allowed: bool, tmp_path: Path) -> 
     assert place.startswith(str(tmp_path / f"xmtc-{os.getuid()}")) == is_allowed
 
 
+def test_what_is_kept_is_loaded_without_the_compiler(tmp_path: Path) -> None:
+    """Which is half of numba: its part for arrays stands for it."""
+    code = "import sys\nfrom xmtc.text.vocabulary import Vocabulary\nwords = Vocabulary.of(['fish', 'water'])"
+    code += "\nprint(words.find(words.text, words.ends), 'numba.np.npyimpl' in sys.modules)"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for is_compiled in (True, False):
+        found = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+        assert found == f"[0 1] {is_compiled}\n"
+
+
+def test_kept_code_and_new_code_work_together(tmp_path: Path) -> None:
+    """A kernel that is compiled calls one that was loaded."""
+    kernels = "@kernel\ndef twice(x):\n    return 2 * x\n\n\n@kernel\ndef more(x):\n    return twice(x) + 1\n"
+    (tmp_path / "kernels.py").write_text(f"from xmtc.compiled import kernel\n\n\n{kernels}")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    for called, expected in (("twice(3)", "6"), ("twice(3), more(4)", "6 9"), ("more(4), twice(3)", "9 6")):
+        code = f"from kernels import more, twice; print({called})"
+        assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == f"{expected}\n"
+
+
 def test_no_temporary_folder_where_nobody_can_tell_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "getuid")  # as on Windows
     assert private_folder() is None

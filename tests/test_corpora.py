@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
+import random
 import sys
 import tempfile
 from pathlib import Path
@@ -319,8 +320,16 @@ ZIPPED = {
 }
 
 
+@pytest.fixture(params=["zlib", "zlib_ng.zlib_ng"])
+def unzipping(request, monkeypatch):
+    """Each of the two that gzip may be read by."""
+    found = pytest.importorskip(request.param)
+    monkeypatch.setattr("xmtc.data.files.unzipping", found)
+    return found
+
+
 @pytest.mark.parametrize("kind", ZIPPED)
-def test_gzip_is_read_as_python_reads_it(tmp_path, kind):
+def test_gzip_is_read_as_python_reads_it(tmp_path, kind, unzipping):
     path = tmp_path / "lines.gz"
     path.write_bytes(ZIPPED[kind])
     assert gzip.decompress(ZIPPED[kind]) == LINES
@@ -329,7 +338,7 @@ def test_gzip_is_read_as_python_reads_it(tmp_path, kind):
 
 
 @pytest.mark.parametrize("end", [b"no gzip", gzip.compress(LINES)[:-1], gzip.compress(LINES)[:5]])
-def test_damage_to_a_later_member_of_gzip_is_said(tmp_path, end):
+def test_damage_to_a_later_member_of_gzip_is_said(tmp_path, end, unzipping):
     path = tmp_path / "lines.gz"
     path.write_bytes(gzip.compress(LINES) + end)
     with pytest.raises(XmtcError, match=r"after line (4|8)0000: the data is damaged or ends too early"):
@@ -339,3 +348,34 @@ def test_damage_to_a_later_member_of_gzip_is_said(tmp_path, end):
     path.write_bytes(wrong)
     with pytest.raises(XmtcError, match="incorrect data check"):
         list(read_lines(str(path)))
+
+
+def damaged_gzip(seed: int) -> bytes:
+    """Some bytes turned over, or the end cut off, or other bytes after it."""
+    rng = random.Random(seed)
+    found = bytearray(gzip.compress(LINES[: rng.randrange(10, 30_000)], rng.choice([1, 6, 9])))
+    if seed % 4 == 0:
+        return bytes(found[: rng.randrange(2, len(found))])
+    if seed % 4 == 1:
+        return bytes(found) + rng.randbytes(rng.randrange(1, 20))
+    for _ in range(rng.choice([1, 3])):
+        found[rng.randrange(2, len(found))] ^= 1 << rng.randrange(8)
+    return bytes(found)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_of_damaged_gzip_both_readers_say_the_same(tmp_path, monkeypatch, seed):
+    path = tmp_path / "lines.gz"
+    path.write_bytes(damaged_gzip(seed))
+
+    def outcome(reader: str) -> tuple[bytes, str]:
+        monkeypatch.setattr("xmtc.data.files.unzipping", pytest.importorskip(reader))
+        lines = bytearray()
+        try:
+            for block in read_blocks(str(path), size=5_000):
+                lines += block.lines
+        except XmtcError as error:
+            return bytes(lines), str(error)
+        return bytes(lines), ""
+
+    assert outcome("zlib_ng.zlib_ng") == outcome("zlib")

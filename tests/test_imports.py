@@ -109,3 +109,23 @@ def test_linear_methods_leave_torch_alone():
 
 def test_the_command_starts_without_heavy_imports():
     assert not {"numpy", "numba", "scipy", "sklearn", "pyarrow", *HEAVY} & modules_after("import xmtc.cli")
+
+
+def test_files_are_fetched_without_heavy_imports():
+    assert not {"numpy", "numba", "scipy", "pyarrow", *HEAVY} & modules_after("import xmtc.data.fetching")
+
+
+def test_of_the_commands_only_the_one_that_is_asked_for_is_imported():
+    begin = "from xmtc.cli import app_of, asked_for;"
+    found = modules_after(f"{begin} app_of(asked_for(['info', 'train']))")
+    assert "xmtc.cli.info" in found
+    assert not {"xmtc.cli.train", "xmtc.cli.data"} & found
+    assert {"xmtc.cli.train", "xmtc.cli.data"} <= modules_after(f"{begin} app_of(asked_for(['trian']))")
+
+
+@of_the_checkout
+def test_no_name_of_the_command_is_that_of_a_file_of_it():
+    """Importing the file would hide it."""
+    files = {path.stem for path in (ROOT / "cli").glob("*.py")}
+    tree = ast.parse((ROOT / "cli" / "__init__.py").read_text())
+    assert not files & {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -152,7 +152,7 @@ def test_arrays_grow_and_are_put_away_alike(tmp_path):
         growing, shelf = Growing(8, np.int32, folder), Shelf(folder)
         takes = [shelf.put(piece) for piece in pieces]
         for piece in pieces:
-            growing.add(piece)
+            growing.place(piece)()
         assert growing.whole().tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
         assert [take().tolist() for take in takes] == [piece.tolist() for piece in pieces]
         assert not len(Growing(0, np.float32, folder).whole())

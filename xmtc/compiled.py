@@ -25,6 +25,9 @@ import numba
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, event, types
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
+from numba.cpython import hashing  # noqa: F401 (the last names that compiled code may ask for)
 from numba.extending import intrinsic
 
 SETTINGS: Any = numba.config
@@ -44,15 +47,26 @@ def fast_kernel(function: Callable) -> Any:
 
 
 def compiled(function: Callable, **options: Any) -> Any:
-    options = OPTIONS | options
+    found: Any = njit(**OPTIONS, **options)(function)
     try:
-        return njit(cache=True, **options)(function)
+        found._cache = Kept(function)
     except RuntimeError:  # numba found no folder that it can write to
         folder = private_folder()
         if folder is not None and folder != SETTINGS.CACHE_DIR:
             SETTINGS.CACHE_DIR = folder
             return compiled(function, **options)
-        return njit(**options)(function)
+    return found
+
+
+class Kept(FunctionCache):
+    """Compiled code on disk, as numba keeps it (`cache=True`). Before it is loaded, numba's own readies its compiler,
+    which takes longer than all else that it does at a start; nothing is compiled then, and what compiles does so
+    itself."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
 
 @intrinsic

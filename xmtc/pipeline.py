@@ -4,6 +4,8 @@ how scores are to be."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import Field, dataclass, fields, replace
 from itertools import chain
 from typing import Any
@@ -90,7 +92,8 @@ class Pipeline:
         mean. `classes` are all labels in the order that they are to have, `weights` how much each document counts."""
         run, history = run.recorded()
         reading = documents.reading if isinstance(documents, Corpus) else {}
-        prepared = self.prepare(documents, run, classes)
+        with self._loading(documents, run):
+            prepared = self.prepare(documents, run, classes)
         if weights is not None:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
         checked = None if valid is None else prepared.labelled(valid, run)
@@ -98,12 +101,26 @@ class Pipeline:
         trained = replace(trained, history=tuple(history))
         return replace(trained, about=trained.about | {"reading": reading}) if reading else trained
 
+    @contextmanager
+    def _loading(self, documents: Iterable[Document], run: Run) -> Iterator[None]:
+        """A thread of its own loads the method's compiled code while files are read. Nobody waits for it: whoever calls
+        what is not loaded yet loads it himself."""
+        if not isinstance(documents, Corpus) or run.n_threads == 1:
+            yield
+            return
+        pool = ThreadPoolExecutor(1)
+        pool.submit(self.method.load)
+        try:
+            yield
+        finally:
+            pool.shutdown(wait=False)
+
     def prepare(
         self, documents: Iterable[Document], run: Run = Run(), classes: Sequence[str] | None = None
     ) -> Prepared:
         """Learn the views from labelled documents: what comes before the method's turn."""
         check_savable(self.method)
-        collector = LabelCollector()
+        collector = LabelCollector(run)
         chosen: list[Chosen] = []
 
         def ask(view: Tfidf, counted: Counted) -> str:

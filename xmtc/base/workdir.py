@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
@@ -82,16 +83,21 @@ class Growing:
         self.file = None if folder is None else File(folder)
         self.array = np.empty(n if folder is None else 0, dtype)  # memory that is not written to yet costs nothing
 
-    def add(self, piece: np.ndarray) -> None:
+    def place(self, piece: np.ndarray) -> Callable[[], None]:
+        """What puts the piece in its place, for any thread to call. In a file it has it already."""
+        begin, self.n_filled = self.n_filled, self.n_filled + len(piece)
         if self.file is None:
-            self.array[self.n_filled : self.n_filled + len(piece)] = piece
-        else:
-            self.file.append(piece.astype(self.dtype, copy=False))
-        self.n_filled += len(piece)
+            return partial(np.copyto, self.array[begin : self.n_filled], piece)
+        self.file.append(piece.astype(self.dtype, copy=False))
+        return nothing
 
     def whole(self) -> np.ndarray:
         assert self.n_filled == self.n
         return self.array if self.file is None else self.file.mapped(0, self.n, self.dtype)
+
+
+def nothing() -> None:
+    pass
 
 
 class Gathering:

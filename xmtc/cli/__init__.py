@@ -1,62 +1,38 @@
-"""The command `xmtc`: one small file per command. Heavy imports stay inside the commands, so that --help is quick."""
+"""The command `xmtc`: one small file per command. Heavy imports stay inside the commands, so that --help is quick; and
+of the commands, only that which is asked for is imported."""
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Any, NoReturn
 
 import typer
 
 from xmtc.base.memory import check_room
-from xmtc.cli import (
-    calibrate,
-    combine,
-    compare,
-    data,
-    demo,
-    encoders,
-    evaluate,
-    explain,
-    info,
-    methods,
-    predict,
-    recommend,
-    report,
-    reproduce,
-    serve,
-    streams,
-    thresholds,
-    train,
-    tune,
-    vectors,
-    vocab,
-)
+from xmtc.cli import streams
 from xmtc.errors import XmtcError, visible
 
-app = typer.Typer(
-    help="Extreme multi-label text classification: the few right labels out of thousands or millions.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+# In the order of the help; each is the function in the file of its name.
+COMMANDS: tuple[str, ...] = (
+    "train",
+    "predict",
+    "evaluate",
+    "explain",
+    "methods",
+    "info",
+    "demo",
+    "vectors",
+    "thresholds",
+    "report",
 )
-for command in (train.train, predict.predict, evaluate.evaluate, explain.explain, methods.methods, info.info):
-    app.command()(command)
-app.command()(demo.demo)
-app.command()(vectors.vectors)
-app.command()(thresholds.thresholds)
-app.command()(report.report)
-app.command()(compare.compare)
-app.command(hidden=True)(compare.answers)
-app.command()(recommend.recommend)
-app.command()(combine.combine)
-app.command()(calibrate.calibrate)
-app.command()(tune.tune)
-app.command()(reproduce.reproduce)
-app.command()(serve.serve)
-app.add_typer(data.app, name="data")
-app.add_typer(encoders.app, name="encoders")
-app.add_typer(vocab.app, name="vocab")
+COMMANDS += ("compare", "recommend", "combine", "calibrate", "tune", "reproduce", "serve")
+GROUPS = ("data", "encoders", "vocab")
+HIDDEN = {"answers": "compare"}  # and the file that it is in
+ALL = (*COMMANDS, *HIDDEN, *GROUPS)
 
 
 def version(wanted: bool) -> None:
@@ -67,8 +43,7 @@ def version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def begin(
     version: bool = typer.Option(
         False, "--version", callback=version, is_eager=True, help="Print the version and stop."
     ),
@@ -76,6 +51,36 @@ def options(
     from xmtc.base.progress import PACE
 
     PACE.rest()  # of commands in one process, as tests run them, each has a pace of its own
+
+
+def app_of(names: Iterable[str]) -> typer.Typer:
+    """The command with these of its own."""
+    app = typer.Typer(
+        help="Extreme multi-label text classification: the few right labels out of thousands or millions.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(begin)
+    for name in names:
+        module = import_module(f"xmtc.cli.{HIDDEN.get(name, name)}")
+        if name in GROUPS:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(hidden=name in HIDDEN)(getattr(module, name))
+    return app
+
+
+def asked_for(words: list[str]) -> Iterable[str]:
+    """The command that was typed; where that is none, all, to be listed or to find the one that was meant."""
+    return words[:1] if words and words[0] in ALL else ALL
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, with all commands."""
+    if name != "app":
+        raise AttributeError(f"module 'xmtc.cli' has no attribute {name!r}")
+    return app_of(ALL)
 
 
 def main() -> None:
@@ -91,6 +96,7 @@ def main() -> None:
     except OSError as error:
         streams.drop_output()
         code = code or (1 if isinstance(error, BrokenPipeError) else complain(refused(error)))
+    gc.freeze()  # or Python goes through all that was imported, several times, before it ends
     sys.exit(code)
 
 
@@ -98,7 +104,7 @@ def outcome() -> int | str | None:
     """What a command ends with: its exit code."""
     try:
         check_room()
-        app()
+        app_of(asked_for(sys.argv[1:]))()
     except SystemExit as end:
         return end.code
     except BrokenPipeError:

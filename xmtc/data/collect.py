@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.ahead import Behind
+from xmtc.base.run import Run
 from xmtc.data.batch import Batch, Texts, whole_numbers
 from xmtc.data.document import Document
 from xmtc.sparse import narrow
 
+ALONE = Run(threads=1)
+HASHED_BEHIND = 16  # batches whose texts may wait for a thread that hashes them
 TOGETHER = 32  # batches whose labels are numbered at a time
 NO_TEXTS = Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
 Documents = TypeVar("Documents", Document, Document | Batch)
@@ -23,7 +28,8 @@ Documents = TypeVar("Documents", Document, Document | Batch)
 class LabelCollector:
     """Collects the labels of documents while something else reads them, and makes a matrix of them afterwards."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run = ALONE) -> None:
+        self.run = run
         self.numbers: dict[str, int] = {}  # of the labels, in order of appearance
         self.flat = array("i")  # label numbers of all documents, one after the other
         self.offsets = array("q", [0])  # document i has flat[offsets[i]:offsets[i + 1]]
@@ -33,13 +39,15 @@ class LabelCollector:
 
     def watch(self, documents: Iterable[Documents]) -> Iterator[Documents]:
         """The same documents; their labels are collected as they are read."""
-        for document in documents:
-            if isinstance(document, Batch):
-                self._add_batch(document)
-            else:
-                self._number_waiting()
-                self._add(document)
-            yield document
+        with closing(Behind(self.contents.update, HASHED_BEHIND)) as hash_behind:
+            for document in documents:
+                if isinstance(document, Batch):
+                    self._add_batch(document, self.contents.update if self.run.n_threads == 1 else hash_behind)
+                else:
+                    hash_behind.finish()
+                    self._number_waiting()
+                    self._add(document)
+                yield document
         self._number_waiting()
 
     def _add(self, document: Document) -> None:
@@ -52,9 +60,9 @@ class LabelCollector:
         self.lengths.append(len(content))
         self.contents.update(content)
 
-    def _add_batch(self, batch: Batch) -> None:
+    def _add_batch(self, batch: Batch, hash_texts: Callable[[memoryview], None]) -> None:
         self.lengths.frombytes(np.diff(batch.texts.ends).tobytes())
-        self.contents.update(batch.texts.text.data)
+        hash_texts(batch.texts.text.data)
         self.waiting.append(replace(batch, texts=NO_TEXTS))
         if len(self.waiting) >= TOGETHER:
             self._number_waiting()

@@ -14,15 +14,19 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
-
-import numpy as np
 
 from xmtc.base.disk import clear_leftovers, new_file, reason
 from xmtc.data.encodings import MARKS, Encoding, without_mark
 from xmtc.errors import XmtcError, nearest
+
+unzipping: Any = zlib
+with suppress(ImportError):
+    from zlib_ng import zlib_ng
+
+    unzipping = zlib_ng  # says the same of the same bytes, in half the time
 
 STANDARD_STREAM = "-"
 NEWLINE = ord("\n")
@@ -30,7 +34,7 @@ COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 OnRead = Callable[[int], None]
 OnArrival = Callable[[bytes], None]
 NO_TEXT = (b"PAR1", b"PK\x03\x04")  # Parquet and workbooks, whose bytes may look like UTF-16
-DAMAGE = (EOFError, OSError, zlib.error)
+DAMAGE = (EOFError, OSError, zlib.error, unzipping.error)
 BLOCK_BYTES = 2_000_000  # of lines that are read at a time: many for every thread, and yet enough to share words
 BUFFER_BYTES, ZIPPED_BYTES = 1 << 20, 1 << 18  # that are read at a time, and decompressed
 GZIP = 16 + zlib.MAX_WBITS  # how zlib is told that it is gzip, with its headers and checksums
@@ -54,7 +58,7 @@ class Unzipped(io.RawIOBase):
     step it waits for its turn among the threads."""
 
     def __init__(self, stream: io.BufferedReader[Any]) -> None:
-        self.stream, self.member = stream, zlib.decompressobj(GZIP)
+        self.stream, self.member = stream, unzipping.decompressobj(GZIP)
         self.waiting = b""  # not yet decompressed
 
     def readable(self) -> bool:
@@ -64,7 +68,7 @@ class Unzipped(io.RawIOBase):
         found = b""
         while not found and (self._has_more() or not self.member.eof):
             if self.member.eof:
-                self.member = zlib.decompressobj(GZIP)
+                self.member = unzipping.decompressobj(GZIP)
             elif not self.waiting:
                 raise EOFError("Compressed file ended before the end-of-stream marker was reached")
             found = self.member.decompress(self.waiting, len(buffer))
@@ -190,8 +194,8 @@ def read_blocks(
 
 
 def n_lines_in(content: bytearray) -> int:
-    """Also of those that end without a line ending. NumPy lets other threads work meanwhile."""
-    return int(np.count_nonzero(np.frombuffer(content, np.uint8) == NEWLINE)) + (not content.endswith(b"\n"))
+    """Also of those that end without a line ending."""
+    return content.count(b"\n") + (not content.endswith(b"\n"))
 
 
 def damaged(path: str, number: int, error: BaseException) -> XmtcError:

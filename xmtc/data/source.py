@@ -12,6 +12,7 @@ from typing import IO, NamedTuple, NoReturn
 
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8, Encoding
+from xmtc.data.fetching import drop
 from xmtc.data.files import STANDARD_STREAM, display_name, open_binary, read_lines
 from xmtc.data.layout import Layout, Voice
 from xmtc.data.records import BadRecord, Fields, RecordParser
@@ -143,6 +144,7 @@ class Source:
         return RecordParser(self.fields, self.labels_required, self.fields.separator or separator, self.id_of)
 
     def raw_lines(self) -> Iterator[bytes]:
+        drop(self.path)
         return iter(read_lines(self.path, self.on_read, self.encoding) if self.pipe is None else self.pipe)
 
     def peek(self) -> Generator[bytes]:

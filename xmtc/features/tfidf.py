@@ -313,14 +313,21 @@ class Terms:
 
 def gathered(blocks: Iterable[csr_array], shape: tuple[int, int], nnz: int, run: Run) -> csr_array:
     """Blocks of rows, one below the other, of which it is known how large they are together: each is let go of when it
-    is in its place, in memory or in the run's folder."""
+    is in its place, in memory or in the run's folder. All threads put them there: memory that is written to for the
+    first time costs more than the copy."""
     data, indices = Growing(nnz, np.float32, run.workdir), Growing(nnz, np.int32, run.workdir)
     lengths, row = np.zeros(1 + shape[0], np.int64), 1
-    for block in blocks:
-        data.add(block.data)
-        indices.add(block.indices)
+
+    def put(block: csr_array) -> Iterator[Callable[[], None]]:
+        nonlocal row
         lengths[row : row + block.shape[0]] = np.diff(block.indptr)
         row += block.shape[0]
+        yield data.place(block.data)
+        yield indices.place(block.indices)
+
+    puts = (each for block in blocks for each in put(block))
+    for _ in run.quiet().map(lambda put: put(), puts, "putting rows below each other"):
+        pass
     return csr_array((data.whole(), indices.whole(), narrow(np.cumsum(lengths))), shape=shape)
 
 

@@ -17,7 +17,7 @@ from xmtc.data.batch import end_to_end
 FREE = -1  # an empty slot of the hash table
 NO_BYTES, PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # of FNV-1a
 SMALLEST = 16  # slots of a hash table
-TOGETHER = 1_000_000  # words of batches that are merged at a time, at least
+TOGETHER = 200_000  # words of batches that are merged at a time, at least: few, so that few wait for the last batch
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ is wrong, and how that is said, is decided there alone."""
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from xmtc.base.run import Run
 from xmtc.data.batch import Batch, Texts, whole_numbers
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8
+from xmtc.data.fetching import Fetched, take
 from xmtc.data.files import NEWLINE, Block, read_blocks
 from xmtc.data.records import Fields
 from xmtc.data.source import BadLine, Source
@@ -51,11 +52,17 @@ def is_utf8(source: Source) -> bool:
 def read_in_blocks(source: Source, read_lines: ReadLines, run: Run) -> Iterator[Document | Batch]:
     """The documents of a file; bad lines are refused in their order. Whatever ends it, the file is closed: an error
     that somebody holds would else hold the reading thread, too."""
-    with closing(run.ahead(read_blocks(source.path, source.on_read, source.encoding))) as blocks:
+    with closing(blocks_of(source, run)) as blocks:
         for documents, bad in run.quiet().map(partial(read_block, source, read_lines), blocks, "reading"):
             for line in bad:
                 source.reject(line)
             yield from documents
+
+
+def blocks_of(source: Source, run: Run) -> Fetched | Generator[Block]:
+    """Where their reading has begun already, it goes on."""
+    fetched = take(source.path, source.on_read) if source.encoding is None else None
+    return fetched or run.ahead(read_blocks(source.path, source.on_read, source.encoding))
 
 
 def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:
