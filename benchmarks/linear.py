@@ -1,6 +1,8 @@
 """Ours beside omikuji, PECOS, napkinXC and LibMultiLabel on the same tf-idf matrix and the same cores, in one run.
 
 python benchmarks/linear.py --data eurlex57k tibkat-gnd-en cve-libraries yso-finna-en
+python benchmarks/linear.py --data zipf-20000x50000 zipf-80000x200000     made up: documents x labels
+python benchmarks/linear.py --data eurlex57k --threads 1 2 4 8
 
 The peers are installed from benchmarks/peers/NAME.txt, each in its own virtual environment. Every training and every
 prediction is a process of its own; the systems take turns, and all of them have had theirs before the next repeat. All
@@ -10,6 +12,7 @@ broken off, `python benchmarks/peers/report.py OUT.json` prints what OUT.md woul
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zipf
 from peers import machine, matrices, measures, report
 from peers.environments import NotInstalled, ignored_folder, interpreter
 
@@ -28,6 +32,7 @@ from xmtc.evaluation import evaluate
 from xmtc.methods import METHODS
 
 HERE = Path(__file__).parent
+MADE_UP = "zipf-"
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,11 @@ class Failed(Exception):
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*dict.fromkeys(row.system for row in ROWS), *(row.name for row in ROWS)]
-    parser.add_argument("--data", nargs="+", default=["cve-libraries"], metavar="NAME", help="folders under --corpora")
+    known = "folders under --corpora, or zipf-DOCSxLABELS"
+    parser.add_argument("--data", nargs="+", default=["cve-libraries"], metavar="NAME", help=known)
     parser.add_argument("--systems", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}; all")
     parser.add_argument("--repeats", type=int, default=3, help="of everything, each with its own seed; 3")
-    parser.add_argument("--threads", type=int, default=2, help="cores for everybody; 2")
+    parser.add_argument("--threads", type=int, nargs="+", default=[2], help="cores for everybody; 2")
     parser.add_argument("--timeout", type=float, default=7200, help="seconds for one training or prediction; 7200")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "linear", help="writes OUT.json and OUT.md")
     parser.add_argument("--corpora", type=Path, default=HERE.parent.parent / "shared" / "data")
@@ -91,22 +97,32 @@ def main() -> None:
     pythons, failures = interpreters(rows, args.peers)
     result: dict[str, Any] = {"about": machine.about(args), "data": {}, "runs": []}
     result["rows"] = {row.name: vars(row) for row in rows}
-    for name in args.data:
+    for name, threads in itertools.product(args.data, args.threads):
+        case = name if len(args.threads) == 1 else f"{name}, threads: {threads}"
         folder = args.work / name
-        print(f"{name}: preparing the matrices", flush=True)
-        result["data"][name] = matrices.prepare(args.corpora / name, folder, Run(args.threads))
+        print(f"{case}: preparing the matrices", flush=True)
+        result["data"][case] = prepared(name, args.corpora, folder, threads)
         failed = {row.name: failures[row.system] for row in rows if row.system in failures}
         for repeat in range(-1, args.repeats):
             for row in rows:
-                job = describe(row, folder, max(repeat, 0), args.threads)
+                job = describe(row, folder, max(repeat, 0), threads)
                 python = pythons.get(row.system)
                 record = measure(row, job, python, failed, args.timeout, repeat)
                 if record is not None:
-                    result["runs"].append({"data": name, "row": row.name, "repeat": repeat, **record})
+                    result["runs"].append({"data": case, "row": row.name, "repeat": repeat, **record})
                     store(args.out, result)
     text = report.markdown(result)
     args.out.with_suffix(".md").write_text(text, encoding="utf-8")
     print(f"\n{text}")
+
+
+def prepared(name: str, corpora: Path, folder: Path, threads: int) -> dict[str, int]:
+    """The sizes of what was written to the folder, of a corpus or made up."""
+    if not name.startswith(MADE_UP):
+        return matrices.prepare(corpora / name, folder, Run(threads))
+    n_docs, n_labels = map(int, name.removeprefix(MADE_UP).split("x"))
+    train, test = zipf.corpus(n_docs, n_labels, seed=1), zipf.corpus(zipf.N_TEST, n_labels, seed=2)
+    return matrices.write(folder, train.X, train.Y, test.X, test.Y)
 
 
 def chosen(names: list[str] | None) -> list[Row]:

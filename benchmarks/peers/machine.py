@@ -16,7 +16,7 @@ from typing import Any
 def about(args: argparse.Namespace) -> dict[str, Any]:
     """Where, when and how. Without --peers, --work and --corpora: they say where things lie, not what is measured."""
     given = ["--data", *args.data, *(["--systems", *args.systems] if args.systems else [])]
-    given += ["--repeats", str(args.repeats), "--threads", str(args.threads)]
+    given += ["--repeats", str(args.repeats), "--threads", *map(str, args.threads)]
     return {
         "command": shlex.join(["python", "benchmarks/linear.py", *given]),
         "date": date.today().isoformat(),
@@ -25,7 +25,7 @@ def about(args: argparse.Namespace) -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "commit": commit(),
-        "threads": args.threads,
+        "threads": ", ".join(map(str, args.threads)),
         "repeats": args.repeats,
     }
 

@@ -19,14 +19,22 @@ TINY = 1e-6  # omikuji refuses a document without features, so such a one gets t
 def prepare(source: Path, folder: Path, run: Run) -> dict[str, int]:
     """Write X, Y, X_test, Y_test and train.txt; the sizes, for the report. Labels are numbered by name; those that the
     training set lacks have further columns of Y_test."""
-    folder.mkdir(parents=True, exist_ok=True)
     train, test = LabelCollector(), LabelCollector()
     texts = (document.text for document in train.watch(open_corpus(str(source / "train.jsonl.gz"))))
     fitted, bag = Tfidf(sublinear_tf=True, min_df=2).fit(texts, run)
     texts = (document.text for document in test.watch(open_corpus(str(source / "test.jsonl.gz"))))
-    X, X_test = bag.matrix, fitted.transform(texts, run).matrix
     names = sorted(train.numbers)
-    Y, Y_test = train.matrix(names), test.matrix(names)
+    test_bag = fitted.transform(texts, run)
+    return write(folder, bag.matrix, train.matrix(names), test_bag.matrix, test.matrix(names))
+
+
+def write(folder: Path, X: csr_array, Y: csr_array, X_test: csr_array, Y_test: csr_array) -> dict[str, int]:
+    """The files, and their sizes for the report. A label without a document is left out, because peers refuse it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    used = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
+    if len(used) < Y.shape[1]:
+        unknown = np.setdiff1d(np.unique(Y_test.indices), used)
+        Y, Y_test = csr_array(Y[:, used]), csr_array(Y_test[:, np.concatenate([used, unknown])])
     for name, matrix in {"X": X, "Y": Y, "X_test": X_test, "Y_test": Y_test}.items():
         save_npz(folder / f"{name}.npz", csr_matrix(matrix, dtype=np.float32), compressed=False)
     n_tiny = write_text(folder / "train.txt", X, Y)
