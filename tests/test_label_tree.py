@@ -20,6 +20,7 @@ from xmtc.labels.many import labels_by_documents
 from xmtc.labels.tree import balanced_binary_trees, compressed, from_groups, wide_trees
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear import training
+from xmtc.linear.blocks import Block, shared_out
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import Chunk, Rows, assemble, bands, chunk_numbers, constant, side_by_side, tree_of
 from xmtc.linear.solver import BLOCK, Solver
@@ -105,6 +106,7 @@ def halve_plainly(points, first, second):
 def small_pieces(monkeypatch):
     """Such that some dozens of labels are cut into many."""
     monkeypatch.setattr(clustering, "PIECE", 16)
+    monkeypatch.setattr(clustering, "WIDE_PIECE", 16)
 
 
 def test_pieces_hold_every_row_once_and_about_as_many_values(small_pieces):
@@ -125,9 +127,11 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
     np.testing.assert_allclose(total, 1 + np.array(factors) @ V.toarray()[labels], rtol=1e-5)
 
 
+@pytest.mark.parametrize("piece", [16, 100_000], ids=["pieces", "whole"])
 @pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
-def test_k_means_is_its_plain_twin(n_features, density, least, small_pieces):
+def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatch):
     """Also where features leave a centre with the rows that had them."""
+    monkeypatch.setattr(clustering, "WIDE_PIECE", piece)
     rng = np.random.default_rng(4)
     points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
@@ -293,18 +297,18 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
     data = Dataset.from_matrix(matrix(rng.random((60, 30))), matrix(rng.random((60, 300)) < 0.05))
     whole = method.fit(data)
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
-    solve = Solver._descend
+    passes = Solver.passes
 
     def killed_half_way(self, *arguments):
         if len(list((tmp_path / "parts").glob("*.npz"))) == 2:
             raise KeyboardInterrupt
-        return solve(self, *arguments)
+        return passes(self, *arguments)
 
-    monkeypatch.setattr(Solver, "_descend", killed_half_way)
+    monkeypatch.setattr(Solver, "passes", killed_half_way)
     monkeypatch.setattr(training, "AHEAD", 1)  # no tree of so few nodes is trained before the one before it is kept
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
-    monkeypatch.setattr(Solver, "_descend", solve)
+    monkeypatch.setattr(Solver, "passes", passes)
     assert len(list((tmp_path / "parts").glob("*.npz"))) == 2
     resumed = method.fit(data, run=run)
     for one, other in zip(whole.trees, resumed.trees, strict=True):
@@ -432,19 +436,19 @@ def test_packed_weights_are_found_again():
         np.testing.assert_allclose(found, W[:, slot], atol=1e-4)
 
 
-def block(n_docs: int, n_children: int, tree: int = 0, first: int = 0) -> training.Block:
+def block(n_docs: int, n_children: int, tree: int = 0, first: int = 0) -> Block:
     nothing = np.zeros(n_children + 1, np.int64), np.zeros(0, np.int32)
-    return training.Block(tree, 7, 0, first, True, np.arange(n_docs), np.arange(first, first + n_children), nothing)
+    return Block(tree, 7, 0, first, True, np.arange(n_docs), np.arange(first, first + n_children), nothing)
 
 
 def test_blocks_that_others_would_wait_for_are_halved():
     leaves = [block(100, 60, tree) for tree in (0, 1) for _ in range(20)]
-    found = training.shared_out([block(1000, 100), *leaves, block(1000, 4, tree=1), block(1000, 12, tree=1)])
+    found = shared_out([block(1000, 100), *leaves, block(1000, 4, tree=1), block(1000, 12, tree=1)])
     assert [(part.first, len(part.children), part.is_leaf) for part in found[:2]] == [(0, 50, False), (50, 50, False)]
     assert found[2:42] == leaves  # small
     assert [len(part.children) for part in found[42:]] == [2, 2, 12]  # halves of twelve cost nearly as much
     assert np.concatenate([part.children for part in found[:2]]).tolist() == list(range(100))
-    alone = training.shared_out([block(1000, 100), *leaves[:20]])
+    alone = shared_out([block(1000, 100), *leaves[:20]])
     assert [len(part.children) for part in alone] == [50, 50, *[60] * 20]  # whatever other trees there are
 
 
@@ -467,7 +471,7 @@ def test_documents_of_children_are_marked():
     held[[2, 3, 3, 4, 7, 8], [2, 0, 2, 0, 0, 1]] = 1
     members, rows = csc_array(held), np.array([2, 3, 4, 7])
     by_child = members.indptr.astype(np.int64), members.indices
-    block = training.Block(0, 0, 0, 0, True, rows, np.array([2, 0]), by_child)
+    block = Block(0, 0, 0, 0, True, rows, np.array([2, 0]), by_child)
     np.testing.assert_array_equal(block.signs(), np.where(held[rows][:, [2, 0]] > 0, 1, -1))
 
 
@@ -476,14 +480,14 @@ def test_documents_of_children_are_marked_however_far_apart_they_are():
     held = (rng.random((3000, 4)) < [0.5, 0.1, 0.01, 0.001]).astype(np.float32)
     members, rows = csc_array(held), np.flatnonzero(held.sum(axis=1))
     by_child = members.indptr.astype(np.int64), members.indices
-    block = training.Block(0, 0, 0, 0, True, rows, np.arange(4), by_child)
+    block = Block(0, 0, 0, 0, True, rows, np.arange(4), by_child)
     np.testing.assert_array_equal(block.signs()[:, :4], np.where(held[rows] > 0, 1, -1))
 
 
 def test_trees_come_in_turn_and_of_each_the_large_blocks_first():
-    def block(tree: int, n_rows: int, chunk: int = 0) -> training.Block:
+    def block(tree: int, n_rows: int, chunk: int = 0) -> Block:
         members = np.zeros(3, np.int64), np.zeros(0, np.int32)
-        return training.Block(tree, 0, chunk, 0, False, np.arange(n_rows), np.arange(2), members)
+        return Block(tree, 0, chunk, 0, False, np.arange(n_rows), np.arange(2), members)
 
     blocks = [block(0, 30), block(0, 5000), block(1, 40), block(1, 90000), block(0, 60, chunk=1), block(0, 50)]
     total = sum(each.cost for each in blocks)

@@ -23,6 +23,7 @@ WIDE_MIN_GAIN = 1e-3  # with many clusters: as accurate as 1e-4 in half the time
 MAX_ROUNDS = 100
 PIECE = 750_000  # values of label vectors, at least, that a thread is given: about a millisecond's work, where handing
 # it out takes a thirtieth of one, and only one thread at a time can hand out
+WIDE_PIECE = 100_000  # with many clusters, each of which a value is compared to
 MOST_PIECES = 64
 GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
 
@@ -31,10 +32,10 @@ Lean = Callable[[np.ndarray, np.ndarray], None]  # given the difference of two c
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray]  # of some clusters: features, their values, how many of each cluster
 
 
-def pieces_of(lengths: np.ndarray) -> list[slice]:
-    """Rows of these lengths in pieces of about as many values each."""
+def pieces_of(lengths: np.ndarray, least: int | None = None) -> list[slice]:
+    """Rows of these lengths in pieces of about as many values each, at least so many, or PIECE."""
     ends = np.cumsum(lengths, dtype=np.int64)
-    n_pieces = int(min(max(ends[-1] // PIECE, 1), MOST_PIECES)) if len(ends) else 1
+    n_pieces = int(min(max(ends[-1] // (least or PIECE), 1), MOST_PIECES)) if len(ends) else 1
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_pieces) // n_pieces) if n_pieces > 1 else []
     bounds = [0, *map(int, cuts), len(lengths)]
     return [slice(begin, end) for begin, end in pairwise(bounds)]
@@ -221,7 +222,11 @@ def k_means(rows: Compact, starts: np.ndarray, each: Each = map) -> np.ndarray:
     n_rows, n_clusters = len(rows.indptr) - 1, len(starts)
     cluster, nearness, last = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.float32), -1.0
     centres = np.zeros((len(rows.columns), n_clusters), np.float32)
-    pieces, groups = pieces_of(np.diff(rows.indptr)), range(0, n_clusters, GROUP)
+    pieces, groups = pieces_of(np.diff(rows.indptr), WIDE_PIECE), range(0, n_clusters, GROUP)
+    if len(pieces) == 1:
+        eights = np.zeros(-(-len(rows.columns) // 8), np.uint64)
+        k_means_rows(*rows[:3], starts, centres, eights, eights.view(np.uint8), cluster, nearness)
+        return cluster
     held = {first: as_sums(rows, starts[first : first + GROUP]) for first in groups}
     for first, sums in held.items():
         put(*sums, first, centres)
@@ -247,6 +252,49 @@ def k_means(rows: Compact, starts: np.ndarray, each: Each = map) -> np.ndarray:
         ends = np.concatenate([[0], np.cumsum(np.bincount(cluster, minlength=n_clusters))])
         list(each(move_group, groups))
     return cluster
+
+
+@kernel
+def k_means_rows(indptr, indices, data, starts, centres, eights, seen, cluster, nearness):
+    """`k_means` by one thread, without a word of Python between the rounds. `centres` and `eights` begin as zeros."""
+    n_rows, (n_features, n_clusters), last, none = len(cluster), centres.shape, -1.0, np.int64(0)
+    similarity, total = np.empty(n_clusters, np.float32), np.zeros(n_features, np.float32)
+    features, values = np.empty(len(indices), np.uint32), np.empty(len(indices), np.float32)
+    lengths, sizes = np.empty(n_clusters, np.int64), np.empty(n_clusters, np.int64)
+    after, by_cluster = np.empty(n_clusters + 1, np.int64), np.empty(n_rows, np.int64)
+    n = none
+    for c in range(n_clusters):
+        lengths[c] = indptr[starts[c] + 1] - indptr[starts[c]]
+        for i in range(indptr[starts[c]], indptr[starts[c] + 1]):
+            features[n], values[n] = indices[i], data[i]
+            n += 1
+    for _ in range(MAX_ROUNDS):
+        put(features, values, lengths, none, centres)
+        join(indptr, indices, data, none, n_rows, centres, similarity, cluster, nearness)
+        mean = 0.0
+        for row in range(n_rows):
+            mean += nearness[row] / n_rows
+        if mean - last < WIDE_MIN_GAIN:
+            break
+        last = mean
+        values[:n] = 0
+        put(features, values, lengths, none, centres)
+        sort_by_cluster(cluster, sizes, after, by_cluster)
+        n = add_up(indptr, indices, data, by_cluster, sizes, total, eights, seen, features, values, lengths)
+
+
+@kernel
+def sort_by_cluster(cluster, sizes, after, by_cluster):
+    """Write the rows of each cluster, one cluster's after the other's, in their order; and how many each has."""
+    after[:] = 0
+    for row in range(len(cluster)):
+        after[cluster[row] + 1] += 1
+    for c in range(len(sizes)):
+        sizes[c] = after[c + 1]
+        after[c + 1] += after[c]
+    for row in range(len(cluster)):
+        by_cluster[after[cluster[row]]] = row
+        after[cluster[row]] += 1
 
 
 def as_sums(rows: Compact, members: np.ndarray) -> Sums:

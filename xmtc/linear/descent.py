@@ -44,6 +44,21 @@ def weight_of(row_weights, row):
     return row_weights[row]
 
 
+@kernel
+def mean_signs(signs, row_weights, bias):
+    """What a label without features answers: the mean of its documents' signs."""
+    n_rows, n_labels = signs.shape
+    total, totals = 0.0, np.zeros(n_labels)
+    for row in range(n_rows):
+        weight = weight_of(row_weights, row)
+        total += weight
+        for j in range(n_labels):
+            totals[j] += weight * signs[row, j]
+    share = np.float32(1) / np.float32(max(total, 1e-30))
+    for j in range(n_labels):
+        bias[j] = np.float32(totals[j]) * share
+
+
 @fast_kernel
 def factor_of(factors, label, sign):
     """Of a document's loss for a label: other than 1 where it has the label, if there are factors."""

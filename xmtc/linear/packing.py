@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -126,16 +127,31 @@ class Packed:
 
 def pack(rows: Rows) -> Packed:
     n_slots, n_rows = len(rows.bias), len(rows.features)
-    scale = max(float(np.abs(rows.weights).max(initial=0)), 1e-30) / FINEST
-    steps = np.round(rows.weights / np.float32(scale)).astype(np.int16)
-    n_homes = n_rows * 3 // 2 + 1
-    ends = rows.ends.astype(np.int64, copy=False)
+    steps, n_homes = np.empty(len(rows.weights), np.int16), homes_for(n_rows)
+    scale, ends = in_steps(rows.weights, steps), rows.ends.astype(np.int64, copy=False)
     by_home, after = np.empty(n_rows, np.int64), np.zeros(n_homes + 1, np.int64)
     n_entries = sort_by_home(rows.features, ends, n_slots, n_homes, after, by_home)
 
     table, entries = np.empty((n_homes + n_rows + 1, 2), np.uint32), np.zeros(n_entries, np.int16)
     size = fill(rows.features, ends, rows.slots, steps, n_slots, n_homes, by_home, table, entries)
     return Packed(rows.bias, scale, n_homes, table[:size].copy(), entries)
+
+
+def homes_for(n_rows: Any) -> Any:
+    """So many that the table is two thirds full; of one chunk, or an array of them."""
+    return n_rows * 3 // 2 + 1
+
+
+@kernel
+def in_steps(weights, steps):
+    """Write the weights as whole multiples of a scale, which is returned."""
+    largest = np.float32(1e-30)
+    for i in range(len(weights)):
+        largest = max(largest, abs(weights[i]))
+    scale = np.float64(largest) / FINEST
+    for i in range(len(weights)):
+        steps[i] = np.int16(np.rint(weights[i] / np.float32(scale)))
+    return scale
 
 
 @kernel
@@ -202,16 +218,21 @@ def tree_of(chunks: Iterable[Chunk], folder: Path | None = None) -> Tree:
     folder, in files there."""
     small = {name: Gathering(None) for name in ("above", "leads", "bias")}
     table, entries, scales, homes = Gathering(folder), Gathering(folder), [], []
+    last: tuple[Rows, Packed] | None = None
     for chunk in chunks:
-        part = chunk.rows if isinstance(chunk.rows, Packed) else pack(chunk.rows)
-        small["above"].add(chunk.above.astype(np.int32))
-        small["leads"].add(chunk.leads.astype(np.int32))
+        part = chunk.rows
+        if isinstance(part, Rows):
+            if last is None or part is not last[0]:  # nodes of one child are all the same
+                last = part, pack(part)
+            part = last[1]
+        small["above"].add(chunk.above.astype(np.int32, copy=False))
+        small["leads"].add(chunk.leads.astype(np.int32, copy=False))
         small["bias"].add(part.bias)
         table.add(part.table)
         entries.add(part.entries)
         scales.append(part.scale)
         homes.append(part.n_homes)
-    del chunk, part
+    del chunk, last, part
     return Tree(
         slots=offsets(small["leads"].lengths),
         **{name: found.whole() for name, found in small.items()},
@@ -247,9 +268,9 @@ def chunks_of(tree: LabelTree, take: Take) -> Iterator[Chunk]:
         for node in range(tree.levels[top].shape[0]):
             yield under(node, tree.levels[top:bottom], firsts[top:bottom], take, first)
     leaves = tree.levels[-1]
-    for node in range(leaves.shape[0]):
-        labels = leaves.indices[leaves.indptr[node] : leaves.indptr[node + 1]]
-        yield Chunk(take(firsts[-1] + node), np.full(len(labels), HERE), labels)
+    labels, above = leaves.indices.astype(np.int32, copy=False), np.full(leaves.shape[1], HERE, np.int32)
+    for node, (begin, end) in enumerate(pairwise(leaves.indptr.tolist()), firsts[-1]):
+        yield Chunk(take(node), above[begin:end], labels[begin:end])
 
 
 def first_nodes(tree: LabelTree) -> list[int]:

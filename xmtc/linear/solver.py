@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
-from xmtc.linear.descent import descend_block, descend_pair, shrink, shuffle, square_lengths
+from xmtc.linear.descent import descend_block, descend_pair, mean_signs, shrink, shuffle, square_lengths
 from xmtc.linear.gathering import Documents, RowsOfWeights
 from xmtc.sparse import Compact, compact, whole
 
@@ -114,10 +114,11 @@ class Solver:
     ) -> np.ndarray:
         """Weights, the last row the biases; of documents as the kernels take them (`Documents` up to n_alone)."""
         n_rows, n_labels = signs.shape
-        bias = mean_signs(signs, weights)  # what a label without features answers
+        bias = np.empty(n_labels, np.float32)
+        mean_signs(signs, weights, bias)
         loss = self.loss == "logistic", np.float32(self.C), weights
         sparse = factors, np.float32(self.penalty) if self.penalty else None
-        limits = np.float32(self.eps), self._passes(len(documents[2]), n_labels)
+        limits = np.float32(self.eps), self.passes(len(documents[2]), n_labels)
         length = run_length(n_rows, n_labels)
         order = length, np.arange(-(-n_rows // length)), first_state(self.seed)
         if n_labels == 2 and sparse[0] is sparse[1] is None:
@@ -130,7 +131,7 @@ class Solver:
         W[-1] = bias
         return W
 
-    def _passes(self, n_values: int, n_labels: int) -> int:
+    def passes(self, n_values: int, n_labels: int) -> int:
         """How many passes at most: all that are allowed where they cost little, fewer where there is much data."""
         affordable = self.cheap // (n_values * (n_labels + READING) + 1)
         enough = ENOUGH_FOR_TWO if n_labels == 2 else ENOUGH
@@ -162,12 +163,6 @@ def square_lengths_of(documents: Compact) -> np.ndarray:
     squares = np.empty(len(documents.indptr) - 1, np.float32)
     square_lengths(documents.indptr, documents.data, squares)
     return squares
-
-
-def mean_signs(signs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    if weights is None:
-        return signs.sum(axis=0) * (1 / np.float32(max(len(signs), 1)))
-    return (weights @ signs / weights.sum()).astype(np.float32)
 
 
 def padded_with_ones(factors: np.ndarray, width: int) -> np.ndarray:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -17,100 +17,22 @@ from scipy.sparse import csc_array, csr_array
 from xmtc.base.dataset import Dataset
 from xmtc.base.memory import give_back
 from xmtc.base.run import Run
-from xmtc.compiled import kernel
 from xmtc.labels.tree import LabelTree, as_ones
+from xmtc.linear.blocks import Block, blocks_of, shared_out, taught_blocks, together
 from xmtc.linear.gathering import Documents, everything, gather
 from xmtc.linear.model import TreeModel
-from xmtc.linear.packing import Packed, Rows, assemble, chunk_numbers, constant, pack, pruned, side_by_side
-from xmtc.linear.solver import BLOCK, Solver, padded_width, shuffled
+from xmtc.linear.packing import Packed, Rows, assemble, constant, pack, pruned, side_by_side
+from xmtc.linear.small import pack_several, taken_apart, train_several
+from xmtc.linear.solver import Solver, shuffled
 from xmtc.linear.tree import Tree
 from xmtc.sparse import take_rows
 
 CERTAIN = {"squared_hinge": 1.0, "logistic": 30.0}  # margins of probability 1
 LET_THROUGH = 10  # nodes a level lets through to the next where the beam does not say
-LARGE = 1e-3  # of all that is to be done: blocks of more are begun first, so that no thread works on one at the end
-READING = 40  # labels whose arithmetic takes as long as reading a document's features
-FAIR = 0.1  # of what a tree costs: more in one block, and a machine of many cores waits for it
-WORTH = 0.7  # of what a block costs: each half's cost, at most, for halving to be worth while
 AHEAD = 32  # blocks handed out for each thread, so that none waits for a large one to end
 
 
 Node = Rows | Packed  # trained; leaves are packed at once
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some of a node's children, trained together: its documents (rows), and which belong to which child."""
-
-    tree: int
-    node: int  # counted from the root on, level by level
-    chunk: int  # that the node will be packed in
-    first: int  # child, counted within the node
-    is_leaf: bool  # all of it
-    rows: np.ndarray  # ascending
-    children: np.ndarray
-    members: tuple[np.ndarray, np.ndarray]  # of the level's children, where each one's documents begin, and which
-
-    @cached_property
-    def cost(self) -> int:
-        """In documents × labels; `descend_pair` takes half the time of `descend_block`."""
-        cost = len(self.rows) * (padded_width(len(self.children)) + READING)
-        return cost // 2 if len(self.children) == 2 else cost
-
-    def halves(self) -> tuple[Block, Block]:
-        middle = (len(self.children) + 1) // 2
-        one = replace(self, is_leaf=False, children=self.children[:middle])
-        return one, replace(self, is_leaf=False, children=self.children[middle:], first=self.first + middle)
-
-    def turn(self, total: float) -> tuple[int, int, int]:
-        """Trees one after the other, so that each can be kept when it is finished, and few nodes wait in memory to be
-        packed. Of each tree the large ones first, and then those that are packed together, the large ones first."""
-        is_large = self.cost > LARGE * total
-        return self.tree, -1 if is_large else self.chunk, -self.cost
-
-    def signs(self) -> np.ndarray:
-        """+1 where a document belongs to a child, −1 elsewhere."""
-        signs = np.full((len(self.rows), padded_width(len(self.children))), -1, np.float32)
-        mark_members(*self.members, self.children, self.rows, signs)
-        return signs
-
-
-@kernel
-def mark_members(indptr, indices, children, rows, signs):
-    """Every document of a child is looked for among the rows, from the one before it on, since both ascend: in strides
-    that double until they are too long, and then by halving."""
-    for j in range(len(children)):
-        begin = 0
-        for i in range(indptr[children[j]], indptr[children[j] + 1]):
-            stride = 1
-            while begin + stride < len(rows) and rows[begin + stride] <= indices[i]:
-                begin += stride
-                stride *= 2
-            end = min(begin + stride, len(rows))
-            while end - begin > 1:
-                middle = (begin + end) // 2
-                if rows[middle] <= indices[i]:
-                    begin = middle
-                else:
-                    end = middle
-            signs[begin, j] = 1
-
-
-def shared_out(blocks: list[Block]) -> list[Block]:
-    """Blocks of which one would keep all threads but its own waiting are halved: the root's, if it has many children.
-    That depends on their tree alone, not on threads or on other trees, because labels that are trained together stop
-    together."""
-    total: Counter[int] = Counter()
-    for block in blocks:
-        total[block.tree] += block.cost
-
-    def parts(block: Block) -> tuple[Block, ...]:
-        if block.cost <= FAIR * total[block.tree] or len(block.children) < 4:
-            return (block,)
-        halves = block.halves()
-        return halves if halves[0].cost <= WORTH * block.cost else (block,)
-
-    return [part for block in blocks for part in parts(block)]
 
 
 @dataclass(frozen=True)
@@ -182,18 +104,34 @@ class TreeTrainer:
         """The nodes that the blocks make, trained as they are taken."""
         blocks = shared_out(list(blocks))
         total = sum(block.cost for block in blocks)
-        order = sorted(blocks, key=lambda block: block.turn(total))
+        order = list(together(sorted(blocks, key=lambda block: block.turn(total)), data.n_docs))
         train = partial(self._train, data, everything(data.X))
-        results = run.spread(train, order, "training", size=lambda block: block.cost, total=total, ahead=AHEAD)
-        return Trained(zip(order, results, strict=True), blocks, constant(1, CERTAIN[self.solver.loss]))
+        results = run.spread(train, order, "training", size=cost_of, total=total, ahead=AHEAD)
+        return Trained(one_by_one(order, results), blocks, constant(1, CERTAIN[self.solver.loss]))
 
-    def _train(self, data: Dataset, all_documents: Documents, block: Block) -> Node:
+    def _train(self, data: Dataset, all_documents: Documents, blocks: list[Block]) -> list[Node]:
+        if not blocks[0].is_small(data.n_docs):
+            return [self._train_one(data, all_documents, blocks[0])]
+        found = train_several(self.solver, data.X, all_documents.squares, data.weights, blocks, self.min_weight)
+        widths = [len(block.children) for block in blocks]
+        return [*(pack_several if blocks[0].is_leaf else taken_apart)(found, widths)]
+
+    def _train_one(self, data: Dataset, all_documents: Documents, block: Block) -> Node:
         is_all = len(block.rows) == data.n_docs
         documents = all_documents if is_all else gather(data.X, block.rows, all_documents.squares)
         weights = None if data.weights is None else data.weights[block.rows]
         W = self.solver.solve_gathered(documents, block.signs(), len(block.children), weights)
         found = pruned(W, self.min_weight)
         return pack(found) if block.is_leaf else found
+
+
+def cost_of(blocks: list[Block]) -> int:
+    return sum(block.cost for block in blocks)
+
+
+def one_by_one(order: list[list[Block]], results: Iterable[list[Node]]) -> Iterator[tuple[Block, Node]]:
+    for blocks, nodes in zip(order, results, strict=True):
+        yield from zip(blocks, nodes, strict=True)
 
 
 def in_random_order(data: Dataset, seed: int, run: Run) -> Dataset:
@@ -242,36 +180,3 @@ def indicator(labels: np.ndarray, n_labels: int) -> csr_array:
     rows, columns = np.nonzero(labels >= 0)
     ones = np.ones(len(rows), np.float32)
     return csr_array((ones, (rows, labels[rows, columns])), shape=(len(labels), n_labels))
-
-
-def taught_blocks(tree: LabelTree, Y: csr_array, number: int) -> Iterator[Block]:
-    """Of all nodes: documents come to a node where they have a label under it."""
-    reaching = csc_array((np.diff(Y.indptr) > 0).astype(np.float32)[:, None])
-    first, chunks = 0, chunk_numbers(tree)
-    for depth, (level, members) in enumerate(zip(tree.levels, tree.memberships(Y), strict=True), 1):
-        documents = csc_array(members)
-        yield from blocks_of(level, documents, reaching, chunks[first:], depth == len(tree.levels), number, first)
-        reaching, first = documents, first + level.shape[0]
-
-
-def blocks_of(
-    level: csr_array,
-    members: csc_array,
-    reaching: csc_array,
-    chunks: np.ndarray,
-    is_leaf: bool,
-    tree: int = 0,
-    first: int = 0,
-) -> Iterator[Block]:
-    """The nodes of a level, numbered from `first` on, but for those of one child. `members` says which documents belong
-    to which child, `reaching` which come to which node, `chunks` what each node is packed in."""
-    by_child = members.indptr.astype(np.int64), members.indices
-    for node in range(level.shape[0]):
-        children = level.indices[level.indptr[node] : level.indptr[node + 1]].astype(np.int64)
-        if len(children) == 1:
-            continue
-        rows = reaching.indices[reaching.indptr[node] : reaching.indptr[node + 1]]
-        for begin in range(0, len(children), BLOCK):
-            ours = children[begin : begin + BLOCK]
-            is_whole = is_leaf and len(children) <= BLOCK
-            yield Block(tree, first + node, int(chunks[node]), begin, is_whole, rows, ours, by_child)
