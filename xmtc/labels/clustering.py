@@ -28,7 +28,7 @@ MOST_PIECES = 64
 GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
 
 Add = Callable[[np.ndarray, np.ndarray, np.ndarray], None]  # to a total: labels by their positions, times factors
-Lean = Callable[[np.ndarray, np.ndarray], None]  # given the difference of two centres, write how far each label leans
+Dot = Callable[[np.ndarray, np.ndarray], None]  # write each label's product with a vector
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray]  # of some clusters: features, their values, how many of each cluster
 
 
@@ -52,73 +52,112 @@ def halve(
 
 def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int, each: Each = map) -> np.ndarray:
     """Which positions of `part` make the first half, those that belong together; the rows at the positions `first` and
-    `second` are the first centres.
-
-    Only the difference of the two centres is needed to choose a side, the second half's sum is the whole sum less the
-    first half's, and that changes by the rows that change sides: one look-up per feature and few additions, where the
-    textbook has two of each."""
+    `second` are the first centres."""
     pieces = pieces_of(V.indptr[part + 1] - V.indptr[part])
     if len(pieces) == 1:
-        sums, leaning = np.zeros((3, V.shape[1]), np.float32), np.empty(len(part), np.float32)
-        is_first = np.zeros(len(part), bool)
-        split_rows(V.indptr, V.indices, V.data, part, first, second, sums, leaning, is_first)
+        sums, is_first = np.zeros((2, V.shape[1]), np.float32), np.zeros(len(part), bool)
+        split_rows(V.indptr, V.indices, V.data, part, first, second, sums, is_first)
         return is_first
 
     def add(total: np.ndarray, positions: np.ndarray, factors: np.ndarray) -> None:
         add_to(total, V, part[positions], factors, each)
 
-    def lean_all(difference: np.ndarray, leaning: np.ndarray) -> None:
-        by_row = partial(lean, V.indptr, V.indices, V.data)
-        list(each(lambda piece: by_row(part[piece], difference, leaning[piece]), pieces))
+    def dot_all(vector: np.ndarray, products: np.ndarray) -> None:
+        by_row = partial(dot, V.indptr, V.indices, V.data)
+        list(each(lambda piece: by_row(part[piece], vector, products[piece]), pieces))
 
-    return two_means(add, lean_all, len(part), V.shape[1], first, second)
+    return two_means(add, dot_all, len(part), V.shape[1], first, second)
 
 
-def two_means(add: Add, lean: Lean, n: int, n_features: int, first: int, second: int) -> np.ndarray:
-    """`split_in_two` of n labels, given what adds labels up and what says how far they lean."""
-    whole, ours, difference = np.zeros((3, n_features), np.float32)
-    is_first, leaning = np.zeros(n, bool), np.empty(n, np.float32)
+def two_means(add: Add, dot: Dot, n: int, n_features: int, first: int, second: int) -> np.ndarray:
+    """`split_in_two` of n labels, given what adds labels up and what multiplies each with a vector.
+
+    A label v joins our half where v · (ours / |ours| − theirs / |theirs|) is large. Theirs is the whole less ours, so
+    that two products decide, of which v · whole never changes; and ours changes by the labels that change sides. One
+    look-up for each of a label's features and few additions, where the textbook has two of each."""
+    whole, ours = np.zeros((2, n_features), np.float32)
+    with_whole, with_ours, is_first = np.empty(n, np.float32), np.empty(n, np.float32), np.zeros(n, bool)
     add(whole, np.arange(n), np.ones(n, np.float32))
-    add(difference, np.array([first, second]), np.array([1, -1], np.float32))
-    features, last = np.flatnonzero(whole), -np.inf
+    dot(whole, with_whole)
+    centres = np.zeros(n_features, np.float32)
+    add(centres, np.array([first, second]), np.array([1, -1], np.float32))
+    dot(centres, with_ours)
+    pulls, last = (np.float32(1), np.float32(0)), -np.inf
     for _ in range(MAX_ROUNDS):
-        lean(difference, leaning)
-        was_first = is_first.copy()
+        leaning, was_first = pulls[1] * with_whole - pulls[0] * with_ours, is_first.copy()
         choose_half(leaning, leaning.copy(), is_first)
         moved = np.flatnonzero(is_first != was_first)
         add(ours, moved, np.where(is_first[moved], 1, -1).astype(np.float32))
-        mean = part_centres(features, whole, ours, difference) / n
+        lengths = tuple(np.sqrt(np.square(half, dtype=np.float64).sum()) for half in (ours, whole - ours))
+        mean = sum(lengths) / n
         if mean - last < MIN_GAIN:
             break
-        last = mean
+        pulls, last = pulls_of(*lengths), mean
+        dot(ours, with_ours)
     return is_first
 
 
 @kernel
-def split_rows(indptr, indices, data, part, first, second, sums, leaning, is_first):
-    """`split_in_two` by one thread, without a word of Python between the rounds. `sums` begins as zeros."""
-    whole, ours, difference = sums[0], sums[1], sums[2]
-    add_rows(indptr, indices, data, part, np.ones(len(part), np.float32), whole)
-    centres, signs = np.array([part[first], part[second]]), np.array([1, -1], np.float32)
-    add_rows(indptr, indices, data, centres, signs, difference)
-    features, last = np.flatnonzero(whole), -np.inf
-    moved, factors = np.empty_like(part), np.empty(len(part), np.float32)
-    was_first, room = np.empty_like(is_first), np.empty_like(leaning)
+def pulls_of(our_length, their_length):
+    """What a label's products with our sum and with the whole sum are multiplied by."""
+    ours, theirs = 1 / max(our_length, 1e-30), 1 / max(their_length, 1e-30)
+    return np.float32(ours + theirs), np.float32(theirs)
+
+
+@kernel
+def split_rows(indptr, indices, data, part, first, second, sums, is_first):
+    """`two_means` of the rows of `part` by one thread, without a word of Python between the rounds. `sums` begins as
+    zeros. Of the halves' sums only the lengths are needed, and these change as the rows that change sides say."""
+    n, whole, ours = len(part), sums[0], sums[1]
+    with_whole, with_ours = np.empty(n, np.float32), np.empty(n, np.float32)
+    leaning, room, was_first = np.empty(n, np.float32), np.empty(n, np.float32), np.empty_like(is_first)
+    for position in range(n):
+        add_row(indptr, indices, data, part[position], np.float32(1), whole)
+    add_row(indptr, indices, data, part[first], np.float32(1), ours)
+    add_row(indptr, indices, data, part[second], np.float32(-1), ours)
+    dot_both(indptr, indices, data, part, whole, ours, with_whole, with_ours)
+    clear_row(indptr, indices, part[first], ours)
+    clear_row(indptr, indices, part[second], ours)
+    whole_square, our_square, both, last = 0.0, 0.0, 0.0, -np.inf  # both: the product of our sum and the whole
+    for position in range(n):
+        whole_square += with_whole[position]
+    our_pull, whole_pull = np.float32(1), np.float32(0)
     for _ in range(MAX_ROUNDS):
-        lean(indptr, indices, data, part, difference, leaning)
-        was_first[:], room[:] = is_first, leaning
+        for position in range(n):
+            leaning[position] = whole_pull * with_whole[position] - our_pull * with_ours[position]
+            room[position], was_first[position] = leaning[position], is_first[position]
         choose_half(leaning, room, is_first)
-        n_moved = 0
-        for position in range(len(part)):
+        for position in range(n):
             if is_first[position] != was_first[position]:
-                moved[n_moved] = part[position]
-                factors[n_moved] = np.float32(1) if is_first[position] else np.float32(-1)
-                n_moved += 1
-        add_rows(indptr, indices, data, moved[:n_moved], factors[:n_moved], ours)
-        mean = part_centres(features, whole, ours, difference) / len(part)
+                sign = np.float32(1) if is_first[position] else np.float32(-1)
+                our_square += add_row(indptr, indices, data, part[position], sign, ours)
+                both += sign * with_whole[position]
+        our_length = np.sqrt(max(our_square, 0.0))
+        their_length = np.sqrt(max(whole_square - 2 * both + our_square, 0.0))
+        mean = (our_length + their_length) / n
         if mean - last < MIN_GAIN:
             break
+        our_pull, whole_pull = pulls_of(our_length, their_length)
         last = mean
+        dot(indptr, indices, data, part, ours, with_ours)
+
+
+@kernel
+def add_row(indptr, indices, data, row, factor, total):
+    """Add a row, times its factor; return by how much that makes the total's squared length larger."""
+    more = 0.0
+    for i in range(indptr[row], indptr[row + 1]):
+        before = total[np.uint32(indices[i])]
+        after = before + factor * data[i]
+        more += (after - before) * (after + before)
+        total[np.uint32(indices[i])] = after
+    return more
+
+
+@kernel
+def clear_row(indptr, indices, row, total):
+    for i in range(indptr[row], indptr[row + 1]):
+        total[np.uint32(indices[i])] = 0
 
 
 @kernel
@@ -176,33 +215,28 @@ def add_rows(indptr, indices, data, rows, factors, total):
 
 
 @kernel
-def lean(indptr, indices, data, part, difference, leaning):
-    """How far each row of `part` leans away from the first of two centres, given their difference. Two sums take turns,
-    because one would have to wait for itself."""
+def dot(indptr, indices, data, part, vector, products):
+    """Each row of `part` times the vector. Two sums take turns, because one would have to wait for itself."""
     for position in range(len(part)):
         begin, end = indptr[part[position]], indptr[part[position] + 1]
         even, odd = np.float32(0), np.float32(0)
         for i in range(begin, end - 1, 2):
-            even -= data[i] * difference[np.uint32(indices[i])]
-            odd -= data[i + 1] * difference[np.uint32(indices[i + 1])]
+            even += data[i] * vector[np.uint32(indices[i])]
+            odd += data[i + 1] * vector[np.uint32(indices[i + 1])]
         if (end - begin) % 2:
-            even -= data[end - 1] * difference[np.uint32(indices[end - 1])]
-        leaning[position] = even + odd
+            even += data[end - 1] * vector[np.uint32(indices[end - 1])]
+        products[position] = even + odd
 
 
 @kernel
-def part_centres(features, whole, ours, difference):
-    """Write the difference of the centres of two halves, given the sum of both and of ours; return how similar rows are
-    to their new centre, summed up: it is the length of the halves' sums."""
-    our_square, their_square = 0.0, 0.0
-    for feature in features:
-        theirs = whole[feature] - ours[feature]
-        our_square += ours[feature] * ours[feature]
-        their_square += theirs * theirs
-    our_length, their_length = max(np.sqrt(our_square), 1e-30), max(np.sqrt(their_square), 1e-30)
-    for feature in features:
-        difference[feature] = ours[feature] / our_length - (whole[feature] - ours[feature]) / their_length
-    return our_length + their_length
+def dot_both(indptr, indices, data, part, one, other, with_one, with_other):
+    """`dot` with two vectors."""
+    for position in range(len(part)):
+        first, second = np.float32(0), np.float32(0)
+        for i in range(indptr[part[position]], indptr[part[position] + 1]):
+            first += data[i] * one[np.uint32(indices[i])]
+            second += data[i] * other[np.uint32(indices[i])]
+        with_one[position], with_other[position] = first, second
 
 
 def divide(

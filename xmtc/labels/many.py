@@ -16,7 +16,7 @@ from scipy.sparse import csc_array, csr_array
 from xmtc.base.dataset import Dataset
 from xmtc.base.run import Each, Run
 from xmtc.compiled import kernel
-from xmtc.labels.clustering import add_to, halve, lean, pieces_of, two_means
+from xmtc.labels.clustering import add_to, dot, halve, pieces_of, two_means
 from xmtc.labels.vectors import LabelVectors, input_space, norms_of_sums, sum_rows, sums_of_rows
 
 MANY = 2**29  # numbers of label vectors, at most, that are stored: 4 GiB
@@ -82,7 +82,7 @@ class Halving:
         return np.flatnonzero(is_ours)
 
     def run(self, first: int, second: int) -> np.ndarray:
-        return two_means(self.add, self.lean, len(self.part), self.labels.X.shape[1], first, second)
+        return two_means(self.add, self.dot, len(self.part), self.labels.X.shape[1], first, second)
 
     def add(self, total: np.ndarray, positions: np.ndarray, factors: np.ndarray) -> None:
         """Add labels of the part to `total`, each times its factor."""
@@ -95,17 +95,17 @@ class Halving:
         added = np.flatnonzero(share)
         add_to(total, labels.X, self.documents[added], share[added], self.each)
 
-    def lean(self, difference: np.ndarray, leaning: np.ndarray) -> None:
+    def dot(self, vector: np.ndarray, products: np.ndarray) -> None:
         X, members = self.labels.X, self.labels.members
         of_document = np.zeros(X.shape[0], np.float32)
         found = np.empty(len(self.documents), np.float32)
-        by_row = partial(lean, X.indptr, X.indices, X.data)
+        by_row = partial(dot, X.indptr, X.indices, X.data)
         pieces = pieces_of(np.diff(X.indptr)[self.documents])
-        list(self.each(lambda piece: by_row(self.documents[piece], difference, found[piece]), pieces))
+        list(self.each(lambda piece: by_row(self.documents[piece], vector, found[piece]), pieces))
         of_document[self.documents] = found
-        by_label = partial(lean_labels, members.indptr, members.indices, of_document, self.labels.scale)
+        by_label = partial(dot_labels, members.indptr, members.indices, of_document, self.labels.scale)
         pieces = pieces_of(np.diff(members.indptr)[self.part])
-        list(self.each(lambda piece: by_label(self.part[piece], leaning[piece]), pieces))
+        list(self.each(lambda piece: by_label(self.part[piece], products[piece]), pieces))
 
 
 @kernel
@@ -126,10 +126,10 @@ def weigh_documents(indptr, indices, change, documents, share):
 
 
 @kernel
-def lean_labels(indptr, indices, of_document, scale, labels, leaning):
-    """How far labels lean: the sum over their documents, divided by the length of the label's sum."""
+def dot_labels(indptr, indices, of_document, scale, labels, products):
+    """Labels' products with a vector: the sum over their documents, divided by the length of the label's sum."""
     for position in range(len(labels)):
         label, total = labels[position], np.float32(0)
         for i in range(indptr[label], indptr[label + 1]):
             total += of_document[indices[i]]
-        leaning[position] = total * scale[label]
+        products[position] = total * scale[label]

@@ -19,7 +19,7 @@ LARGE = 1e-3  # of all that is to be done: blocks of more are begun first, so th
 READING = 40  # labels whose arithmetic takes as long as reading a document's features
 FAIR = 0.1  # of what a tree costs: more in one block, and a machine of many cores waits for it
 WORTH = 0.7  # of what a block costs: each half's cost, at most, for halving to be worth while
-SMALL = 1 << 18  # cost of a block, or of several that are trained in one call: some milliseconds
+SMALL = 1 << 16  # cost of a block, or of several that are trained in one call: some milliseconds
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,8 @@ def tree_of(chunks: Iterable[Chunk], folder: Path | None = None) -> Tree:
     )
 
 
-def offsets(lengths: list[int]) -> np.ndarray:
+def offsets(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Where each of several things that lie end to end begins, and the last ends."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 

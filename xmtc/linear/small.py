@@ -2,7 +2,7 @@
 
 A tree over many labels has thousands of nodes of a dozen documents. One by one, what Python does between the kernels
 takes longer than they do, and keeps other threads from working. Here the same kernels take node after node, over arrays
-that lie end to end: the weights are the same to the last bit."""
+that lie end to end; what lies beside a node changes nothing, to the last bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xmtc.compiled import kernel
 from xmtc.linear.blocks import Block, mark_members
 from xmtc.linear.descent import descend_block, descend_pair, mean_signs
 from xmtc.linear.gathering import copy_rows, count_columns, number_columns
-from xmtc.linear.packing import FULL, Packed, Rows, fill, homes_for, in_steps, prune, sort_by_home
+from xmtc.linear.packing import FULL, Packed, Rows, fill, homes_for, in_steps, offsets, prune, sort_by_home
 from xmtc.linear.solver import Solver, first_state, padded_width, run_length
 
 
@@ -91,12 +91,9 @@ def end_to_end(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(arrays).astype(np.int64, copy=False), offsets([len(array) for array in arrays])
 
 
-def offsets(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-
-
 def gather_several(matrix: csr_array, rows: np.ndarray, first_rows: np.ndarray) -> SeveralDocuments:
-    n_values = int((matrix.indptr[rows + 1].astype(np.int64) - matrix.indptr[rows]).sum())
+    ends = offsets(matrix.indptr[rows + 1] - matrix.indptr[rows])[first_rows]
+    n_values, n_columns = int(ends[-1]), int(np.minimum(np.diff(ends), matrix.shape[1]).sum())  # at most
     eights = np.zeros(-(-matrix.shape[1] // 8), np.uint64)
     found = SeveralDocuments(
         sizes=np.empty((len(first_rows) - 1, 3), np.int64),
@@ -104,9 +101,9 @@ def gather_several(matrix: csr_array, rows: np.ndarray, first_rows: np.ndarray) 
         indices=np.empty(n_values, np.uint32),
         data=np.empty(n_values, np.float32),
         own=np.empty(len(rows), np.float32),
-        columns=np.empty(n_values, np.int32),
-        places=np.empty(n_values, np.int32),
-        factors=np.ones(n_values, np.float32),
+        columns=np.empty(n_columns, np.int32),
+        places=np.empty(n_columns, np.int32),
+        factors=np.ones(n_columns, np.float32),
     )
     number = np.empty(matrix.shape[1], np.uint32)
     source = matrix.indptr, matrix.indices, matrix.data
@@ -196,7 +193,7 @@ def of_rows(row_weights, begin, end):
 
 def taken_apart(found: SeveralRows, widths: Sequence[int]) -> list[Rows]:
     """Of each node; they share memory."""
-    slots, features, weights = offsets(widths), *map(offsets, found.sizes.T)
+    slots, features, weights = map(offsets, (widths, *found.sizes.T))
     return [
         Rows(
             found.bias[slots[i] : slots[i + 1]],
