@@ -14,8 +14,9 @@ from xmtc.base.dataset import Dataset, Tokens
 from xmtc.base.predictions import NO_LABEL
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
-from xmtc.labels import clustering, many
-from xmtc.labels.clustering import add_to, choose_half, divide, halve, k_means, pieces_of, split_in_two
+from xmtc.labels import clustering, dividing, many
+from xmtc.labels.clustering import add_to, choose_half, halve, pieces_of, split_in_two
+from xmtc.labels.dividing import divide, k_means
 from xmtc.labels.many import labels_by_documents
 from xmtc.labels.tree import balanced_binary_trees, compressed, from_groups, wide_trees
 from xmtc.labels.vectors import LabelVectors
@@ -106,7 +107,7 @@ def halve_plainly(points, first, second):
 def small_pieces(monkeypatch):
     """Such that some dozens of labels are cut into many."""
     monkeypatch.setattr(clustering, "PIECE", 16)
-    monkeypatch.setattr(clustering, "WIDE_PIECE", 16)
+    monkeypatch.setattr(dividing, "PIECE", 16)
 
 
 def test_pieces_hold_every_row_once_and_about_as_many_values(small_pieces):
@@ -131,7 +132,7 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
 @pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
 def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatch):
     """Also where features leave a centre with the rows that had them."""
-    monkeypatch.setattr(clustering, "WIDE_PIECE", piece)
+    monkeypatch.setattr(dividing, "PIECE", piece)
     rng = np.random.default_rng(4)
     points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.base.run import Each, Run
-from xmtc.labels.clustering import divide, halve
+from xmtc.labels.clustering import halve
+from xmtc.labels.dividing import divide
 from xmtc.labels.many import ManyLabels
 from xmtc.labels.vectors import LabelVectors
 

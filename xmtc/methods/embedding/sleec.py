@@ -21,7 +21,7 @@ from xmtc.base.dataset import Dataset
 from xmtc.base.params import Presets, param
 from xmtc.base.run import Run
 from xmtc.compiled import fast_kernel
-from xmtc.labels.clustering import k_means
+from xmtc.labels.dividing import k_means
 from xmtc.linear.regression import ridge
 from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
 from xmtc.methods.embedding.model import NeighbourModel
