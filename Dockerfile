@@ -1,10 +1,11 @@
 # The service in a container: docker build -t xmtc . && docker compose up
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE requirements.lock ./
-COPY xmtc xmtc
+COPY pyproject.toml README.md LICENSE requirements-serve.lock ./
 RUN python -m venv /opt/xmtc
-RUN /opt/xmtc/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.lock ".[serve,mcp,tables,documents,vocab,languages]"
+RUN /opt/xmtc/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-serve.lock
+COPY xmtc xmtc
+RUN /opt/xmtc/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation .
 
 FROM python:3.12-slim
 COPY --from=build /opt/xmtc /opt/xmtc

@@ -58,9 +58,12 @@ bench: setup
 
 setup: .venv/ready
 
-.venv/ready: pyproject.toml requirements.lock
+# Everything is installed by its hash but PyTorch, whose build depends on the machine.
+.venv/ready: pyproject.toml requirements.lock constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m xmtc.cli.warm
 	touch .venv/ready
 
@@ -68,11 +71,9 @@ lock:
 	$(PYTHON) tools/release.py lock
 
 release: setup
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[release]'
 	$(BIN)/python tools/release.py build
 
 audit: setup
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[release]'
 	$(BIN)/python tools/release.py audit
 
 clean:

@@ -1,11 +1,11 @@
-"""A release, made so that anybody can make the same bytes from the same commit.
+"""Build a release reproducibly: the same commit gives the same bytes.
 
-    python tools/release.py lock     requirements.lock: every package of the development environment, pinned
+    python tools/release.py lock     write the lock files: every package pinned, with hashes
     python tools/release.py build    dist/: wheel, source archive, SBOM (CycloneDX) and their checksums
-    python tools/release.py audit    known vulnerabilities of what is locked; needs the network's database
+    python tools/release.py audit    known vulnerabilities of the locked packages; needs the public database
 
-`build` refuses a tree with changes and a version that the CHANGELOG does not begin with. It builds twice and
-compares."""
+`build` refuses a tree with uncommitted changes and a version that differs from the latest one in the CHANGELOG. It
+builds twice and compares."""
 
 from __future__ import annotations
 
@@ -21,22 +21,38 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from matrix import ROOT, Uv
 
-DIST, LOCK = ROOT / "dist", ROOT / "requirements.lock"
-HEADER = "# The whole development environment, pinned: made by `make lock` from pyproject.toml and constraints.txt.\n"
+DIST = ROOT / "dist"
+# Lock file → extras. The container has a lock of its own, because it installs nothing that only developers need.
+LOCKS = {
+    "requirements.lock": ("dev", "release"),
+    "requirements-serve.lock": ("serve", "mcp", "tables", "documents", "vocab", "languages"),
+}
+HEADER = "# Made by `make lock` from pyproject.toml and constraints.txt: the extras {}, pinned, with hashes.\n"
+# PyTorch has a build for each accelerator, and which one a machine needs is not ours to lock: `make setup` installs the
+# version of constraints.txt from wherever pip is configured to look. What PyTorch itself needs is locked.
+WITHOUT_TORCH = "torch ; sys_platform == 'none'\n"
+NEEDED_BY_TORCH = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "typing-extensions")
+BUILD = ("hatchling", "editables")  # builds the package itself, so that nothing is fetched for it without a hash
 
 
 def lock() -> None:
-    LOCK.write_text(HEADER + resolved("dev", "release"))
-    print(f"{LOCK.name}: {len(LOCK.read_text().splitlines()) - 1} packages")
+    for name, extras in LOCKS.items():
+        content = resolved(*extras, hashes=True)
+        (ROOT / name).write_text(HEADER.format(", ".join(extras)) + content)
+        print(f"{name}: {content.count('==')} packages")
 
 
-def resolved(*extras: str) -> str:
-    """The packages that xmtc needs with some extras, pinned, for every platform and Python."""
+def resolved(*extras: str, hashes: bool = False) -> str:
+    """Return the packages that xmtc needs with some extras, pinned, for every platform and Python."""
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "requirements.txt"
-        chosen = [word for extra in extras for word in ("--extra", extra)]
-        how = ["--universal", "--python-version", "3.11", "--no-header", "--no-annotate", "--output-file", output]
-        Uv()("pip", "compile", ROOT / "pyproject.toml", *chosen, "--constraint", ROOT / "constraints.txt", *how)
+        output, overrides, further = (Path(folder, name) for name in ("output", "overrides", "further.in"))
+        overrides.write_text(WITHOUT_TORCH)
+        further.write_text("\n".join(BUILD + (NEEDED_BY_TORCH if "dev" in extras else ())))
+        words = [word for extra in extras for word in ("--extra", extra)]
+        words += ["--constraint", ROOT / "constraints.txt", *(["--generate-hashes"] if hashes else [])]
+        words += ["--override", overrides] if hashes else []
+        words += ["--universal", "--python-version", "3.11", "--no-header", "--no-annotate", "--output-file", output]
+        Uv()("pip", "compile", ROOT / "pyproject.toml", *([further] if hashes else []), *words)
         return output.read_text()
 
 
@@ -55,7 +71,7 @@ def build() -> None:
 
 
 def check_version() -> str:
-    """The version, which the code and the CHANGELOG must agree on."""
+    """Return the version; exit if the code and the CHANGELOG name different ones."""
     (version,) = re.findall(r'^__version__ = "(.+)"$', (ROOT / "xmtc/__init__.py").read_text(), re.MULTILINE)
     (latest, *_) = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     if version != latest:
@@ -64,7 +80,7 @@ def check_version() -> str:
 
 
 def built(folder: Path) -> dict[str, str]:
-    """A wheel and a source archive, whose files all have the time of the commit."""
+    """Build a wheel and a source archive whose files have the time of the commit; return their digests."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": output_of("git", "log", "-1", "--format=%ct")}
     words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
     subprocess.run(words, check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -72,7 +88,7 @@ def built(folder: Path) -> dict[str, str]:
 
 
 def sbom(path: Path) -> None:
-    """What a user's installation is made of, with all extras that this repository tests."""
+    """Write the bill of materials of a user's installation, with all extras that this repository tests."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write(resolved("neural", "tune", "vocab"))
         requirements.flush()
@@ -82,14 +98,13 @@ def sbom(path: Path) -> None:
 
 
 def audit() -> None:
+    locks = [word for name in LOCKS for word in ("--requirement", ROOT / name)]
     done = subprocess.run(
-        [sys.executable, "-m", "pip_audit", "--requirement", LOCK, "--no-deps", "--disable-pip"],
-        capture_output=True,
-        text=True,
+        [sys.executable, "-m", "pip_audit", *locks, "--require-hashes", "--disable-pip"], capture_output=True, text=True
     )
     print(done.stdout + done.stderr, end="")
     if "could not be audited" in done.stdout + done.stderr:
-        sys.exit("The database of vulnerabilities was not to be had for some packages: nothing is known of these.")
+        sys.exit("The vulnerability database did not answer for some packages; repeat this with access to it.")
     sys.exit(done.returncode)
 
 

@@ -14,6 +14,7 @@ from math import inf
 from typing import Protocol
 
 from xmtc.cluster.team import is_alone
+from xmtc.errors import visible
 
 PATIENCE = 2.0  # seconds before a bar appears
 FIRST, LONGEST = 10.0, 60.0  # seconds before the first line; between lines, which grow, at most
@@ -178,7 +179,7 @@ def say(line: str) -> None:
     """On standard error, if it is there: work does not end because nobody reads of it any more."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            print(line, file=sys.stderr, flush=True)
+            print(visible(line), file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

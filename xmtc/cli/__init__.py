@@ -14,6 +14,7 @@ import typer
 
 from xmtc.base.memory import check_room
 from xmtc.cli import streams
+from xmtc.cli.streams import echo
 from xmtc.errors import XmtcError, visible
 
 # In the order of the help; each is the function in the file of its name.
@@ -39,7 +40,7 @@ def version(wanted: bool) -> None:
     if wanted:
         from xmtc import __version__
 
-        typer.echo(f"xmtc {__version__}")
+        echo(f"xmtc {__version__}")
         raise typer.Exit
 
 
@@ -138,5 +139,5 @@ def leave(number: int, frame: Any) -> NoReturn:
 
 
 def complain(sentence: str) -> int:
-    typer.echo(f"xmtc: {visible(sentence)}", err=True)
+    echo(f"xmtc: {visible(sentence)}", err=True)
     return 2

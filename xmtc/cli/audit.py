@@ -20,6 +20,7 @@ from xmtc.cli.options import (
     report_rejects,
     say,
 )
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -119,12 +120,12 @@ def deliver(found: Audit, output: str | None, json: bool, quiet: bool) -> None:
     if output is not None:
         write_records(output, COLUMNS, found.records())
     if json:
-        typer.echo(visible_json(dumps(as_json(found), ensure_ascii=False, indent=1)))
+        echo(visible_json(dumps(as_json(found), ensure_ascii=False, indent=1)))
     else:
         show(found)
     if output is not None and not quiet:
         n = sum(map(len, found.findings.values()))
-        typer.echo(f"{n:,} findings written to {visible(output)}.", err=True)
+        echo(f"{n:,} findings written to {visible(output)}.", err=True)
 
 
 def check_asked(output: str | None, corpora: list[Corpus], language: str | None, vocab: str | None) -> None:

@@ -19,6 +19,7 @@ from xmtc.cli.options import (
     remembered_by,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 
 
 @reads_corpus()
@@ -50,6 +51,6 @@ def calibrate(
     found.save(target, over=opened if output is None else ())
     report_rejects(source)
     if tagger.decision is not None:
-        typer.echo(f"Its decision was learnt on other scores and is dropped; xmtc thresholds {target} VALID.", err=True)
+        echo(f"Its decision was learnt on other scores and is dropped; xmtc thresholds {target} VALID.", err=True)
     if not quiet:
-        typer.echo(f"{target}: {found.about['scores']['because']}. Next: xmtc evaluate {target} TEST-CORPUS", err=True)
+        echo(f"{target}: {found.about['scores']['because']}. Next: xmtc evaluate {target} TEST-CORPUS", err=True)

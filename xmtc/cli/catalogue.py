@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xmtc.cli.streams import echo
+
 if TYPE_CHECKING:
     from xmtc.data.catalogue import DataSet
 
@@ -23,8 +25,8 @@ def list_all(output: Folder = None) -> None:
     for found in catalogue().values():
         place = place_of(found, output)
         where = str(place) if forms_in(place) else "not here"
-        typer.echo(f"{found.name:15} {sizes(found)}: {found.about} ({where})")
-    typer.echo("\n`xmtc data get NAME` says where one is to be had, and checks the files once they are here.")
+        echo(f"{found.name:15} {sizes(found)}: {found.about} ({where})")
+    echo("\n`xmtc data get NAME` says where one is to be had, and checks the files once they are here.")
 
 
 def sizes(found: DataSet) -> str:
@@ -55,17 +57,17 @@ def get(
             "repeat the command."
         )
     for train, test in forms:
-        typer.echo(f"\n{train} and {test.name}:")
+        echo(f"\n{train} and {test.name}:")
         if not quick:
             check(found, train, test)
         advise(found, train, test)
 
 
 def describe(found: DataSet) -> None:
-    typer.echo(f"{found.name}: {found.about}. {sizes(found)}.")
-    typer.echo(f"From {found.source}. Licence: {found.licence}.")
+    echo(f"{found.name}: {found.about}. {sizes(found)}.")
+    echo(f"From {found.source}. Licence: {found.licence}.")
     if found.note:
-        typer.echo(found.note)
+        echo(found.note)
 
 
 def names_for(found: DataSet) -> str:
@@ -84,12 +86,12 @@ def check(found: DataSet, train: Path, test: Path) -> None:
     counts, is_text = count(train, test, shown), "txt" not in train.name
     for title, here, published, agrees in compared(found, counts):
         if not (is_text and title == "features"):
-            typer.echo(f"  {'' if agrees else 'differs: '}{title}: {here}; published: {published}")
+            echo(f"  {'' if agrees else 'differs: '}{title}: {here}; published: {published}")
     known = [path for path in (train, test) if path.name in found.sha256]
     if changed := [path.name for path in known if checksum(path) != found.sha256[path.name]]:
-        typer.echo(f"  differs: the checksum of {' and '.join(changed)}: other files than those that xmtc knows")
+        echo(f"  differs: the checksum of {' and '.join(changed)}: other files than those that xmtc knows")
     elif known:
-        typer.echo("  checksums: as xmtc knows them")
+        echo("  checksums: as xmtc knows them")
 
 
 def advise(found: DataSet, train: Path, test: Path) -> None:
@@ -97,8 +99,8 @@ def advise(found: DataSet, train: Path, test: Path) -> None:
     kind = "features" if "txt" in train.name else "texts"
     presets = found.presets.get(kind, {})
     for method, preset in presets.items():
-        typer.echo(f"  xmtc train {train} -m {method} -p preset={preset} -o model")
+        echo(f"  xmtc train {train} -m {method} -p preset={preset} -o model")
     if "parabel" not in presets:
-        typer.echo(f"  xmtc train {train} -m parabel -o model")
+        echo(f"  xmtc train {train} -m parabel -o model")
     propensity = "" if found.propensity == "default" else f" --propensity {found.propensity}"
-    typer.echo(f"  xmtc evaluate model {test} P@1 P@3 P@5 PSP@5{propensity}")
+    echo(f"  xmtc evaluate model {test} P@1 P@3 P@5 PSP@5{propensity}")

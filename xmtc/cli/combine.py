@@ -19,6 +19,7 @@ from xmtc.cli.options import (
     remembered_by,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 
 
 @reads_corpus()
@@ -57,4 +58,4 @@ def combine(
         report_rejects(source)
     if not quiet:
         found = f"{len(models)} models with {combined.about['n_labels']:,} labels"
-        typer.echo(f"{output}: {found}. Next: xmtc evaluate {output} TEST-CORPUS", err=True)
+        echo(f"{output}: {found}. Next: xmtc evaluate {output} TEST-CORPUS", err=True)

@@ -28,6 +28,7 @@ from xmtc.cli.options import (
     report_rejects,
 )
 from xmtc.cli.outputs import form_of
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.base.run import Run
@@ -123,9 +124,9 @@ def writer(output: str, quiet: bool) -> Write:
         with writing(output) as stream:
             stream.write(form(found).encode("utf-8", "replace"))
         if output != "-":
-            typer.echo("\n".join(visible(line) for each in found for line in summary(each, len(found) == 1)))
+            echo("\n".join(visible(line) for each in found for line in summary(each, len(found) == 1)))
         if output != "-" and not quiet:
-            typer.echo(f"{visible(output)} written.", err=True)
+            echo(f"{visible(output)} written.", err=True)
 
     return write
 
@@ -189,7 +190,7 @@ def trained(
     if write is None or json:
         measured, shared = in_short(taggers, documents, run)
         told = dumps({"models": measured, "overlap": shared}) if json else table(apart(folders), measured, shared)
-        typer.echo(told)
+        echo(told)
     report_rejects(source)
 
 

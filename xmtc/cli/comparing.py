@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from xmtc.cli.options import Reading, as_words, open_input, report_rejects
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.compare.figures import Comparison
@@ -70,7 +69,7 @@ class Asked:
         from xmtc.errors import visible
 
         if not self.quiet:
-            typer.echo(visible(sentence), err=True)
+            echo(visible(sentence), err=True)
 
 
 def tell_rejects(corpus: Corpus) -> None:

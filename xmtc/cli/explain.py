@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import Language, ModelPath, remembered_by, say
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,13 +46,13 @@ def explain(
     found = tagger.highlight(document.text, *(label or []), k=k, n=n, language=language)
     found = [replace(each, pages=document.pages) for each in found]
     if not tagger.knows(document.text):
-        typer.echo("The model knows no word of this text, so it gives it no label.", err=True)
+        echo("The model knows no word of this text, so it gives it no label.", err=True)
     elif not found:
-        typer.echo("The model finds no label for this text.", err=True)
+        echo("The model finds no label for this text.", err=True)
     if html is not None:
         write_page(html, found)
     if json:
-        typer.echo(visible_json(dumps({"labels": [as_json(each) for each in found]}, ensure_ascii=False)))
+        echo(visible_json(dumps({"labels": [as_json(each) for each in found]}, ensure_ascii=False)))
     elif html != STANDARD_STREAM:
         show(found)
 
@@ -112,7 +113,7 @@ def write_page(path: str, found: list[Highlight]) -> None:
     with writing(path) as stream:
         stream.write(page(found).encode("utf-8", "replace"))
     if path != STANDARD_STREAM:
-        typer.echo(f"{path} written.", err=True)
+        echo(f"{path} written.", err=True)
 
 
 def as_json(highlight: Highlight) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from xmtc.cli.options import ModelPath
+from xmtc.cli.streams import echo
 
 
 def info(
@@ -25,15 +26,15 @@ def info(
 
     tagger = Tagger.load(model, verify)
     if not history:
-        typer.echo(visible_json(dumps(tagger.about, indent=2, ensure_ascii=False)))
+        echo(visible_json(dumps(tagger.about, indent=2, ensure_ascii=False)))
     elif json:
-        typer.echo(visible_json(to_lines(tagger.history)), nl=False)
+        echo(visible_json(to_lines(tagger.history)), nl=False)
     else:
         show_history(model, tagger.history)
     if plot is not None:
         plot_history(tagger.history, plot)
     if verify:
-        typer.echo("every byte is as it was saved", err=True)
+        echo("every byte is as it was saved", err=True)
 
 
 def show_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
@@ -41,7 +42,7 @@ def show_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
     from xmtc.base.history import metrics, pass_rows, printable, stage_rows
 
     if not history:
-        typer.echo(f"{model} has no history; a training of today would write one.", err=True)
+        echo(f"{model} has no history; a training of today would write one.", err=True)
     show_table(["stage", "seconds", "GiB"], stage_rows(history))
     columns = ["network", "pass", "loss", *map(printable, metrics(history)), "rate", "seconds", "GiB", "GPU GiB"]
     show_table(columns, pass_rows(history))
@@ -53,6 +54,7 @@ def show_table(columns: list[str], rows: list[list[str]]) -> None:
     from rich.table import Table
 
     from xmtc.cli.tune import WIDE
+    from xmtc.errors import visible
 
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     if not kept:
@@ -61,6 +63,6 @@ def show_table(columns: list[str], rows: list[list[str]]) -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*(row[i] for i in kept))
+        table.add_row(*(visible(row[i]) for i in kept))
     console = Console(highlight=False, markup=False)
     Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table, "")

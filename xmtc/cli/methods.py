@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xmtc.cli.streams import echo
+
 if TYPE_CHECKING:
     from xmtc.base.method import Method
 
@@ -18,18 +20,18 @@ def methods(name: Annotated[str | None, typer.Argument(help="a method; all are l
 
     if name is None:
         for each in TABLE.names():
-            typer.echo(f"{each:16} {summary(each)}")
-        typer.echo("\n`xmtc methods NAME` shows a method's parameters.")
+            echo(f"{each:16} {summary(each)}")
+        echo("\n`xmtc methods NAME` shows a method's parameters.")
         return
     method = method_class(name)
-    typer.echo(f"{name}: {first_line(method)}\n")
-    typer.echo(parameter_table(method))
+    echo(f"{name}: {first_line(method)}\n")
+    echo(parameter_table(method))
     for view in views_read(method):
-        typer.echo(f"\n{view_class(view).title}:\n")
-        typer.echo(parameter_table(view_class(view)))
-    typer.echo(f"\n{Calibration.title}:\n")
-    typer.echo(parameter_table(Calibration))
-    typer.echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
+        echo(f"\n{view_class(view).title}:\n")
+        echo(parameter_table(view_class(view)))
+    echo(f"\n{Calibration.title}:\n")
+    echo(parameter_table(Calibration))
+    echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
 
 
 def views_read(method: type[Method]) -> list[str]:

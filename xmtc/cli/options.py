@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from xmtc.cli.streams import echo
+
 if TYPE_CHECKING:
     from xmtc.base.run import Run
     from xmtc.data.corpus import Corpus
@@ -165,7 +167,7 @@ def open_input(
         voice=voice,
     )
     if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and reads_labels:
-        typer.echo(f"Labels are read from {visible(corpus.files[1])}.", err=True)  # nobody named it
+        echo(f"Labels are read from {visible(corpus.files[1])}.", err=True)  # nobody named it
     note_unused(reading, corpus)
     return corpus
 
@@ -195,7 +197,7 @@ def say(sentence: str) -> None:
     from xmtc.errors import visible
 
     if is_first_process():
-        typer.echo(visible(sentence), err=True)
+        echo(visible(sentence), err=True)
 
 
 def remembered_by(tagger: Tagger) -> dict[str, Any]:
@@ -206,7 +208,7 @@ def remembered_by(tagger: Tagger) -> dict[str, Any]:
 def report_rejects(corpus: Corpus) -> None:
     """Say at the end of a command what was set aside, so that nothing disappears silently."""
     if corpus.n_rejected:
-        typer.echo(str(corpus.rejects), err=True)
+        echo(str(corpus.rejects), err=True)
 
 
 def make_run(

@@ -31,6 +31,7 @@ from xmtc.cli.options import (
     remembered_by,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 from xmtc.cli.vocab import report_empty
 
 if TYPE_CHECKING:
@@ -129,9 +130,9 @@ def predict(
     asked = Asked(how_many(tagger, k, decide, wide), threshold, always, allowed, language, broader, decide)
     done = tag(tagger, source, target, asked, run)
     if not quiet and (output or beside or (target.is_shown and done.n_silent)):
-        typer.echo(summary(done.n_docs, done.n_silent, always or decide), err=True)
+        echo(summary(done.n_docs, done.n_silent, always or decide), err=True)
     if done.n_full and k is None:
-        typer.echo(f"{done.n_full:,} documents may have more labels than there is room for, {asked.k:,}.", err=True)
+        echo(f"{done.n_full:,} documents may have more labels than there is room for, {asked.k:,}.", err=True)
     if not isinstance(source, list):
         report_rejects(source)
 

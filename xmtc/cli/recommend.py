@@ -20,6 +20,7 @@ from xmtc.cli.options import (
     reads_corpus,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.recommend.advice import Advice, Expected
@@ -68,13 +69,13 @@ def recommend(
     for each in filter(None, (source, measured)):
         report_rejects(each)
     options = [*as_words(reading), *machine(threads, device)]
-    typer.echo(as_json(found, corpus, options) if json else told(found, corpus, options))
+    echo(as_json(found, corpus, options) if json else told(found, corpus, options))
 
 
 def say(sentence: str) -> None:
     from xmtc.errors import visible
 
-    typer.echo(visible(sentence), err=True)
+    echo(visible(sentence), err=True)
 
 
 def command(chosen: Expected, corpus: str, options: list[str]) -> str:

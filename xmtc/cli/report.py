@@ -22,6 +22,7 @@ from xmtc.cli.options import (
     report_rejects,
 )
 from xmtc.cli.outputs import form_of
+from xmtc.cli.streams import echo
 
 # How our files begin, and what follows soon: by this one of ours is known, which may be replaced.
 OURS = {
@@ -73,5 +74,5 @@ def report(
     with writing(output) as stream:
         stream.write(form(made).encode("utf-8", "replace"))
     if output != "-" and not quiet:
-        typer.echo(f"{visible(output)} written.", err=True)
+        echo(f"{visible(output)} written.", err=True)
     report_rejects(source)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xmtc.cli.streams import echo
+
 if TYPE_CHECKING:
     from xmtc.experiments.commands import Place
     from xmtc.experiments.rows import Experiment
@@ -104,17 +106,17 @@ def prepared(
 def run(experiment: Experiment, rows: list[str], jobs: int, place: Place) -> Outcome:
     from xmtc.experiments.running import run_all
 
-    return run_all(experiment, rows, jobs, place, lambda line: typer.echo(line, err=": failed: " in line))
+    return run_all(experiment, rows, jobs, place, lambda line: echo(line, err=": failed: " in line))
 
 
 def tell(outcome: Outcome) -> bool:
     """Say what was not run; whether all is well."""
     if n := len(outcome.stored):
         which = "1 row has a stored result, which is" if n == 1 else f"{n} rows have stored results, which are"
-        typer.echo(f"{which} taken; --table prints all.", err=True)
+        echo(f"{which} taken; --table prints all.", err=True)
     for why in dict.fromkeys(outcome.left.values()):
         left = [name for name, reason in outcome.left.items() if reason == why]
-        typer.echo(f"Not run: {', '.join(left)}: {why}", err=True)
+        echo(f"Not run: {', '.join(left)}: {why}", err=True)
     return not outcome.failed and not outcome.left
 
 
@@ -122,7 +124,7 @@ def print_table(experiment: Experiment, place: Place) -> None:
     from xmtc.experiments.keeping import kept_in
     from xmtc.experiments.tables import markdown
 
-    typer.echo(markdown(experiment, kept_in(place.kept(experiment.name))))
+    echo(markdown(experiment, kept_in(place.kept(experiment.name))))
 
 
 def write_report(names: list[str], output: str, results: Path | None, data: Path | None) -> None:
@@ -146,4 +148,4 @@ def write_report(names: list[str], output: str, results: Path | None, data: Path
     with writing(output) as stream:
         stream.write(form(sections).encode())
     if output != "-":
-        typer.echo(f"{visible(output)} written; tables: {len(paths)}.", err=True)
+        echo(f"{visible(output)} written; tables: {len(paths)}.", err=True)

@@ -1,4 +1,4 @@
-"""Standard streams as a command needs them: also where they are closed, full, or nobody listens."""
+"""Standard streams of a command: output without terminal control characters, also to a closed or full stream."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import io
 import os
 import sys
 from typing import Any
+
+import typer
+
+from xmtc.errors import visible
 
 # A closed stream is opened the wrong way round, so that whoever needs it is refused; but anything may be said.
 INSTEAD = (os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)
@@ -19,6 +23,13 @@ class Forgiving(io.FileIO):
             return super().write(data)
         except OSError:
             return len(data)
+
+
+def echo(text: str, err: bool = False, nl: bool = True) -> None:
+    """Print text that may quote anything, a file name or a label; of what a terminal obeys, only line ends and tabs are
+    left as they are."""
+    lines = ("\t".join(map(visible, line.split("\t"))) for line in text.split("\n"))
+    typer.echo("\n".join(lines), err=err, nl=nl)
 
 
 def prepare() -> None:

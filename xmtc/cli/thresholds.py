@@ -20,6 +20,7 @@ from xmtc.cli.options import (
     remembered_by,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.thresholds import Lesson
@@ -78,15 +79,15 @@ def thresholds(
     check_target(model)
     if valid is None:
         tagger.with_decision(None).save(model, over=opened)
-        typer.echo(f"{model} has no decision any more.", err=True)
+        echo(f"{model} has no decision any more.", err=True)
         return
     source = open_input(valid, reading, remembered_by(tagger), quiet=quiet)
     run = make_run(threads, quiet, device=device, log_json=log_json)
     lesson = learn_decision(tagger, source, goal, by, run, always=always)
     lesson.tagger.save(model, over=opened)
-    typer.echo(dumps(as_record(lesson)) if json else as_table(lesson))
+    echo(dumps(as_record(lesson)) if json else as_table(lesson))
     if not quiet:
-        typer.echo(f"Kept in {model}: `xmtc predict {model} FILE --decide` gives these labels.", err=True)
+        echo(f"Kept in {model}: `xmtc predict {model} FILE --decide` gives these labels.", err=True)
     report_rejects(source)
 
 

@@ -25,6 +25,7 @@ from xmtc.cli.options import (
     reads_corpus,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 from xmtc.cli.vocab import open_vocabulary, report_problems
 
 if TYPE_CHECKING:
@@ -121,22 +122,22 @@ def told_where_it_goes_on(checkpoint: Checkpoint) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if checkpoint.is_claimed:
-            typer.echo(f"Stopped. The same command goes on from what {checkpoint.folder} has.", err=True)
+            echo(f"Stopped. The same command goes on from what {checkpoint.folder} has.", err=True)
         raise
 
 
 def say_if_alone(pipeline: Pipeline, method: str) -> None:
     """What a cluster is no help for."""
     if not pipeline.method.spreads:
-        typer.echo(f"{method} trains on one machine: there is nothing in it that a cluster could share.", err=True)
+        echo(f"{method} trains on one machine: there is nothing in it that a cluster could share.", err=True)
 
 
 def report(trained: Tagger, output: Path, method: str, seconds: float) -> None:
     """Say what was trained, and what was found out meanwhile."""
     if chosen := trained.about.get("chosen"):
-        typer.echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
-    typer.echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
-    typer.echo(
+        echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
+    echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
+    echo(
         f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
         f"Next: xmtc evaluate {output} TEST-CORPUS",
         err=True,

@@ -20,6 +20,7 @@ from xmtc.cli.options import (
     reads_corpus,
     report_rejects,
 )
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.base.run import Run
@@ -116,7 +117,7 @@ def searched(
     space = search_space(method, pipeline, wishes, [each.partition("=")[0] for each in fixed])
     about = "; ".join(f"{name} {domain}" for name, domain in space.items())
     if run.progress:
-        typer.echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
+        echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
     train, checked = (source, valid) if valid is not None else hold_out(source, seed=goal.seed)
     return tune(train, checked, pipeline, space, goal, run)
 
@@ -152,6 +153,7 @@ def show(trials: list[Trial], metric: str, command: str) -> None:
     from rich.table import Table
 
     from xmtc.base.params import shown
+    from xmtc.errors import visible
 
     names = list(trials[0].parameters)
     table = Table("trial", metric, "seconds", *names, box=None, pad_edge=False)
@@ -159,12 +161,12 @@ def show(trials: list[Trial], metric: str, command: str) -> None:
         column.justify = "right"
     for trial in trials:
         value = "failed" if trial.value is None else f"{100 * trial.value:.2f}"
-        cells = (shown(trial.parameters[name]) for name in names)
+        cells = (visible(shown(trial.parameters[name])) for name in names)
         table.add_row(str(trial.number), value, f"{trial.seconds:.1f}", *cells)
     console = Console(highlight=False, markup=False)
     Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table)
     for trial in trials:
         if trial.failure:
-            typer.echo(f"Trial {trial.number} failed: {trial.failure}", err=True)
+            echo(f"Trial {trial.number} failed: {trial.failure}", err=True)
     best = " ".join(f"{name}={shown(value)}" for name, value in trials[0].parameters.items())
-    typer.echo(f"\nBest: {best}\n\n{command}")
+    echo(f"\nBest: {best}\n\n{command}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+from xmtc.cli.streams import echo
 
 
 def vectors() -> None:
@@ -12,5 +12,5 @@ def vectors() -> None:
     for name, package in NAMED.items():
         path = cached_path(name)
         where = str(path) if path.exists() else f"not yet fetched; {package.tool} package {package.name}"
-        typer.echo(f"{name:12} {package.n_words:,} words of {package.dimensions} numbers, {package.what} ({where})")
-    typer.echo("\nAny file in the format of GloVe, word2vec or fastText does as well: give its path.")
+        echo(f"{name:12} {package.n_words:,} words of {package.dimensions} numbers, {package.what} ({where})")
+    echo("\nAny file in the format of GloVe, word2vec or fastText does as well: give its path.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xmtc.cli.options import Allow, Deny, Language, ModelPath, Quiet
+from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.tagger import Tagger
@@ -52,7 +53,7 @@ def import_(
     found.save(output)
     if not quiet:
         seconds = time.perf_counter() - start
-        typer.echo(f"{output}: {said_of(found)} in {seconds:.1f} s. Next: xmtc vocab stats {output}", err=True)
+        echo(f"{output}: {said_of(found)} in {seconds:.1f} s. Next: xmtc vocab stats {output}", err=True)
 
 
 @app.command()
@@ -69,14 +70,14 @@ def stats(
     numbers, groups = statistics(found), groups_of(found)
     if json:
         listed = [group._asdict() for group in groups]
-        typer.echo(visible_json(dumps(numbers | {"groups": listed}, indent=2, ensure_ascii=False)))
+        echo(visible_json(dumps(numbers | {"groups": listed}, indent=2, ensure_ascii=False)))
         return
     width = max(map(len, numbers))
     for name, number in numbers.items():
-        typer.echo(f"{visible(name):<{width}}  {number:>10,}")
+        echo(f"{visible(name):<{width}}  {number:>10,}")
     for group in groups:
         name = "" if group.name is None else f"{visible(group.name)} "
-        typer.echo(f"{group.kind} {name}<{visible(group.uri)}>: {group.concepts:,} concepts")
+        echo(f"{group.kind} {name}<{visible(group.uri)}>: {group.concepts:,} concepts")
 
 
 @app.command()
@@ -98,7 +99,7 @@ def find(
         raise XmtcError(f"{vocab} has no concept {label!r}; {hint}")
     for concept in concepts:
         cells = (found.uri(concept), " ".join(found.notations(concept)), found.name(concept, language) or "")
-        typer.echo("\t".join(map(visible, cells)))
+        echo("\t".join(map(visible, cells)))
 
 
 @app.command()
@@ -121,11 +122,11 @@ def show(
         raise XmtcError(f"{vocab} has no concept {label!r}; expected a URI, an id, a notation or a name.")
     said = described(found, concept, language)
     if json:
-        typer.echo(visible_json(dumps(said, indent=2, ensure_ascii=False)))
+        echo(visible_json(dumps(said, indent=2, ensure_ascii=False)))
         return
     for name, value in said.items():
         for each in value if isinstance(value, list) else [value]:
-            typer.echo(f"{name}: {visible(str(each))}")
+            echo(f"{name}: {visible(str(each))}")
 
 
 @app.command()
@@ -188,7 +189,7 @@ def check(model: ModelPath) -> None:
         label, n_docs = tagger.labels[problem.label], tagger.frequencies[problem.label]
         replaced = " ".join(tagger.concepts.vocabulary.uri(each) for each in problem.replacements)
         why = "deprecated" if problem.is_deprecated else "not in the vocabulary"
-        typer.echo("\t".join(map(visible, (label, str(n_docs), why, replaced))))
+        echo("\t".join(map(visible, (label, str(n_docs), why, replaced))))
     report_problems(tagger)
 
 
@@ -215,21 +216,21 @@ def report_empty(tagger: Tagger, allow: list[str] | None, deny: list[str] | None
 
     for option, entries in (("--allow", allow), ("--deny", deny)):
         for entry in empty_entries(entries or [], tagger.labels, tagger.concepts):
-            typer.echo(f"{option} {visible(entry)} does nothing: the model has no label of it.", err=True)
+            echo(f"{option} {visible(entry)} does nothing: the model has no label of it.", err=True)
 
 
 def said_of_filter(model: str, tagger: Tagger) -> None:
     n_allowed = len(tagger.labels) if tagger.allowed is None else int(tagger.allowed.sum())
-    typer.echo(f"{model} may answer with {n_allowed:,} of its {len(tagger.labels):,} labels.", err=True)
+    echo(f"{model} may answer with {n_allowed:,} of its {len(tagger.labels):,} labels.", err=True)
 
 
 def report_problems(tagger: Tagger) -> None:
     """Say which labels are not in the vocabulary, and which it has deprecated."""
     assert tagger.concepts is not None
     n_found = int((tagger.concepts.concepts >= 0).sum())
-    typer.echo(f"{n_found:,} of {len(tagger.labels):,} labels are in the vocabulary.", err=True)
+    echo(f"{n_found:,} of {len(tagger.labels):,} labels are in the vocabulary.", err=True)
     for line in problem_lines(tagger):
-        typer.echo(line, err=True)
+        echo(line, err=True)
 
 
 def problem_lines(tagger: Tagger) -> Iterator[str]:
