@@ -24,7 +24,7 @@ browser-test: setup
 # Clusters of several nodes on this machine; without Ray, these tests skip themselves.
 cluster-test: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster]'
-	$(BIN)/python -m pytest tests/test_cluster.py
+	$(BIN)/python -m pytest tests/test_cluster.py tests/security/test_cluster_token.py
 
 slow: setup
 	$(BIN)/python -m pytest tests/slow -s

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import socket
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +25,8 @@ PATIENCE = 10.0  # seconds within which an address must answer
 USUAL: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}  # what workers print is nobody's news
 ASK_ONCE = "RAY_NUM_REDIS_GET_RETRIES", "1"  # whoever answers there but is no Ray: each time takes 40 seconds
 NO_DASHBOARD = {"include_dashboard": False}  # of a cluster that begins and ends with us
+MODE, TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"  # Ray reads them when it is imported
+CURRENT = Path("ray", "ray_current_cluster")  # Ray's file with the address of the cluster on this machine
 
 
 def check_address(address: Any) -> None:
@@ -36,6 +42,8 @@ def connect(address: str) -> ModuleType:
     check_address(address)
     if address != AUTO:
         os.environ.setdefault(*ASK_ONCE)  # Ray looks for it when it is imported
+    elif not joins_existing():
+        require_token()
     ray = imported_ray()
     if not ray.is_initialized():
         if address != AUTO:
@@ -43,6 +51,20 @@ def connect(address: str) -> ModuleType:
         with signals_kept():
             join(ray, address)
     return ray
+
+
+def joins_existing() -> bool:
+    """Return True if `auto` means a cluster that runs already, named by RAY_ADDRESS or by Ray's own file."""
+    folder = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
+    return "RAY_ADDRESS" in os.environ or any((place / CURRENT).exists() for place in (folder, Path("/tmp")))
+
+
+def require_token() -> None:
+    """Protect a cluster that this process is about to start: Ray listens on all interfaces and runs the code of
+    everybody who connects. If Ray is imported already, its mode is fixed and stays as the caller has set it."""
+    if "ray" not in sys.modules and MODE not in os.environ:
+        os.environ[MODE] = "token"
+        os.environ.setdefault(TOKEN, secrets.token_hex(32))
 
 
 def imported_ray() -> ModuleType:
