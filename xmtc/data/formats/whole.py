@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
+from xmtc.base.child_process import CHILDREN, ChildFailed, Limits
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8, Encoding, encoding_of
 from xmtc.data.files import read_lines, unreadable, without_compression
@@ -30,6 +32,27 @@ class Content(NamedTuple):
 
 # From the bytes of a file, what they were said to be encoded in, and what they are likely to be; or BadRecord.
 Extract = Callable[[bytes, str | None, str | None], Content]
+
+
+def extract_in_child(parser: str, raw: bytes, told: str | None, likely: str | None) -> Content:
+    """Return the content of a file that html.py or pdf.py parses, in a child process; or raise BadRecord."""
+    try:
+        (found,) = CHILDREN.run("xmtc.data.formats.whole:parse", [parser, told, likely], raw, Limits.of_file(len(raw)))
+    except ChildFailed as problem:
+        raise BadRecord(f"{problem}, expected a document that is read in less") from None
+    if isinstance(found, str):
+        raise BadRecord(found)
+    text, pages, encoding = found
+    return Content(text, tuple(pages), Encoding(*encoding))
+
+
+def parse(request: list[Any], content: IO[bytes]) -> Iterator[Content | str]:
+    """Yield the content of a file, or what is wrong with it: a task for a child process."""
+    parser, told, likely = request
+    try:
+        yield import_module(f"xmtc.data.formats.{parser}").parse(content.read(), told, likely)
+    except BadRecord as problem:
+        yield str(problem)
 
 
 def read_one(source: Source, extract: Extract) -> Iterator[Document]:
