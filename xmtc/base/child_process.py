@@ -106,6 +106,14 @@ class Child:
         write_all(self.process.stdin, HEADER.pack(kind, len(content)))
         write_all(self.process.stdin, content)
 
+    def offer(self, kind: bytes, content: bytes = b"") -> bool:
+        """Write a frame; return False if the child has ended, of which its answers tell."""
+        try:
+            self.write(kind, content)
+            return True
+        except (OSError, ValueError):
+            return False
+
     def read(self, seconds: float) -> tuple[bytes, bytes] | None:
         """Return the kind and the content of the next frame; None where the child ended or was too slow."""
         assert self.process.stdout is not None
@@ -143,12 +151,12 @@ class Child:
         """Return why a child ended in the middle of a task."""
         code = self.process.wait()
         if self.is_late or (hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU):
-            return ChildFailed(f"reading it takes longer than {limits.seconds:.3g} seconds")
+            return ChildFailed(f"it takes longer than {limits.seconds:.3g} seconds")
         return out_of_memory(limits)
 
 
 def out_of_memory(limits: Limits) -> ChildFailed:
-    return ChildFailed(f"reading it needs more than {limits.memory // MIB:,} MiB of memory, or crashes the reader")
+    return ChildFailed(f"it needs more than {limits.memory // MIB:,} MiB of memory, or crashes its reader")
 
 
 class Job:
@@ -202,8 +210,7 @@ class Job:
         while True:
             child = self.child = self.children.take()
             is_new = child.n_tasks == 0
-            with suppress(OSError, ValueError):
-                child.write(REQUEST, request)
+            child.offer(REQUEST, request)
             found = None if self.is_killed else child.read(self.limits.seconds)
             if found is not None and found[0] == BEGIN:
                 child.n_tasks += 1
@@ -213,17 +220,13 @@ class Job:
                 raise child.failure(self.limits) if child.is_late else ChildFailed("its reader cannot be started")
 
     def _feed(self, child: Child) -> None:
+        """Write the content to the child. An error of reading it ends the child, and is raised by `values`."""
         try:
             for chunk in self.content():
                 for begin in range(0, len(chunk), CHUNK_BYTES):
-                    child.write(CONTENT, chunk[begin : begin + CHUNK_BYTES])
-            child.write(END_OF_CONTENT)
-        except (BrokenPipeError, ConnectionError):
-            pass  # the child has ended, which the answers tell
-        except (OSError, ValueError) as error:
-            if child.is_alive:
-                self.fault = error
-                child.kill()
+                    if not child.offer(CONTENT, chunk[begin : begin + CHUNK_BYTES]):
+                        return
+            child.offer(END_OF_CONTENT)
         except BaseException as error:
             self.fault = error
             child.kill()
@@ -260,7 +263,7 @@ class Children:
     preload
         Modules that a child imports before its first task.
     idle_seconds
-        Time after which an unused child ends; 0 keeps it.
+        Time after which an unused child ends; with 0, one always waits for the next task.
     n_spare
         Number of children that are kept.
     """
@@ -291,7 +294,7 @@ class Children:
             yield from self.job(task, request, content, limits).values()
             return
         chunks = (content,) if isinstance(content, bytes) else content()
-        yield from task_named(task)(request, io.BytesIO(b"".join(chunks)))
+        yield from task_named(task)(request, io.BufferedReader(io.BytesIO(b"".join(chunks)), CHUNK_BYTES))
 
     def warm_up(self) -> None:
         """Start a child ahead of its first task."""
@@ -318,6 +321,8 @@ class Children:
                 self.spare.append(child)
                 return
         child.close()
+        if not self.idle_seconds:
+            self.warm_up()
 
     def close(self) -> None:
         """End the children that wait."""

@@ -37,6 +37,8 @@ REFUSED_EVENTS: tuple[str, ...] = (
     "shutil.",
 )
 
+OWN_FOLDER = "xmtc-file-"  # begin of the names of temporary folders in which a child may write
+
 Task = Callable[[Any, IO[bytes]], Iterable[Any]]  # from a request and the content of a file
 is_child = False  # True in a child process, where tasks run directly
 
@@ -170,20 +172,28 @@ def refuse_access(event: str, arguments: tuple[Any, ...]) -> None:
     """Audit hook: refuse connections, processes, and files outside the Python installation."""
     if event == "open":
         path, _, flags = arguments
-        if isinstance(path, int) or is_readable(path, flags):
-            return
-        raise PermissionError("it names another file, which is not opened")
-    if event.startswith(REFUSED_EVENTS):
+        is_allowed = isinstance(path, int) or is_readable(path, flags)
+    else:
+        named = arguments[0] if arguments else None
+        is_allowed = not event.startswith(REFUSED_EVENTS) or (isinstance(named, (str, bytes)) and is_own(named))
+    if not is_allowed:
         raise PermissionError("it names another file or address, which is not opened")
+
+
+def is_own(path: str | bytes) -> bool:
+    """Return True for what the child itself holds."""
+    place = os.path.abspath(os.fsdecode(path))
+    folder = os.path.basename(os.path.dirname(place)), os.path.basename(place)
+    return place == os.devnull or place.startswith("/proc/self/") or any(name.startswith(OWN_FOLDER) for name in folder)
 
 
 def is_readable(path: str | bytes, flags: int) -> bool:
     """Return True for modules and their data, which are read when first used, and for what the child itself holds."""
-    place = os.path.abspath(os.fsdecode(path))
-    if place.startswith("/proc/self/") or place == os.devnull:
+    if is_own(path):
         return True
     if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
         return False
+    place = os.path.abspath(os.fsdecode(path))
     if place.endswith((".py", ".pyc", ".so", ".pyd")):
         return True
     packages = [root for root in sys.path if root.endswith("-packages")]
