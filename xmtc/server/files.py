@@ -20,6 +20,7 @@ from xmtc.answers import Answer, AnswerTable, writer_of
 from xmtc.base.child_worker import OWN_FOLDER
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import HEAD_BYTES, encoding_of
+from xmtc.data.files import open_binary
 from xmtc.data.formats.table import DECLARED, sniffed
 from xmtc.data.formats.xlsx import HEADER_ROWS, as_text, open_workbook
 from xmtc.data.layout import Voice
@@ -159,7 +160,7 @@ def rows_of_workbook(path: Path) -> list[list[str]]:
     except ImportError as error:
         raise missing_extra("Reading a workbook", error) from None
     try:
-        with path.open("rb") as file:
+        with open_binary(str(path)) as file:
             workbook = open_workbook("file", file)
         for name in workbook.sheet_names:
             sheet = workbook.get_sheet_by_name(name)

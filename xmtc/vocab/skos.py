@@ -141,8 +141,11 @@ def read_rdf(path: str, collector: Collector, format: str, on_read: OnRead | Non
         for batch in CHILDREN.run("xmtc.vocab.skos:statements", request, partial(chunks, path, on_read), limits):
             if isinstance(batch, str):
                 raise unreadable(path, format, batch)
-            for subject, predicate, object, language in batch:
-                TAKES[predicate](collector, subject, object, language)
+            try:
+                for subject, predicate, object, language in batch:
+                    TAKES[predicate](collector, subject, object, language)
+            except XmtcError as problem:
+                raise XmtcError(f"{display_name(path)}: {problem}") from None
     except ChildFailed as problem:
         raise unreadable(path, format, str(problem)) from None
 

@@ -19,7 +19,8 @@ from xmtc.errors import MissingExtra
 DECLARED = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 OPENING, CLOSING = re.compile("<title", re.IGNORECASE), re.compile("</title>", re.IGNORECASE)
 HEAD_BYTES = 4096  # in which a page declares its encoding
-MAX_TAGS = 1_000_000
+MAX_TAGS, MAX_ATTRIBUTES = 1_000_000, 5000  # of a page, and of a tag
+QUOTED, BETWEEN_ATTRIBUTES = re.compile("\"[^\"]*\"|'[^']*'"), re.compile(r"[\s/]+")
 
 
 def extract(raw: bytes, told: str | None, likely: str | None) -> Content:
@@ -33,9 +34,7 @@ def parse(raw: bytes, told: str | None, likely: str | None) -> Content:
     page, encoding = decoded(raw, told, declared(raw) or likely)
     if not page.strip():
         return Content("")
-    n_tags = page.count("<")
-    if n_tags > MAX_TAGS:
-        raise BadRecord(f"this page has {n_tags:,} tags, expected {MAX_TAGS:,} at most")
+    check_tags(page)
     try:
         import trafilatura
     except ImportError:  # of a package that it needs
@@ -45,6 +44,18 @@ def parse(raw: bytes, told: str | None, likely: str | None) -> Content:
     if not main and not heading:
         raise BadRecord("this page has no text, expected HTML with some")
     return Content(main if heading in main else f"{heading}\n{main}", encoding=encoding)
+
+
+def check_tags(page: str) -> None:
+    """Refuse a page with tags or attributes that its parser would take quadratic time for."""
+    n_tags = page.count("<")
+    if n_tags > MAX_TAGS:
+        raise BadRecord(f"this page has {n_tags:,} tags, expected {MAX_TAGS:,} at most")
+    for tag in page.split("<") if len(page) > MAX_ATTRIBUTES else ():
+        if len(tag) > MAX_ATTRIBUTES:
+            n_attributes = len(BETWEEN_ATTRIBUTES.split(QUOTED.sub("", tag.partition(">")[0]))) - 1
+            if n_attributes > MAX_ATTRIBUTES:
+                raise BadRecord(f"a tag has {n_attributes:,} attributes, expected {MAX_ATTRIBUTES:,} at most")
 
 
 def title_of(page: str) -> str:

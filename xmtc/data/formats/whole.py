@@ -15,10 +15,11 @@ from typing import IO, Any, NamedTuple
 from xmtc.base.child_process import CHILDREN, ChildFailed, Limits
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8, Encoding, encoding_of
-from xmtc.data.files import read_lines, unreadable, without_compression
+from xmtc.data.files import DAMAGE, damaged, open_binary, unreadable, without_compression
 from xmtc.data.records import BadRecord, checked_labels, shortened
 from xmtc.data.source import Source
 
+MAX_DOCUMENT_BYTES = 2**27  # decompressed
 LABEL_FILES = (".tsv", ".key")
 
 
@@ -62,8 +63,9 @@ def read_one(source: Source, extract: Extract) -> Iterator[Document]:
         raw, path = b"".join(source.raw_lines()), None
         told = None if told and Encoding(told).is_wide else told  # which it is no more
     else:
-        raw, path = _bytes_of(source.path, source), Path(source.path)
+        raw, path = b"", Path(source.path)
     try:
+        raw = raw if path is None else _bytes_of(source.path, source)
         content = extract(raw, told, source.likely.encoding)
         labels = labels_beside(path, source.labels_required) if path is not None and source.reads_labels else []
         document = Document(source.id_of(1) if path is None else identifier(path.name), content.text, labels)
@@ -76,8 +78,15 @@ def read_one(source: Source, extract: Extract) -> Iterator[Document]:
 
 
 def _bytes_of(path: str, source: Source) -> bytes:
-    """The bytes of a file as they are, whatever byte order mark they begin with."""
-    return b"".join(read_lines(path, source.on_read, UTF8))
+    """Return the bytes of a file as they are, whatever byte order mark they begin with."""
+    with open_binary(path, source.on_read, UTF8) as stream:
+        try:
+            raw = stream.read(MAX_DOCUMENT_BYTES + 1)
+        except DAMAGE as error:
+            raise damaged(path, 0, error) from None
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise BadRecord(f"it is larger than {MAX_DOCUMENT_BYTES:,} bytes, expected one document")
+    return raw
 
 
 def document_in(folder: Path, file: Path, source: Source, extract: Extract) -> tuple[Document, Encoding]:
