@@ -126,8 +126,8 @@ class TestService:
         answer = client.post("/v1/models/m/table", json={"rows": rows, "format": format})
         assert (answer.status_code, answer.json()["error"]["message"]) == (
             413,
-            "The table would have 3,020,302 cells, expected 2,000,000 at most; send fewer rows, or ask for jsonl, which "
-            "has no empty cells.",
+            "The table would have 3,020,302 cells, expected 2,000,000 at most; send fewer rows, or ask for jsonl, "
+            "which has no empty cells.",
         )
         lines = client.post("/v1/models/m/table", json={"rows": rows, "format": "jsonl"})
         assert (lines.status_code, lines.text.count("\n")) == (200, 10_001)
@@ -162,8 +162,8 @@ class TestService:
             f"    app = create_app(Settings((('m', {str(model)!r}),)))\n"
             "    with TestClient(app, base_url='http://localhost') as client:\n"
             "        page = {'file': ('a.html', b'<html><body>' + b'<p>' * 400_000)}\n"
-            "        threading.Thread(target=client.post, args=('/v1/models/m/file',), kwargs={'files': page}).start()\n"
-            "        time.sleep(1.5); print('reading', flush=True); time.sleep(60)\n"
+            "        ask = threading.Thread(target=client.post, args=('/v1/models/m/file',), kwargs={'files': page})\n"
+            "        ask.start(); time.sleep(1.5); print('reading', flush=True); time.sleep(60)\n"
         )
         process = subprocess.Popen(
             [sys.executable, "-c", script],

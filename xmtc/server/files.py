@@ -207,10 +207,9 @@ def listed(names: list[str]) -> str:
     return ", ".join(named[:MAX_LISTED_COLUMNS]) + (", …" if len(named) > MAX_LISTED_COLUMNS else "")
 
 
-def check_cells(n_tags: list[int], has_names: bool, format: str) -> None:
-    """Refuse a table whose rows, each as wide as the widest, have too many cells."""
-    n_each = 3 if has_names else 2
-    n_cells = sum(n_tags) if format == "jsonl" else len(n_tags) * (2 + n_each * max(n_tags, default=0))
+def check_cells(n_tags: list[int], format: str) -> None:
+    """Refuse a table whose rows, each as wide as the widest, have too many cells: a label, a name and a score per tag."""
+    n_cells = 3 * sum(n_tags) if format == "jsonl" else len(n_tags) * (2 + 3 * max(n_tags, default=0))
     if n_cells > MAX_CELLS:
         instead = "" if format == "jsonl" else ", or ask for jsonl, which has no empty cells"
         raise Refused(

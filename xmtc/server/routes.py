@@ -100,7 +100,7 @@ def file_routes(service: Service) -> APIRouter:
     async def table(name: str, asked: messages.ToWrite, request: Request) -> Response:
         """Return documents and their tags as a file."""
         service.served(name, request, len(asked.rows))
-        check_cells([len(row.tags) for row in asked.rows], True, asked.format)
+        check_cells([len(row.tags) for row in asked.rows], asked.format)
 
         def rows() -> bytes:
             tags = ([(tag.label, tag.score, tag.name) for tag in row.tags] for row in asked.rows)
