@@ -208,7 +208,7 @@ def listed(names: list[str]) -> str:
 
 
 def check_cells(n_tags: list[int], format: str) -> None:
-    """Refuse a table whose rows, each as wide as the widest, have too many cells: a label, a name and a score per tag."""
+    """Refuse a table with too many cells: rows are as wide as the widest, with a label, a name and a score per tag."""
     n_cells = 3 * sum(n_tags) if format == "jsonl" else len(n_tags) * (2 + 3 * max(n_tags, default=0))
     if n_cells > MAX_CELLS:
         instead = "" if format == "jsonl" else ", or ask for jsonl, which has no empty cells"
