@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import hostile_files
 from audited import watching
 from hostile_files import page_of, pdf, stream, workbook, zipped
 
-from xmtc.base.child_process import CHILDREN, Limits
+from xmtc.base.child_process import CHILDREN, Children, Limits
 from xmtc.data import files
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import encoding_named
@@ -176,6 +177,19 @@ class TestService:
         process.wait()
         process.stdout.close()
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_an_upload_where_every_file_has_a_name(tmp_path, monkeypatch):
+    """As on macOS and Windows: the child may write in a temporary folder of its own, which it removes."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    children = Children(idle_seconds=0)
+    request = {"name": "a.csv", "column": None, "remembered": None}
+    (found,) = children.run("child_tasks:upload_without_memfd", request, b"text\nwords\n")
+    assert json.loads(found)["documents"] == [{"id": "2", "text": "words"}]
+    (refused,) = children.run("child_tasks:upload_without_memfd", request, b"text\n")
+    children.close()
+    assert refused == [422, "file.csv is empty, expected at least one document; check where it comes from."]
+    assert list(tmp_path.iterdir()) == []
 
 
 class TestCommand:

@@ -10,6 +10,7 @@ import os
 import select
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -111,6 +112,8 @@ def main(preload: list[str], idle_seconds: float) -> None:
     base = mapped_bytes()
     set_limit("RLIMIT_CORE", 0)
     set_limit("RLIMIT_FSIZE", MAX_FRAME_BYTES)
+    if not hasattr(os, "memfd_create"):
+        tempfile.gettempdir()  # it tries to write, which the hook would refuse
     sys.addaudithook(refuse_access)
     while wait_for_request(requests, idle_seconds or None) and (found := read_frame(requests)) is not None:
         name, request, (memory, seconds) = json.loads(found[1])
