@@ -1,8 +1,10 @@
-"""Damaged corpora: every format, compressed in every way, with bytes and lines changed, read as commands read them.
+"""Damaged and hostile corpora, read as commands read them: every format, compressed in every way, with bytes and lines
+changed; and the files of hostile_files.py, whole and changed.
 
     python tests/campaigns/readers.py --minutes 2 --seed 0
 
-Allowed are documents that can be written again, or one sentence."""
+Allowed are documents that can be written again, or one sentence. No case opens another file, a connection, or a process
+but the child that parses its file."""
 
 from __future__ import annotations
 
@@ -28,6 +30,8 @@ from scipy import sparse
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import cases
+from audited import watching
+from hostile_files import hostile_files
 from paper import pdf
 
 from xmtc.base.run import Run
@@ -41,6 +45,7 @@ from xmtc.errors import visible
 Files = dict[str, bytes]  # by name; the first is the one that is opened
 Mutation = Callable[[bytes, np.random.Generator], bytes]
 
+HOSTILE_EVERY = 10  # cases, one of which is a hostile file
 TEXTS = ["a red fox", "der Bär, “quoted”", "", 'comma, tab and "quote"', "数字 42 and 1e5", "last\u200e one"]
 LABELS = [["x"], ["x", "y"], [], ["ä|b", "z"], ["=1+1"], ["y", "0"]]
 
@@ -375,6 +380,9 @@ def damaged(name: str, rng: np.random.Generator) -> Files:
 
 def case(seed: int, number: int) -> None:
     rng = np.random.default_rng([seed, number])
+    if number % HOSTILE_EVERY == 0:
+        hostile_case(number // HOSTILE_EVERY, rng)
+        return
     name = chosen(sorted(corpora()), rng)
     with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
         path = write(Path(folder), damaged(name, rng), name, rng)
@@ -391,9 +399,30 @@ def case(seed: int, number: int) -> None:
             layout=Layout(chosen([None, None, ";", "\t"], rng), chosen([None, None, "utf-16", "latin-1"], rng)),
             voice=Voice(lambda sentence: visible(sentence).encode()),
         )
-        for document in in_batches(corpus) if rng.random() < 0.5 else corpus:
-            check(document)
+        with watching(folder):
+            for document in in_batches(corpus) if rng.random() < 0.5 else corpus:
+                check(document)
         str(corpus.rejects).encode()
+
+
+def hostile_case(number: int, rng: np.random.Generator) -> None:
+    """Read a hostile file: each once as it is, then with some bytes changed."""
+    files = hostile()
+    name, content = files[number % len(files)]
+    for _ in range(int(rng.integers(1, 4)) if number >= len(files) else 0):
+        content = chosen((flip_bytes, truncate, cut_out, insert_bytes), rng)(content, rng)
+    with tempfile.TemporaryDirectory(prefix="campaign-") as folder, watching(folder):
+        path = Path(folder, name)
+        path.write_bytes(content)
+        for document in open_corpus(
+            path, None, Fields(labels=None), False, voice=Voice(lambda sentence: visible(sentence).encode())
+        ):
+            check(document)
+
+
+@cache
+def hostile() -> list[tuple[str, bytes]]:
+    return list(hostile_files())
 
 
 def in_batches(corpus: Corpus) -> Iterator[Document]:

@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xmtc.tagger import Tag
+if TYPE_CHECKING:
+    from xmtc.tagger import Tag
 
 Cell = str | int | float | None
 Record = dict[str, Any]  # plain values by the names of columns

@@ -6,10 +6,9 @@ text when somebody edits them. What one sheet cannot hold goes on in the next.""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from shutil import copyfileobj
-from tempfile import TemporaryDirectory
+from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from typing import IO, Any
 
 from xmtc.answers.table import Answer, AnswerTable, Cell, Write
@@ -19,11 +18,13 @@ from xmtc.errors import XmtcError, missing_extra
 
 MOST_ROWS, MOST_COLUMNS, MOST_CHARACTERS = 1_048_576, 16_384, 32_767  # of Excel
 EXACT = 10**15  # whole numbers from here on would lose digits
+MAX_IN_MEMORY = 2**20  # bytes of a workbook before it goes to a temporary file
 WIDTHS = {str: 30, int: 6, float: 10}  # of columns, in characters
 
 
 @contextmanager
-def workbook(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
+def workbook(stream: IO[bytes], table: AnswerTable, in_memory: bool = False) -> Iterator[Write]:
+    """Yield a function that adds answers; with `in_memory`, no temporary file is written."""
     try:
         import xlsxwriter
         from xlsxwriter.exceptions import XlsxWriterException
@@ -34,9 +35,13 @@ def workbook(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
             f"A workbook has {MOST_COLUMNS:,} columns at most, and {len(table.columns):,} are asked for; give a "
             "smaller -k, or leave --wide out."
         )
-    with TemporaryDirectory() as folder:  # a zip archive that cannot be finished complains when it is forgotten
-        made = Path(folder, "answers.xlsx")
-        book = xlsxwriter.Workbook(made, {"constant_memory": True, "tmpdir": folder, "use_zip64": True})
+    with ExitStack() as stack:
+        # a zip archive that cannot be finished complains when it is forgotten, so it is not written to the stream
+        made = stack.enter_context(SpooledTemporaryFile(0 if in_memory else MAX_IN_MEMORY))
+        options: dict[str, Any] = {"in_memory": True}
+        if not in_memory:
+            options = {"constant_memory": True, "tmpdir": stack.enter_context(TemporaryDirectory())}
+        book = xlsxwriter.Workbook(made, {**options, "use_zip64": True})
         sheets = Sheets(book, table)
         yield sheets.write
         try:
@@ -45,8 +50,8 @@ def workbook(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
         except XlsxWriterException as error:
             cause = error.args[0]
             raise cause if isinstance(cause, OSError) else error from None  # it wraps those of the disk
-        with made.open("rb") as file:
-            copyfileobj(file, stream)
+        made.seek(0)
+        copyfileobj(made, stream)
     sheets.tell()
 
 

@@ -25,6 +25,8 @@ CODE_PAGES: tuple[str, ...] = (
 )
 HARDLY = 0.5  # of chaos, from which on what was likely is not believed: another script, read in it, has twice as much
 SLIGHTLY, TOO_MUCH = 0.02, 0.15  # of what charset-normalizer calls chaos: a difference that is none; where text ends
+# Codecs of Python for domain names, source code and mail: some take quadratic time, or raise errors of their own.
+NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7", "charmap")
 # A letter beyond ASCII in a word, or a typographic mark: what a text has, and a byte that fell in by accident has not.
 IN_WORDS = re.compile(r"[^\W\d_][^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f][^\W\d_]|[–—‘’“”„…€£§°«»¿¡]")
 BEYOND_ASCII = re.compile(rb"[^\x00-\x7f]")
@@ -40,15 +42,19 @@ class Encoding(NamedTuple):
         return self.name.startswith(("utf-16", "utf-32"))
 
 
-def encoding_named(name: str) -> str:
-    """An encoding that Python knows, by the name that it was given."""
+def is_text_encoding(name: str) -> bool:
+    """Return True for a name of an encoding in which files of text are written."""
     try:
         found = codecs.lookup(name)
-        if getattr(found, "_is_text_encoding", True):
-            "".encode(name)
-            return name.lower().replace("_sig", "").replace("-sig", "")
     except (LookupError, ValueError):
-        pass
+        return False
+    return getattr(found, "_is_text_encoding", True) and found.name.replace("_", "-") not in NOT_OF_FILES
+
+
+def encoding_named(name: str) -> str:
+    """Return the name of an encoding that Python knows, without a byte order mark; raise XmtcError for any other."""
+    if is_text_encoding(name):
+        return name.lower().replace("_sig", "").replace("-sig", "")
     near = nearest(name.lower(), ("utf-8", "utf-16", "latin-1", *CODE_PAGES))
     hint = f"did you mean {near[0]}?" if near else f"expected one such as utf-8, utf-16, latin-1 or {WESTERN}."
     raise XmtcError(f"There is no encoding {name!r}; {hint}")
@@ -90,7 +96,7 @@ def is_utf8(line: bytes) -> bool:
 def decoded(content: bytes, encoding: str) -> str | None:
     try:
         return content.decode(encoding)
-    except (UnicodeDecodeError, LookupError):
+    except (UnicodeError, LookupError):
         return None
 
 

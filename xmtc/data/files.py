@@ -37,6 +37,7 @@ NO_TEXT = (b"PAR1", b"PK\x03\x04")  # Parquet and workbooks, whose bytes may loo
 DAMAGE = (EOFError, OSError, zlib.error, unzipping.error)
 BLOCK_BYTES = 2_000_000  # of lines that are read at a time: many for every thread, and yet enough to share words
 BUFFER_BYTES, ZIPPED_BYTES = 1 << 20, 1 << 18  # that are read at a time, and decompressed
+MAX_LINE_BYTES = 2**27  # a compressed file of a few kilobytes can hold a line that fills the memory
 GZIP = 16 + zlib.MAX_WBITS  # how zlib is told that it is gzip, with its headers and checksums
 
 
@@ -159,7 +160,9 @@ def read_lines(
         try:
             if on_arrival is not None:
                 on_arrival(stream.peek())
-            for line in stream:
+            while line := stream.readline(MAX_LINE_BYTES):
+                if len(line) == MAX_LINE_BYTES:
+                    raise too_long(path, number + 1)
                 yield line
                 number += 1
         except DAMAGE as error:
@@ -184,9 +187,11 @@ def read_blocks(
                 n = stream.readinto(read)
                 del read[n:]
                 if n == size:
-                    read += stream.readline()
+                    read += stream.readline(MAX_LINE_BYTES)
             except DAMAGE as error:
                 raise damaged(path, first - 1 + read.count(b"\n"), error) from None
+            if len(read) >= MAX_LINE_BYTES and len(read) - size == MAX_LINE_BYTES:
+                raise too_long(path, first + read.count(b"\n"))
             if not read:
                 return
             yield (block := Block(read, first, n_lines_in(read)))
@@ -196,6 +201,13 @@ def read_blocks(
 def n_lines_in(content: bytearray) -> int:
     """Also of those that end without a line ending."""
     return content.count(b"\n") + (not content.endswith(b"\n"))
+
+
+def too_long(path: str, number: int) -> XmtcError:
+    return XmtcError(
+        f"{display_name(path)}, line {number}: the line is longer than {MAX_LINE_BYTES:,} bytes, expected a document "
+        "in each line; check the file, or pass --input-format."
+    )
 
 
 def damaged(path: str, number: int, error: BaseException) -> XmtcError:

@@ -21,6 +21,7 @@ from xmtc.errors import nearest
 
 CELL_SEPARATOR = "|"
 LISTED_NAMES = 12
+COMPARED_NAMES = 1000  # to find the one most likely meant
 # A list as Python prints it, and numpy, which leaves the commas out: ['a', "b's"], ['a' 'b']. Names in quotes only.
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 LIST_ITEM = re.compile(rf"{QUOTED}|-?\d+")
@@ -137,7 +138,7 @@ def require_field(present: Iterable[str], name: str, option: str) -> None:
         return
 
     lowered = {field.lower(): field for field in names}
-    near = [name.lower()] if name.lower() in lowered else nearest(name.lower(), lowered)
+    near = [name.lower()] if name.lower() in lowered else nearest(name.lower(), list(lowered)[:COMPARED_NAMES])
     hint = f" (did you mean {lowered[near[0]]!r}?)" if near else ""
     listed = ", ".join(map(repr, names[:LISTED_NAMES])) + (", …" if len(names) > LISTED_NAMES else "")
     raise BadRecord(

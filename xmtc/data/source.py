@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple, NoReturn
 
+from xmtc.base import child_worker
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8, Encoding
 from xmtc.data.fetching import drop
@@ -184,14 +185,17 @@ class Source:
 
     @contextmanager
     def seekable(self) -> Iterator[IO[bytes]]:
-        """The bytes as a seekable file: the file itself, or a temporary copy if it is compressed or a pipe."""
+        """Yield the bytes as a seekable file: the file itself, or a temporary copy if it is compressed or a pipe.
+
+        A child process, which may write no file, holds the copy in memory.
+        """
         if self.pipe is None:
             with open_binary(self.path, self.on_read) as stream:
                 if isinstance(stream.raw, io.FileIO) and stream.seekable():
                     yield stream
                     return
 
-        with tempfile.TemporaryFile() as copy:
+        with io.BytesIO() if child_worker.is_child else tempfile.TemporaryFile() as copy:
             copy.writelines(self.raw_lines())
             copy.seek(0)
             yield copy

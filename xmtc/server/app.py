@@ -36,11 +36,12 @@ def create_app(settings: Settings) -> FastAPI:
         if not service.models.served:
             service.models.open()
         service.models.start()
+        service.start()
         with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # elsewhere, or within a thread
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew_now, service.models)
         yield
         await service.models.stop()
-        service.threads.shutdown(wait=False, cancel_futures=True)
+        service.stop()
 
     app = FastAPI(
         title="xmtc",

@@ -1,35 +1,45 @@
-"""A person's file becomes texts, and the tags of many texts a file."""
+"""Read uploaded files and write tables of tags: tasks that run in a child process of the service.
+
+An uploaded file is parsed in a child with limits on memory and time, which is killed when its request ends
+(xmtc/base/child_process.py). On Linux it has no name on disk, so that nothing is left after a crash."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import zipfile
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from xmtc.answers import Answer, AnswerTable, writer_of
+from xmtc.base.child_worker import OWN_FOLDER
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import HEAD_BYTES, encoding_of
+from xmtc.data.files import open_binary
 from xmtc.data.formats.table import DECLARED, sniffed
-from xmtc.data.formats.xlsx import HEADER_ROWS, as_text
+from xmtc.data.formats.xlsx import HEADER_ROWS, as_text, open_workbook
 from xmtc.data.layout import Voice
 from xmtc.data.records import Fields, matching
+from xmtc.data.source import BadLine
 from xmtc.errors import XmtcError, missing_extra
 from xmtc.server.refusals import Refused
-from xmtc.tagger import Tag
 
-# By the end of their names; a table of plain text is a table only if it is called so.
+# Formats by the ends of file names.
 KINDS = {".txt": "text", ".md": "text", ".html": "html", ".htm": "html", ".pdf": "pdf", ".csv": "csv", ".tsv": "tsv"}
 KINDS |= {".xlsx": "xlsx", ".xls": "xlsx", ".ods": "xlsx", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 TABLES = {"csv": ",", "tsv": "\t"}
-LOOKED_AT = 50  # rows, to find the column with the texts
-MOST_DOCUMENTS = 10_000
-MOST_UNPACKED = 512 * 2**20  # bytes of a workbook
+WHOLE = ("text", "html", "pdf")  # formats of one document
+PROBED_ROWS = 50  # to find the column with the texts
+MAX_DOCUMENTS = 10_000
+MAX_LISTED_COLUMNS = 20  # in a message
+MAX_CELLS = 2_000_000  # of a table
+PRELOAD = ("xmtc.server.files", "python_calamine", "pypdf", "trafilatura", "xlsxwriter")  # of a child process
+READ, WRITE = "xmtc.server.files:read_upload", "xmtc.server.files:write_table"  # names of the tasks
 TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson",
@@ -37,9 +47,16 @@ TYPES = {
 }
 
 
-def texts_in(name: str, content: bytes, column: str | None, reading: Mapping[str, Any]) -> dict[str, Any]:
-    """The documents in a file, the columns that it has, and which of them was read; `reading` is how the corpus was
-    read that the model was trained on."""
+class TableTag(NamedTuple):
+    """A tag as a table holds it."""
+
+    label: str
+    score: float
+    name: str | None
+
+
+def check_upload(name: str, content: bytes) -> None:
+    """Refuse a file whose name or size tells that it cannot be read."""
     ending = Path(name).suffix.lower()
     if ending not in KINDS:
         raise Refused(
@@ -47,47 +64,72 @@ def texts_in(name: str, content: bytes, column: str | None, reading: Mapping[str
         )
     if not content.strip():
         raise Refused(422, "The file is empty; check where it comes from.")
-    with TemporaryDirectory(prefix="xmtc-file-") as folder:
-        path = Path(folder, f"file{ending}")
-        path.write_bytes(content)
+
+
+def read_upload(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
+    """Yield the documents of a file as the JSON of a response, or the status and the message of a refusal."""
+    ending = Path(request["name"]).suffix.lower()
+    with file_of(content.read(), ending) as path:
         try:
-            found = read_file(path, KINDS[ending], column, reading)
+            found = read_file(path, KINDS[ending], request["column"], request["remembered"])
+        except Refused as refused:
+            yield [refused.status, refused.message]
+            return
+        except BadLine as bad:
+            yield [422, f"The file is no document: {bad.reason}."]
+            return
         except XmtcError as error:
-            raise Refused(422, str(error).replace(f"{folder}/", "").replace(folder, "")) from None
+            yield [422, without_path(str(error), path, ending)]
+            return
+    found["note"] = without_path(found["note"], path, ending)
     if not found["columns"] and len(found["documents"]) == 1:  # one text, which is called as its file
-        found["documents"][0]["id"] = Path(name.replace("\\", "/")).stem
-    return found
+        found["documents"][0]["id"] = Path(request["name"].replace("\\", "/")).stem
+    yield json.dumps(found).encode()
 
 
-def read_file(path: Path, kind: str, column: str | None, reading: Mapping[str, Any]) -> dict[str, Any]:
-    check_packed(path, kind)
+@contextmanager
+def file_of(content: bytes, ending: str) -> Iterator[Path]:
+    """Yield the path of a file with this content, which has no name in any folder where the system has such files."""
+    if not hasattr(os, "memfd_create"):
+        with TemporaryDirectory(prefix=OWN_FOLDER) as folder:
+            path = Path(folder, f"file{ending}")
+            path.write_bytes(content)
+            yield path
+        return
+    with os.fdopen(os.memfd_create("xmtc-file"), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield Path(f"/proc/self/fd/{file.fileno()}")
+
+
+def without_path(sentence: str, path: Path, ending: str) -> str:
+    return sentence.replace(str(path), f"file{ending}").replace(f" set aside in {os.devnull}", " left out")
+
+
+def read_file(path: Path, kind: str, column: str | None, remembered: str | None) -> dict[str, Any]:
+    """Return the documents of a file, its columns, the column of the texts and a note.
+
+    `remembered` is the name of the text field in the corpus that the model was trained on.
+    """
     rows = first_rows(path, kind)
     columns = [name for name in (rows[0] if rows else []) if name]
-    column = chosen_column(rows, column, reading.get("text")) if columns else None
+    column = chosen_column(rows, column, remembered) if columns else None
     notes: list[str] = []
     fields = Fields(text=column or "text", labels=None)
-    rejects = path.with_name("rejects")
-    corpus = open_corpus(path, kind, fields, False, "skip", rejects, voice=Voice(notes.append))
-    documents = [{"id": each.id, "text": each.text} for each in islice(corpus, MOST_DOCUMENTS + 1)]
-    if len(documents) > MOST_DOCUMENTS:
-        raise Refused(413, f"The file has more than {MOST_DOCUMENTS:,} documents; `xmtc predict` tags any number.")
+    on_error = "stop" if kind in WHOLE else "skip"
+    corpus = open_corpus(path, kind, fields, False, on_error, os.devnull, voice=Voice(notes.append))
+    documents = [{"id": each.id, "text": each.text} for each in islice(corpus, MAX_DOCUMENTS + 1)]
+    if len(documents) > MAX_DOCUMENTS:
+        raise Refused(413, f"The file has more than {MAX_DOCUMENTS:,} documents; `xmtc predict` tags any number.")
     if corpus.rejects is not None and corpus.rejects.first is not None:
         first = corpus.rejects.first
         notes.append(f"{corpus.n_rejected:,} left out, the first at {first.unit} {first.location}: {first.reason}.")
-    note = " ".join(each.partition("; --")[0].rstrip(".") + "." for each in notes).replace(f"{path.parent}/", "")
+    note = " ".join(each.partition("; --")[0].rstrip(".") + "." for each in notes)
     return {"documents": documents, "columns": columns, "column": column, "note": note}
 
 
-def check_packed(path: Path, kind: str) -> None:
-    """Refuse a workbook that would fill the memory when it is unpacked."""
-    if kind == "xlsx" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as packed:
-            if sum(each.file_size for each in packed.infolist()) > MOST_UNPACKED:
-                raise Refused(413, "The workbook is too large when it is unpacked; send it in parts.")
-
-
 def first_rows(path: Path, kind: str) -> list[list[str]]:
-    """The header of a table and some rows below it; nothing of what is no table."""
+    """Return the header of a table and some rows below it; nothing for a file that is no table."""
     if kind in TABLES:
         return rows_of_text(path, TABLES[kind])
     if kind == "xlsx":
@@ -106,22 +148,23 @@ def rows_of_text(path: Path, usual: str) -> list[list[str]]:
     else:
         delimiter = sniffed(lines[0].strip("\r\n"), Fields(labels=None), usual) if lines else usual
     try:
-        return [[cell.strip() for cell in row] for row in islice(csv.reader(lines, delimiter=delimiter), LOOKED_AT)]
+        return [[cell.strip() for cell in row] for row in islice(csv.reader(lines, delimiter=delimiter), PROBED_ROWS)]
     except csv.Error:  # the reader says what is wrong with it
         return []
 
 
 def rows_of_workbook(path: Path) -> list[list[str]]:
-    """The first sheet that has anything; its header is the first of its rows that has most cells."""
+    """Return the rows of the first sheet that is not empty, from its header on: the row with most cells."""
     try:
-        from python_calamine import CalamineWorkbook
+        import python_calamine  # noqa: F401
     except ImportError as error:
         raise missing_extra("Reading a workbook", error) from None
     try:
-        workbook = CalamineWorkbook.from_path(str(path))
+        with open_binary(str(path)) as file:
+            workbook = open_workbook("file", file)
         for name in workbook.sheet_names:
             sheet = workbook.get_sheet_by_name(name)
-            rows = [[as_text(cell).strip() for cell in row] for row in islice(sheet.iter_rows(), LOOKED_AT)]
+            rows = [[as_text(cell).strip() for cell in row] for row in islice(sheet.iter_rows(), PROBED_ROWS)]
             if any(any(row) for row in rows):
                 begin = max(range(min(len(rows), HEADER_ROWS)), key=lambda place: len(list(filter(None, rows[place]))))
                 return rows[begin:]
@@ -133,7 +176,7 @@ def rows_of_workbook(path: Path) -> list[list[str]]:
 def rows_of_objects(path: Path) -> list[list[str]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         records = []
-        for line in islice(file, LOOKED_AT):
+        for line in islice(file, PROBED_ROWS):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
@@ -146,11 +189,11 @@ def rows_of_objects(path: Path) -> list[list[str]]:
 
 
 def chosen_column(rows: list[list[str]], asked: str | None, remembered: str | None) -> str:
-    """The one that is asked for, or called as in the training, or text; or else the one with the longest cells."""
+    """Return the column that was asked for, or that of the training, or text; else the one with the longest cells."""
     header, *below = rows
     if asked:
         if not all(matching(header, name) for name in Fields(text=asked).text_names):
-            raise Refused(422, f"There is no column {asked[:100]!r}; there are {', '.join(filter(None, header))}.")
+            raise Refused(422, f"There is no column {asked[:100]!r}; there are {listed(header)}.")
         return asked
     for name in filter(None, (remembered, "text")):
         if all(matching(header, each) for each in Fields(text=name).text_names):
@@ -159,12 +202,31 @@ def chosen_column(rows: list[list[str]], asked: str | None, remembered: str | No
     return header[max((place for place in range(len(header)) if header[place]), key=lambda place: lengths[place])]
 
 
-def table_of(rows: list[tuple[str, str, list[Tag]]], format: str) -> bytes:
-    """Documents and their tags as a file: one row for each, which no spreadsheet runs anything of."""
+def listed(names: list[str]) -> str:
+    named = [name[:100] for name in names if name]
+    return ", ".join(named[:MAX_LISTED_COLUMNS]) + (", …" if len(named) > MAX_LISTED_COLUMNS else "")
+
+
+def check_cells(n_tags: list[int], format: str) -> None:
+    """Refuse a table with too many cells: rows are as wide as the widest, with a label, a name and a score per tag."""
+    n_cells = 3 * sum(n_tags) if format == "jsonl" else len(n_tags) * (2 + 3 * max(n_tags, default=0))
+    if n_cells > MAX_CELLS:
+        instead = "" if format == "jsonl" else ", or ask for jsonl, which has no empty cells"
+        raise Refused(
+            413, f"The table would have {n_cells:,} cells, expected {MAX_CELLS:,} at most; send fewer rows{instead}."
+        )
+
+
+def write_table(request: dict[str, Any], content: IO[bytes]) -> Iterator[bytes]:
+    """Yield documents and their tags as a file with a row for each document."""
+    sent: list[tuple[str, str, list[Any]]] = json.loads(content.read())
+    rows: list[tuple[str, str, Any]] = [(id, text, [TableTag(*tag) for tag in tags]) for id, text, tags in sent]
+    format = request["format"]
     most = max((len(tags) for _, _, tags in rows), default=0)
     has_names = any(tag.name not in (None, tag.label) for _, _, tags in rows for tag in tags)
     table = AnswerTable(k=max(1, most), wide=True, keep=("text",), has_names=has_names)
     stream = io.BytesIO()
-    with writer_of(format, bom=format == "csv")(stream, table) as write:  # by its mark Excel knows UTF-8
+    options = {"in_memory": True} if format == "xlsx" else {"bom": True} if format == "csv" else {}
+    with writer_of(format)(stream, table, **options) as write:  # by its mark Excel knows UTF-8
         write(Answer(id, tags, (text,)) for id, text, tags in rows)
-    return stream.getvalue()
+    yield stream.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
@@ -9,7 +10,7 @@ from fastapi.responses import FileResponse, Response
 
 from xmtc.server import messages
 from xmtc.server.explaining import placed_words
-from xmtc.server.files import TYPES, table_of, texts_in
+from xmtc.server.files import READ, TYPES, WRITE, check_cells, check_upload
 from xmtc.server.models import in_json
 from xmtc.server.refusals import Refused, busy
 from xmtc.server.service import Service
@@ -87,17 +88,27 @@ def file_routes(service: Service) -> APIRouter:
         file: Annotated[UploadFile, File(description="txt, md, html, pdf, csv, tsv, xlsx, jsonl")],
         text: Annotated[str | None, Form(description="the column with the texts", max_length=1000)] = None,
     ) -> Response:
-        """The texts in a file, to be sent to predict."""
+        """Return the texts in a file, to be sent to predict."""
         reading = service.served(name, request).tagger.about.get("reading", {})
+        remembered = reading.get("text") if isinstance(reading, dict) else None
         content = await file.read()
-        return answer(await service.in_thread(texts_in, file.filename or "", content, text, reading))
+        check_upload(file.filename or "", content)
+        asked = {"name": file.filename or "", "column": text, "remembered": remembered}
+        return Response(await service.in_child(READ, asked, lambda: content), media_type="application/json")
 
     @routes.post("/{name}/table", response_class=Response)
     async def table(name: str, asked: messages.ToWrite, request: Request) -> Response:
-        """Documents and their tags as a file."""
+        """Return documents and their tags as a file."""
         service.served(name, request, len(asked.rows))
-        rows = [(row.id, row.text, [Tag(each.label, each.score, each.name) for each in row.tags]) for row in asked.rows]
-        return Response(await service.in_thread(table_of, rows, asked.format), media_type=TYPES[asked.format])
+        check_cells([len(row.tags) for row in asked.rows], asked.format)
+
+        def rows() -> bytes:
+            tags = ([(tag.label, tag.score, tag.name) for tag in row.tags] for row in asked.rows)
+            found = [(row.id, row.text, each) for row, each in zip(asked.rows, tags, strict=True)]
+            return json.dumps(found).encode()
+
+        made = await service.in_child(WRITE, {"format": asked.format}, rows)
+        return Response(made, media_type=TYPES[asked.format])
 
     @routes.get("/{name}/report", response_class=Response)
     async def report(name: str, request: Request) -> Response:

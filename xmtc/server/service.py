@@ -1,4 +1,4 @@
-"""What the addresses of a service share: the models, the limits, and threads for what is no model's work."""
+"""State that all routes of a service share: models, limits, threads and child processes."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ from typing import Any
 
 from starlette.requests import Request
 
+from xmtc.base.child_process import GIB, ChildFailed, Children, Limits
 from xmtc.server import messages
 from xmtc.server.batching import Question
+from xmtc.server.files import PRELOAD
 from xmtc.server.metrics import Metrics
 from xmtc.server.models import Models, Served
 from xmtc.server.refusals import Refused, busy, unknown_model
 from xmtc.server.settings import Settings
 from xmtc.vocab.filters import FILE
 
-IN_THREADS, WAITING_FOR_THREADS = 2, 32  # files and searches at a time, and that may wait
+IN_THREADS, WAITING_FOR_THREADS = 2, 32  # searches at a time, and that may wait; the same of files
+FILE_MEMORY, FILE_OUTPUT = GIB, GIB // 4  # bytes that reading an uploaded file may take, and may give
 
 
 class Service:
-    """What the addresses share."""
+    """State that all routes share."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.models = Models(settings, self.metrics)
-        self.threads = ThreadPoolExecutor(IN_THREADS, "files")
+        self.threads = ThreadPoolExecutor(IN_THREADS, "searches")
         self.n_in_threads = 0
+        self.file_threads = ThreadPoolExecutor(IN_THREADS, "files")  # each waits for a child process
+        self.n_files = 0
+        self.children = Children(PRELOAD, idle_seconds=0, n_spare=IN_THREADS)
 
     def served(self, name: str, request: Request, n_texts: int | None = None) -> Served:
         found = self.models.served.get(name)
@@ -37,9 +43,9 @@ class Service:
         return found
 
     async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Work beside the models. One that takes too long is left alone: its asker does not wait any more."""
+        """Run short work in a thread."""
         if self.n_in_threads >= WAITING_FOR_THREADS:
-            raise busy("Too many files wait here; send it again in a moment.")
+            raise busy("Too many searches wait here; send it again in a moment.")
         self.n_in_threads += 1
         future = self.threads.submit(work, *arguments)
         loop = asyncio.get_running_loop()
@@ -48,6 +54,41 @@ class Service:
 
     def _left_thread(self) -> None:
         self.n_in_threads -= 1
+
+    async def in_child(self, task: str, request: Any, content: Callable[[], bytes]) -> bytes:
+        """Run a task of xmtc/server/files.py in a child process, which is killed when the request ends before it."""
+        if self.n_files >= WAITING_FOR_THREADS:
+            raise busy("Too many files wait here; send it again in a moment.")
+        self.n_files += 1
+        limits = Limits(FILE_MEMORY, self.settings.limits.seconds, FILE_OUTPUT)
+        job = self.children.job(task, request, lambda: (content(),), limits)
+        future = self.file_threads.submit(lambda: list(job.values()))
+        loop = asyncio.get_running_loop()
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._left_child))
+        try:
+            (value,) = await asyncio.wrap_future(future)
+        except ChildFailed as problem:
+            raise Refused(422, f"The file cannot be used: {problem}.") from None
+        except asyncio.CancelledError:
+            job.kill()
+            raise
+        if isinstance(value, bytes):
+            return value
+        status, message = value
+        raise Refused(status, message)
+
+    def _left_child(self) -> None:
+        self.n_files -= 1
+
+    def start(self) -> None:
+        """Start a child process ahead of the first file."""
+        self.children.warm_up()
+
+    def stop(self) -> None:
+        """End threads and child processes."""
+        for threads in (self.threads, self.file_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
+        self.children.close()
 
     def question(self, asked: messages.Asked) -> Question:
         if asked.k > self.settings.limits.k:

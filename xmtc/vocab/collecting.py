@@ -5,6 +5,7 @@ end is it known which of them are concepts and which are schemes and collections
 
 from __future__ import annotations
 
+import re
 from array import array
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from xmtc.errors import XmtcError
 from xmtc.vocab.vocabulary import MANY, NOTATION
 
 NOTHING, CONCEPT, GROUP = 0, 1, 2  # what a thing is known to be
+SURROGATE = re.compile("[\ud800-\udfff]")
 FALLBACK = NOTATION + 1  # kind of a name that counts as preferred where a thing, as a deprecated one, has no other
 
 
@@ -46,9 +48,11 @@ class Collector:
         self.owners, self.kinds, self.codes = array("i"), bytearray(), array("h")  # of names
 
     def thing(self, uri: str) -> int:
-        """The number of a URI."""
+        """Return the number of a URI."""
         number = self.numbers.get(uri)
         if number is None:
+            if SURROGATE.search(uri):
+                raise XmtcError(f"The address {uri[:100]!r} holds half of a surrogate pair; expected whole characters.")
             number = self.numbers[uri] = len(self.roles)
             self.roles.append(NOTHING)
         return number

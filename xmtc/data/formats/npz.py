@@ -25,6 +25,7 @@ from xmtc.errors import XmtcError
 NAMES = (("X", "Y"), ("x", "y"), ("features", "labels"))
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 PLACES = ("indptr", "indices", "row", "col", "offsets")
+MAX_MEMBERS = 16  # arrays of a file
 NUMBERS = "biuf"  # the kinds of types that are numbers
 MOST_COLUMNS = int(np.iinfo(np.int32).max)
 # Rows that a matrix may have without entries: those of a file that holds none would fill the memory all the same.
@@ -132,7 +133,10 @@ def _archive(path: str) -> Iterator[IO[bytes]]:
 def _check_sizes(file: IO[bytes]) -> None:
     """Before numpy makes room for what a header declares."""
     with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
+        members = archive.infolist()
+        if len(members) > MAX_MEMBERS or len({member.filename for member in members}) < len(members):
+            raise ValueError("it holds more arrays than a sparse matrix has")  # which may overlap in the file
+        for member in members:
             with archive.open(member) as stream:
                 read_header = HEADERS[np.lib.format.read_magic(stream)]
                 shape, _, dtype = read_header(stream)

@@ -1,15 +1,17 @@
 """PDF: the text of its pages, as pypdf finds it (the extra `documents`), is one document, which knows where each page
-begins. Pages that are pictures have no text: they need text recognition first."""
+begins. Pages that are pictures have no text: they need text recognition first. pypdf runs in a child process
+(xmtc/base/child_process.py), because a small PDF can be made to unpack to any size."""
 
 from __future__ import annotations
 
 from functools import partial
+from importlib.util import find_spec
 from io import BytesIO
 from itertools import accumulate
 from typing import Any
 
 from xmtc.data.formats import Format
-from xmtc.data.formats.whole import Content, read_one
+from xmtc.data.formats.whole import Content, extract_in_child, read_one
 from xmtc.data.records import BadRecord
 from xmtc.errors import missing_extra
 
@@ -17,19 +19,25 @@ BETWEEN_PAGES = "\n\n"
 
 
 def extract(raw: bytes, told: str | None, likely: str | None) -> Content:
-    try:
-        from pypdf import PdfReader
-    except ImportError as error:
-        raise missing_extra("Reading PDF", error) from None
+    if find_spec("pypdf") is None:
+        raise missing_extra("Reading PDF", ModuleNotFoundError(name="pypdf"))
+    return extract_in_child("pdf", raw, told, likely)
+
+
+def parse(raw: bytes, told: str | None, likely: str | None) -> Content:
+    """Return the text of a PDF. Call it in a child process only."""
+    from pypdf import PdfReader
+
     try:
         reader = PdfReader(BytesIO(raw))
         texts = [text_of(page) for page in reader.pages]
+    except MemoryError:
+        raise
     except Exception as error:  # a damaged PDF raises anything
         if "encrypted" in str(error) or "decrypted" in str(error):
             raise BadRecord("it is protected by a password, expected a PDF that can be opened without one") from None
-        raise BadRecord(
-            f"it cannot be read as PDF ({str(error) or type(error).__name__}), expected a whole PDF"
-        ) from None
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise BadRecord(f"it cannot be read as PDF ({said}), expected a whole PDF") from None
     if not "".join(texts).strip():
         n_pages = "its only page holds" if len(texts) == 1 else f"its {len(texts)} pages hold"
         raise BadRecord(f"{n_pages} no text, expected letters; if they are pictures, recognise their text first (OCR)")
@@ -38,7 +46,7 @@ def extract(raw: bytes, told: str | None, likely: str | None) -> Content:
 
 
 def text_of(page: Any) -> str:
-    """The text of a page; half of a surrogate pair, which no file can hold again, as a question mark."""
+    """Return the text of a page; half of a surrogate pair, which no file can hold again, as a question mark."""
     return page.extract_text().encode(errors="replace").decode()
 
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
+from xmtc.base.child_process import CHILDREN, ChildFailed, Limits
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8, Encoding, encoding_of
-from xmtc.data.files import read_lines, unreadable, without_compression
+from xmtc.data.files import DAMAGE, damaged, open_binary, unreadable, without_compression
 from xmtc.data.records import BadRecord, checked_labels, shortened
 from xmtc.data.source import Source
 
+MAX_DOCUMENT_BYTES = 2**27  # decompressed
 LABEL_FILES = (".tsv", ".key")
 
 
@@ -32,6 +35,27 @@ class Content(NamedTuple):
 Extract = Callable[[bytes, str | None, str | None], Content]
 
 
+def extract_in_child(parser: str, raw: bytes, told: str | None, likely: str | None) -> Content:
+    """Return the content of a file that html.py or pdf.py parses, in a child process; or raise BadRecord."""
+    try:
+        (found,) = CHILDREN.run("xmtc.data.formats.whole:parse", [parser, told, likely], raw, Limits.of_file(len(raw)))
+    except ChildFailed as problem:
+        raise BadRecord(f"{problem}, expected a document that is read in less") from None
+    if isinstance(found, str):
+        raise BadRecord(found)
+    text, pages, encoding = found
+    return Content(text, tuple(pages), Encoding(*encoding))
+
+
+def parse(request: list[Any], content: IO[bytes]) -> Iterator[Content | str]:
+    """Yield the content of a file, or what is wrong with it: a task for a child process."""
+    parser, told, likely = request
+    try:
+        yield import_module(f"xmtc.data.formats.{parser}").parse(content.read(), told, likely)
+    except BadRecord as problem:
+        yield str(problem)
+
+
 def read_one(source: Source, extract: Extract) -> Iterator[Document]:
     """The one document of a file, or of standard input."""
     told = source.layout.encoding
@@ -39,8 +63,9 @@ def read_one(source: Source, extract: Extract) -> Iterator[Document]:
         raw, path = b"".join(source.raw_lines()), None
         told = None if told and Encoding(told).is_wide else told  # which it is no more
     else:
-        raw, path = _bytes_of(source.path, source), Path(source.path)
+        raw, path = b"", Path(source.path)
     try:
+        raw = raw if path is None else _bytes_of(source.path, source)
         content = extract(raw, told, source.likely.encoding)
         labels = labels_beside(path, source.labels_required) if path is not None and source.reads_labels else []
         document = Document(source.id_of(1) if path is None else identifier(path.name), content.text, labels)
@@ -53,8 +78,15 @@ def read_one(source: Source, extract: Extract) -> Iterator[Document]:
 
 
 def _bytes_of(path: str, source: Source) -> bytes:
-    """The bytes of a file as they are, whatever byte order mark they begin with."""
-    return b"".join(read_lines(path, source.on_read, UTF8))
+    """Return the bytes of a file as they are, whatever byte order mark they begin with."""
+    with open_binary(path, source.on_read, UTF8) as stream:
+        try:
+            raw = stream.read(MAX_DOCUMENT_BYTES + 1)
+        except DAMAGE as error:
+            raise damaged(path, 0, error) from None
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise BadRecord(f"it is larger than {MAX_DOCUMENT_BYTES:,} bytes, expected one document")
+    return raw
 
 
 def document_in(folder: Path, file: Path, source: Source, extract: Extract) -> tuple[Document, Encoding]:

@@ -2,15 +2,23 @@
 
 One sheet is read: the one that --sheet names, or the first that has the text field in its header. The header is the
 first row with that field among the first twenty, so a title may stand above it. Cells are as in CSV: numbers and dates
-become text, an empty label cell means no labels, a row of empty cells is no document. The sheet is held in memory."""
+become text, an empty label cell means no labels, a row of empty cells is no document.
+
+python-calamine allocates the rectangle up to the farthest cell of a sheet, so that a small file can take any amount of
+memory. It runs in a child process (xmtc/base/child_process.py), which sends the rows as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, time
+from functools import partial
+from importlib.util import find_spec
+from io import BytesIO
 from itertools import islice
-from typing import Any
+from typing import IO, Any
 
+from xmtc.base.child_process import CHILDREN, ChildFailed, Limits
+from xmtc.base.child_worker import CHUNK_BYTES
 from xmtc.data.document import Document
 from xmtc.data.formats import Format
 from xmtc.data.formats.parquet import in_json
@@ -20,79 +28,47 @@ from xmtc.data.source import Source
 from xmtc.errors import XmtcError, missing_extra
 
 HEADER_ROWS = 20  # among which the header is looked for
+BATCH_ROWS, BATCH_CHARACTERS = 1000, 2**18  # of rows that a child sends together
 
 
 def read(source: Source) -> Iterator[Document]:
-    with source.seekable() as file:
-        workbook = _workbook(source, file)
-        sheet, begin, header = _sheet_with_header(source, workbook)
+    if find_spec("python_calamine") is None:
+        raise missing_extra(f"Reading {source.name}", ModuleNotFoundError(name="python_calamine"))
     document_of = source.records(CELL_SEPARATOR)
-    columns = [(place, name) for place, name in enumerate(header) if name in _wanted(source)]
-    repeated = RepeatedHeader(source, header)
-    first = 1 + (sheet.start or (0, 0))[0]
-    for number, row in islice(enumerate(sheet.iter_rows(), first), begin, None):
-        if row.count("") == len(row) or (repeated.begins(row[0]) and repeated.is_in(row, number)):
-            continue
-        record = {name: as_text(row[place]) for place, name in columns}
-        try:
-            document = document_of(record, number)
-        except BadRecord as problem:
-            source.refuse(number, str(problem), raw=in_json(record), unit="row")
-        else:
-            yield document
+    with source.seekable() as file:
+        rows = _rows(source, file)
+        begin = next(rows)
+        if begin["n_sheets"] > 1 and begin["has_text"] and source.layout.sheet is None:
+            source.voice.note(f"{source.name}: the sheet {begin['sheet']!r} is read; --sheet names another.")
+        header = _header(source, begin["sheet"], begin["header"])
+        names = [header[place] for place in begin["places"]]
+        repeated = RepeatedHeader(source, header)
+        for number, cells, header_like in (row for batch in rows for row in batch):
+            if header_like and repeated.is_in(header_like, number):
+                continue
+            record = dict(zip(names, cells, strict=True))
+            try:
+                document = document_of(record, number)
+            except BadRecord as problem:
+                source.refuse(number, str(problem), raw=in_json(record), unit="row")
+            else:
+                yield document
     repeated.tell()
 
 
-def as_text(cell: Any) -> str:
-    """A cell as a person reads it; whole numbers, which Excel keeps as fractions, without one."""
-    if type(cell) is str:
-        return cell
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return cell.isoformat() if isinstance(cell, (date, time)) else str(cell)
-
-
-def _wanted(source: Source) -> list[str]:
+def _rows(source: Source, file: IO[bytes]) -> Iterator[Any]:
+    """Yield what `read_rows` yields, from a child process."""
+    n_bytes = file.seek(0, 2)
+    file.seek(0)
     fields = source.fields
-    return [*fields.text_names, *filter(None, (fields.labels, fields.id)), *fields.keep]
-
-
-def _workbook(source: Source, file: Any) -> Any:
+    wanted = [*fields.text_names, *filter(None, (fields.labels, fields.id)), *fields.keep]
+    request: dict[str, Any] = {"name": source.name, "text": fields.text_names, "wanted": wanted}
+    request |= {"sheet": source.layout.sheet, "likely": source.likely.sheet}
+    content = partial(iter, partial(file.read, CHUNK_BYTES), b"")
     try:
-        from python_calamine import CalamineError, CalamineWorkbook, PasswordError
-    except ImportError as error:
-        raise missing_extra(f"Reading {source.name}", error) from None
-    try:
-        return CalamineWorkbook.from_filelike(file)
-    except PasswordError:
-        raise XmtcError(f"{source.name} is protected by a password; save it without one.") from None
-    except (CalamineError, OSError, ValueError) as error:
-        raise _unreadable(source, error) from None
-
-
-def _unreadable(source: Source, error: Exception) -> XmtcError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-    return XmtcError(
-        f"{source.name} cannot be read as a workbook ({reason}); open it in a spreadsheet and save it anew as .xlsx."
-    )
-
-
-def _sheet_with_header(source: Source, workbook: Any) -> tuple[Any, int, list[str]]:
-    """The sheet to read, how many rows there are down to its header, and the header."""
-    first: tuple[Any, int, list[str]] | None = None  # row that is not empty, to say what it lacks
-    for name in _sheet_names(source, workbook):
-        sheet = _sheet(source, workbook, name)
-        for place, row in enumerate(islice(sheet.iter_rows(), HEADER_ROWS), 1):
-            cells = [as_text(cell).strip() for cell in row]
-            first = first or (None if is_blank(cells) else (sheet, place, cells))
-            if all(matching(cells, text) for text in source.fields.text_names):
-                if len(workbook.sheet_names) > 1 and source.layout.sheet is None:
-                    source.voice.note(f"{source.name}: the sheet {name!r} is read; --sheet names another.")
-                return sheet, place, _header(source, name, cells)
-    if first is None:
-        raise XmtcError(f"{source.name} is empty, expected at least one document; check where it comes from.")
-    sheet, place, cells = first
-    return sheet, place, _header(source, sheet.name, cells)
+        yield from CHILDREN.run("xmtc.data.formats.xlsx:read_rows", request, content, Limits.of_file(n_bytes))
+    except ChildFailed as problem:
+        raise _unreadable(source.name, str(problem)) from None
 
 
 def _header(source: Source, sheet: str, row: list[str]) -> list[str]:
@@ -102,25 +78,98 @@ def _header(source: Source, sheet: str, row: list[str]) -> list[str]:
         raise XmtcError(f"{source.name}, the header of the sheet {sheet!r}: {problem}.") from None
 
 
-def _sheet_names(source: Source, workbook: Any) -> list[str]:
-    chosen = source.layout.sheet
+def _unreadable(name: str, reason: str) -> XmtcError:
+    return XmtcError(f"{name} cannot be read as a workbook ({reason}); open it in a spreadsheet and save it as .xlsx.")
+
+
+def read_rows(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
+    """Yield the place of the header, then batches of rows: a task for a child process.
+
+    A row is its number, the cells of the wanted columns, and all cells if it may repeat the header, else None. Rows of
+    empty cells are left out.
+    """
+    workbook = open_workbook(request["name"], content)
+    sheet, place, header, has_text = _sheet_with_header(request, workbook)
+    wanted = {matching(header, name) for name in request["wanted"]}
+    places = [place for place, name in enumerate(header) if name in wanted]
+    begin = {"sheet": sheet.name, "n_sheets": len(workbook.sheet_names), "has_text": has_text}
+    yield begin | {"header": header, "places": places}
+
+    names = {name.casefold() for name in header}
+    first = 1 + (sheet.start or (0, 0))[0]
+    batch: list[Any] = []
+    n_characters = 0
+    for number, row in islice(enumerate(sheet.iter_rows(), first), place, None):
+        if row.count("") == len(row):
+            continue
+        is_header_like = isinstance(row[0], str) and row[0].strip().casefold() in names
+        cells = [as_text(row[place]) for place in places]
+        batch.append((number, cells, [as_text(cell) for cell in row] if is_header_like else None))
+        n_characters += sum(map(len, cells))
+        if len(batch) == BATCH_ROWS or n_characters > BATCH_CHARACTERS:
+            yield batch
+            batch, n_characters = [], 0
+    yield batch
+
+
+def as_text(cell: Any) -> str:
+    """Return a cell as a person reads it; whole numbers, which Excel keeps as fractions, without one."""
+    if type(cell) is str:
+        return cell
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return cell.isoformat() if isinstance(cell, (date, time)) else str(cell)
+
+
+def open_workbook(name: str, content: IO[bytes]) -> Any:
+    """Open a workbook with python-calamine. Call it in a child process only."""
+    from python_calamine import CalamineError, CalamineWorkbook, PasswordError
+
+    try:
+        return CalamineWorkbook.from_filelike(BytesIO(content.read()))
+    except PasswordError:
+        raise XmtcError(f"{name} is protected by a password; save it without one.") from None
+    except (CalamineError, OSError, ValueError) as error:
+        raise _unreadable(name, _first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _sheet_with_header(request: dict[str, Any], workbook: Any) -> tuple[Any, int, list[str], bool]:
+    """Return the sheet to read, the number of rows down to its header, the header, and whether it has the text."""
+    first: tuple[Any, int, list[str]] | None = None  # row that is not empty, to say what it lacks
+    for name in _sheet_names(request, workbook):
+        sheet = _sheet(request["name"], workbook, name)
+        for place, row in enumerate(islice(sheet.iter_rows(), HEADER_ROWS), 1):
+            cells = [as_text(cell).strip() for cell in row]
+            first = first or (None if is_blank(cells) else (sheet, place, cells))
+            if all(matching(cells, text) for text in request["text"]):
+                return sheet, place, cells, True
+    if first is None:
+        raise XmtcError(f"{request['name']} is empty, expected at least one document; check where it comes from.")
+    return *first, False
+
+
+def _sheet_names(request: dict[str, Any], workbook: Any) -> list[str]:
+    chosen = request["sheet"]
     if chosen is None:
-        likely = source.likely.sheet
-        return sorted(workbook.sheet_names, key=lambda name: name != likely)
+        return sorted(workbook.sheet_names, key=lambda name: name != request["likely"])
     found = matching(workbook.sheet_names, chosen)
     if found is None:
         listed = ", ".join(map(repr, workbook.sheet_names))
-        raise XmtcError(f"{source.name} has no sheet {chosen!r}; its sheets are {listed}.")
+        raise XmtcError(f"{request['name']} has no sheet {chosen!r}; its sheets are {listed}.")
     return [found]
 
 
-def _sheet(source: Source, workbook: Any, name: str) -> Any:
+def _sheet(name: str, workbook: Any, sheet: str) -> Any:
     from python_calamine import CalamineError
 
     try:
-        return workbook.get_sheet_by_name(name)
+        return workbook.get_sheet_by_name(sheet)
     except (CalamineError, OSError, ValueError) as error:
-        raise _unreadable(source, error) from None
+        raise _unreadable(name, _first_line(error)) from None
 
 
 XLSX = Format("xlsx", read)

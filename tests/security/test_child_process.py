@@ -1,0 +1,169 @@
+"""Limits of child processes that parse untrusted files: memory, time, output, access; and their end with the parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from xmtc.base.child_process import ChildFailed, Children, Limits
+from xmtc.errors import XmtcError
+
+MIB = 2**20
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="the limit on memory and the end with the parent are Linux's"
+)
+
+
+@pytest.fixture
+def children():
+    found = Children(idle_seconds=0)
+    yield found
+    found.close()
+
+
+def run(children: Children, task: str, request=None, content=b"", **limits):
+    return list(children.run(f"child_tasks:{task}", request, content, Limits(**limits)))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while is_running(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not is_running(pid)
+
+
+def test_a_child_is_used_again(children):
+    (first,) = run(children, "size", {"a": ["ä"]}, b"x" * (3 * MIB + 1))
+    assert first[1:] == [{"a": ["ä"]}, 3 * MIB + 1]
+    (second,) = run(children, "size", None, lambda: (b"xy", b"", b"z"))
+    assert second == [first[0], None, 3]
+
+
+@linux
+def test_memory_is_limited(children):
+    with pytest.raises(ChildFailed, match=r"^it needs more than 100 MiB of memory, or crashes its reader$"):
+        run(children, "allocate", 200 * MIB, memory=100 * MIB)
+    assert run(children, "allocate", 50 * MIB, memory=100 * MIB) == [50 * MIB]
+
+
+def test_time_is_limited_and_the_child_killed(children):
+    values = children.run("child_tasks:never_end", None, b"", Limits(seconds=0.5))
+    pid = next(values)
+    begin = time.monotonic()
+    with pytest.raises(ChildFailed, match=r"^it takes longer than 0\.5 seconds$"):
+        next(values)
+    assert time.monotonic() - begin < 2
+    assert ends_within(pid, 1)
+
+
+def test_time_of_the_reader_of_values_does_not_count(children):
+    for value in children.run("child_tasks:many", 4, b"", Limits(seconds=0.5)):
+        time.sleep(0.2)
+        assert len(value) == MIB
+
+
+def test_output_is_limited(children):
+    with pytest.raises(ChildFailed, match=r"^it holds more than 3 MiB of text$"):
+        run(children, "many", 10**9, output=3 * MIB)
+    with pytest.raises(ChildFailed, match=r"^it is damaged \(one of its texts is too long\)$"):
+        run(children, "huge")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("abort", "it needs more than 2,048 MiB of memory, or crashes its reader"),
+        ("exit", "it needs more than 2,048 MiB of memory, or crashes its reader"),
+        ("panic", "it is damaged (a panic of two lines)"),
+    ],
+)
+def test_a_child_that_ends_fails_its_task_alone(children, how, said):
+    with pytest.raises(ChildFailed) as raised:
+        run(children, "end", how)
+    assert str(raised.value) == said
+    assert run(children, "size")[0][1:] == [None, 0]
+
+
+def test_what_a_library_prints_is_no_answer(children, capfd):
+    assert run(children, "end", "print") == ["an answer"]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("what", ["read", "write", "connect", "look up", "run", "system", "fork", "remove"])
+def test_a_child_opens_nothing(children, what):
+    refused = "PermissionError: it names another file or address, which is not opened"
+    assert run(children, "try_to", what) == [refused]
+
+
+def test_an_error_of_the_content_is_raised(children):
+    def content():
+        yield b"x" * MIB
+        raise XmtcError("The file is damaged.")
+
+    with pytest.raises(XmtcError, match="The file is damaged"):
+        run(children, "size", None, content)
+
+
+def test_a_job_is_killed_from_another_thread(children):
+    job = children.job("child_tasks:never_end", None, b"")
+    values = job.values()
+    pid = next(values)
+    threading.Timer(0.1, job.kill).start()
+    with pytest.raises(ChildFailed):
+        next(values)
+    assert ends_within(pid, 1)
+    assert job.child is None
+
+
+def test_values_that_nobody_reads_end_the_child(children):
+    values = children.run("child_tasks:never_end", None, b"")
+    pid = next(values)
+    values.close()
+    assert ends_within(pid, 1)
+
+
+def test_an_unused_child_ends_and_is_replaced():
+    children = Children(idle_seconds=0.2)
+    ((first, *_),) = run(children, "size")
+    assert ends_within(first, 2)
+    ((second, *_),) = run(children, "size")
+    assert second != first
+    children.close()
+    assert ends_within(second, 1)
+
+
+PARENT = """
+import sys
+from xmtc.base.child_process import Children
+values = Children(idle_seconds=0).run("child_tasks:never_end", None, b"")
+print(next(values), flush=True)
+next(values)
+"""
+
+
+@linux
+def test_a_child_ends_with_its_killed_parent():
+    place = os.pathsep.join(sys.path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": place}
+    )
+    pid = int(process.stdout.readline())
+    assert is_running(pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert ends_within(pid, 2)
