@@ -17,6 +17,7 @@ from make_models import answers  # noqa: E402
 
 NEED_TORCH = (
     "attention_xml", "xml_rnn", "xml_cnn", "bow_cnn", "rank_ae", "bce_ae", "c2ae", "aplc_xlnet", "rank_ae-words",
+    "word-stems",
 )  # fmt: skip
 FOLDERS = sorted(path.parent for path in MODELS.glob("*/*/about.json"))
 
@@ -27,7 +28,7 @@ def test_an_old_model_gives_the_same_predictions(folder: Path) -> None:
         pytest.importorskip("torch")
     if folder.name == "aplc_xlnet":
         pytest.importorskip("transformers")
-    if folder.name == "stems":
+    if folder.name in ("stems", "word-stems"):
         pytest.importorskip("snowballstemmer")
     expected = json.loads((folder.parent / "expected.json").read_text(encoding="utf-8"))[folder.name]
     found = answers(folder)
