@@ -32,6 +32,7 @@ from xmtc.vocab import Vocabulary
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 OLD = FIXTURES / "models" / "format-3"
 TEXTS, TAGS = planted(40, seed=0)
+sys.path.append(str(FIXTURES))
 needs_fifo = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
 CALLS: list[str] = []
 
@@ -266,7 +267,8 @@ def test_labels_that_are_no_numbers_are_refused(folder: Path) -> None:
         (b'{"format": -Infinity}', "-Infinity is no number of JSON"),
         (b'{"format": 1e999}', "a number is too large"),
         (b'{"format": ' + b"9" * 5000 + b"}", "Exceeds the limit (4300 digits) for integer string conversion"),
-        (b"[" * 100_000, "maximum recursion depth exceeded"),
+        (b'{"format": ' + b"[" * 100 + b"]" * 100 + b"}", "it is nested more than 100 levels deep"),
+        (b"[" * 100_000, "it is nested more than 100 levels deep"),
         (b'{"format": "\xff"}', "'utf-8' codec can't decode byte 0xff"),
     ],
 )
@@ -316,7 +318,7 @@ def set_entry(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (lambda header: header.pop("frequencies") and None, "its arrays overlap, or do not follow each other"),
         (lambda _: b"[]", "its header is no object"),
         (lambda _: b'{"a": 1, "a": 2}', "the key 'a' stands twice in an object"),
-        (lambda _: b"[" * 100_000, "maximum recursion depth exceeded"),
+        (lambda _: b"[" * 100_000, "it is nested more than 100 levels deep"),
         (lambda _: b" " * (2**24 + 8), "its header has 16,777,224 bytes, expected at most 16,777,216"),
     ],
 )
@@ -511,3 +513,100 @@ def test_arrays_of_a_saved_model_pass(tmp_path: Path) -> None:
     with open_regular(tmp_path, "arrays") as file:
         found = map_arrays(file, (tmp_path / "arrays").stat().st_size)
     assert {name: array.tolist() for name, array in found.items()} == {n: a.tolist() for n, a in arrays.items()}
+
+
+# --- models are replaced by new folders
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("calibrate", "MODEL", "CORPUS"),
+        ("thresholds", "MODEL", "CORPUS"),
+        ("vocab", "attach", "MODEL", "VOCAB"),
+        ("vocab", "filter", "MODEL", "--deny", "food"),
+        ("combine", "MODEL", "MODEL", "-o", "MODEL"),
+        ("train", "CORPUS", "-o", "MODEL", "-p", "n_trees=1"),
+    ],
+)
+def test_a_command_never_writes_to_the_files_of_a_model(folder: Path, words: tuple[str, ...]) -> None:
+    """Whoever has them mapped would die of it (SIGBUS)."""
+    from make_models import LABELS, documents
+    from typer.testing import CliRunner
+
+    from xmtc.cli import app
+
+    corpus, table = folder.parent / "corpus.jsonl", folder.parent / "subjects.tsv"
+    rows = zip(*documents(110), strict=True)
+    corpus.write_text("".join(json.dumps({"text": text, "labels": tags}) + "\n" for text, tags in rows))
+    table.write_text("id\tprefLabel@en\n" + "".join(f"{name}\tthe {name}\n" for name in LABELS))
+    known = {"MODEL": str(folder), "CORPUS": str(corpus), "VOCAB": str(table)}
+    with (folder / "arrays.safetensors").open("rb") as file:
+        before = file.read()
+        opened = Tagger.load(folder)
+        done = CliRunner().invoke(app, [known.get(word, word) for word in words], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        assert not os.path.samestat(os.fstat(file.fileno()), (folder / "arrays.safetensors").stat())
+        assert os.fstat(file.fileno()).st_nlink == 0
+        file.seek(0)
+        assert file.read() == before
+    assert opened.tags(["the dog"])[0]
+
+
+def test_a_damaged_vocabulary_of_a_model_is_a_sentence(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from xmtc.cli import app
+
+    folder = Path(shutil.copytree(OLD / "vocabulary", tmp_path / "model"))
+    edit(folder, lambda about: place(about, "parts/concepts/vocabulary/terms/of", {"array": "frequencies"}))
+    with pytest.raises(XmtcError, match=r"is damaged: .*; copy or train it again\.$"):
+        CliRunner().invoke(app, ["vocab", "check", str(folder)], catch_exceptions=False)
+
+
+# --- the service
+
+
+def test_a_damaged_model_is_refused_and_others_are_listed(folder: Path) -> None:
+    pytest.importorskip("fastapi")
+    from fastapi.testclient import TestClient
+
+    from xmtc.server.app import create_app
+    from xmtc.server.settings import Settings
+
+    good = shutil.copytree(folder, folder.parent / "good")
+    settings = Settings((("good", str(good)), ("m", str(folder))), hosts=("testserver",))
+    with TestClient(create_app(settings)) as client:
+        edit(folder, lambda about: place(about, "scores", "x"))
+        client.portal.call(client.app.state.service.models.renew, True)
+        listed = client.get("/v1/models")
+        assert listed.status_code == 200
+        assert [each["name"] for each in listed.json()["models"]] == ["good", "m"]
+    with pytest.raises(
+        XmtcError, match=r"is damaged: its scores is 'x', expected an object; copy or train it again\.$"
+    ):
+        create_app(settings).state.service.models.open()
+
+
+def test_a_report_that_is_a_link_is_not_served(folder: Path) -> None:
+    pytest.importorskip("fastapi")
+    from fastapi.testclient import TestClient
+
+    from xmtc.server.app import create_app
+    from xmtc.server.settings import Settings
+
+    secret = folder.parent / "secret.html"
+    secret.write_text("<p>secret</p>")
+    (folder / "report.html").symlink_to(secret)
+    with TestClient(create_app(Settings((("m", str(folder)),), hosts=("testserver",)))) as client:
+        found = client.get("/v1/models/m/report")
+        assert found.status_code == 404
+        assert found.json()["error"]["message"].startswith("This model has no report; `xmtc report` writes one")
+        assert client.get("/v1/models").json()["models"][0]["report"] is False
+        (folder / "report.html").unlink()
+        shutil.copyfile(secret, folder / "report.html")
+        assert client.get("/v1/models/m/report").text == "<p>secret</p>"
+    named = Settings((("m", str(folder)),), hosts=("testserver",), reports=(("m", str(folder.parent / "current")),))
+    (folder.parent / "current").symlink_to(secret)  # the operator may name a link
+    with TestClient(create_app(named)) as client:
+        assert client.get("/v1/models/m/report").text == "<p>secret</p>"

@@ -11,6 +11,7 @@ import json
 import os
 import stat
 from collections import Counter
+from collections.abc import Iterable
 from io import BufferedReader
 from math import isfinite
 from pathlib import Path
@@ -22,6 +23,7 @@ SAFE_FLAGS = os.O_RDONLY | sum(
 IS_LINK = (errno.ELOOP, errno.EMLINK)  # the error of O_NOFOLLOW, on Linux and on BSD
 HUB_SNAPSHOTS = "snapshots"  # folder of a Hugging Face cache, whose entries are links to ../../blobs
 MAX_SHOWN_KEY = 80  # characters
+MAX_DEPTH = 100  # levels of nested JSON; a model of models of models has 30
 
 
 class NotRegularError(OSError):
@@ -92,11 +94,29 @@ def real_place(folder: str | Path, name: str) -> tuple[Path, str]:
 
 
 def parse_json(content: bytes) -> Any:
-    """Parse JSON in UTF-8. Raise ValueError for NaN, infinity, and an object with the same key twice, which other
-    parsers read otherwise."""
-    return json.loads(
-        content.decode("utf-8"), object_pairs_hook=distinct_keys, parse_constant=refuse, parse_float=finite
-    )
+    """Parse JSON in UTF-8. Raise ValueError for what other parsers read otherwise, or not at all: NaN, infinity, an
+    object with the same key twice, and more than MAX_DEPTH levels of nesting."""
+    try:
+        found = json.loads(
+            content.decode("utf-8"), object_pairs_hook=distinct_keys, parse_constant=refuse, parse_float=finite
+        )
+    except RecursionError:
+        raise too_deep() from None
+    level = [found]
+    for _ in range(MAX_DEPTH):
+        level = [inner for each in level for inner in inside(each)]
+        if not level:
+            return found
+    raise too_deep()
+
+
+def inside(value: Any) -> Iterable[Any]:
+    """Return the values that an object or a list holds."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def too_deep() -> ValueError:
+    return ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
 
 
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
