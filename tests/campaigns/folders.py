@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import importlib
 import json
 import math
 import os
@@ -558,8 +559,14 @@ def warm_up(place: Path) -> None:
     import difflib  # noqa: F401
     import encodings.idna  # noqa: F401
 
-    with suppress(ImportError):
-        import xmtc.encoders.mpnet  # noqa: F401
+    for name in (
+        "xmtc.encoders.mpnet",
+        "simplemma",
+        "usearch.index",
+        "snowballstemmer",
+    ):  # which only code of xmtc names
+        with suppress(ImportError):
+            importlib.import_module(name)
 
     from xmtc.errors import XmtcError
     from xmtc.features import VIEWS, view_class

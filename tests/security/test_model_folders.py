@@ -492,6 +492,16 @@ def test_a_link_out_of_an_encoder_folder_is_refused(tmp_path: Path, name: str) -
         train_with(folder)
 
 
+@pytest.mark.parametrize("name", ["../x.safetensors", "/etc/passwd", "a/../../x.safetensors", "x.bin", 7, ""])
+def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: Any) -> None:
+    folder = encoder(tmp_path)
+    shutil.move(folder / "model.safetensors", tmp_path / "x.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": name}}))
+    phrase = r"\(model\.safetensors\.index\.json names files that are not in the folder\); give the folder of one"
+    with pytest.raises(XmtcError, match=phrase):
+        train_with(folder)
+
+
 def test_an_encoder_in_a_cache_of_the_hub_is_used(tmp_path: Path) -> None:
     folder, blobs = encoder(tmp_path), tmp_path / "models--tiny" / "blobs"
     snapshot = tmp_path / "models--tiny" / "snapshots" / "0123"

@@ -3,6 +3,7 @@ PyTorch."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from xmtc.base.regular_files import parse_json, read_regular, real_place
 from xmtc.encoders.catalogue import CONFIG, TOKENIZER, not_found, readable
 
 NO_LIMIT = 2**31 - 1
+INDEX = "model.safetensors.index.json"  # of weights in several files
+FILE = re.compile(r"[\w-][\w.-]*\.safetensors")
 MAX_FILE_BYTES = 2**28  # the largest tokenizers of today have 40 MB
 # Encoders that number positions from behind that of padding, which they leave out.
 AFTER_PADDING = (
@@ -56,6 +59,14 @@ def read_json(source: str, name: str) -> dict[str, Any]:
         return content
     except (ValueError, RecursionError) as error:
         raise not_found(source, f"{name}: {error}") from None
+
+
+def check_index(source: str) -> None:
+    """Refuse an index of weights that names files elsewhere, which transformers would open."""
+    if (Path(source) / INDEX).is_file():
+        files = read_json(source, INDEX).get("weight_map")
+        if not isinstance(files, dict) or not all(isinstance(n, str) and FILE.fullmatch(n) for n in files.values()):
+            raise not_found(source, f"{INDEX} names files that are not in the folder")
 
 
 def read_bytes(source: str, name: str) -> bytes:
