@@ -620,3 +620,15 @@ def test_a_report_that_is_a_link_is_not_served(folder: Path) -> None:
     (folder.parent / "current").symlink_to(secret)  # the operator may name a link
     with TestClient(create_app(named)) as client:
         assert client.get("/v1/models/m/report").text == "<p>secret</p>"
+
+
+@pytest.mark.parametrize(("name", "value"), [("has", 100), ("named", 100), ("right", 40)])
+def test_a_record_of_more_documents_than_there_are_is_refused(tmp_path: Path, name: str, value: int) -> None:
+    """Its scores would be above 1."""
+    from test_damaged_models import set_array
+
+    folder = Path(shutil.copytree(OLD / "lexical", tmp_path / "model"))
+    set_array(folder, f"model.evidence.{name}", lambda counts: np.full_like(counts, value))
+    assert refused(lambda path: Tagger.load(path).tags(["music"]), folder) == (
+        " is damaged: its record of labels counts more documents than there are; copy or train it again."
+    )
