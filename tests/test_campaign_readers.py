@@ -1,5 +1,5 @@
-"""A bounded part of the campaigns of damaged corpora and model folders, and the program that runs them. The campaigns
-themselves take minutes: python tests/campaigns/readers.py, and folders.py."""
+"""A bounded part of the campaign of damaged corpora, and the program that runs campaigns. The campaign itself takes
+minutes: python tests/campaigns/readers.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ CAMPAIGNS = Path(__file__).parent / "campaigns"
 sys.path.insert(0, str(CAMPAIGNS))
 
 import cases  # noqa: E402
-import folders  # noqa: E402
 import readers  # noqa: E402
 
 from xmtc.errors import XmtcError  # noqa: E402
@@ -33,15 +32,6 @@ def test_a_campaign_begins_with_a_whole_corpus(name, tmp_path):
     documents = list(readers.open_corpus(path, name.partition(",")[0]))
     assert len(documents) in (1, 4, 6)
     assert any(document.labels for document in documents)
-
-
-def test_damaged_model_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv(folders.HOME, str(tmp_path))
-    monkeypatch.setattr(folders, "names", lambda: list(folders.LINEAR))
-    folders.model.cache_clear()
-    outcome = cases.in_this_process(folders.case, 2026, range(250))
-    assert outcome.findings == []
-    assert 100 < outcome.n_refused < 245, "most cases should be damaged, and not all"
 
 
 def outcomes(seed: int, number: int) -> None:

@@ -53,7 +53,7 @@ def test_a_large_folder_opens_in_milliseconds(tmp_path):
     seconds = []
     for _ in range(5):
         start = time.perf_counter()
-        _, parts = store.load(tmp_path / "large")
+        _, parts = store.MODELS.load(tmp_path / "large")
         seconds.append(time.perf_counter() - start)
     assert parts["words"].text.shape == (200_000_000,)
     assert min(seconds) < 0.02
@@ -199,8 +199,11 @@ def name_a_stranger(folder):
         (lambda f: (f / "about.json").write_bytes(b"\xff\xfe"), "cannot be read"),
         (lambda f: (f / "about.json").write_text("[]"), "is not from xmtc: it has no format number"),
         (lambda f: (f / "about.json").write_text('{"name": "bert"}'), "is not from xmtc: it has no format number"),
-        (lambda f: edit_about(f, format=99), "has model format 99 and this xmtc reads format 3; upgrade xmtc."),
-        (lambda f: edit_about(f, format=0), "has model format 0 and this xmtc reads format 3; train the model anew."),
+        (lambda f: edit_about(f, format=99), "has model format 99 and this xmtc reads format 3 and 4; upgrade xmtc."),
+        (
+            lambda f: edit_about(f, format=0),
+            "has model format 0 and this xmtc reads format 3 and 4; train the model anew.",
+        ),
         (lambda f: edit_about(f, parts={}), "is damaged"),
         (lambda f: edit_about(f, files={}), "is damaged"),
         (lambda f: (f / "arrays.safetensors").unlink(), "arrays.safetensors is damaged"),

@@ -116,7 +116,9 @@ def test_a_method_that_is_not_there():
 
 
 def test_methods_of_other_packages(tmp_path):
-    (tmp_path / "others.py").write_text("class Theirs: ...\nclass Parabel: ...\n")
+    (tmp_path / "others.py").write_text(
+        "from xmtc import Method\nclass Theirs(Method): ...\nclass Parabel(Method): ...\n"
+    )
     info = tmp_path / "others-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")

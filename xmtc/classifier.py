@@ -32,7 +32,7 @@ from xmtc.evaluation import DEFAULT
 from xmtc.explain.pieces import Highlight
 from xmtc.features import COLUMNS, TEXTS
 from xmtc.indicators import check_room, dense, sparse
-from xmtc.parameters import applicable, check_names, given_to, parameters_of
+from xmtc.parameters import applicable, check_names, parameters_of, saved_parameters
 from xmtc.pipeline import Pipeline
 from xmtc.tagger import Tag, Tagger
 from xmtc.thresholds import learn_decision
@@ -310,9 +310,9 @@ class Classifier(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path, verify: bool = False) -> Classifier:
-        """A trained Classifier from a model folder."""
+        """Open a model folder as a trained Classifier."""
         tagger = Tagger.load(folder, verify)
-        classifier = cls(tagger.about["method"], **given_to(tagger.about))
+        classifier = cls(tagger.about["method"], **saved_parameters(tagger, folder))
         classifier.tagger_ = tagger
         if "columns" in tagger.views:
             classifier.n_features_in_ = tagger.views["columns"].n_inputs

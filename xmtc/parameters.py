@@ -11,14 +11,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import Field, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
+from xmtc import store
 from xmtc.base.method import Method
-from xmtc.base.params import Recipe, is_valid, kind_of, takes_several, value_of
+from xmtc.base.params import Recipe, briefly, expected, is_valid, kind_of, takes_several, value_of
 from xmtc.calibration import Calibration
+from xmtc.data.targets import check_numbers
 from xmtc.errors import XmtcError, nearest
 from xmtc.features import COLUMNS, TEXTS, View, view_class, views_for
 from xmtc.methods import method_class, method_name
+from xmtc.tagger import Tagger
 
 Parameters = Mapping[str, Any]
 Made = TypeVar("Made", bound=Recipe)
@@ -198,29 +202,66 @@ def json_value(value: Any) -> Any:
     return [json_value(item) for item in value] if isinstance(value, tuple) else value
 
 
-def from_json(value: Any) -> Any:
-    """What json_value described."""
-    if isinstance(value, dict):
-        return method_class(value["method"])(**{key: from_json(item) for key, item in value["parameters"].items()})
-    return tuple(from_json(item) for item in value) if isinstance(value, list) else value
+def method_from_json(described: Mapping[str, Any]) -> Method:
+    """Build the method that `json_value` described. Raise ValueError if it describes none."""
+    if not isinstance(described.get("parameters"), dict):
+        raise ValueError("a method of it has no parameters")
+    kind = method_class(described.get("method"))
+    return kind(**values_from_json(kind, described["parameters"]))
+
+
+def values_from_json(kind: type[Recipe], described: Parameters) -> dict[str, Any]:
+    """Parse the output of `as_json`. A value must be as a person could give it: only a parameter that holds methods is
+    parsed as one, and any other value must have the type and the range of its parameter."""
+    known = {field.name: field for field in fields(kind)}
+    found = {}
+    for name, value in described.items():
+        if name not in known:
+            raise ValueError(f"{kind.__name__} has no parameter {name!r:.80}")
+        found[name] = value_from_json(kind.__name__, known[name], value)
+    return found
+
+
+def value_from_json(owner: str, field: Field, value: Any) -> Any:
+    values = value if takes_several(field) and isinstance(value, list) else [value]
+    if kind_of(field) is Recipe:
+        values = [method_from_json(each) if isinstance(each, dict) else each for each in values]
+    found = tuple(values) if takes_several(field) and isinstance(value, list) else values[0]
+    if not is_valid(field, found):
+        raise ValueError(f"{owner}: {field.name}={briefly(value)} does not fit; expected {expected(field)}")
+    return found
+
+
+def saved_parameters(tagger: Tagger, folder: str | Path) -> dict[str, Any]:
+    """Return the parameters that a model of a folder was trained with. Raise XmtcError if nobody could
+    have given them."""
+    try:
+        if tagger.about.get("target", {}).get("numbers"):
+            check_numbers(tagger.labels.words())
+        return given_to(tagger.about)
+    except XmtcError:
+        raise
+    except store.MISFITS as error:
+        raise store.damaged(Path(folder), str(error)) from None
 
 
 def given_to(about: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that a saved model was trained with, as about.json describes it, without those that it would have
-    had anyway: so that a copy with another method or preset has its own defaults. How many columns there were was
-    a matter of the corpus."""
+    """Return the parameters that a saved model was trained with, as about.json describes it, without those that it
+    would have had anyway: so that a copy with another method or preset has its own defaults. The number of columns
+    belongs to the corpus. Raise ValueError for parameters that nobody could have given."""
+    method = method_from_json(about)
     found = set_apart(Calibration, {name: about[name] for name in ("calibrate",) if name in about})
-    found |= set_apart(method_class(about["method"]), about["parameters"])
-    preset = preset_of_views(from_json(about))
+    found |= set_apart(type(method), about["parameters"])
+    preset = preset_of_views(method)
     for name, values in about["views"].items():
         found |= set_apart(view_class(name.partition("-")[0]), values, preset)
     return {key: value for key, value in found.items() if key != "n_columns"}
 
 
 def set_apart(kind: type[Recipe], described: Parameters, preset: Parameters | None = None) -> dict[str, Any]:
-    """The parameters whose values are neither the defaults nor those of the preset, its own or, of a view, its
+    """Return the parameters whose values are neither the defaults nor those of the preset, its own or, of a view, its
     method's."""
-    values = {key: from_json(value) for key, value in described.items()}
+    values = values_from_json(kind, described)
     usual = {field.name: field.default for field in fields(kind)} | dict(preset or {})
     usual |= kind.presets.get(str(values.get("preset")), {})
     return {key: value for key, value in values.items() if key not in usual or usual[key] != value}

@@ -3,26 +3,31 @@ it, which no two trainings share, so that it is neither compared nor needed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from xmtc.base import history
 from xmtc.base.folders import MISFITS, MODEL, FolderKind, Stamp, sha256, stamp_of
+from xmtc.base.json_types import check_json
 from xmtc.base.method import Model
+from xmtc.base.regular_files import read_regular
 from xmtc.decisions import Decision
 from xmtc.errors import XmtcError
 from xmtc.features import FittedView, FittedViews, view_class
 from xmtc.text.vocabulary import Vocabulary
 from xmtc.vocab.labels import LabelConcepts
 
-FORMAT = 3
+FORMATS = (3, 4)  # that are read
+FORMAT = FORMATS[-1]  # that is written
 HISTORY = "history.jsonl"
-MOST_HISTORY = 2**26  # bytes; what is larger is no history
-MODELS = FolderKind(MODEL, FORMAT, "xmtc train -o", "train", (HISTORY,))
+MAX_HISTORY_BYTES = 2**26
+MODELS = FolderKind(MODEL, FORMATS, "xmtc train -o", "train", (HISTORY,))
 check_target, damaged = MODELS.check_target, MODELS.damaged
+PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # name of a package, as pip takes it, or of a module
 
 __all__ = [
     "FORMAT",
@@ -39,6 +44,79 @@ __all__ = [
 ]
 
 
+class Scores(TypedDict):
+    """Meaning of the scores: calibrated probabilities, or as the method computes them."""
+
+    are: Literal["probabilities", "raw"]
+    because: str
+    documents: NotRequired[int]
+
+
+class Reading(TypedDict):
+    """How the training corpus was read, where not as usual."""
+
+    text: NotRequired[str]
+    labels: NotRequired[str]
+    id: NotRequired[str]
+    separator: NotRequired[str]
+    delimiter: NotRequired[str]
+    encoding: NotRequired[str]
+    sheet: NotRequired[str]
+    recursive: NotRequired[bool]
+
+
+class TargetKind(TypedDict):
+    """Form in which a Classifier was given labels, and gives them back."""
+
+    kind: Literal["lists", "column", "array", "sparse", "frame"]
+    numbers: bool
+
+
+class AttachedVocabulary(TypedDict):
+    n_concepts: int
+    languages: list[str]
+    language: str
+    labels_found: int
+
+
+class LabelFilter(TypedDict):
+    allow: list[str]
+    deny: list[str]
+
+
+DecisionRule = TypedDict("DecisionRule", {"for": str, "by": str, "gives": str, "documents": NotRequired[int]})
+
+
+class Analyzer(TypedDict):
+    """The analyzer that `auto` has chosen."""
+
+    analyzer: str
+    because: str
+
+
+class About(TypedDict):
+    """Everything that about.json of a model says beside its parts. Checked when a model is opened, so that nothing
+    that reads it later has to."""
+
+    xmtc: str
+    method: str
+    parameters: dict[str, Any]  # checked by `parameters.given_to`, against the fields of the method
+    views: dict[str, dict[str, Any]]
+    sizes: dict[str, int]
+    n_docs: int
+    n_labels: int
+    data: str
+    package: NotRequired[str]
+    calibrate: NotRequired[bool]
+    scores: NotRequired[Scores]
+    reading: NotRequired[Reading]
+    target: NotRequired[TargetKind]
+    vocabulary: NotRequired[AttachedVocabulary]
+    filter: NotRequired[LabelFilter]
+    decision: NotRequired[DecisionRule]
+    chosen: NotRequired[Analyzer]
+
+
 def save(
     folder: str | Path,
     about: dict[str, Any],
@@ -51,28 +129,36 @@ def save(
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(about, parts) of a model folder. `verify` reads every byte and compares checksums."""
-    return MODELS.load(folder, verify, import_package)
+    """Return (about, parts) of a model folder. `verify` reads every byte and compares checksums."""
+    return MODELS.load(folder, verify, prepare)
 
 
 def load_history(folder: str | Path) -> tuple[history.Entry, ...]:
-    """What the training of a model told; nothing where that is missing or damaged, which harms nobody."""
-    path = Path(folder) / HISTORY
+    """Return the history of a training; nothing where it is missing or damaged, which harms nobody."""
     try:
-        if not path.is_file() or path.stat().st_size > MOST_HISTORY:
-            return ()
-        return history.from_lines(path.read_text(encoding="utf-8"))
+        return history.from_lines(read_regular(folder, HISTORY, MAX_HISTORY_BYTES).decode("utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
         return ()
 
 
+def prepare(folder: Path, about: dict[str, Any]) -> None:
+    """Check the description of a model, and import the package of its method, before its parts are made."""
+    try:
+        check_json(about, About, "")
+    except ValueError as error:
+        raise damaged(folder, str(error)) from None
+    import_package(folder, about)
+
+
 def import_package(folder: Path, about: dict[str, Any]) -> None:
-    """A model of another package's method needs that package, which its name finds."""
+    """Import the package that adds the method of a model, which the method's name finds."""
     package = about.get("package", "xmtc")
     if package == "xmtc":
         return
     from xmtc.methods import method_class
 
+    if PACKAGE.fullmatch(package) is None:
+        raise damaged(folder, f"its package is {package!r:.100}, which is no name of one")
     try:
         method_class(about["method"])
     except XmtcError:
@@ -84,17 +170,14 @@ def import_package(folder: Path, about: dict[str, Any]) -> None:
 
 def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
     """Refuse parts that are no tagger together; of the arrays, only the sizes are looked at."""
-    stated: dict[str, Any] = {"method": str, "parameters": dict, "views": dict, "n_docs": int}
     kinds: dict[str, Any] = {"views": dict, "labels": Vocabulary, "frequencies": np.ndarray, "model": Model}
     attached: dict[str, Any] = {"concepts": LabelConcepts, "allowed": np.ndarray, "decision": Decision}
     kinds |= {name: kind for name, kind in attached.items() if name in parts}
     if parts.keys() != kinds.keys():
         raise ValueError(f"it holds {', '.join(parts) or 'nothing'} instead of {', '.join(kinds)}")
-    for wanted, found in ((stated, about), (kinds, parts)):
-        for name, kind in wanted.items():
-            if not isinstance(found.get(name), kind):
-                raise ValueError(f"its {name} is missing or of another kind")
-    check_reading(about.get("reading", {}))
+    for name, kind in kinds.items():
+        if not isinstance(parts[name], kind):
+            raise ValueError(f"its {name} is of another kind")
     check_attached(len(parts["labels"]), **{name: parts.get(name) for name in attached})
     check_sizes(about["n_docs"], *(parts[name] for name in ("views", "labels", "frequencies", "model")))
 
@@ -108,12 +191,6 @@ def check_attached(
         raise ValueError("it does not say of all labels whether it may answer them")
     if decision is not None and not decision.fits(n_labels):
         raise ValueError("its decision is not for its labels")
-
-
-def check_reading(reading: Any) -> None:
-    """Refuse what cannot be how a corpus was read; folders of older versions do not say it."""
-    if not isinstance(reading, dict) or not all(isinstance(value, (str, bool)) for value in reading.values()):
-        raise ValueError("it does not say how its corpus was read")
 
 
 def check_sizes(n_docs: int, views: dict[str, Any], labels: Vocabulary, frequencies: np.ndarray, model: Model) -> None:

@@ -135,7 +135,7 @@ class Tagger:
             raise XmtcError(
                 "The model has no decision; `xmtc thresholds MODEL VALID` learns one from labelled documents."
             )
-        self._check()
+        self.check()
         if self.decision.scores != scores_of(self.model):
             raise XmtcError(
                 "The model's decision was learnt on other scores than the model gives now; learn it anew, with "
@@ -156,7 +156,7 @@ class Tagger:
         """(n_labels,) bool, the labels that these lists, and the model's own, leave; None where that is all."""
         if not allow and not deny:
             return self.allowed
-        self._check()
+        self.check()
         found = allowed_labels(self.labels, self.concepts, allow, deny)
         return found if self.allowed is None else checked_left(found & self.allowed)
 
@@ -169,13 +169,13 @@ class Tagger:
 
     def name(self, label: str, language: str | None = None) -> str | None:
         """What a label is called in a language; None where no vocabulary tells."""
-        self._check()
+        self.check()
         self.check_language(language)
         return self._name(self._number(label), language)
 
     def broader(self, label: str, language: str | None = None) -> list[str]:
         """What the concepts above a label are called, the nearest first; none where no vocabulary tells."""
-        self._check()
+        self.check()
         self.check_language(language)
         return [] if self.concepts is None else self.concepts.broader(self._number(label), language)
 
@@ -200,7 +200,7 @@ class Tagger:
 
     def with_filter(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> Tagger:
         """The same, answering only with these labels; without any, with all."""
-        self._check()
+        self.check()
         allowed = allowed_labels(self.labels, self.concepts, allow, deny) if allow or deny else None
         about = {name: value for name, value in self.about.items() if name != "filter"}
         said = {"allow": list(allow), "deny": list(deny)}
@@ -220,12 +220,12 @@ class Tagger:
 
     def read(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """The features of documents."""
-        self._check()
+        self.check()
         return features.transform(self.views, documents, run)
 
-    def _check(self) -> None:
-        """Look once at all numbers of a loaded model, which compiled code will trust. Not when it is opened, so that
-        this stays quick."""
+    def check(self) -> None:
+        """Check once all numbers of a loaded model, which compiled code trusts. Not when it is opened, so that this
+        stays quick. Raise XmtcError if it is damaged."""
         if self.unchecked is not None:
             try:
                 check_finite(self.views, "views")

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,10 +28,14 @@ ROOM = 4 << 30  # bytes that a process may take beyond what it has when cases be
 DEFAULT_MINUTES = 5.0
 
 
+END = {(True, False): "refused", (False, True): "finding", (False, False): "answered"}
+
+
 @dataclass
 class Outcome:
     n_cases: int = 0
     n_refused: int = 0
+    ends: list[str] = field(default_factory=list)  # of each case: answered, refused or finding
     findings: list[tuple[int, str]] = field(default_factory=list)  # the case's number, and what came out of it
 
 
@@ -54,6 +59,7 @@ def in_this_process(case: Case, seed: int, numbers: Iterator[int] | range) -> Ou
         found = outcome_of(case, seed, number)
         outcome.n_cases += 1
         outcome.n_refused += found is None
+        outcome.ends.append(END[found is None, bool(found)])
         if found:
             outcome.findings.append((number, found))
     return outcome
@@ -103,6 +109,7 @@ def watch(script: str, seed: int, n_cases: int, minutes: float, env: dict[str, s
             raise SystemExit(f"the process of the cases does not start:\n{said}")
         if is_open:
             outcome.findings.append((outcome.n_cases, f"the process ended with {process.returncode}:\n{said}"))
+            outcome.ends.append("finding")
             outcome.n_cases += 1
     return outcome
 
@@ -118,13 +125,14 @@ def collect(process: subprocess.Popen, outcome: Outcome) -> bool:
         is_open = isinstance(said, int)
         if isinstance(said, list):
             outcome.n_refused += said[0] is None
+            outcome.ends.append(END[said[0] is None, bool(said[0])])
             if said[0]:
                 outcome.findings.append((outcome.n_cases, said[0]))
             outcome.n_cases += 1
     return is_open
 
 
-def report(outcome: Outcome, script: str, seed: int) -> None:
+def report(outcome: Outcome, script: str, seed: int, kind: Callable[[int, int], str] | None = None) -> None:
     seen: dict[str, int] = {}
     for number, found in outcome.findings:
         last = found.strip().splitlines()[-1]
@@ -133,6 +141,11 @@ def report(outcome: Outcome, script: str, seed: int) -> None:
             print(f"case {number} (python {script} --seed {seed} --only {number}):\n{found}")
     for last, n in seen.items():
         print(f"{n:6,} × {last[:200]}")
+    if kind is not None:
+        counted = Counter((kind(seed, number), end) for number, end in enumerate(outcome.ends))
+        for name in sorted({name for name, _ in counted}):
+            ends = [f"{counted[name, end]:,} {end}" for end in ("answered", "refused", "finding")]
+            print(f"{name}: {', '.join(ends)}")
     answered = outcome.n_cases - outcome.n_refused - len(outcome.findings)
     print(
         f"{Path(script).stem}, seed {seed}: {outcome.n_cases:,} cases, {answered:,} answered, "
@@ -140,8 +153,15 @@ def report(outcome: Outcome, script: str, seed: int) -> None:
     )
 
 
-def main(script: str, case: Case, doc: str | None, env: dict[str, str] | None = None) -> None:
-    """The command line of a campaign; it exits with 1 where there are findings."""
+def main(
+    script: str,
+    case: Case,
+    doc: str | None,
+    env: dict[str, str] | None = None,
+    kind: Callable[[int, int], str] | None = None,
+) -> None:
+    """Run the command line of a campaign; it exits with 1 where there are findings. `kind` names the group that a case
+    is counted in."""
     if sys.argv[1:2] == ["--work"]:
         seed, first, last = map(int, sys.argv[2:5])
         work(case, seed, first, last, float(sys.argv[5]))
@@ -157,7 +177,7 @@ def main(script: str, case: Case, doc: str | None, env: dict[str, str] | None = 
         print(outcome_of(case, chosen.seed, chosen.only) or "as it should be")
         return
     outcome = watch(script, chosen.seed, chosen.cases, chosen.minutes, env or {})
-    report(outcome, script, chosen.seed)
+    report(outcome, script, chosen.seed, kind)
     sys.exit(bool(outcome.findings))
 
 

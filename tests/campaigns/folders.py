@@ -1,193 +1,151 @@
-"""Damaged model folders: models of every form, with what about.json says and the numbers of the arrays changed; then
-opened, looked at, used and explained with, while compiled code watches the bounds of its arrays.
+"""Hostile model folders, opened through Python, every command and the service, while an audit hook watches.
 
-    python tests/campaigns/folders.py --minutes 2 --seed 0
+    python tests/campaigns/folders.py --cases 20000 --seed 0
 
-Allowed are answers that are finite, or one sentence."""
+A case takes a good model of `tests/fixtures/models`, changes what about.json says (types, names, nesting, references,
+parameters), the numbers of its arrays, the bytes of its files, or the files themselves (links, FIFOs, devices), and
+opens it. Allowed are answers that are finite, or one sentence. It is a finding if anything else comes out, or if a
+module is imported, a process started, a connection opened, or a file outside the folder opened because of the case."""
 
 from __future__ import annotations
 
 import base64
 import copy
+import importlib
 import json
 import math
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "fixtures")]
 if __name__ == "__main__":  # before numba is imported; what it compiles so is kept apart
     os.environ["NUMBA_BOUNDSCHECK"] = "1"
-    os.environ["NUMBA_CACHE_DIR"] = str(Path.home() / ".cache" / "xmtc" / "campaigns")
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(Path.home() / ".cache" / "xmtc" / "campaigns"))
     os.environ["TQDM_DISABLE"] = "1"
 
 import cases  # noqa: E402
+import make_models  # noqa: E402
 import numpy as np  # noqa: E402
+from audit_watch import CANARY, Watch, outside_file  # noqa: E402
 from odd_tokenizers import charsmap  # noqa: E402
 from safetensors.numpy import load, save  # noqa: E402
 
-HOME = "XMTC_CAMPAIGN"  # where the whole models lie
-TEXTS = ["noise1 word3alpha word3beta", "word5beta noise7 noise9 word0gamma", "strange", ""]
-SMALL: dict[str, dict[str, Any]] = {  # as few numbers as a form can have: most changes then matter
-    "attention_xml": {"dimension": 4, "hidden": 4, "layers": (4,), "epochs": 1},
-    "xml_rnn": {"dimension": 4, "hidden": 4, "layers": (4,), "epochs": 1},
-    "rank_ae": {"hidden": 4, "layer": 4, "channels": 4, "epochs": 1, "dimension": 4},
-    "c2ae": {"layer": 4, "latent": 0.1, "epochs": 1},
-}
-
-
-def home() -> Path:
-    return Path(os.environ[HOME])
-
-
-def documents():
-    from planted import planted
-
-    from xmtc.data.in_memory import documents_of
-
-    return list(documents_of(*planted(60, seed=3)))
-
-
-def trained(method: str, **parameters: Any):
-    from xmtc.base.run import Run
-    from xmtc.methods import method_class
-    from xmtc.pipeline import train
-
-    kind = method_class(method)
-    settings = kind.tiny | SMALL.get(method, {}) | parameters
-    return train(documents(), method, run=Run(threads=1, device="cpu"), **settings)
-
-
-def of_columns():
-    from scipy.sparse import csr_array
-
-    from xmtc.classifier import Classifier
-
-    X = csr_array(np.eye(12, dtype=np.float32) + np.eye(12, k=1, dtype=np.float32))
-    return Classifier("parabel", n_trees=2, max_leaf=2).fit(X, [["a"], ["b"], ["c", "a"]] * 4).tagger_
-
-
-def combined():
-    from xmtc.combine import combine
-
-    return combine([trained("parabel", n_trees=1), trained("dismec")], valid=documents()[:40])
-
-
-def with_encoder(kind: str):
-    from tiny_encoders import tiny
-
-    return trained("aplc_xlnet", encoder=tiny(kind, width=8), epochs=1, batch=16, max_subwords=40)
-
-
-MAKERS: dict[str, Callable[[], Any]] = {
-    "parabel": lambda: trained("parabel", n_trees=2),
-    "plt": lambda: trained("plt", ngrams=2),
-    "fastxml": lambda: trained("fastxml", n_trees=2),
-    "pfastrexml": lambda: trained("pfastrexml", n_trees=2),
-    "sleec": lambda: trained("sleec", dimension=4, n_clusters=2),
-    "annexml": lambda: trained("annexml", dimension=4, n_clusters=2, search="approximate"),
-    "fasttext": lambda: trained("fasttext", loss="hs", word_ngrams=2),
-    "columns": of_columns,
-    "combined": combined,
-    "ensemble": lambda: trained("ensemble"),
-    "attention_xml": lambda: trained("attention_xml"),
-    "xml_rnn": lambda: trained("xml_rnn"),
-    "xml_cnn": lambda: trained("xml_cnn"),
-    "bow_cnn": lambda: trained("bow_cnn"),
-    "rank_ae": lambda: trained("rank_ae"),
-    "rank_ae of words": lambda: trained("rank_ae", input="lstm"),
-    "c2ae": lambda: trained("c2ae"),
-    "bert": lambda: with_encoder("bert"),
-    "xlnet": lambda: with_encoder("xlnet"),
-}
-ENCODERS = ("bert", "xlnet")
-LINEAR = ("parabel", "plt", "fastxml", "pfastrexml", "sleec", "annexml", "fasttext", "columns", "combined", "ensemble")
-
-
-def names() -> list[str]:
-    try:
-        import torch  # noqa: F401
-        import transformers  # noqa: F401
-    except ImportError:
-        return list(LINEAR)
-    return [*LINEAR, *MAKERS]  # the linear ones twice: they are quick, and compiled
-
-
-def make(name: str, folder: Path) -> None:
-    """A whole model, which does what it should: an error here is none of those that are allowed."""
-    try:
-        MAKERS[name]().save(folder)
-        use(folder, name)
-    except ValueError as error:
-        raise RuntimeError(f"the whole model {name} is none") from error
-
-
-@cache
-def model(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What about.json says, and the arrays, of a whole model; made by the first who asks."""
-    folder = home() / name
-    if not folder.exists():
-        make(name, folder)
-    about = json.loads((folder / "about.json").read_text())
-    return about, load((folder / "arrays.safetensors").read_bytes())
-
+MODELS = HERE.parent / "fixtures" / "models" / "format-3"
+NETWORKS = (
+    "attention_xml", "xml_rnn", "xml_cnn", "bow_cnn", "rank_ae", "rank_ae-words", "bce_ae", "c2ae", "word-stems",
+)  # fmt: skip
+ENCODER = "aplc_xlnet"
+COLUMNS = ("columns", "wide-columns")
+ENTRIES = ("python", "python", "command", "service")  # of cases 0, 1, 2, 3, 4 …
 
 Rng = np.random.Generator
-
-NUMBERS = [
-    0,
-    1,
-    -1,
-    2,
-    3,
-    7,
-    100,
-    255,
-    2**15,
-    2**31 - 1,
-    2**31,
-    2**32,
-    2**63 - 1,
-    -(2**63),
-    10**30,
-    0.5,
-    -0.5,
-    1e-300,
-    1e300,
-]
-ODD: list[Any] = [
-    *NUMBERS, math.nan, math.inf, -math.inf, True, False, None, "", "x", "tfidf", "words", "\ud800", "\x1b[2J", [], [1],
-    {}, {"a": 1}, {"array": "frequencies"}, {"array": "labels.text"}, {"array": "nothing"}, {"array": ["x"]},
-    {"mapping": {}}, {"mapping": 3},
-    {"form": "os:system"}, {"form": "xmtc.text.vocabulary:Vocabulary"}, {"form": 7}, "[" * 1000,
+NUMBERS = [0, 1, -1, 2, 3, 7, 100, 255, 2**15, 2**31 - 1, 2**31, 2**32, 2**63 - 1, -(2**63), 2**64, 10**30, 10**400]
+NUMBERS += [0.5, -0.5, 1e-300, 1e300]
+ADDRESSES = [
+    "audit_watch:Touch", f"{CANARY}:Touch", f"{CANARY}.inner:Touch", "subprocess:Popen", "os:system", "builtins:eval",
+    "builtins:exec", "builtins:open", "os.system", "posix:system", "importlib:import_module", "pickle:loads",
+    "xmtc.cli:main", "xmtc.cli.serve:serve", "xmtc.base.params:Recipe", "xmtc.base.method:Method",
+    "xmtc.base.method:Model", "xmtc.tagger:Tagger", "xmtc.methods:Parabel", "xmtc.methods.label_tree.parabel:Parabel",
+    "xmtc.linear.tree:Tree.__init__", "xmtc.text.vocabulary:Vocabulary", "antigravity:x", "webbrowser", "turtle",
+    "json.tool", "__main__:case", "torch:load", "numpy:load", "transformers:AutoModel", "xmtc", "",
 ]  # fmt: skip
-TYPES = [
-    np.int8,
-    np.uint8,
-    np.int16,
-    np.int32,
-    np.int64,
-    np.uint32,
-    np.uint64,
-    np.float16,
-    np.float32,
-    np.float64,
-    np.bool_,
-]
+PLACES = [
+    "OUTSIDE", "/etc/passwd", "../../../../etc/passwd", "file:///etc/passwd", "/dev/zero", "/proc/self/environ",
+    "http://127.0.0.1:9/model", "https://huggingface.co/bert-base-uncased", "bert-base-uncased", "xlnet-base-cased",
+    "mpnet-base", "glove", "~/.ssh/id_rsa", "\\\\127.0.0.1\\share", "//127.0.0.1/share", "|touch x", "con", "a\0b",
+    "x" * 5000,
+]  # fmt: skip
+TEXTS = [
+    "parabel", "consensus", "ensemble", "lexical", "attention_xml", "tfidf", "tfidf-2", "words", "subwords", "columns",
+    "names", "linear-tree", "linear-tree-model", "string-index", "trained-network", "transformer-design", "decision",
+    "snowball:english", "snowball:../x", "simplemma:en", "simplemma:xx", "grams:1-99999", "grams:3-2", "words+grams",
+    "auto", "english", "utf-16", "zip_codec", "probabilities", "column", "frame", "sparse", "\ud800", "\x1b[2J\x07",
+    "{0.__class__}", "%s%n%s", "a\nb", f"__import__('{CANARY}')", "[" * 1000, "é" * 100, "nan", "1e999", "None",
+]  # fmt: skip
+
+
+def methods(rng: Rng) -> dict[str, Any]:
+    """What describes a method, or anything else that hostile code would call."""
+    name = chosen([*ADDRESSES, *TEXTS[:6]], rng)
+    return {"method": name, "parameters": chosen([{}, {"args": [CANARY]}, {"members": []}, {"seed": 1}, None], rng)}
+
+
+def odd_value(rng: Rng) -> Any:
+    """Another value for any place of about.json."""
+    how = rng.random()
+    if how < 0.2:
+        return chosen([*NUMBERS, math.nan, math.inf, -math.inf, True, False, None], rng)
+    if how < 0.4:
+        return chosen([*ADDRESSES, *PLACES], rng)
+    if how < 0.55:
+        return chosen(TEXTS, rng)
+    if how < 0.65:
+        return methods(rng)
+    if how < 0.7:
+        return [methods(rng) for _ in range(int(rng.integers(1, 4)))]
+    if how < 0.8:
+        return nested(odd_value(rng), int(chosen([2, 5, 20, 60], rng)), rng)
+    return copy.deepcopy(
+        chosen(
+            [
+                [], [1], ["x"], [[]], {}, {"a": 1}, {"array": "frequencies"}, {"array": "labels.text"},
+                {"array": "nothing"}, {"array": ["x"]}, {"mapping": {}}, {"mapping": 3},
+                {"form": chosen(ADDRESSES, rng)}, {"form": chosen(TEXTS, rng)}, {"form": 7}, {"kind": "vocabulary"},
+                {"text": 7}, {"are": "raw"},
+            ],
+            rng,
+        )
+    )  # fmt: skip
+
+
+def nested(value: Any, depth: int, rng: Rng) -> Any:
+    wrap = chosen([lambda v: [v], lambda v: {"mapping": {"a": v}}, lambda v: {"a": v}, consensus_of], rng)
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+def consensus_of(value: Any) -> dict[str, Any]:
+    return {"method": "consensus", "parameters": {"members": [value, "parabel"]}}
 
 
 def chosen(options: Any, rng: Rng) -> Any:
     return options[int(rng.integers(len(options)))]
 
 
+def names() -> list[str]:
+    found = sorted(path.parent.name for path in MODELS.glob("*/about.json"))
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError:
+        return [name for name in found if name not in (*NETWORKS, ENCODER)]
+    return [*found, *(name for name in found if name not in (*NETWORKS, ENCODER))]  # linear ones twice: they are quick
+
+
+@cache
+def model(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What about.json says, and the arrays, of a good model."""
+    about = json.loads((MODELS / name / "about.json").read_text(encoding="utf-8"))
+    return about, load((MODELS / name / "arrays.safetensors").read_bytes())
+
+
+# --- changes
+
+
 def paths(value: Any, path: tuple = ()) -> list[tuple]:
     """Where the values of a description stand."""
+    if len(path) > 40:
+        return [path]
     if isinstance(value, dict):
         return [path, *(found for key, inner in value.items() for found in paths(inner, (*path, key)))]
     if isinstance(value, list):
@@ -195,39 +153,50 @@ def paths(value: Any, path: tuple = ()) -> list[tuple]:
     return [path]
 
 
+def at(about: Any, path: Any) -> Any:
+    for key in path:
+        about = about[key]
+    return about
+
+
 def change_about(about: dict[str, Any], rng: Rng) -> None:
     """One value becomes another, goes away, or gets another name."""
+    if rng.random() < 0.15:  # a call in place of a parameter
+        holder = chosen([about, about["parameters"], *about["views"].values()], rng)
+        call = {"method": chosen(ADDRESSES[:8], rng), "parameters": chosen([{}, {"args": [CANARY]}], rng)}
+        if isinstance(holder, dict):
+            holder["calibrate" if holder is about else chosen([*holder, "x"], rng)] = chosen([call, [call]], rng)
+        return
+    if rng.random() < 0.15:
+        about[chosen(["scores", "reading", "target", "package", "filter", "decision", "chosen", "calibrate"], rng)] = (
+            odd_value(rng)
+        )
+        return
     everywhere = [path for path in paths(about) if path and path[0] != "files"]
     in_parts = [path for path in everywhere if path[0] == "parts"] or everywhere
-    change_value(about, in_parts if rng.random() < 0.8 else everywhere, rng)
+    change_value(about, in_parts if rng.random() < 0.4 else everywhere, rng)
 
 
 def change_value(about: Any, places: list[tuple], rng: Rng) -> None:
     *outer, last = chosen(places, rng)
-    holder: Any = about
-    for key in outer:
-        holder = holder[key]
-    how = rng.random()
+    holder, how = at(about, outer), rng.random()
     if how < 0.1:
         del holder[last]
     elif how < 0.2 and isinstance(holder, dict):
-        holder[str(chosen([f"{last}s", "", "form", "array", "tfidf", "tfidf-2", "words", "n_labels"], rng))] = (
+        holder[str(chosen([f"{last}s", "", "form", "array", "method", "tfidf", "words", *ADDRESSES[:8]], rng))] = (
             holder.pop(last)
         )
     elif how < 0.3:
-        *outer, other = chosen(places, rng)
-        source: Any = about
-        for key in [*outer, other]:
-            source = source[key]
-        holder[last] = copy.deepcopy(source)
-    elif how < 0.5 and isinstance(holder[last], (int, float)) and not isinstance(holder[last], bool):
-        holder[last] += chosen([-1, 1, 0.5, 10], rng)
-    elif how < 0.6 and isinstance(holder[last], str) and holder[last].startswith("{"):  # an encoder's configuration
+        holder[last] = copy.deepcopy(at(about, chosen(places, rng)))
+    elif how < 0.4 and isinstance(holder[last], (int, float)) and not isinstance(holder[last], bool):
+        with suppress(OverflowError):
+            holder[last] += chosen([-1, 1, 0.5, 10], rng)
+    elif how < 0.45 and isinstance(holder[last], str) and holder[last].startswith("{"):  # an encoder's configuration
         inner = json.loads(holder[last])
-        inner[chosen([*sorted(inner), "more"], rng)] = chosen(ODD, rng)
+        inner[chosen([*sorted(inner), "more", *DESIGN], rng)] = odd_value(rng)
         holder[last] = json.dumps(inner)
     else:
-        holder[last] = copy.deepcopy(chosen(ODD, rng))  # or a later case would change what others are given
+        holder[last] = odd_value(rng)
 
 
 def change_array(arrays: dict[str, np.ndarray], rng: Rng) -> None:
@@ -243,8 +212,9 @@ def change_array(arrays: dict[str, np.ndarray], rng: Rng) -> None:
     elif how < 0.8:
         array = array.reshape(chosen([(-1,), (1, -1), (-1, 1)], rng))
     elif how < 0.85:
+        types = "bool i1 u1 i2 i4 i8 u4 u8 f2 f4 f8".split()
         with np.errstate(all="ignore"):
-            array = array.astype(chosen(TYPES, rng))
+            array = array.astype(chosen(types, rng))
     elif how < 0.9:
         array = arrays[chosen(sorted(arrays), rng)].copy()
     elif how < 0.95:
@@ -268,20 +238,23 @@ def change_numbers(array: np.ndarray, rng: Rng) -> None:
             array.flat[int(rng.integers(array.size))] = np.asarray(chosen(odd, rng)).astype(array.dtype)
 
 
-def flip(content: bytes, rng: Rng, end: int | None = None) -> bytes:
-    changed = np.frombuffer(content, np.uint8).copy()
-    for _ in range(int(rng.integers(1, 4))):
-        changed[int(rng.integers(end or len(changed)))] = rng.integers(256)
-    return changed.tobytes()
+DESIGN = (
+    "auto_map", "attn_implementation", "_attn_implementation", "quantization_config", "torch_dtype", "dtype",
+    "backbone", "use_kernels", "kernel_config", "trust_remote_code", "name_or_path", "_name_or_path", "model_type",
+    "text_config",
+    "is_decoder", "architectures", "base_model_tp_plan", "use_timm_backbone", "position_embedding_type", "to_dict",
+)  # fmt: skip
 
 
 def change_design(about: dict[str, Any], rng: Rng) -> None:
     """What an encoder's configuration says."""
     design = about["parts"]["model"]["network"]["design"]
     said = json.loads(design["encoder"])
-    name = chosen(sorted(said), rng)
-    is_number = isinstance(said[name], (int, float)) and rng.random() < 0.5
-    said[name] = said[name] + chosen([-1, 1, 0.5, -2, 1000], rng) if is_number else chosen(ODD, rng)
+    name = chosen([*sorted(said), *DESIGN], rng)
+    is_number = type(said.get(name)) in (int, float) and rng.random() < 0.5
+    kinds = ["roberta", "xlnet", "mpnet", "flava", "perceiver", "esm", "layoutlm", "t5", "gpt2", "x", "../x"]
+    other = chosen(kinds, rng) if name == "model_type" else odd_value(rng)
+    said[name] = said[name] + chosen([-1, 1, 0.5, -2, 1000], rng) if is_number else other
     design["encoder"] = json.dumps(said)
 
 
@@ -298,70 +271,342 @@ def change_tokenizer(arrays: dict[str, np.ndarray], rng: Rng) -> None:
     arrays[name] = np.frombuffer(flip(content, rng) if rng.random() < 0.1 else content, np.uint8)
 
 
-def write_damaged(folder: Path, name: str, rng: Rng) -> None:
+def flip(content: bytes, rng: Rng, end: int | None = None) -> bytes:
+    changed = np.frombuffer(content, np.uint8).copy()
+    for _ in range(int(rng.integers(1, 4))):
+        changed[int(rng.integers(end or len(changed)))] = rng.integers(256)
+    return changed.tobytes()
+
+
+def change_text(said: bytes, rng: Rng) -> bytes:
+    """JSON that parsers disagree about, or that is none."""
+    return chosen(
+        [
+            lambda: flip(said, rng),
+            lambda: said[: int(rng.integers(len(said)))],
+            lambda: b"\xef\xbb\xbf" + said,
+            lambda: said.decode().encode("utf-16"),
+            lambda: said.replace(b'"method"', b'"method": "os:system", "method"', 1),
+            lambda: said.replace(b'"n_docs": ', b'"n_docs": ' + b"9" * 5000, 1),
+            lambda: said.replace(b'"n_docs": ', b'"n_docs": NaN, "n": ', 1),
+            lambda: said.replace(b"{", b'{"deep": ' + b"[" * 50_000 + b"]" * 50_000 + b", ", 1),
+            lambda: said + said,
+            lambda: b" " * 1000 + said,
+            lambda: b"",
+        ],
+        rng,
+    )()
+
+
+def make_fifo(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def make_link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def make_socket(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as listening:  # the path may be too long
+        listening.bind(str(path))
+
+
+def change_files(folder: Path, rng: Rng) -> None:
+    """One of the files becomes something else, or something is beside them."""
+    ours = ["about.json", "arrays.safetensors", "history.jsonl"]
+    path = folder / chosen([*ours, *ours, "report.html", "notes.txt", "model.pkl", "config.json"], rng)
+    target = chosen([str(outside_file()), "/dev/zero", "/dev/stdin", "/proc/self/mem", "about.json", path.name], rng)
+    chosen(
+        [
+            lambda: make_fifo(path),
+            lambda: make_link(path, target),
+            lambda: make_link(path, target),
+            lambda: make_socket(path),
+            lambda: (path.unlink(missing_ok=True), path.mkdir()),
+            lambda: path.unlink(missing_ok=True),
+            lambda: path.write_bytes(path.read_bytes()[:-1] if path.exists() else b"x"),
+            lambda: path.write_bytes((path.read_bytes() if path.exists() else b"") + rng.bytes(9)),
+            lambda: os.truncate(path, 2**40) if path.exists() else path.write_bytes(b""),
+            lambda: os.truncate(path, 0) if path.exists() else path.write_bytes(b"\x80\x04cos\nsystem\n."),
+        ],
+        rng,
+    )()
+
+
+def write_hostile(folder: Path, name: str, rng: Rng) -> None:
     about, arrays = model(name)
     about, arrays, how = copy.deepcopy(about), dict(arrays), rng.random()
-    if name in ENCODERS and rng.random() < 0.6:
+    if rng.random() < 0.5:
+        rename_forms(about)
+    if name == ENCODER and rng.random() < 0.5:
         change_design(about, rng) if how < 0.7 else change_tokenizer(arrays, rng)
-        how = 0.81
-    elif how < 0.4:
-        for _ in range(int(rng.choice([1, 1, 2]))):
-            change_about(about, rng)
-    elif how < 0.8:
+    elif how < 0.6:
+        for _ in range(int(rng.choice([1, 1, 2, 3]))):
+            with suppress(KeyError, AttributeError, TypeError):  # an earlier change has taken the place away
+                change_about(about, rng)
+    elif how < 0.75:
         for _ in range(int(rng.choice([1, 1, 2]))):
             change_array(arrays, rng)
     content = save(arrays)
-    if how > 0.85:
+    if 0.75 < how < 0.83:
         header = 8 + int.from_bytes(content[:8], "little")
         content = flip(content, rng, header if rng.random() < 0.6 else None)
-    if isinstance(about.get("files"), dict):
-        about["files"] = {"arrays.safetensors": {"bytes": len(content), "sha256": ""}}
-    said = json.dumps(about).encode()
-    if 0.82 <= how <= 0.85:
-        said = flip(said, rng)
+    if isinstance(about.get("files"), dict) and rng.random() < 0.97:
+        about["files"] = {"arrays.safetensors": {"bytes": len(content), "sha256": checksum_of(content)}}
+    said = json.dumps(about).replace('"OUTSIDE"', json.dumps(str(outside_file()))).encode()
+    if 0.83 < how < 0.88:
+        said = change_text(said, rng)
     (folder / "arrays.safetensors").write_bytes(content)
     (folder / "about.json").write_bytes(said)
-    shutil.copyfile(home() / name / "history.jsonl", folder / "history.jsonl")
+    shutil.copyfile(MODELS / name / "history.jsonl", folder / "history.jsonl")
+    if how > 0.88:
+        change_files(folder, rng)
 
 
-def case(seed: int, number: int) -> None:
-    rng = np.random.default_rng([seed, number])
-    name = chosen(names(), rng)
-    with tempfile.TemporaryDirectory(prefix="campaign-") as place:
-        write_damaged(Path(place), name, rng)
-        use(place, name)
+def rename_forms(value: Any) -> None:
+    """As the newest format names them."""
+    from xmtc.base.form_types import OLD_NAMES
+    from xmtc.store import FORMAT
+
+    if isinstance(value, dict) and "format" in value:
+        value["format"] = FORMAT
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        rename_forms(inner)
+    if isinstance(value, dict) and value.get("form") in OLD_NAMES:
+        value["form"] = OLD_NAMES[value["form"]]
 
 
-def use(folder: str | Path, name: str) -> None:
-    """As commands do: what it is, answers, explanations."""
+def checksum_of(content: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(content).hexdigest()
+
+
+# --- entries
+
+
+def documents(n_docs: int = 3) -> list[Any]:
+    from xmtc.data.in_memory import documents_of
+
+    return list(documents_of(*make_models.documents(n_docs)))
+
+
+def use_python(folder: Path, name: str, rng: Rng) -> None:
+    """Open it, look at it, have it answer, explain and be measured."""
     from xmtc.base.run import Run
+    from xmtc.classifier import Classifier
     from xmtc.data.document import Document
     from xmtc.tagger import Tagger
 
     one = Run(threads=1, device="cpu")
-    tagger = Tagger.load(folder)
-    repr(tagger), json.dumps(tagger.about)
-    if name == "columns":
-        row = np.array([0, 3, 11], np.int32), np.ones(3, np.float32)
-        answers = tagger.named(tagger.rank([Document("1", "", [], row)], 3, one))
+    if rng.random() < 0.5:
+        classifier = Classifier.load(folder)
+        repr(classifier), classifier.get_params(), classifier.classes_
+        tagger = classifier.tagger_
+        if name not in COLUMNS:
+            classifier.predict(make_models.TEXTS, run=one)
     else:
-        answers = tagger.tags(TEXTS, 3, run=one)
+        tagger = Tagger.load(folder, verify=bool(rng.random() < 0.5))
+    repr(tagger), json.dumps(tagger.about)
+    if name in COLUMNS:
+        row = np.array([0, 3, 5], np.int32), np.ones(3, np.float32)
+        check_answers(tagger.named(tagger.rank([Document("1", "", [], row)], 3, one)))
+        return
+    check_answers(tagger.tags(make_models.TEXTS, 3, run=one))
+    for highlight in tagger.highlight(make_models.TEXTS[0], k=1, run=one):
+        weights = [piece.weight for piece in highlight.pieces] + [weight for _, weight in highlight.words]
+        assert np.isfinite(weights).all(), f"the weights are {weights}"
+    measured = tagger.evaluate(documents(), ["P@1", "PSP@1"], run=one)
+    assert np.isfinite([*measured.values()]).all(), measured
+
+
+def check_answers(answers: list[list[Any]]) -> None:
     for tags in answers:
         for label, score in tags:
             assert isinstance(label, str)
             assert 0 <= score <= 1.001, f"the score is {score}"
-    if name != "columns":
-        for highlight in tagger.highlight(TEXTS[0], k=1, run=one):
-            weights = [piece.weight for piece in highlight.pieces] + [weight for _, weight in highlight.words]
-            assert np.isfinite(weights).all(), f"the weights are {weights}"
-    if name != "columns":
-        measured = tagger.evaluate(documents()[:3], ["P@1", "PSP@1"], run=one)
-        assert np.isfinite([*measured.values()]).all(), measured
+
+
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("info", "MODEL"),
+    ("info", "MODEL", "--verify", "--history"),
+    ("info", "MODEL", "--history", "--json"),
+    ("predict", "MODEL", "CORPUS", "-o", "OUT/answers.jsonl", "--threads", "1"),
+    ("predict", "MODEL", "CORPUS", "--decide", "--threads", "1"),
+    ("explain", "MODEL", "the dog and the horse"),
+    ("evaluate", "MODEL", "CORPUS", "--threads", "1"),
+    ("calibrate", "MODEL", "CORPUS", "-o", "OUT/model", "--threads", "1"),
+    ("calibrate", "MODEL", "CORPUS", "--threads", "1"),
+    ("thresholds", "MODEL", "CORPUS", "--threads", "1"),
+    ("thresholds", "MODEL", "--clear"),
+    ("compare", "MODEL", "GOOD", "CORPUS", "--threads", "1"),
+    ("report", "MODEL", "CORPUS", "-o", "OUT/report.html", "--threads", "1"),
+    ("report", "MODEL", "CORPUS", "-o", "OUT/report.json", "--threads", "1"),
+    ("vocab", "attach", "MODEL", "VOCAB"),
+    ("vocab", "filter", "MODEL", "--deny", "food"),
+    ("vocab", "check", "MODEL"),
+    ("vocab", "stats", "MODEL"),
+    ("combine", "MODEL", "GOOD", "-o", "OUT/model", "--threads", "1"),
+    ("combine", "GOOD", "GOOD", "-o", "MODEL", "--threads", "1"),
+    ("train", "CORPUS", "-o", "MODEL", "-p", "n_trees=1", "--threads", "1"),
+)
+CONTROL = {chr(code) for code in range(32)} - set("\n\t\r") | {"\x7f", "\x9b"}
+
+
+@cache
+def good_place() -> Path:
+    """A good model, a corpus and a vocabulary, which no case changes."""
+    place = Path(tempfile.mkdtemp(prefix="campaign-good-"))
+    shutil.copytree(MODELS / "dismec", place / "good")
+    rows = zip(*make_models.documents(110), strict=True)
+    lines = [json.dumps({"id": str(i), "text": text, "labels": tags}) for i, (text, tags) in enumerate(rows)]
+    (place / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    table = "".join(f"{name}\tthe {name}\n" for name in make_models.LABELS)
+    (place / "subjects.tsv").write_text("id\tprefLabel@en\n" + table)
+    return place
+
+
+def use_command(folder: Path, name: str, rng: Rng, words: tuple[str, ...] | None = None) -> None:
+    """A command, in this process; what it prints has no control characters."""
+    from typer.testing import CliRunner
+
+    from xmtc.cli import app_of, refused
+    from xmtc.errors import XmtcError
+
+    words = chosen(COMMANDS, rng) if words is None else words
+    place, out = good_place(), folder.parent
+    known = {"MODEL": str(folder), "GOOD": str(place / "good"), "CORPUS": str(place / "corpus.jsonl")}
+    known |= {"VOCAB": str(place / "subjects.tsv")}
+    given = [known.get(word, word.replace("OUT/", f"{out}/")) for word in words]
+    try:
+        result = CliRunner().invoke(app_of([words[0]]), given, catch_exceptions=False)
+    except OSError as error:  # as xmtc.cli.outcome
+        raise XmtcError(refused(error)) from None
+    assert not CONTROL & set(result.output), f"control characters in the output of {words}: {result.output!r:.500}"
+    assert result.exit_code in (0, 1), f"{words} ended with {result.exit_code}: {result.output}"
+
+
+@cache
+def client() -> Any:
+    """A service of a good model, and of one whose folder every case replaces."""
+    from starlette.testclient import TestClient
+
+    from xmtc.server.app import create_app
+    from xmtc.server.settings import Settings
+
+    place = good_place()
+    shutil.copytree(MODELS / "parabel", place / "served")
+    models = (("good", str(place / "good")), ("m", str(place / "served")))
+    service = TestClient(create_app(Settings(models, hosts=("testserver",), device="cpu", access_log=False)))
+    service.__enter__()
+    return service
+
+
+def use_service(folder: Path, name: str, rng: Rng) -> None:
+    """The folder takes the place of a served one, which is looked at again, as after SIGHUP."""
+    service, served = client(), good_place() / "served"
+    shutil.rmtree(served)
+    os.rename(folder, served)
+    service.portal.call(service.app.state.service.models.renew, True)
+    listed = service.get("/v1/models")
+    assert listed.status_code == 200, listed.text
+    assert [each["name"] for each in listed.json()["models"]] == ["good", "m"]
+    text = make_models.TEXTS[0]
+    for path, body in (("predict", {"text": text, "k": 2}), ("explain", {"text": text, "label": "animals"})):
+        for each in ("good", "m"):
+            found = service.post(f"/v1/models/{each}/{path}", json=body)
+            assert found.status_code == 200 or (each == "m" and 400 <= found.status_code < 500), found.text
+    for path in ("report", "labels"):
+        found = service.get(f"/v1/models/m/{path}")
+        assert found.status_code < 500, found.text
+        assert CANARY not in found.text
+    check_is_taken(service)
+
+
+def check_is_taken(service: Any) -> None:
+    """A model that was refused is as good as a sentence."""
+    from xmtc.errors import XmtcError
+
+    served = service.app.state.service.models.served["m"]
+    if served.refused:
+        raise XmtcError("The model was refused, and the old one serves on.")
+
+
+USES: dict[str, Callable[..., None]] = {"python": use_python, "command": use_command, "service": use_service}
+
+
+def entry_of(seed: int, number: int) -> str:
+    return ENTRIES[number % len(ENTRIES)]
+
+
+@cache
+def watch() -> Watch:
+    """Watching begins after good models have shown what is imported anyway."""
+    from xmtc.encoders.tokenizing import TRIAL
+
+    found = Watch()
+    found.programs.append([sys.executable, "-c", TRIAL])
+    with found.warm_up(), tempfile.TemporaryDirectory(prefix="campaign-") as place:
+        warm_up(Path(place))
+    return found
+
+
+def warm_up(place: Path) -> None:
+    """Everything that a good model, and a refusal, import and load."""
+    import difflib  # noqa: F401
+    import encodings.idna  # noqa: F401
+
+    for name in (
+        "xmtc.encoders.mpnet",
+        "simplemma",
+        "usearch.index",
+        "snowballstemmer",
+    ):  # which only code of xmtc names
+        with suppress(ImportError):
+            importlib.import_module(name)
+
+    from xmtc.errors import XmtcError
+    from xmtc.features import VIEWS, view_class
+    from xmtc.methods import METHODS, method_class
+
+    rng = np.random.default_rng(0)
+    for kind, find in ((METHODS, method_class), (VIEWS, view_class)):
+        for each in kind:
+            with suppress(XmtcError):
+                find(each)
+    for number, name in enumerate(dict.fromkeys(names())):
+        folder = place / str(number) / "model"
+        shutil.copytree(MODELS / name, folder)
+        for seed in range(3):
+            use_python(folder, name, np.random.default_rng(seed))
+    for number, words in enumerate(COMMANDS):
+        folder = place / f"c{number}" / "model"
+        shutil.copytree(MODELS / "calibrated", folder)
+        with suppress(XmtcError):
+            use_command(folder, "calibrated", rng, words)
+    for number, name in enumerate(("vocabulary", "thresholds", "columns")):
+        shutil.copytree(MODELS / name, place / f"s{number}")
+        with suppress(XmtcError):
+            use_service(place / f"s{number}", name, rng)
+
+
+def case(seed: int, number: int) -> None:
+    rng = np.random.default_rng([seed, number])
+    name, use, watched = chosen(names(), rng), USES[entry_of(seed, number)], watch()
+    with tempfile.TemporaryDirectory(prefix="campaign-") as place:
+        folder = Path(place) / "model"
+        folder.mkdir()
+        write_hostile(folder, name, rng)
+        with watched.watching(place, good_place()):
+            use(folder, name, rng)
 
 
 if __name__ == "__main__":
-    if HOME in os.environ:
-        cases.main(__file__, case, __doc__)
+    if "XMTC_CAMPAIGN" in os.environ:
+        cases.main(__file__, case, __doc__, kind=entry_of)
     else:
-        with tempfile.TemporaryDirectory(prefix="campaign-models-") as place:
-            cases.main(__file__, case, __doc__, {HOME: place, "XDG_CACHE_HOME": place})
+        with tempfile.TemporaryDirectory(prefix="campaign-cache-") as home:
+            cases.main(__file__, case, __doc__, {"XMTC_CAMPAIGN": home, "XDG_CACHE_HOME": home}, kind=entry_of)

@@ -12,9 +12,11 @@ import numpy as np
 
 from xmtc.base.disk import HAS_LOCKS, UNFINISHED, is_at, new_file, owned, reason, sync, sync_folder
 from xmtc.base.progress import is_first_process
+from xmtc.base.regular_files import open_regular, read_regular
 from xmtc.errors import XmtcError
 
 CLAIM = "training.txt"
+MAX_CLAIM_BYTES = 2**26
 DAMAGE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 HELD: dict[Path, IO[bytes]] = {}  # the claims of this process, which are locked as long as they are open
 
@@ -40,7 +42,7 @@ class Checkpoint:
                 check_claim(self.folder, file.read(), training)
                 write_claim(self.folder, file, training)
             elif (self.folder / CLAIM).exists():
-                check_claim(self.folder, (self.folder / CLAIM).read_bytes(), training)
+                check_claim(self.folder, read_regular(self.folder, CLAIM, MAX_CLAIM_BYTES), training)
         except OSError as error:
             raise unwritable(self.folder, error) from None
 
@@ -58,7 +60,10 @@ class Checkpoint:
         if self.folder is None or not (self.folder / f"{piece}.npz").exists():
             return None
         try:
-            with np.load(self.folder / f"{piece}.npz", allow_pickle=False) as arrays:
+            with (
+                open_regular(self.folder, f"{piece}.npz") as file,
+                np.load(file, allow_pickle=False) as arrays,
+            ):
                 return dict(arrays)
         except DAMAGE as error:
             raise XmtcError(

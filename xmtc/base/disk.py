@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -142,9 +143,13 @@ def recover_folder(target: Path) -> None:
 
 
 def opened(path: Path, create: bool = False) -> IO[bytes]:
-    """An own file to read and write, never one that a link leads to."""
-    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | (os.O_CREAT if create else 0)
-    return os.fdopen(os.open(path, flags, 0o666), "r+b")
+    """Open a regular file to read and write it, never one that a link leads to."""
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | (os.O_CREAT if create else 0)
+    descriptor = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(descriptor, "r+b")
 
 
 def lock(file: IO[bytes], wait: bool = False) -> None:

@@ -1,45 +1,41 @@
-"""Folders of forms, such as models: about.json says what it is, arrays.safetensors holds the numbers. No pickle,
-nothing executable; arrays are memory-mapped, so that a folder of any size opens in milliseconds; a folder is written
-under a temporary name and put in its place in one step, so that it is either whole or not there.
+"""Folders of forms, such as models: about.json describes it, arrays.safetensors holds the numbers. No pickle, nothing
+executable; arrays are memory-mapped, so that a folder of any size opens in milliseconds. A folder is written under a
+temporary name and renamed, so that it is either whole or not there; nothing writes to the files of an existing one.
 
-Opening looks at structure, types and sizes. What only a look at every number can tell, a form's own `check` tells: it
-raises ValueError with a phrase, once, before the first use.
+Opening checks structure, types and sizes. A form's own `check` looks at every number, once, before the first use.
 
-A folder names the classes of what it holds, as "module:Class". Only forms of xmtc, and of packages whose method was
-found by its name, are ever made from it; nothing is imported because a folder says so."""
+Files are opened by `regular_files`, and classes found by `form_types`: no link leads out of a folder, and nothing is
+imported because a folder says so."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from importlib import import_module
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xmtc.base.disk import new_folder, recover_folder
+from xmtc.base.array_file import map_arrays
+from xmtc.base.disk import new_folder, reason, recover_folder
 from xmtc.base.form import Form, check_types
-from xmtc.base.mapping import mapped
-from xmtc.base.tables import address
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.base.form_types import form_class, form_type
+from xmtc.base.regular_files import open_regular, parse_json, read_regular
+from xmtc.errors import XmtcError
 
 MODEL = "model"  # what a folder holds that does not say so
-OURS = "xmtc."
 ABOUT, ARRAYS = "about.json", "arrays.safetensors"
 Stamp = tuple[int, ...]  # by which a folder is known to be another
 SMALLEST = 2**14  # bytes that a folder of a few words takes: its files and the folder
+MAX_ABOUT_BYTES = 2**26  # the longest part is a list of a million allowed labels
 MISFITS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
-
-DTYPES = {"BOOL": "?"} | {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class FolderKind:
     """What folders of one kind have in common, and what is said of them."""
 
     name: str  # "model"
-    format: int  # of what they hold; others are refused
+    formats: tuple[int, ...]  # that are read; the last one is written
     made_by: str  # the command that writes one
     anew: str  # how a person gets another: "train"
     others: tuple[str, ...] = ()  # files that may stand beside its own two
@@ -85,7 +81,7 @@ class FolderKind:
 
     def marked(self, about: dict[str, Any]) -> dict[str, Any]:
         """With the format and, unless it is a model, the kind."""
-        return {"format": self.format, **({} if self.name == MODEL else {"kind": self.name}), **about}
+        return {"format": self.formats[-1], **({} if self.name == MODEL else {"kind": self.name}), **about}
 
     def load(
         self, folder: str | Path, verify: bool = False, prepare: Callable[[Path, dict[str, Any]], None] | None = None
@@ -96,13 +92,8 @@ class FolderKind:
         if not folder.exists():
             recover_folder(Path(os.path.realpath(folder)))
         about = self.read_about(folder)
+        arrays = self.open_arrays(folder, about, verify)
         try:
-            expected_size, expected_sum = about["files"][ARRAYS]["bytes"], about["files"][ARRAYS]["sha256"]
-            arrays = self.map_arrays(folder / ARRAYS, expected_size)
-            if verify and sha256(folder / ARRAYS) != expected_sum:
-                raise XmtcError(
-                    f"{folder / ARRAYS} does not have the checksum it was saved with; copy or {self.anew} it again."
-                )
             if prepare is not None:
                 prepare(folder, about)
             return about, {name: put_together(part, name, arrays) for name, part in about["parts"].items()}
@@ -111,11 +102,23 @@ class FolderKind:
         except MISFITS as error:
             raise self.damaged(folder, f"{ABOUT} and {ARRAYS} do not fit together ({error})") from None
 
-    def map_arrays(self, path: Path, expected_size: int) -> dict[str, np.ndarray]:
+    def open_arrays(self, folder: Path, about: dict[str, Any], verify: bool) -> dict[str, np.ndarray]:
+        """Map the arrays of a folder; with `verify`, compare their checksum."""
         try:
-            return map_arrays(path, expected_size)
+            expected_size, expected_sum = about["files"][ARRAYS]["bytes"], about["files"][ARRAYS]["sha256"]
+        except MISFITS:
+            raise self.damaged(folder, f"{ABOUT} does not tell the size of {ARRAYS}") from None
+        try:
+            with open_regular(folder, ARRAYS) as file:
+                arrays = map_arrays(file, expected_size)
+                is_as_saved = not verify or checksum(file) == expected_sum
         except (OSError, *MISFITS) as error:
-            raise self.damaged(path, str(error)) from None
+            raise self.damaged(folder / ARRAYS, reason(error)) from None
+        if not is_as_saved:
+            raise XmtcError(
+                f"{folder / ARRAYS} does not have the checksum it was saved with; copy or {self.anew} it again."
+            )
+        return arrays
 
     def damaged(self, path: Path, phrase: str) -> XmtcError:
         return XmtcError(f"{path} is damaged: {phrase}; copy or {self.anew} it again.")
@@ -124,10 +127,11 @@ class FolderKind:
         """about.json of a format that can be read here."""
         about = self.read_any_about(folder)
         version = about["format"]
-        if version != self.format:
+        if version not in self.formats:
+            known = " and ".join(map(str, self.formats))
             raise XmtcError(
-                f"{folder} has {self.name} format {version} and this xmtc reads format {self.format}; "
-                + ("upgrade xmtc." if version > self.format else f"{self.anew} the {self.name} anew.")
+                f"{folder} has {self.name} format {version} and this xmtc reads format {known}; "
+                + ("upgrade xmtc." if version > self.formats[-1] else f"{self.anew} the {self.name} anew.")
             )
         return about
 
@@ -139,20 +143,22 @@ class FolderKind:
                 f"{folder} is {found}; expected a {self.name} folder, as `{self.made_by} {folder}` writes it."
             )
         try:
-            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            about = parse_json(read_regular(folder, ABOUT, MAX_ABOUT_BYTES))
         except FileNotFoundError:
             raise XmtcError(
                 f"{folder} is not a {self.name} folder: it has no {ABOUT}; `{self.made_by}` writes one."
             ) from None
         except (ValueError, RecursionError, OSError) as error:
             raise XmtcError(
-                f"{folder / ABOUT} cannot be read ({error}); copy the {self.name} again or {self.anew} it anew."
+                f"{folder / ABOUT} cannot be read ({reason(error)}); copy the {self.name} again or {self.anew} it anew."
             ) from None
         if not isinstance(about, dict) or type(about.get("format")) is not int:
             raise XmtcError(f"{folder / ABOUT} is not from xmtc: it has no format number; `{self.made_by}` writes one.")
         kind = about.get("kind", MODEL)
         if kind != self.name:
-            raise XmtcError(f"{folder} is a {kind} folder; expected a {self.name}, as `{self.made_by}` writes one.")
+            raise XmtcError(
+                f"{folder} is a {kind!s:.80} folder; expected a {self.name}, as `{self.made_by}` writes one."
+            )
         return about
 
     def check_target(self, folder: str | Path) -> Path:
@@ -222,9 +228,15 @@ def write(
 
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
     files = {ARRAYS: {"bytes": (folder / ARRAYS).stat().st_size, "sha256": sha256(folder / ARRAYS)}}
-    content = json.dumps({**about, "files": files, "parts": described}, indent=1, ensure_ascii=False)
+    text = json.dumps({**about, "files": files, "parts": described}, indent=1, ensure_ascii=False) + "\n"
     # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
-    (folder / ABOUT).write_text(content + "\n", encoding="utf-8", errors="backslashreplace")
+    content = text.encode("utf-8", "backslashreplace")
+    if len(content) > MAX_ABOUT_BYTES:
+        raise XmtcError(
+            f"The description of the model has {len(content):,} bytes, expected at most {MAX_ABOUT_BYTES:,}; allow or "
+            "deny fewer labels by name, for example by `branch:`."
+        )
+    (folder / ABOUT).write_bytes(content)
     (folder / ARRAYS).chmod((folder / ABOUT).stat().st_mode)  # safetensors shuts out all but the owner
     for name, text in others.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -241,7 +253,7 @@ def take_apart(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"array": name}
     if isinstance(value, Form) and is_dataclass(value):
         inner = {f.name: take_apart(getattr(value, f.name), f"{name}.{f.name}", arrays) for f in fields(value)}
-        return {"form": address(type(value)), **inner}
+        return {"form": form_type(type(value)), **inner}
     if isinstance(value, dict):
         return {"mapping": {key: take_apart(item, f"{name}.{key}", arrays) for key, item in value.items()}}
     if isinstance(value, tuple):
@@ -271,43 +283,11 @@ def put_together(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     return kind(**inner)
 
 
-def form_class(name: str) -> Any:
-    """The form that a folder names. Modules of other packages are imported by their method, never by a folder."""
-    module, _, class_name = name.partition(":")
-    try:
-        found = import_module(module) if module.startswith(OURS) else sys.modules[module]
-    except ImportError as error:
-        missing = missing_extra("This model", error)
-        raise missing if isinstance(missing, XmtcError) else KeyError(name) from None
-    kind = vars(found)[class_name]
-    if not (isinstance(kind, type) and issubclass(kind, Form) and is_dataclass(kind) and kind.__module__ == module):
-        raise TypeError(f"{name} is no form")
-    return kind
-
-
-def map_arrays(path: Path, expected_size: int) -> dict[str, np.ndarray]:
-    """Every array of a safetensors file, memory-mapped."""
-    size = path.stat().st_size
-    if size != expected_size:
-        raise ValueError(f"it has {size} bytes instead of {expected_size}")
-    with path.open("rb") as file:
-        content = mapped(file, np.uint8)
-    header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
-    header = json.loads(content[8:header_end].tobytes())
-    return {name: one_array(content, header_end, entry) for name, entry in header.items() if name != "__metadata__"}
-
-
-def one_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np.ndarray:
-    begin, end = entry["data_offsets"]
-    dtype, shape = np.dtype(DTYPES[entry["dtype"]]), entry["shape"]
-    if not 0 <= begin <= end <= len(content) - header_end or end - begin != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"an array of shape {shape} does not fit its offsets in the file")
-    array = np.ndarray(shape, dtype, content.data, header_end + begin)
-    if not array.flags.aligned:  # compiled code would be compiled anew for it
-        raise ValueError(f"an array of shape {shape} lies askew in the file")
-    return array
-
-
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return checksum(file)
+
+
+def checksum(file: BufferedReader) -> str:
+    """Return the SHA-256 of an open file."""
+    return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,9 +1,8 @@
-"""Tables of names: what a name stands for, as "module:Class", imported only when it is asked for. Installed packages
-add to a table through an entry point of its group."""
+"""Registries: tables of names and of the classes that they stand for, each imported only when it is asked for.
+Installed packages add to a table through an entry point of its group."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ class Table:
     """The one list of everything of a kind."""
 
     kind: str  # what its entries are, for sentences: "method"
+    base: type  # of which every entry is a subclass
     entries: dict[str, str]  # name → "module:Class"
     group: str  # of the entry points of other packages
     hint: str  # where a person finds the list
@@ -37,21 +37,30 @@ class Table:
         found = {point.attr: name for name, point in reversed(list(self.installed.items()))}
         return found | {address.partition(":")[2]: name for name, address in self.entries.items()}
 
-    def find(self, name: str) -> Any:
-        """The class of a name. "module:Class" finds one that no table lists, where its module is imported already:
-        a name may come from a model folder, which must not decide what is imported."""
+    def find(self, name: Any) -> Any:
+        """Return the class of a name. Names come from model folders, too: a name finds only what this table lists, what
+        an installed package adds to it, and subclasses of its base that a program has defined, as "module:Class".
+        Nothing else is imported, and no attribute is looked up."""
         if not isinstance(name, str):
             raise self.unknown(name)
         try:
             if name in self.entries:
-                return class_at(self.entries[name])
+                return self.checked(name, class_at(self.entries[name]))
             if name in self.installed:
-                return self.installed[name].load()
+                return self.checked(name, self.installed[name].load())
         except ImportError as error:
             raise missing_extra(name, error) from None
-        if ":" in name and name.partition(":")[0] in sys.modules:
-            return class_at(name)
-        raise self.unknown(name)
+        defined = subclasses(self.base) if ":" in name else {}
+        if name not in defined:
+            raise self.unknown(name)
+        return defined[name]
+
+    def checked(self, name: str, kind: Any) -> Any:
+        if not (isinstance(kind, type) and issubclass(kind, self.base)):
+            raise XmtcError(
+                f"The {self.kind} {name} is no subclass of {self.base.__name__}; mend the package that adds it."
+            )
+        return kind
 
     def unknown(self, name: Any) -> XmtcError:
         if ":" in str(name):
@@ -70,12 +79,23 @@ class Table:
         return next((name for name, point in self.installed.items() if point.value == home), home)
 
 
+def subclasses(base: type) -> dict[str, type]:
+    """Return all subclasses of a class that are defined now, by "module:Class"; of two definitions, the later."""
+    found: dict[str, type] = {}
+    waiting: list[type] = base.__subclasses__()
+    for kind in waiting:
+        found[address(kind)] = kind
+        waiting += kind.__subclasses__()
+    return found
+
+
 def address(kind: type) -> str:
-    """Where a class stands: "module:Class"."""
+    """Return where a class is defined: "module:Class"."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def class_at(address: str) -> Any:
+    """Import a class of this package's own tables. An address that comes from a file must never get here."""
     module, _, name = address.partition(":")
     return getattr(import_module(module), name)
 

@@ -184,7 +184,7 @@ def check(model: ModelPath) -> None:
     tagger = Tagger.load(model)
     if tagger.concepts is None:
         raise XmtcError(f"{model} has no vocabulary; `xmtc vocab attach {model} VOCAB` gives it one.")
-    tagger.concepts.check()
+    tagger.check()
     for problem in tagger.concepts.problems():
         label, n_docs = tagger.labels[problem.label], tagger.frequencies[problem.label]
         replaced = " ".join(tagger.concepts.vocabulary.uri(each) for each in problem.replacements)

@@ -37,6 +37,13 @@ class Target:
         return {} if self == Target(LISTS, self.labels) else {"kind": self.kind, "numbers": self.are_numbers}
 
 
+def check_numbers(names: Iterable[str]) -> None:
+    """Raise ValueError unless all names of labels are whole numbers, for a model that gives them back as such."""
+    for name in names:
+        if str(int(name)) != name:
+            raise ValueError(f"its label {name!r:.80} is no number")
+
+
 def target_of(y: Any, names: Sequence[str] | None = None, kind: str = "") -> Target:
     """Labels from lists of names or an indicator. `names` are those of the labels of a trained model: an indicator that
     does not name its columns then has theirs, and must have as many. `kind` is that of the numbers that it was trained

@@ -7,14 +7,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from xmtc.base.cache import cache_folder, checksum, made
+from xmtc.base.disk import reason
+from xmtc.base.regular_files import NotRegularError, real_place
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.text.registries import fetch
@@ -72,23 +75,39 @@ def find_encoder(source: str, run: Run = Run()) -> str:
             raise not_found(source, "there is no such folder")
         return source
     if (folder / CONFIG).is_file():
+        check_files(folder, source)
         return str(folder.resolve())
     if (folder / MANIFEST).is_file():
         raise XmtcError(f"{source} holds an encoder in parts; join them first: xmtc encoders join {source} FOLDER.")
     raise not_found(source, f"it has no {CONFIG}")
 
 
-def not_found(source: str, reason: object) -> XmtcError:
-    because = first_sentence(reason)
+def check_files(folder: Path, source: str) -> None:
+    """Refuse a folder with anything that would block its reader, such as a FIFO or a device, or that leads out of it:
+    transformers opens files by itself. Links within a Hugging Face cache are allowed."""
+    try:
+        names = [entry.name for entry in os.scandir(folder)]
+        for name in [*names, POOLING]:
+            place, real_name = real_place(folder, name)
+            with suppress(FileNotFoundError):  # a link to nothing
+                mode = (place / real_name).stat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise NotRegularError(f"{name} is no regular file")
+    except OSError as error:
+        raise not_found(source, reason(error)) from None
+
+
+def not_found(source: str, cause: object) -> XmtcError:
+    because = first_sentence(cause)
     return XmtcError(
         f"The encoder {source} cannot be had ({because}); give the folder of one, or a name that `xmtc encoders` "
         f"lists: {', '.join(NAMED)}."
     )
 
 
-def first_sentence(reason: object) -> str:
-    """Of what a library says; where an error says nothing, its kind."""
-    message = str(reason).strip() or type(reason).__name__
+def first_sentence(cause: object) -> str:
+    """Return the first sentence of an error of a library; its type, where it has no message."""
+    message = str(cause).strip() or type(cause).__name__
     return re.split(r"\n|\. ", message)[0].rstrip(" .:")
 
 

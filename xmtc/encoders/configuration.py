@@ -3,13 +3,18 @@ PyTorch."""
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
+from xmtc.base.disk import reason
+from xmtc.base.regular_files import parse_json, read_regular, real_place
 from xmtc.encoders.catalogue import CONFIG, TOKENIZER, not_found, readable
 
 NO_LIMIT = 2**31 - 1
+INDEX = "model.safetensors.index.json"  # of weights in several files
+FILE = re.compile(r"[\w-][\w.-]*\.safetensors")
+MAX_FILE_BYTES = 2**28  # the largest tokenizers of today have 40 MB
 # Encoders that number positions from behind that of padding, which they leave out.
 AFTER_PADDING = (
     "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "longformer",
@@ -21,7 +26,7 @@ def tokenizer_json(source: str) -> str:
     """The JSON of an encoder's tokenizer; of a folder without one, or of the hub, as transformers makes it."""
     with readable(source):
         if (Path(source) / TOKENIZER).is_file():
-            return read_text(source, TOKENIZER)
+            return read_bytes(source, TOKENIZER).decode("utf-8")
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False).backend_tokenizer.to_str()
@@ -48,7 +53,7 @@ def read_config(source: str) -> dict[str, Any]:
 def read_json(source: str, name: str) -> dict[str, Any]:
     """A JSON file of an encoder's folder."""
     try:
-        content = json.loads(read_text(source, name))
+        content = parse_json(read_bytes(source, name))
         if not isinstance(content, dict):
             raise ValueError("it is no object")
         return content
@@ -56,11 +61,20 @@ def read_json(source: str, name: str) -> dict[str, Any]:
         raise not_found(source, f"{name}: {error}") from None
 
 
-def read_text(source: str, name: str) -> str:
+def check_index(source: str) -> None:
+    """Refuse an index of weights that names files elsewhere, which transformers would open."""
+    if (Path(source) / INDEX).is_file():
+        files = read_json(source, INDEX).get("weight_map")
+        if not isinstance(files, dict) or not all(isinstance(n, str) and FILE.fullmatch(n) for n in files.values()):
+            raise not_found(source, f"{INDEX} names files that are not in the folder")
+
+
+def read_bytes(source: str, name: str) -> bytes:
+    """Return the content of a file of an encoder's folder."""
     try:
-        return (Path(source) / name).read_text(encoding="utf-8")
+        return read_regular(*real_place(source, name), MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
-        raise not_found(source, f"{name}: {error}") from None
+        raise not_found(source, f"{name}: {reason(error)}") from None
 
 
 def check_is_encoder(config: dict[str, Any]) -> None:

@@ -19,6 +19,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from xmtc.base.cache import checksum
+from xmtc.base.disk import reason
+from xmtc.base.regular_files import parse_json, read_regular
 from xmtc.base.run import Run
 from xmtc.encoders.catalogue import CONFIG, MANIFEST, POOLING, TOKENIZER, WEIGHTS, find_encoder
 from xmtc.encoders.configuration import tokenizer_json
@@ -33,6 +35,7 @@ NEEDED, KNOWN = {CONFIG, WEIGHTS, TOKENIZER}, {CONFIG, WEIGHTS, TOKENIZER, POOLI
 PART_NAME, SHA256 = re.compile(r"part-\d+"), re.compile(r"[0-9a-f]{64}")
 SCALE = ".scale"  # ends the name of a row's factors
 BLOCK = 1 << 20
+MAX_MANIFEST_BYTES = 2**26
 
 
 def export(source: str, folder: Path, precision: str = FP16, part_bytes: int = 50_000_000, run: Run = Run()) -> int:
@@ -132,12 +135,12 @@ def unpack(path: Path, precision: str) -> None:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = parse_json(read_regular(folder, MANIFEST, MAX_MANIFEST_BYTES))
         check_manifest(manifest)
         return manifest
     except OSError as error:
         raise XmtcError(
-            f"{folder / MANIFEST} cannot be read ({error.strerror}); expected what `xmtc encoders export` writes."
+            f"{folder / MANIFEST} cannot be read ({reason(error)}); expected what `xmtc encoders export` writes."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise XmtcError(f"{folder / MANIFEST} is damaged ({error}); export or copy the encoder again.") from None

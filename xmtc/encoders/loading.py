@@ -14,7 +14,7 @@ import transformers
 from safetensors import SafetensorError, safe_open
 
 from xmtc.encoders.catalogue import CONFIG, POOLING, WEIGHTS, readable
-from xmtc.encoders.configuration import check_is_encoder, read_config, read_json
+from xmtc.encoders.configuration import check_index, check_is_encoder, read_config, read_json
 from xmtc.errors import XmtcError
 
 POOLINGS = FIRST, LAST, MEAN = "first", "last", "mean"
@@ -37,6 +37,7 @@ def pretrained(source: str) -> Any:
     """The encoder of a folder or of the hub, in float32 and without what only its own training needed. No code that
     comes with it is run."""
     with readable(source), quiet():
+        check_index(source)
         config = config_from(read_config(source), names_of_weights(source))
         model, found = transformers.AutoModel.from_pretrained(source, config=config, **SAFELY)
         check_loaded(found)

@@ -38,7 +38,7 @@ VIEWS = {
     "subwords": "xmtc.features.subwords:Subwords",
     "names": "xmtc.features.names:Names",
 }
-TABLE = Table("view", VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
+TABLE = Table("view", View, VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
 
 Views = dict[str, View]
 FittedViews = dict[str, FittedView]

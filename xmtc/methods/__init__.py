@@ -60,7 +60,7 @@ METHODS = {
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }
-TABLE = Table("method", METHODS, group="xmtc.methods", hint="`xmtc methods`")
+TABLE = Table("method", Method, METHODS, group="xmtc.methods", hint="`xmtc methods`")
 PUBLIC = ("METHODS", "as_method", "method_class", "method_name")  # beside the classes of the methods
 
 
@@ -78,7 +78,7 @@ def __dir__() -> list[str]:
     return sorted([*PUBLIC, *TABLE.class_names(), *(name for name in globals() if name.startswith("__"))])
 
 
-def method_class(name: str) -> type[Method]:
+def method_class(name: Any) -> type[Method]:
     """The class of a method by its name, imported only now."""
     return TABLE.find(name)
 

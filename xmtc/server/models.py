@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmtc.base.folders import Stamp, stamp_of
+from xmtc.base.regular_files import is_regular, read_regular
 from xmtc.base.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 APART = 4  # of a name that does not hold what is searched for
 PROBABILITIES = "probabilities"  # what about.json says that calibrated scores are
 REPORT = "report.html"  # in the folder of a model
+MAX_REPORT_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,17 @@ class Served:
         return self.opened.tagger
 
     def report(self, settings: Settings) -> Path | None:
-        files = [Path(file) for name, file in settings.reports if name == self.name]
-        return next((file for file in [*files, Path(self.folder, REPORT)] if file.is_file()), None)
+        """Return the path of the report that the operator has named, or of the one in the folder of the model, which
+        must be no link: a folder that somebody else wrote may lead anywhere."""
+        files = [Path(os.path.realpath(file)) for name, file in settings.reports if name == self.name]
+        return next((file for file in [*files, Path(self.folder, REPORT)] if is_regular(file)), None)
+
+    def read_report(self, settings: Settings) -> bytes | None:
+        file = self.report(settings)
+        try:
+            return None if file is None else read_regular(file.parent, file.name, MAX_REPORT_BYTES)
+        except OSError:  # it is gone, or was exchanged for a link
+            return None
 
     def about(self, settings: Settings) -> dict[str, Any]:
         return {

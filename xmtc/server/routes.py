@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import Response
 
 from xmtc.server import messages
 from xmtc.server.explaining import placed_words
@@ -113,10 +113,10 @@ def file_routes(service: Service) -> APIRouter:
     @routes.get("/{name}/report", response_class=Response)
     async def report(name: str, request: Request) -> Response:
         """What the model does well and where it fails: the page that `xmtc report` wrote."""
-        file = service.served(name, request).report(service.settings)
-        if file is None:
+        page = await service.in_thread(service.served(name, request).read_report, service.settings)
+        if page is None:
             raise Refused(404, "This model has no report; `xmtc report` writes one, `xmtc serve --report` shows it.")
-        return FileResponse(file, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
+        return Response(page, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
 
     return routes
 

@@ -23,8 +23,8 @@ from xmtc.errors import XmtcError
 from xmtc.text.vocabulary import Vocabulary as Words
 from xmtc.text.vocabulary import hash_bytes
 
-FORMAT = 1
-VOCABULARIES = FolderKind("vocabulary", FORMAT, "xmtc vocab import VOCAB", "import")
+FORMATS = (1, 2)  # that are read; the last one is written
+VOCABULARIES = FolderKind("vocabulary", FORMATS, "xmtc vocab import VOCAB", "import")
 ABSENT = -1  # the number of a concept that there is none of
 PREFERRED, ALTERNATIVE, HIDDEN, NOTATION = range(4)  # kinds of names
 SCHEME, COLLECTION = range(2)  # kinds of groups

@@ -60,6 +60,9 @@ class Evidence(Form):
         for part in (self.has, self.named, self.right, self.expected):
             if len(part) != n_labels or part.min(initial=0) < 0:
                 raise ValueError("it has no record of its labels")
+        has, named, right = (part.astype(np.int64) for part in (self.has, self.named, self.right))
+        if (right > np.minimum(has, named)).any() or (has - right > self.n_docs - named).any():
+            raise ValueError("its record of labels counts more documents than there are")
 
 
 def learn(found: Candidates, doc_lengths: np.ndarray, Y: csr_array) -> Evidence:

@@ -1,0 +1,41 @@
+"""Every later version reads the model folders of every earlier format, and gives the same predictions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from xmtc.methods import METHODS
+
+MODELS = Path(__file__).parent / "fixtures" / "models"
+sys.path.append(str(MODELS.parent))
+
+from make_models import answers  # noqa: E402
+
+NEED_TORCH = (
+    "attention_xml", "xml_rnn", "xml_cnn", "bow_cnn", "rank_ae", "bce_ae", "c2ae", "aplc_xlnet", "rank_ae-words",
+    "word-stems",
+)  # fmt: skip
+FOLDERS = sorted(path.parent for path in MODELS.glob("*/*/about.json"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_an_old_model_gives_the_same_predictions(folder: Path) -> None:
+    if folder.name in NEED_TORCH:
+        pytest.importorskip("torch")
+    if folder.name == "aplc_xlnet":
+        pytest.importorskip("transformers")
+    if folder.name in ("stems", "word-stems"):
+        pytest.importorskip("snowballstemmer")
+    expected = json.loads((folder.parent / "expected.json").read_text(encoding="utf-8"))[folder.name]
+    found = answers(folder)
+    assert [[label for label, _ in row] for row in found] == [[label for label, _ in row] for row in expected]
+    scores = [[score for _, score in row] for row in expected]
+    assert [[score for _, score in row] for row in found] == [pytest.approx(row, abs=1e-5) for row in scores]
+
+
+def test_every_method_of_format_3_has_a_fixture() -> None:
+    assert METHODS.keys() <= {folder.name for folder in FOLDERS if folder.parent.name == "format-3"}
