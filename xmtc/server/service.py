@@ -1,4 +1,4 @@
-"""What the addresses of a service share: the models, the limits, and threads for what is no model's work."""
+"""State that all routes share: the models, the limits, and threads for work without a model."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from xmtc.server.refusals import Refused, busy, unknown_model
 from xmtc.server.settings import Settings
 from xmtc.vocab.filters import FILE
 
+MAX_ANSWER_LABELS = 100_000  # of all texts of a request; about 10 MB
 IN_THREADS, WAITING_FOR_THREADS = 2, 32  # files and searches at a time, and that may wait
 
 
 class Service:
-    """What the addresses share."""
+    """Models, limits and threads of one process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics()
@@ -33,6 +34,7 @@ class Service:
         found = self.models.served.get(name)
         if found is None:
             raise unknown_model(name, self.models.served)
+        found.opened  # noqa: B018  # raises Refused if the model is damaged
         request.scope["xmtc"] = {"model": name} | ({} if n_texts is None else {"texts": n_texts})
         return found
 
@@ -57,6 +59,15 @@ class Service:
         return Question(
             asked.k, asked.threshold or 0.0, asked.decide, asked.language, tuple(asked.allow), tuple(asked.deny)
         )
+
+    def check_answer(self, n_texts: int, k: int) -> None:
+        """Raise Refused if an answer would be too large."""
+        if n_texts * k > MAX_ANSWER_LABELS:
+            raise Refused(
+                413,
+                f"Found {n_texts:,} texts with {k:,} labels each, expected {MAX_ANSWER_LABELS:,} labels in all at "
+                f"most; send fewer texts, or ask for fewer labels.",
+            )
 
     def check_texts(self, texts: list[str]) -> list[str]:
         limits = self.settings.limits
