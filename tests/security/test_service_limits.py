@@ -312,6 +312,16 @@ def test_wrong_forms_are_refused(client, content, kind, status, said):
     assert (answer.status_code, answer.json()["detail"]) == (status, said)
 
 
+@pytest.mark.parametrize("value", ["a b+c%&=ü€😀\x00", "%", "ü" * 20_000, "a%" * 20_000, ""])
+def test_forms_are_decoded_as_they_were_encoded(value):
+    from urllib.parse import urlencode
+
+    from xmtc.server.request_bodies import urlencoded
+
+    assert urlencoded(urlencode({"text": value, "é": "1"}).encode()).multi_items() == [("text", value), ("é", "1")]
+    assert urlencoded(b"a=%4&b=%zz&c").multi_items() == [("a", "%4"), ("b", "%zz"), ("c", "")]
+
+
 def test_a_form_of_line_ends_is_read_in_a_moment(client):
     begin = time.perf_counter()
     content = PART + b"text\r\n\r\n" + b"\r" * 5_000_000 + b"\r\n--x--"

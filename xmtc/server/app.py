@@ -39,6 +39,7 @@ def create_app(settings: Settings) -> FastAPI:
         service.models.start()
         with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # elsewhere, or within a thread
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew_now, service.models)
+        service.on_start()
         yield
         await service.models.stop()
         service.threads.shutdown(wait=False, cancel_futures=True)

@@ -17,6 +17,7 @@ from xmtc.errors import XmtcError
 from xmtc.server.refusals import busy
 
 MOST_TEXTS, MOST_CHARACTERS = 256, 4_000_000  # of a batch
+FEW_TEXTS = 32  # of a request that may use the reserve of the queue
 ON_THE_SPOT = 0.003  # seconds for which the event loop may be held
 BESIDE = 2000  # characters of a text that take as long as the fixed cost of an answer
 
@@ -114,7 +115,8 @@ class Batcher:
         return await self._queued(Job(self.loop.create_future(), [""], work=work))
 
     async def _queued(self, job: Job) -> Any:
-        if self.n_waiting and self.n_waiting + len(job.texts) > self.most_waiting:
+        reserve = self.most_waiting // 10 if len(job.texts) <= FEW_TEXTS else 0  # large requests do not shut out others
+        if self.n_waiting and self.n_waiting + len(job.texts) > self.most_waiting + reserve:
             raise busy("Too many texts wait for this model; ask again in a moment.")
         self.n_waiting += len(job.texts)
         self.queue.put(job)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 APART = 4  # distance of a name that does not contain the search
 SEARCH_SECONDS = 10
+SETTLING_SECONDS = 0.2  # after which a folder that is being replaced has changed
 PROBABILITIES = "probabilities"  # what about.json says that calibrated scores are
 REPORT = "report.html"  # in the folder of a model
 
@@ -210,13 +211,17 @@ class Models:
     def open_all_that_are_whole(self) -> None:
         """Open the models in a worker of a service that runs: one damaged folder does not stop the others."""
         for name, folder in self.settings.models:
-            stamp = stamp_of(folder)
             self.served[name] = served = Served(name, folder, None)
-            try:
-                served.found = Opened.load(folder, self.run)
-            except XmtcError as error:
-                served.refused = stamp
-                self._log_refused(name, error)
+            while served.found is None:
+                stamp = stamp_of(folder)
+                try:
+                    served.found = Opened.load(folder, self.run)
+                except XmtcError as error:
+                    time.sleep(SETTLING_SECONDS)
+                    if stamp_of(folder) == stamp:  # otherwise the folder was being replaced
+                        served.refused = stamp
+                        self._log_refused(name, error)
+                        break
 
     def start(self) -> None:
         """Start the threads of the models, in the event loop that serves."""

@@ -3,6 +3,7 @@ for clients that send or read too slowly."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 HEAD_BYTES = 2**16  # request line and headers, and likewise the framing between two pieces of a body
@@ -38,6 +39,7 @@ class Timeouts:
     seconds: float
     since: float  # start of the present state: waiting for a head, or answering
     looking: Any = None
+    unanswered: deque[Any]  # requests; uvicorn tells only the last one of them that the client has left
     cycle: Any
     loop: Any
     transport: Any
@@ -45,7 +47,7 @@ class Timeouts:
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)  # type: ignore[misc]
         limit = self.limit_concurrency  # type: ignore[attr-defined]
-        self.since = self.loop.time()
+        self.since, self.unanswered = self.loop.time(), deque()
         if limit and len(self.connections) > limit + SPARE_CONNECTIONS:  # type: ignore[attr-defined]
             transport.abort()
         else:
@@ -54,10 +56,24 @@ class Timeouts:
     def connection_lost(self, exc: Exception | None) -> None:
         if self.looking is not None:
             self.looking.cancel()
+        self.tell_requests()
         super().connection_lost(exc)  # type: ignore[misc]
+
+    def tell_requests(self) -> None:
+        """Tell the application that nobody reads its answers any more."""
+        for cycle in self.unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.flow.resume_writing()  # type: ignore[attr-defined]
+
+    def abort(self) -> None:
+        self.tell_requests()
+        self.transport.abort()
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
+        if self.unanswered:
+            self.unanswered.popleft()
         super().on_response_complete()  # type: ignore[misc]
 
     @property
@@ -70,7 +86,7 @@ class Timeouts:
         if self.loop.time() - self.since < self.seconds:
             return
         if self.transport.is_closing() or self.transport.get_write_buffer_size():
-            self.transport.abort()  # close() would wait until the client has read everything
+            self.abort()  # close() would wait until the client has read everything
         elif not self.is_answering:
             self.transport.close()
 
@@ -100,12 +116,12 @@ class HeadLimits(Timeouts):
                 self.refuse_head()
                 return
             if len(self.pipeline) > MAX_PIPELINED:
-                self.transport.abort()
+                self.abort()
                 return
 
     def refuse_head(self) -> None:
         if self.is_answering:
-            self.transport.abort()
+            self.abort()
         else:
             self.transport.write(REFUSED_HEAD)
             self.transport.close()
@@ -123,6 +139,7 @@ class HeadLimits(Timeouts):
     def on_headers_complete(self) -> None:
         self.n_framing, self.is_in_head, self.since = 0, False, self.loop.time()
         super().on_headers_complete()  # type: ignore[misc]
+        self.unanswered.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self.n_framing = 0

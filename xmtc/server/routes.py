@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import FileResponse, Response
 
-from xmtc.server import messages
-from xmtc.server.explaining import MOST_CHARACTERS, placed_words
+from xmtc.server import explaining, messages
+from xmtc.server.explaining import placed_words
 from xmtc.server.files import TYPES, table_of, texts_in
 from xmtc.server.models import in_json
 from xmtc.server.refusals import Refused, busy
@@ -64,12 +64,10 @@ def model_routes(service: Service) -> APIRouter:
         """The words of a text that speak for a label, and those against it."""
         served = service.served(name, request, 1)
         text = service.check_texts([asked.text])[0]
-        if len(text) > MOST_CHARACTERS:
-            raise Refused(
-                413,
-                f"Found a text of {len(text):,} characters, expected {MOST_CHARACTERS:,} at most to be explained; send "
-                f"a part of it.",
-            )
+        most = explaining.MOST_CHARACTERS
+        if len(text) > most:
+            found = f"Found a text of {len(text):,} characters, expected {most:,} at most to be explained"
+            raise Refused(413, f"{found}; send a part of it.")
         opened = served.opened
 
         def work() -> dict[str, Any]:
@@ -150,6 +148,8 @@ def operator_routes(service: Service) -> APIRouter:
     @routes.get("/metrics", response_class=Response)
     async def metrics() -> Response:
         """Numbers for Prometheus."""
-        return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(
+            await service.in_thread(service.metrics.page), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
 
     return routes

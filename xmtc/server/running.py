@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 STARTING = 120  # seconds that a worker may be silent: it looks at every number of its models
 BACKLOG = 2048  # connections that wait to be accepted
+SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop run
 FILES = 65_536  # open files, and with them connections, where the system allows as many
 OTHER_FILES = 256  # file descriptors that are no connections: models, logs, uploads, spare connections
 
@@ -109,8 +112,18 @@ def starting_worker(settings: Settings) -> FastAPI:
 def worker_app(settings: Settings) -> FastAPI:
     from xmtc.server.app import create_app
 
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heard
-    return create_app(settings)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a handler
+    app = create_app(settings)
+    app.openapi()  # which takes too long for the event loop when it is first asked for
+    app.state.service.on_start = shorten_pauses  # once all models are open
+    return app
+
+
+def shorten_pauses() -> None:
+    """Keep other threads and the garbage collector from holding the event loop for long."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()  # modules and models live until the end; a full collection would look at them for 0.1 s
 
 
 def listening(settings: Settings) -> socket.socket:

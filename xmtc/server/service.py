@@ -1,4 +1,4 @@
-"""State that all routes share: the models, the limits, and threads for work without a model."""
+"""What the addresses of a service share: the models, the limits, and threads for what is no model's work."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from xmtc.server.batching import Question
 from xmtc.server.metrics import Metrics
 from xmtc.server.models import Models, Served
 from xmtc.server.refusals import Refused, busy, unknown_model
-from xmtc.server.settings import Settings
+from xmtc.server.settings import MAX_ANSWER_LABELS, Settings
 from xmtc.vocab.filters import FILE
 
-MAX_ANSWER_LABELS = 100_000  # of all texts of a request; about 10 MB
 IN_THREADS, WAITING_FOR_THREADS = 2, 32  # files and searches at a time, and that may wait
 
 
 class Service:
-    """Models, limits and threads of one process."""
+    """What the addresses share."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.models = Models(settings, self.metrics)
         self.threads = ThreadPoolExecutor(IN_THREADS, "files")
         self.n_in_threads = 0
+
+    def on_start(self) -> None:
+        """Do nothing; a process of its own sets another function, which is called when all models are open."""
 
     def served(self, name: str, request: Request, n_texts: int | None = None) -> Served:
         found = self.models.served.get(name)

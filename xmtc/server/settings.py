@@ -12,6 +12,7 @@ from xmtc.errors import XmtcError
 LOCAL = ("localhost", "127.0.0.1", "::1")  # addresses to listen at that other machines cannot reach
 ANY_HOST = "*"  # of --allow-host: no check
 METRICS = "PROMETHEUS_MULTIPROC_DIR"  # names the folder through which workers add up what they count
+MAX_ANSWER_LABELS = 100_000  # of all texts of a request; about 10 MB
 NAME = re.compile(r"[\w][\w. -]{0,99}")  # of a model: part of an address
 
 

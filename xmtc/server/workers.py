@@ -6,6 +6,8 @@ import os
 import pickle
 import signal
 import time
+from collections import deque
+from pathlib import Path
 from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
@@ -13,8 +15,10 @@ from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
 from xmtc.server import log
+from xmtc.server.settings import METRICS
 
 SOON = 10.0  # seconds: a worker that dies sooner after its start is replaced with a delay
+MAX_DEAD = 20  # dead workers whose counts are part of /metrics
 FIRST_DELAY, MAX_DELAY = 0.5, 8.0  # seconds; each early death in a row doubles the delay
 
 
@@ -55,6 +59,7 @@ class Workers(Multiprocess):
         super().__init__(*arguments, **named)
         self.due: dict[int, float] = {}  # position of a dead worker, and when it is replaced
         self.n_early_deaths = 0  # in a row
+        self.dead: deque[int] = deque()  # processes whose metrics are kept
 
     def init_processes(self) -> None:
         self.processes += [self.start_worker() for _ in range(self.processes_num)]
@@ -83,13 +88,21 @@ class Workers(Multiprocess):
         worker.kill()
         worker.join()
         if worker.pid is not None:
-            mark_process_dead(worker.pid)  # its requests are not running any more
+            self.forget_metrics(worker.pid)
         lived = time.monotonic() - getattr(worker, "started", 0.0)
         self.n_early_deaths = self.n_early_deaths + 1 if lived < SOON else 0
         delay = min(FIRST_DELAY * 2 ** min(self.n_early_deaths - 2, 10), MAX_DELAY) if self.n_early_deaths > 1 else 0.0
         cause = "hangs" if is_hanging else cause_of_death(worker.exitcode)
         log.event("worker died", pid=worker.pid, cause=cause, seconds=round(lived, 1), replaced_in=delay)
         return delay
+
+    def forget_metrics(self, pid: int) -> None:
+        """Keep what a dead worker has counted, but only of the last ones: each leaves files that /metrics reads."""
+        mark_process_dead(pid)  # its requests are not running any more
+        self.dead.append(pid)
+        if len(self.dead) > MAX_DEAD:
+            for file in Path(os.environ[METRICS]).glob(f"*_{self.dead.popleft()}.db"):
+                file.unlink(missing_ok=True)
 
     def terminate_all(self) -> None:
         for position in sorted(self.due, reverse=True):
