@@ -32,8 +32,8 @@ slow: setup
 # Each of the campaigns for its share of the minutes; all are run, and what one of them finds fails the whole.
 MINUTES ?= 10
 SEED ?= 0
-SHARE = $(shell $(PYTHON) -c "print($(MINUTES) / 6)")
-CAMPAIGNS := readers folders kills faults parameters soak
+SHARE = $(shell $(PYTHON) -c "print($(MINUTES) / 7)")
+CAMPAIGNS := readers folders kills faults parameters soak server
 
 campaign: setup
 	@failed=; for name in $(CAMPAIGNS); do \

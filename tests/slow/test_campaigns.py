@@ -12,7 +12,7 @@ import pytest
 CAMPAIGNS = Path(__file__).parents[1] / "campaigns"
 
 
-@pytest.mark.parametrize("name", ["readers", "folders", "kills", "faults", "parameters", "soak"])
+@pytest.mark.parametrize("name", ["readers", "folders", "kills", "faults", "parameters", "soak", "server"])
 def test_a_campaign_finds_nothing(name):
     command = [sys.executable, CAMPAIGNS / f"{name}.py", "--minutes", "3", "--seed", str(date.today().toordinal())]
     done = subprocess.run(command, capture_output=True, text=True)

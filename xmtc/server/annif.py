@@ -1,10 +1,9 @@
-"""Annif's REST interface, version 1: its addresses, fields and names, so that its clients change an address and nothing
-else. A model is a project; what cannot be had here (`learn`) is answered as Annif answers where it is not allowed."""
+"""Annif's REST interface, version 1, with its addresses, fields and names, so that its clients only change the address
+of the server. A model is a project; `learn` is refused, as Annif does where it is not allowed."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
@@ -13,8 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 import xmtc
 from xmtc.server.batching import Question
-from xmtc.server.models import Served
+from xmtc.server.messages import FailFastList
+from xmtc.server.models import Opened, Served
 from xmtc.server.refusals import Refused
+from xmtc.server.request_bodies import LimitedRoute
 from xmtc.server.routes import answer
 from xmtc.server.service import Service
 from xmtc.tagger import Tag
@@ -26,13 +27,13 @@ LIMIT, UNKNOWN = 10, "und"  # suggestions; the language of what does not say it
 class Document(BaseModel):
     text: str = Field(examples=["A quick brown fox jumped over the lazy dog."])
     document_id: str | None = Field(None, examples=["doc-1234"])
-    metadata: dict[str, str] | None = None
+    metadata: dict[str, Any] | None = None  # accepted, as Annif does, and not used
 
 
 class Batch(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"documents": [{"text": "A quick brown fox"}]}]})
 
-    documents: list[Document] = Field(max_length=MOST_DOCUMENTS)
+    documents: FailFastList[Document] = Field(max_length=MOST_DOCUMENTS)
 
 
 class Problem(BaseModel):
@@ -43,12 +44,12 @@ class Problem(BaseModel):
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 413, 429, 503)
+    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 413, 415, 429, 503)
 }
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["Annif"], responses=PROBLEMS)
+    router = APIRouter(prefix="/v1", tags=["Annif"], responses=PROBLEMS, route_class=LimitedRoute)
 
     @router.get("/", include_in_schema=False)
     async def info() -> dict[str, str]:
@@ -78,8 +79,8 @@ def routes(service: Service) -> APIRouter:
             raise Refused(400, "text: Field required.")
         served = found(service, project_id, request, 1)
         asked = question(service, limit, threshold, language)
-        tags = await suggestions(service, served, [text], asked)
-        return answer({"results": [suggestion(served, tag) for tag in tags[0]]})
+        opened, tags = await suggestions(service, served, [text], asked)
+        return answer({"results": [suggestion(opened, tag) for tag in tags[0]]})
 
     @router.post("/projects/{project_id}/suggest-batch")
     async def suggest_batch(
@@ -93,8 +94,8 @@ def routes(service: Service) -> APIRouter:
         """Suggest subjects for the given batch of up to 32 documents."""
         served = found(service, project_id, request, len(batch.documents))
         asked = question(service, limit, threshold, language)
-        tags = await suggestions(service, served, [document.text for document in batch.documents], asked)
-        results = [[suggestion(served, tag) for tag in each] for each in tags]
+        opened, tags = await suggestions(service, served, [document.text for document in batch.documents], asked)
+        results = [[suggestion(opened, tag) for tag in each] for each in tags]
         ids = [document.document_id for document in batch.documents]
         return answer([{"document_id": id, "results": each} for id, each in zip(ids, results, strict=True)])
 
@@ -116,21 +117,25 @@ def question(service: Service, limit: int, threshold: float, language: str | Non
     return Question(min(limit, service.settings.limits.k), threshold, language=language)
 
 
-async def suggestions(service: Service, served: Served, texts: list[str], asked: Question) -> list[list[Tag]]:
+async def suggestions(
+    service: Service, served: Served, texts: list[str], asked: Question
+) -> tuple[Opened, list[list[Tag]]]:
+    """Return the model that answered, and its tags for each text."""
+    opened = served.opened  # the one that ask() takes, too
     service.check_texts(texts)
     if not texts or not asked.k:
-        return [[] for _ in texts]
-    return await served.batcher.ask(texts, asked)
+        return opened, [[] for _ in texts]
+    return opened, await served.batcher.ask(texts, asked)
 
 
-def suggestion(served: Served, tag: Tag) -> dict[str, Any]:
-    uri, notation = identity(served, tag.label)
+def suggestion(opened: Opened, tag: Tag) -> dict[str, Any]:
+    uri, notation = identity(opened, tag.label)
     return {"label": tag.label if tag.name is None else tag.name, "notation": notation, "score": tag.score, "uri": uri}
 
 
-def identity(served: Served, label: str) -> tuple[str, str | None]:
-    """The URI of a label's concept, and its notation; the label itself where no vocabulary tells."""
-    tagger = served.tagger
+def identity(opened: Opened, label: str) -> tuple[str, str | None]:
+    """Return the URI of a label's concept and its notation; without a vocabulary, the label itself."""
+    tagger = opened.tagger
     number = tagger.labels.number(label)
     concept = -1 if tagger.concepts is None or number < 0 else int(tagger.concepts.concepts[number])
     if tagger.concepts is None or concept < 0:
@@ -143,13 +148,13 @@ def project(served: Served) -> dict[str, Any]:
     tagger, languages = served.tagger, served.opened.languages
     own = "" if tagger.concepts is None else tagger.concepts.language
     language = own or next(iter(languages), UNKNOWN)
-    changed = datetime.fromtimestamp(Path(served.folder, "about.json").stat().st_mtime, UTC)
+    changed = datetime.fromtimestamp(served.opened.changed, UTC)
     vocab = {"vocab_id": served.name, "languages": languages, "size": len(tagger.labels), "loaded": True}
     return {
         "project_id": served.name,
         "name": served.name,
         "language": language,
-        "backend": {"backend_id": tagger.about["method"]},
+        "backend": {"backend_id": served.opened.facts["method"]},
         "vocab": vocab,
         "vocab_language": language,
         "is_trained": True,

@@ -1,4 +1,4 @@
-"""The application: the door, the addresses behind it, and what happens at the beginning and at the end."""
+"""The FastAPI application: middleware, routes, error handlers, start and shutdown."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from starlette.middleware.cors import CORSMiddleware
 import xmtc
 from xmtc.errors import XmtcError
 from xmtc.server import annif
-from xmtc.server.limits import Door
+from xmtc.server.limits import RequestLimits
 from xmtc.server.models import Models
 from xmtc.server.refusals import Refused, in_json, of_error
+from xmtc.server.request_bodies import sentence_of
 from xmtc.server.routes import file_routes, model_routes, operator_routes
 from xmtc.server.service import Service
 from xmtc.server.settings import Settings
@@ -34,11 +35,12 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if not service.models.served:
-            service.models.open()
+            service.models.open_all_that_are_whole()
         service.models.start()
         service.start()
         with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # elsewhere, or within a thread
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew_now, service.models)
+        service.on_start()
         yield
         await service.models.stop()
         service.stop()
@@ -53,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     add_routes(app, service)
-    app.add_middleware(Door, settings=settings, metrics=service.metrics)
+    app.add_middleware(RequestLimits, settings=settings, metrics=service.metrics)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -84,19 +86,10 @@ def add_routes(app: FastAPI, service: Service) -> None:
 
 async def refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        refused = Refused(422, in_a_sentence(error))
+        refused = Refused(422, sentence_of(error.errors()[0]))
     elif isinstance(error, HTTPException):
         refused = Refused(error.status_code, f"{error.detail}.".replace("..", "."), headers=error.headers)
     else:
         refused = of_error(error)
     status, body, kind = in_json(refused, request.url.path)
     return Response(body, status, headers=refused.headers, media_type=kind)
-
-
-def in_a_sentence(error: RequestValidationError) -> str:
-    """What is wrong first, without what was sent."""
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return f"The request is no valid JSON at character {first['loc'][-1]}; expected an object with a text."
-    where = ".".join(str(part) for part in first["loc"] if part != "body")[:100]
-    return f"{where}: {first['msg']}." if where else f"{first['msg']}."

@@ -1,6 +1,6 @@
-"""Joins what many clients ask at once. A thread for each model takes whatever waits when it is free: the more come, the
-larger the batches, and nobody waits for others to come. Who comes alone, with a question that is quickly answered, is
-answered on the spot: to wake a thread would take longer. A network, which one thread at a time may ask, is asked so."""
+"""Batching of the texts of many clients. Each model has a thread that takes whatever waits when it is free: the more
+clients ask, the larger the batches, and no client waits for a batch to fill. A single client with a question that is
+quickly answered is answered in the event loop, because waking a thread would take longer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from xmtc.errors import XmtcError
 from xmtc.server.refusals import busy
 
 MOST_TEXTS, MOST_CHARACTERS = 256, 4_000_000  # of a batch
+FEW_TEXTS = 32  # of a request that may use the reserve of the queue
 ON_THE_SPOT = 0.003  # seconds for which the event loop may be held
-BESIDE = 2000  # characters that a text would have to have to take as long as what an answer takes in any case
+BESIDE = 2000  # characters of a text that take as long as the fixed cost of an answer
 
 
 class Question(NamedTuple):
-    """What is wanted of texts. Only what is asked alike is answered together."""
+    """What is asked about texts. Texts with equal questions are answered in one batch."""
 
     k: int = 5
     threshold: float = 0.0
@@ -32,28 +33,44 @@ class Question(NamedTuple):
     deny: tuple[str, ...] = ()
 
 
+Answer = Callable[[list[str], Question], list[Any]]
+
+
 @dataclass(eq=False)
 class Job:
+    """One request: texts and a question about them, or other work with the model."""
+
     future: asyncio.Future[Any]
     texts: Sequence[str]
     question: Question | None = None
+    answer: Answer | None = None  # of the model at the time of the request, so that no answer mixes two models
     work: Callable[[], Any] | None = None  # instead of a question
-    answer: Any = None
+    result: Any = None
+    n_answered: int = 0  # texts
     error: Exception | None = None
 
+    @property
+    def is_done(self) -> bool:
+        is_answered = self.n_answered >= len(self.texts)
+        return is_answered or self.error is not None or self.future.cancelled()
 
-Answer = Callable[[list[str], Question], list[Any]]
+
+class Piece(NamedTuple):
+    """The part of a job that fits into a batch; the rest of the job waits for its next turn."""
+
+    job: Job
+    texts: list[str]
 
 
 @dataclass
 class Batcher:
-    """Must be used from one event loop; the work is done in its thread."""
+    """Queue and thread of one model. It must be used from one event loop."""
 
-    answer: Answer  # of texts that are asked about alike
+    answer: Answer  # of texts with the same question
     most_waiting: int
-    observe: Callable[[int], None] = lambda n_texts: None  # told the size of every batch
+    observe: Callable[[int], None] = lambda n_texts: None  # called with the size of every batch
     n_asking: int = 0  # questions; counted in the event loop
-    n_waiting: int = 0  # texts in the queue or in its thread's work; counted in the event loop
+    n_waiting: int = 0  # texts in the queue or in the thread; counted in the event loop
     paces: deque[float] = field(default_factory=lambda: deque(maxlen=16))  # seconds for a character, of single texts
     queue: SimpleQueue[Job | None] = field(default_factory=SimpleQueue)
     thread: Thread | None = None
@@ -64,40 +81,42 @@ class Batcher:
         self.thread.start()
 
     async def stop(self) -> None:
-        """After what waits has been answered."""
+        """Stop the thread after everything in the queue has been answered."""
         self.queue.put(None)
         if self.thread is not None:
             await asyncio.to_thread(self.thread.join)
 
     async def ask(self, texts: Sequence[str], question: Question) -> list[Any]:
+        answer = self.answer
         self.n_asking += 1
         try:
-            await asyncio.sleep(0)  # now those are counted, too, who came at the same moment
+            await asyncio.sleep(0)  # now all requests that came at the same moment are counted
             if self.n_asking == 1 and not self.n_waiting and self._is_quick(texts):
-                return self._timed(list(texts), question)
-            return await self._queued(Job(self.loop.create_future(), texts, question))
+                return self._timed(answer, list(texts), question)
+            return await self._queued(Job(self.loop.create_future(), texts, question, answer))
         finally:
             self.n_asking -= 1
 
     def _is_quick(self, texts: Sequence[str]) -> bool:
-        """Whether an answer can be had on the spot; the first ones tell how long they take."""
+        """Return True if the event loop can answer at once, judging by the first answers."""
         length = len(texts) * BESIDE + sum(map(len, texts))
         return bool(self.paces) and length * min(self.paces) < ON_THE_SPOT
 
-    def _timed(self, texts: list[str], question: Question) -> list[Any]:
+    def _timed(self, answer: Answer, texts: list[str], question: Question) -> list[Any]:
         begin = time.perf_counter()
-        found = self.answer(texts, question)
+        found = answer(texts, question)
         if len(texts) == 1:
             self.paces.append((time.perf_counter() - begin) / (BESIDE + len(texts[0])))
         self.observe(len(texts))
         return found
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        """Other work with the model, in its turn."""
+        """Do other work with the model in its thread."""
         return await self._queued(Job(self.loop.create_future(), [""], work=work))
 
     async def _queued(self, job: Job) -> Any:
-        if self.n_waiting and self.n_waiting + len(job.texts) > self.most_waiting:
+        reserve = self.most_waiting // 10 if len(job.texts) <= FEW_TEXTS else 0  # large requests do not shut out others
+        if self.n_waiting and self.n_waiting + len(job.texts) > self.most_waiting + reserve:
             raise busy("Too many texts wait for this model; ask again in a moment.")
         self.n_waiting += len(job.texts)
         self.queue.put(job)
@@ -105,70 +124,90 @@ class Batcher:
 
     def _work(self) -> None:
         is_open = True
-        while is_open:
-            batch, is_open = self._next_batch()
-            asked = [job for job in batch if not job.future.cancelled()]  # else by clients that left
-            answer_all(asked, self._timed)
-            if batch:
-                self.loop.call_soon_threadsafe(self._deliver, batch)
+        while is_open or not self.queue.empty():
+            batch, is_open = self._next_batch(is_open)
+            answer_all([piece for piece in batch if not piece.job.future.cancelled()], self._timed)
+            for piece in batch:
+                if not piece.job.is_done:
+                    self.queue.put(piece.job)
+            done = [piece.job for piece in batch if piece.job.is_done]
+            if done:
+                self.loop.call_soon_threadsafe(self._deliver, done)
 
-    def _next_batch(self) -> tuple[list[Job], bool]:
-        """What waits, up to a size, and whether there will be more; the first is waited for."""
-        batch: list[Job] = []
+    def _next_batch(self, is_open: bool) -> tuple[list[Piece], bool]:
+        """Return what waits, up to the size of a batch, and whether more may come. Wait for the first job."""
+        batch: list[Piece] = []
         n_texts = n_characters = 0
         try:
             while n_texts < MOST_TEXTS and n_characters < MOST_CHARACTERS:
-                job = self.queue.get_nowait() if batch else self.queue.get()
+                job = self.queue.get() if is_open and not batch else self.queue.get_nowait()
                 if job is None:
                     return batch, False
-                batch.append(job)
-                n_texts += len(job.texts)
-                n_characters += sum(map(len, job.texts))
+                texts = first_texts(job.texts, job.n_answered, MOST_TEXTS - n_texts, MOST_CHARACTERS - n_characters)
+                batch.append(Piece(job, texts))
+                n_texts += len(texts)
+                n_characters += sum(map(len, texts))
         except Empty:
             pass
-        return batch, True
+        return batch, is_open
 
-    def _deliver(self, batch: list[Job]) -> None:
-        for job in batch:
+    def _deliver(self, jobs: list[Job]) -> None:
+        for job in jobs:
             self.n_waiting -= len(job.texts)
             if job.future.done():
                 continue
             if job.error is not None:
                 job.future.set_exception(job.error)
             else:
-                job.future.set_result(job.answer)
+                job.future.set_result(job.result)
 
 
-def answer_all(jobs: Sequence[Job], answer: Answer) -> None:
-    """Questions that are alike are answered together; other work by itself."""
-    alike: dict[Question, list[Job]] = {}
-    for job in jobs:
-        if job.question is None:
-            try_to(job, job.work)
+def first_texts(texts: Sequence[str], begin: int, most_texts: int, most_characters: int) -> list[str]:
+    """Return the texts from `begin` on that keep within both limits, but at least one."""
+    end = begin
+    while end < len(texts) and end - begin < most_texts and most_characters > 0:
+        most_characters -= len(texts[end])
+        end += 1
+    return list(texts[begin:end])
+
+
+Timed = Callable[[Answer, list[str], Question], list[Any]]
+
+
+def answer_all(batch: Sequence[Piece], answer: Timed) -> None:
+    """Answer equal questions to the same model together, and do other work by itself."""
+    alike: dict[tuple[Any, Any], list[Piece]] = {}
+    for piece in batch:
+        if piece.job.work is not None:
+            do_work(piece.job, piece.job.work)
         else:
-            alike.setdefault(job.question, []).append(job)
-    for question, group in alike.items():
-        answer_together(group, question, answer)
+            alike.setdefault((piece.job.answer, piece.job.question), []).append(piece)
+    for group in alike.values():
+        answer_together(group, answer)
 
 
-def answer_together(group: list[Job], question: Question, answer: Answer) -> None:
-    if len(group) == 1:
-        try_to(group[0], lambda: answer(list(group[0].texts), question))
-        return
+def answer_together(group: list[Piece], answer: Timed) -> None:
+    first = group[0].job
+    assert first.answer is not None
+    assert first.question is not None
     try:
-        answers = iter(answer([text for job in group for text in job.texts], question))
-        for job in group:
-            job.answer = [next(answers) for _ in job.texts]
+        answers = iter(answer(first.answer, [text for piece in group for text in piece.texts], first.question))
+        for job, texts in group:
+            job.result = [*(job.result or ()), *(next(answers) for _ in texts)]
+            job.n_answered += len(texts)
     except XmtcError as error:  # about the question
-        for job in group:
+        for job, _ in group:
             job.error = error
-    except Exception:  # about one of the texts: the others' askers are not to suffer
-        for job in group:
-            answer_together([job], question, answer)
+    except Exception as error:  # about one of the texts: the other requests are answered
+        if len(group) == 1:
+            first.error = error
+        else:
+            for piece in group:
+                answer_together([piece], answer)
 
 
-def try_to(job: Job, work: Callable[[], Any] | None) -> None:
+def do_work(job: Job, work: Callable[[], Any]) -> None:
     try:
-        job.answer = None if work is None else work()
-    except Exception as error:  # it is the asker's to hear of
+        job.result, job.n_answered = work(), 1
+    except Exception as error:  # is answered to the client
         job.error = error

@@ -1,4 +1,4 @@
-"""Explanations as a program wants them: words, what they weigh, and where they stand."""
+"""Explanations as programs read them: words, their weights, and their positions in the text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 from xmtc.explain.pieces import Highlight
 
 MOST_WORDS = 100  # of an explanation
+MOST_SPANS = 1000  # of a word
+MOST_CHARACTERS = 100_000  # of a text; one takes 0.1 s, for which its model answers nobody else
 
 
 def placed_words(found: Highlight) -> list[dict[str, Any]]:
-    """The words that weigh anything, the strongest first. A word that stands in the text several times weighs what it
-    does in all; one that weighs only as part of a term of several words, what the term does."""
+    """Return the words that have a weight, the strongest first. A word that occurs several times has the weight of all
+    its occurrences; a word that has a weight only as part of a longer term has the weight of the term."""
     in_all = {word.casefold(): weight for word, weight in found.words}
     words: dict[str, dict[str, Any]] = {}
     begin = 0
@@ -20,6 +22,7 @@ def placed_words(found: Highlight) -> list[dict[str, Any]]:
         if piece.weight:
             key = piece.text.casefold()
             word = words.setdefault(key, {"word": piece.text, "weight": in_all.get(key, piece.weight), "spans": []})
-            word["spans"].append([begin, end])
+            if len(word["spans"]) < MOST_SPANS:
+                word["spans"].append([begin, end])
         begin = end
     return sorted(words.values(), key=lambda word: -abs(word["weight"]))[:MOST_WORDS]

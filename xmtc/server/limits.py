@@ -1,5 +1,4 @@
-"""The door of a service: who may come in, how much they may bring, how long they may stay, and what is written down
-about it. It stands around the whole application, so that nothing gets past it."""
+"""ASGI middleware around the whole application: hosts, authentication, size limits, timeouts, and the request log."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from xmtc.server import log
+from xmtc.server.hosts import HostCheck, single_headers
 from xmtc.server.metrics import Metrics
 from xmtc.server.refusals import Refused, busy, in_json, of_error
 from xmtc.server.settings import Settings
@@ -24,7 +24,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))
 WITHOUT_TOKEN = ("/", "/healthz", "/readyz")  # and the files of the page, which asks for the token
 STATIC = "/static/"
-ALL_BODIES = 8  # times the largest, that may be held together
+ALL_BODIES = 8  # times the largest request: memory for all requests and answers at a time
+MAX_QUERY_FIELDS = 100
+PIECE_BYTES = 2**16  # of an answer that are handed to the connection at a time
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -40,11 +42,21 @@ HEADERS = {
 ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
-class Reply:
-    """What is sent back: with the headers that all answers have, and remembered for the log."""
+class Memory:
+    """Bytes of requests and answers that are held at a time."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+
+    def has_room(self, n_bytes: int) -> bool:
+        return self.used + n_bytes <= self.limit
+
+
+class Reply:
+    """Answer to one request, with the headers that all answers have."""
+
+    def __init__(self, send: Send, memory: Memory) -> None:
+        self._send, self.memory = send, memory
         self.status = 0  # until it has begun
         self.n_bytes = 0
 
@@ -55,11 +67,27 @@ class Reply:
             own = [pair for pair in ENCODED if pair[0] not in given]
             message = {**message, "headers": [*message.get("headers", ()), *own]}
         elif message["type"] == "http.response.body":
-            self.n_bytes += len(message.get("body", b""))
+            body = message.get("body", b"")
+            self.n_bytes += len(body)
+            if len(body) > PIECE_BYTES:
+                await self._send_in_pieces(message, memoryview(body))
+                return
         await self._send(message)
 
+    async def _send_in_pieces(self, message: Message, body: memoryview) -> None:
+        """Send a large body as fast as the client reads it, so that a timeout can free it."""
+        self.memory.used += len(body)
+        try:
+            for begin in range(0, len(body), PIECE_BYTES):
+                end = begin + PIECE_BYTES
+                more = end < len(body) or message.get("more_body", False)
+                await self._send({**message, "body": bytes(body[begin:end]), "more_body": more})
+        finally:
+            self.memory.used -= len(body)
+
     async def refuse(self, refused: Refused, path: str) -> None:
-        if self.status:  # too late: the connection is closed in the middle, and the client knows that it was
+        """Answer with an error, unless an answer has begun: then the connection is closed in the middle of it."""
+        if self.status:
             return
         status, body, kind = in_json(refused, path)
         headers = {"content-type": kind, "content-length": str(len(body)), **refused.headers}
@@ -68,33 +96,35 @@ class Reply:
         await self.send({"type": "http.response.body", "body": body})
 
 
-class Door:
+class RequestLimits:
+    """Middleware that refuses requests which are not allowed, too large or too slow, and logs every request."""
+
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.limits, self.metrics = app, settings, settings.limits, metrics
         self.running: Counter[str] = Counter()  # requests by address
-        self.n_bytes = 0  # of bodies that are held
-        self.hosts = frozenset(settings.allowed_hosts)
+        self.memory = Memory(ALL_BODIES * settings.limits.body)
+        self.hosts = HostCheck(settings)
         self.token = None if settings.token is None else settings.token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin, reply, body = time.perf_counter(), Reply(send), Body(self)
+        begin, reply, body = time.perf_counter(), Reply(send, self.memory), Body(self.limits.body, self.memory)
         client = scope["client"][0] if scope.get("client") else ""
         self.running[client] += 1
         self.metrics.running.inc()
         try:
-            await self._let_in(scope, receive, reply, body, client)
+            await self._answer(scope, receive, reply, body, client)
         finally:
             self.metrics.running.dec()
             self.running[client] -= 1
             if not self.running[client]:
                 del self.running[client]
-            self.n_bytes -= body.size
-            self._write_down(scope, reply, body.size, client, time.perf_counter() - begin)
+            self.memory.used -= body.size
+            self._log(scope, reply, body.size, client, time.perf_counter() - begin)
 
-    async def _let_in(self, scope: Scope, receive: Receive, reply: Reply, body: Body, client: str) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, reply: Reply, body: Body, client: str) -> None:
         path = scope["path"]
         try:
             async with asyncio.timeout(self.limits.seconds):
@@ -108,7 +138,7 @@ class Door:
             else:
                 late = Refused(408, f"The request had not arrived after {self.limits.seconds:g} seconds.")
             await reply.refuse(late, path)
-        except Gone:
+        except ClientDisconnected:
             pass
         except Exception as error:
             refused = of_error(error)
@@ -117,65 +147,70 @@ class Door:
             await reply.refuse(refused, path)
 
     def _check(self, scope: Scope, client: str) -> None:
-        headers = {name: value for name, value in scope["headers"] if name in (b"host", b"authorization")}
-        if self.hosts and host_in(headers.get(b"host", b"")) not in self.hosts:
-            raise Refused(421, "This service does not answer under that name; `xmtc serve --allow-host` adds names.")
+        """Raise Refused if the head of a request says that it must not be answered."""
+        headers = single_headers(scope["headers"])
+        self.hosts.check(headers, scope.get("http_version", "1.1"))
         if scope["method"] not in METHODS:
             raise Refused(405, "Only GET and POST are known here.", headers={"Allow": "GET, HEAD, POST"})
+        if scope.get("query_string", b"").count(b"&") >= MAX_QUERY_FIELDS:
+            raise Refused(400, f"Found more than {MAX_QUERY_FIELDS} fields in the query of the address.")
         is_open = scope["path"] in WITHOUT_TOKEN or scope["path"].startswith(STATIC)
         if self.token is not None and not is_open:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.token):
-                said = "This service needs a token; send it as `Authorization: Bearer TOKEN`."
-                raise Refused(401, said, headers={"WWW-Authenticate": "Bearer"})
+                message = "This service needs a token; send it as `Authorization: Bearer TOKEN`."
+                raise Refused(401, message, headers={"WWW-Authenticate": "Bearer"})
         if self.limits.per_client and self.running[client] > self.limits.per_client:
             raise Refused(429, f"More than {self.limits.per_client} requests at a time from one address.", retry=1)
 
-    def _write_down(self, scope: Scope, reply: Reply, n_bytes: int, client: str, seconds: float) -> None:
+    def _log(self, scope: Scope, reply: Reply, n_bytes: int, client: str, seconds: float) -> None:
         route, method = route_of(scope), scope["method"] if scope["method"] in METHODS else "other"
         status = reply.status or 499  # the client had left
         self.metrics.requests.labels(route, method, status).inc()
         self.metrics.seconds.labels(route).observe(seconds)
         if self.settings.access_log:
-            asked = scope.get("xmtc", {})  # what the application adds: the model, how many texts
+            asked = scope.get("xmtc", {})  # added by the application: the model, the number of texts
             took = round(1000 * seconds, 2)
             sizes = {"bytes_in": n_bytes, "bytes_out": reply.n_bytes}
             log.event("request", method=method, route=route, **asked, status=status, ms=took, **sizes, client=client)
 
 
-class Gone(Exception):
-    """The client has left before its request had arrived."""
+class ClientDisconnected(Exception):
+    """The client has closed the connection before its request had arrived."""
 
 
 class Body:
-    """What a client brings, held until its request has ended."""
+    """Body of one request, held in memory until the request has ended."""
 
-    def __init__(self, door: Door) -> None:
-        self.door, self.size, self.is_read = door, 0, True
+    def __init__(self, max_bytes: int, memory: Memory) -> None:
+        self.max_bytes, self.memory, self.size, self.is_read = max_bytes, memory, 0, True
 
     async def read(self, scope: Scope, receive: Receive) -> Receive:
-        """Read it whole, and give it on from memory."""
-        most, parts = self.door.limits.body, []
+        """Read the whole body; return a function that gives it to the application."""
+        parts = []
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if declared.isdigit() and int(declared) > most:
-            raise too_large(most)
+        if not declared.isdigit() or len(declared) > 18 or int(declared) > self.max_bytes:
+            raise too_large(self.max_bytes)
+        if not self.memory.has_room(int(declared)):
+            raise busy("Too much is being sent here at a time; send it again in a moment.")
         self.is_read = False
         more = True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Gone
+                raise ClientDisconnected
             part = message.get("body", b"")
             self.size += len(part)
-            self.door.n_bytes += len(part)
-            if self.size > most:
-                raise too_large(most)
-            if self.door.n_bytes > ALL_BODIES * most:
+            self.memory.used += len(part)
+            if self.size > self.max_bytes:
+                raise too_large(self.max_bytes)
+            if not self.memory.has_room(0):
                 raise busy("Too much is being sent here at a time; send it again in a moment.")
             parts.append(part)
             more = message.get("more_body", False)
         self.is_read = True
         whole: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+        parts.clear()
 
         async def replay() -> Message:
             return whole.pop() if whole else await receive()
@@ -183,17 +218,11 @@ class Body:
         return replay
 
 
-def too_large(most: int) -> Refused:
-    return Refused(413, f"The request is larger than {most:,} bytes; send less at a time.")
-
-
-def host_in(header: bytes) -> str:
-    """The name without the port."""
-    host = header.decode("latin-1").lower()
-    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+def too_large(max_bytes: int) -> Refused:
+    return Refused(413, f"The request is larger than {max_bytes:,} bytes; send less at a time.")
 
 
 def route_of(scope: Scope) -> str:
-    """The pattern of an address; what a client has made up is in no log."""
+    """Return the pattern of an address. The address itself is not logged, because a client chooses it."""
     found = getattr(scope.get("route"), "path", None)
     return found or (STATIC if scope["path"].startswith(STATIC) else "none")

@@ -1,10 +1,13 @@
-"""What is asked and answered over the wire, as OpenAPI describes it."""
+"""Bodies of requests and answers, as OpenAPI describes them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+Item = TypeVar("Item")
+FailFastList = Annotated[list[Item], Field(fail_fast=True)]  # one error for a list, not one for each of its items
 
 
 def example(**values: Any) -> ConfigDict:
@@ -15,13 +18,13 @@ class Asked(BaseModel):
     model_config = example(text="Regulation on the import of citrus fruit", k=3)
 
     text: str | None = Field(None, description="one text")
-    texts: list[str] | None = Field(None, description="or several; expected: either of them")
+    texts: FailFastList[str] | None = Field(None, description="or several; expected: either of them")
     k: int = Field(5, ge=1, description="labels of a text, at most")
     threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False, description="only those that score this")
     decide: bool = Field(False, description="as many as the model's own decision gives, instead of k")
     language: str | None = Field(None, max_length=100, description="of the names, with a vocabulary")
-    allow: list[str] = Field([], max_length=1000, description="labels to choose from, or branch:…, scheme:…")
-    deny: list[str] = Field([], max_length=1000, description="labels never to give")
+    allow: FailFastList[str] = Field([], max_length=1000, description="labels to choose from, or branch:…, scheme:…")
+    deny: FailFastList[str] = Field([], max_length=1000, description="labels never to give")
 
 
 class TagOut(BaseModel):
@@ -85,6 +88,7 @@ class ModelOut(BaseModel):
 
 class ModelList(BaseModel):
     models: list[ModelOut]
+    damaged: list[str] = Field([], description="names of models whose folders are damaged; left out if there are none")
 
 
 class LabelOut(BaseModel):
@@ -122,13 +126,15 @@ class Row(BaseModel):
 
     id: str
     text: str = ""
-    tags: list[TagIn]
+    tags: FailFastList[TagIn]
 
 
 class ToWrite(BaseModel):
     model_config = example(rows=[{"id": "1", "text": "…", "tags": [{"label": "1309", "score": 0.93}]}], format="csv")
 
-    rows: list[Row] = Field(max_length=100_000)
+    max_json_values: ClassVar[int] = 2_000_000  # such as 10,000 rows with 14 tags
+
+    rows: FailFastList[Row] = Field(max_length=100_000)
     format: Annotated[Literal["xlsx", "csv", "jsonl"], Field(description="of the file")] = "xlsx"
 
 

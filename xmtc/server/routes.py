@@ -1,4 +1,4 @@
-"""Addresses, and what is answered there."""
+"""Routes of the service's own interface."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import Response
 
-from xmtc.server import messages
+from xmtc.server import explaining, messages
 from xmtc.server.explaining import placed_words
 from xmtc.server.files import READ, TYPES, WRITE, check_cells, check_upload
 from xmtc.server.models import in_json
 from xmtc.server.refusals import Refused, busy
+from xmtc.server.request_bodies import LimitedRoute, in_body_thread
 from xmtc.server.service import Service
 from xmtc.tagger import Tag
 
+INLINE_TAGS = 1000  # of an answer that the event loop encodes itself
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": messages.ErrorOut} for status in (400, 401, 404, 408, 413, 415, 422, 429, 503)
+    status: {"model": messages.ErrorOut} for status in (400, 401, 403, 404, 408, 413, 415, 421, 422, 429, 503)
 }
 
 
@@ -30,13 +32,20 @@ def shown(tag: Tag) -> dict[str, Any]:
     return {"label": tag.label, "name": tag.label if tag.name is None else tag.name, "score": round(tag.score, 6)}
 
 
+def tagged(name: str, found: list[list[Tag]]) -> Response:
+    """Return the tags of each text as JSON, encoded text by text: other threads run between two texts."""
+    results = b",".join(in_json({"tags": [shown(tag) for tag in tags]}) for tags in found)
+    return Response(b'{"model":%s,"results":[%s]}' % (in_json(name), results), media_type="application/json")
+
+
 def model_routes(service: Service) -> APIRouter:
-    routes = APIRouter(prefix="/v1/models", tags=["models"], responses=ERRORS)
+    routes = APIRouter(prefix="/v1/models", tags=["models"], responses=ERRORS, route_class=LimitedRoute)
 
     @routes.get("", response_model=messages.ModelList)
     async def models() -> Response:
         """The models that are here."""
-        return answer({"models": [served.about(service.settings) for served in service.models]})
+        damaged = {"damaged": service.models.damaged} if service.models.damaged else {}
+        return answer({"models": [served.about(service.settings) for served in service.models], **damaged})
 
     @routes.post("/{name}/predict", response_model=messages.Answer)
     async def predict(name: str, asked: messages.Asked, request: Request) -> Response:
@@ -45,14 +54,21 @@ def model_routes(service: Service) -> APIRouter:
             raise Refused(422, "Found both text and texts, or neither; send one of them.")
         texts = service.check_texts(asked.texts if asked.text is None else [asked.text])  # type: ignore[arg-type]
         served = service.served(name, request, len(texts))
+        service.check_answer(len(texts), min(asked.k, len(served.tagger.labels)))
         found = await served.batcher.ask(texts, service.question(asked)) if texts else []
-        return answer({"model": name, "results": [{"tags": [shown(tag) for tag in tags]} for tags in found]})
+        if sum(map(len, found)) < INLINE_TAGS:
+            return tagged(name, found)
+        return await in_body_thread(tagged, name, found)
 
     @routes.post("/{name}/explain", response_model=messages.Explained)
     async def explain(name: str, asked: messages.ToExplain, request: Request) -> Response:
         """The words of a text that speak for a label, and those against it."""
         served = service.served(name, request, 1)
         text = service.check_texts([asked.text])[0]
+        most = explaining.MOST_CHARACTERS
+        if len(text) > most:
+            found = f"Found a text of {len(text):,} characters, expected {most:,} at most to be explained"
+            raise Refused(413, f"{found}; send a part of it.")
         opened = served.opened
 
         def work() -> dict[str, Any]:
@@ -79,7 +95,7 @@ def model_routes(service: Service) -> APIRouter:
 
 
 def file_routes(service: Service) -> APIRouter:
-    routes = APIRouter(prefix="/v1/models", tags=["files"], responses=ERRORS)
+    routes = APIRouter(prefix="/v1/models", tags=["files"], responses=ERRORS, route_class=LimitedRoute)
 
     @routes.post("/{name}/file", response_model=messages.FileOut)
     async def file(
@@ -132,14 +148,19 @@ def operator_routes(service: Service) -> APIRouter:
     @routes.get("/readyz", responses={503: ERRORS[503]})
     async def ready() -> dict[str, Any]:
         """Whether texts can be tagged now."""
+        if not list(service.models):
+            raise busy("No model can answer; the log of the service has the reason.")
         for served in service.models:
             if served.batcher.thread is None or not served.batcher.thread.is_alive():
                 raise busy(f"The model {served.name} is not at work.")
-        return {"status": "ready", "models": list(service.models.served)}
+        damaged = {"damaged": service.models.damaged} if service.models.damaged else {}
+        return {"status": "ready", "models": [served.name for served in service.models], **damaged}
 
     @routes.get("/metrics", response_class=Response)
     async def metrics() -> Response:
         """Numbers for Prometheus."""
-        return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(
+            await service.in_thread(service.metrics.page), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
 
     return routes

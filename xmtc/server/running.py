@@ -1,69 +1,46 @@
-"""Starts the service: one process, or several that share a port and, through memory-mapping, the models."""
+"""Start of the service: one process, or several that share a port and, by memory-mapping, the models."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
-from uvicorn.supervisors import Multiprocess
 
 from xmtc.errors import XmtcError
 from xmtc.server import log
+from xmtc.server.protocol import HEAD_BYTES, limited_protocol
 from xmtc.server.settings import METRICS, Settings
+from xmtc.server.workers import Workers
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 STARTING = 120  # seconds that a worker may be silent: it looks at every number of its models
-FILES = 65_536  # open files, and with them connections, where the system leaves so many
-
-
-class Workers(Multiprocess):
-    """A worker that has died is replaced; new folders are each worker's own to take over."""
-
-    def handle_hup(self) -> None:
-        for worker in self.processes:
-            if worker.pid is not None:
-                os.kill(worker.pid, signal.SIGHUP)
+BACKLOG = 2048  # connections that wait to be accepted
+SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop run
+FILES = 65_536  # open files, and with them connections, where the system allows as many
+OTHER_FILES = 256  # file descriptors that are no connections: models, logs, uploads, spare connections
 
 
 class Config(uvicorn.Config):
-    """As uvicorn has it, and with an end to the patience with clients that do not finish what they have to say."""
+    """uvicorn's configuration, with an HTTP protocol that limits what a connection may take."""
 
-    patience: float
+    timeout: float  # seconds
 
     def load(self) -> None:
         super().load()
-        self.http_protocol_class = with_patience(self.http_protocol_class, self.patience)
-
-
-def with_patience(protocol: Any, seconds: float) -> Any:
-    """A protocol that closes connections on which no request begins within some time; uvicorn waits for ever."""
-
-    class Patient(protocol):
-        last: Any = None  # request that was looked at
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.loop.call_later(seconds, self.look)
-
-        def look(self) -> None:
-            is_idle = self.cycle is None or (self.cycle.response_complete and self.cycle is self.last)
-            if is_idle or self.transport.is_closing():
-                self.transport.close()
-            else:
-                self.last = self.cycle
-                self.loop.call_later(seconds, self.look)
-
-    return Patient
+        self.http_protocol_class = limited_protocol(self.http_protocol_class, self.timeout)
 
 
 def serve(settings: Settings) -> None:
@@ -77,7 +54,13 @@ def serve(settings: Settings) -> None:
             uvicorn.Server(configuration(settings, lambda: app)).run([opened])
             return
         with ProcessPoolExecutor(1, get_context("spawn")) as apart:  # so that this process stays small
-            apart.submit(try_models, settings).result()
+            try:
+                apart.submit(try_models, settings).result()
+            except BrokenProcessPool:
+                raise XmtcError(
+                    "The process that opened the models to check them died; there may be too little memory, or a file "
+                    "of a model was cut while it was read. Try `xmtc info MODEL`."
+                ) from None
         announce(settings, opened)
         with tempfile.TemporaryDirectory(prefix="xmtc-metrics-") as folder:
             os.environ[METRICS] = folder
@@ -102,16 +85,18 @@ def configuration(settings: Settings, factory: Callable[[], FastAPI]) -> uvicorn
         server_header=False,
         proxy_headers=False,
         lifespan="on",
-        limit_concurrency=settings.limits.connections,
+        ws="none",
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        limit_concurrency=min(settings.limits.connections, max_connections()),
         timeout_graceful_shutdown=int(settings.limits.seconds) + 1,
         timeout_worker_healthcheck=STARTING,
     )
-    config.patience = settings.limits.seconds
+    config.timeout = settings.limits.seconds
     return config
 
 
 def try_models(settings: Settings) -> None:
-    """Open them once before there are workers: what is wrong with one can be said in a sentence."""
+    """Open every model once before workers start, so that a damaged one is reported in a sentence."""
     from xmtc.base.run import Run
     from xmtc.server.models import Opened
 
@@ -127,8 +112,18 @@ def starting_worker(settings: Settings) -> FastAPI:
 def worker_app(settings: Settings) -> FastAPI:
     from xmtc.server.app import create_app
 
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heard
-    return create_app(settings)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a handler
+    app = create_app(settings)
+    app.openapi()  # which takes too long for the event loop when it is first asked for
+    app.state.service.on_start = shorten_pauses  # once all models are open
+    return app
+
+
+def shorten_pauses() -> None:
+    """Keep other threads and the garbage collector from holding the event loop for long."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()  # modules and models live until the end; a full collection would look at them for 0.1 s
 
 
 def listening(settings: Settings) -> socket.socket:
@@ -137,6 +132,7 @@ def listening(settings: Settings) -> socket.socket:
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind((settings.host, settings.port))
+        opened.listen(BACKLOG)  # before any worker accepts, so that clients wait instead of being refused
     except OSError as error:
         opened.close()
         raise XmtcError(
@@ -147,11 +143,22 @@ def listening(settings: Settings) -> socket.socket:
 
 
 def allow_many_files() -> None:
+    """Raise the limit of open files, and with it of connections, as far as the system allows."""
     try:
         import resource
-    except ImportError:  # another system
+    except ImportError:  # not on this system
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def max_connections() -> int:
+    """Return the number of connections for which there are file descriptors."""
+    try:
+        import resource
+    except ImportError:
+        return FILES
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return FILES if soft == resource.RLIM_INFINITY else max(16, soft - OTHER_FILES)

@@ -16,7 +16,7 @@ from xmtc.server.files import PRELOAD
 from xmtc.server.metrics import Metrics
 from xmtc.server.models import Models, Served
 from xmtc.server.refusals import Refused, busy, unknown_model
-from xmtc.server.settings import Settings
+from xmtc.server.settings import MAX_ANSWER_LABELS, Settings
 from xmtc.vocab.filters import FILE
 
 IN_THREADS, WAITING_FOR_THREADS = 2, 32  # searches at a time, and that may wait; the same of files
@@ -35,10 +35,14 @@ class Service:
         self.n_files = 0
         self.children = Children(PRELOAD, idle_seconds=0, n_spare=IN_THREADS)
 
+    def on_start(self) -> None:
+        """Do nothing; a process of its own sets another function, which is called when all models are open."""
+
     def served(self, name: str, request: Request, n_texts: int | None = None) -> Served:
         found = self.models.served.get(name)
         if found is None:
             raise unknown_model(name, self.models.served)
+        found.opened  # noqa: B018  # raises Refused if the model is damaged
         request.scope["xmtc"] = {"model": name} | ({} if n_texts is None else {"texts": n_texts})
         return found
 
@@ -98,6 +102,15 @@ class Service:
         return Question(
             asked.k, asked.threshold or 0.0, asked.decide, asked.language, tuple(asked.allow), tuple(asked.deny)
         )
+
+    def check_answer(self, n_texts: int, k: int) -> None:
+        """Raise Refused if an answer would be too large."""
+        if n_texts * k > MAX_ANSWER_LABELS:
+            raise Refused(
+                413,
+                f"Found {n_texts:,} texts with {k:,} labels each, expected {MAX_ANSWER_LABELS:,} labels in all at "
+                f"most; send fewer texts, or ask for fewer labels.",
+            )
 
     def check_texts(self, texts: list[str]) -> list[str]:
         limits = self.settings.limits

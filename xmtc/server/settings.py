@@ -1,4 +1,4 @@
-"""What a service is told when it starts. It travels to every worker process, so it holds nothing but plain values."""
+"""Settings of a service. They are sent to every worker process, so all values are plain."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from pathlib import Path
 
 from xmtc.errors import XmtcError
 
-LOCAL = ("localhost", "127.0.0.1", "::1")  # as addresses to listen at, and as names that a browser may call them by
+LOCAL = ("localhost", "127.0.0.1", "::1")  # addresses to listen at that other machines cannot reach
+ANY_HOST = "*"  # of --allow-host: no check
 METRICS = "PROMETHEUS_MULTIPROC_DIR"  # names the folder through which workers add up what they count
+MAX_ANSWER_LABELS = 100_000  # of all texts of a request; about 10 MB
 NAME = re.compile(r"[\w][\w. -]{0,99}")  # of a model: part of an address
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request, or one client, may ask for."""
+    """Limits of one request, and of one client."""
 
     body: int = 32 * 2**20  # bytes of a request
     text: int = 1_000_000  # characters of a text
@@ -24,7 +26,7 @@ class Limits:
     k: int = 1000  # labels of a text
     queue: int = 2000  # texts that wait for a model, before others are sent away
     per_client: int = 0  # requests of one address at a time; 0: as many as there are
-    seconds: float = 30.0  # that a request may take, its way here included
+    seconds: float = 30.0  # from the first byte of a request to the last of its answer
     connections: int = 4000  # at a time
 
 
@@ -37,7 +39,7 @@ class Settings:
     watch: float = 0.0  # seconds between looks at the folders; 0: none
     token: str | None = None
     origins: tuple[str, ...] = ()  # of other sites whose pages may ask
-    hosts: tuple[str, ...] = ()  # names by which it may be called; none: of this machine alone where it listens there
+    hosts: tuple[str, ...] = ()  # host names that requests may name, in addition to those of this machine
     reports: tuple[tuple[str, str], ...] = ()  # names of models, and files
     threads: int = 1  # for one batch
     device: str = "auto"
@@ -45,9 +47,8 @@ class Settings:
     limits: Limits = Limits()
 
     @property
-    def allowed_hosts(self) -> tuple[str, ...]:
-        """A page from elsewhere could have its own name point to this machine: only known names are answered."""
-        return (*self.hosts, *LOCAL) if self.hosts or self.host in LOCAL else ()
+    def is_local(self) -> bool:
+        return self.host in LOCAL
 
 
 def named_folders(given: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,603 @@
+"""A service with two workers under hostile clients: no failure, no lost memory, and no delay for other clients.
+
+    python tests/campaigns/server.py --requests 20000 --seed 0
+
+Attackers send malformed and endless heads, wrong JSON, hostile uploads and forms, requests that arrive slowly, and read
+answers slowly or not at all. Meanwhile workers are killed, and the folder of a model is exchanged for that of another
+model. A client in a process of its own asks a normal question ten times a second.
+
+Findings are: an answer with a status of 500 or more that is not 503 with a known cause; an answer that is neither of
+one model nor of the other; a connection or a thread that is left after its deadline; memory above 1.5 times its value
+at the start; a worker that died without being killed; a 99th percentile of the normal client's latency above 200 ms."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from serving import TEXTS, Service, make_model, running
+
+from xmtc import Run, Tagger
+
+try:
+    from hostile_files import hostile_files
+except ImportError:  # a few files until there is such a module
+
+    def hostile_files():
+        yield "bomb.jsonl", b"[" * 100_000
+        yield "open.csv", b'id,text\n1,"never closed' + b"a,\n" * 10_000
+        yield "nothing.xlsx", b"PK\x03\x04" + bytes(1000)
+        yield "nothing.pdf", b"%PDF-1.4 nonsense"
+        yield "zeros.txt", bytes(1_000_000)
+
+
+SECONDS = 2.0  # --max-seconds of the service
+SLACK = 3.0  # seconds after a deadline until a connection must be closed: two looks at it, on a busy machine
+N_ATTACKERS = 4
+N_ASKED = 4  # texts of a normal request
+POOL_THREADS = 8  # that a worker starts when they are first needed, and keeps
+GROWTH = 1.5  # times the memory at the start
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MAX_P99 = 0.2  # seconds
+HOST = b"Host: localhost\r\n"
+JSON = b"Content-Type: application/json\r\n"
+CAUSES = ("longer than", "Too many", "Too much", "is damaged", "Service Unavailable", "No model")  # of a status of 503
+
+
+def bystander(port: int) -> None:
+    """Ask a normal question ten times a second until standard input is closed, then print all latencies."""
+    latencies, connection = [], None
+    failures: list[str] = []
+    is_over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
+    body = json.dumps({"text": TEXTS[0], "k": 3})
+    while not is_over.wait(0.1):
+        begin = time.perf_counter()
+        for _ in range(2):  # once more on a new connection if a worker was killed
+            try:
+                connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+                connection.request("POST", "/v1/models/served/predict", body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                found = answer.read()
+                if answer.status != 200:
+                    failures.append(f"{answer.status} {found[:100]!r}")
+                break
+            except (OSError, http.client.HTTPException) as error:
+                connection, last = None, f"{type(error).__name__}: {error}"
+        else:
+            failures.append(last)
+        latencies.append(time.perf_counter() - begin)
+    print(json.dumps({"latencies": latencies, "failures": failures}))
+
+
+@dataclass
+class Held:
+    """Connections that an attacker keeps open, and the time at which the service must have closed each."""
+
+    connections: list[tuple[float, str, socket.socket]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, kind: str, opened: socket.socket, seconds: float = SECONDS + SLACK) -> None:
+        with self.lock:
+            self.connections.append((time.monotonic() + seconds, kind, opened))
+
+    def close_due(self, at_end: bool = False) -> list[str]:
+        """Close the connections whose time is over; return what is wrong with them."""
+        now, findings = time.monotonic(), []
+        with self.lock:
+            due = [each for each in self.connections if each[0] < now or at_end]
+            self.connections = [each for each in self.connections if each not in due]
+        for end, kind, opened in due:
+            if at_end and end > now:
+                time.sleep(end - now)
+                now = time.monotonic()
+            if not is_closed(opened):
+                findings.append(f"a connection is open after its deadline: {kind}")
+            opened.close()
+        return findings
+
+
+def is_closed(opened: socket.socket) -> bool:
+    """Return True if the other side has closed the connection. Reads what it has sent before."""
+    opened.settimeout(0.2)
+    try:
+        while opened.recv(1 << 20):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+class Campaign:
+    def __init__(self, service: Service, seed: int, models: dict[str, Path]) -> None:
+        self.service, self.seed, self.models = service, seed, models
+        self.expected = {name: answers_of(folder) for name, folder in models.items()}
+        self.statuses: Counter[str] = Counter()
+        self.findings: list[str] = []
+        self.held = Held()
+        self.uploads = list(hostile_files())
+        self.n_requests = self.n_killed = 0
+        self.n_resets = 0  # requests without an answer
+        self.last_kill = 0.0
+        self.lock = threading.Lock()
+        self.is_over = threading.Event()
+
+    # requests
+
+    def connect(self, receive_bytes: int = 0) -> socket.socket:
+        opened = socket.socket()
+        opened.settimeout(SECONDS + 15)
+        if receive_bytes:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        opened.connect(("127.0.0.1", self.service.port))
+        return opened
+
+    def ask(self, kind: str, method: str, path: str, body: bytes | None = None, content: str = "application/json"):
+        """Send a whole request; return the status and the body of the answer, or None if a worker was killed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=SECONDS + 15)
+        begin = time.monotonic()
+        try:
+            connection.request(method, path, body, {"Content-Type": content} if body is not None else {})
+            answer = connection.getresponse()
+            found = answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            is_large = body is not None and len(body) > 100_000  # refused before all of it was sent
+            if not is_large and time.monotonic() - self.last_kill > time.monotonic() - begin + 1:
+                self.found(f"{kind}: no answer to {method} {path} ({type(error).__name__}: {error})")
+            self.count(kind, "no answer")
+            return None
+        finally:
+            connection.close()
+        self.check(kind, *found)
+        return found
+
+    def raw(self, kind: str, data: bytes) -> None:
+        """Send bytes and read an answer, if there is one."""
+        received = b""
+        with suppress(OSError), self.connect() as opened:
+            opened.settimeout(SECONDS + SLACK)
+            with suppress(OSError):
+                opened.sendall(data)
+                opened.shutdown(socket.SHUT_WR)
+            received = opened.recv(4096)
+        if received.startswith(b"HTTP/1.1 "):
+            self.check(kind, int(received[9:12]), received)
+        else:
+            self.count(kind, "closed")
+
+    def check(self, kind: str, status: int, body: bytes) -> None:
+        cause = next((f" ({cause})" for cause in CAUSES if status == 503 and cause.encode() in body), "")
+        self.count(kind, f"{status}{cause}")
+        if status >= 500 and not cause:
+            self.found(f"{kind}: status {status}: {body[:200]!r}")
+
+    def count(self, kind: str, outcome: str) -> None:
+        with self.lock:
+            self.n_requests += 1
+            self.statuses[f"{kind} {outcome}"] += 1
+
+    def found(self, finding: str) -> None:
+        with self.lock:
+            self.findings.append(finding)
+
+    # attacks
+
+    def normal(self, rng: random.Random) -> None:
+        begin = rng.randrange(len(TEXTS) - N_ASKED)
+        texts = TEXTS[begin : begin + N_ASKED]
+        answer = self.ask("normal", "POST", "/v1/models/served/predict", json.dumps({"texts": texts, "k": 3}).encode())
+        if answer and answer[0] == 200:
+            tags = [[(tag["label"], tag["score"]) for tag in each["tags"]] for each in json.loads(answer[1])["results"]]
+            if tags not in [expected[begin : begin + N_ASKED] for expected in self.expected.values()]:
+                self.found(f"an answer is of neither model: {tags}")
+
+    def annif(self, rng: random.Random) -> None:
+        documents = [{"text": text} for text in rng.sample(TEXTS, 3)]
+        self.ask("annif", "POST", "/v1/projects/served/suggest-batch", json.dumps({"documents": documents}).encode())
+
+    def listing(self, rng: random.Random) -> None:
+        paths = ["/v1/models", "/v1/projects", "/readyz", "/metrics", "/openapi.json", "/", "/static/page.js", "/x"]
+        paths += ["/v1/models/served/labels?search=a&limit=1000", f"/v1/models/served/labels?{'a&' * 5000}"]
+        self.ask("listing", "GET", rng.choice(paths))
+
+    def explain(self, rng: random.Random) -> None:
+        text = " ".join(rng.choices(TEXTS, k=rng.choice([1, 10, 1000, 20_000])))
+        self.ask(
+            "explain", "POST", "/v1/models/served/explain", json.dumps({"text": text, "label": "label-01"}).encode()
+        )
+
+    def wrong_json(self, rng: random.Random) -> None:
+        n = rng.choice([1, 100, 10_000, 1_000_000])
+        bodies = [b'{"texts": [' + b"1," * n + b"1]}", b'{"texts": ' + b"[" * n, b'{"k": ' + b"9" * n + b"}"]
+        bodies += [b"{" + b",".join(b'"%d": 1' % number for number in range(min(n, 100_000))) + b"}"]
+        bodies += [b'{"text": "a", "threshold": NaN}', b'{"text": "\xff"}', b'{"texts": [' + b"[]," * n + b"[]]}"]
+        bodies += [b'{"text": "' + b"\\u0000" * n + b'"}', rng.randbytes(1000), b'"' * n, b'{"text": 1, "text": 2}']
+        path = rng.choice(
+            ["models/served/predict", "models/served/explain", "models/served/table", "projects/served/suggest-batch"]
+        )
+        self.ask("wrong JSON", "POST", f"/v1/{path}", rng.choice(bodies))
+
+    def large(self, rng: random.Random) -> None:
+        texts = rng.choice([[" ".join(TEXTS)] * 200, ["a"] * 1000, [" ".join(TEXTS) * 50] * 5, ["é" * 900_000]])
+        body = json.dumps({"texts": texts, "k": rng.choice([1, 1000])}).encode()
+        self.ask("large", "POST", "/v1/models/served/predict", body)
+
+    def table(self, rng: random.Random) -> None:
+        tags = [{"label": "a", "name": "b", "score": 0.5}]
+        rows = [
+            {"id": str(number), "text": "t", "tags": tags * rng.choice([0, 1, 5])}
+            for number in range(rng.choice([1, 1000]))
+        ]
+        rows[0]["tags"] = tags * rng.choice([1, 10_000])
+        body = json.dumps({"rows": rows, "format": rng.choice(["csv", "jsonl", "xlsx"])}).encode()
+        self.ask("table", "POST", "/v1/models/served/table", body)
+
+    def form(self, rng: random.Random) -> None:
+        n = rng.choice([1, 1000, 1_000_000])
+        part = b"--x\r\nContent-Disposition: form-data; name=text\r\n\r\n"
+        multipart = "multipart/form-data; boundary=x"
+        body, kind = rng.choice(
+            [
+                (b"text=a&" * n, "application/x-www-form-urlencoded"),
+                (b"text=" + b"%41" * n, "application/x-www-form-urlencoded"),
+                (part * min(n, 10_000) + b"--x--", multipart),
+                (part + b"\r" * n + b"\r\n--x--", multipart),
+                (part + b"\r\n--" * n + b"\r\n--x--", multipart),
+                (part.replace(b"text", b"a" * n) + b"\r\n--x--", multipart),
+                (b"text=a", "text/plain"),
+            ]
+        )
+        self.ask("form", "POST", "/v1/projects/served/suggest", body, kind)
+
+    def upload(self, rng: random.Random) -> None:
+        name, content = rng.choice(self.uploads)
+        head = f'--x-y\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
+        body = head + content + b"\r\n--x-y--\r\n"
+        self.ask("upload", "POST", "/v1/models/served/file", body, "multipart/form-data; boundary=x-y")
+
+    def malformed(self, rng: random.Random) -> None:
+        post = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON
+        heads = [
+            rng.randbytes(200),
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+            b"\r\n" * 1000,
+        ]
+        heads += [
+            b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n",
+            b"\x16\x03\x01" + bytes(100),
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ]
+        heads += [
+            post + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+            post + b"Content-Length: -1\r\n\r\n",
+        ]
+        heads += [post + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * rng.randrange(1, 40) + b"\r\n"]
+        heads += [
+            post + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
+            b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n",
+        ]
+        heads += [b"GET / HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"]
+        head = bytearray(rng.choice(heads))
+        for _ in range(rng.choice([0, 0, 1, 3])):
+            head[rng.randrange(len(head))] = rng.randrange(256)
+        self.raw("malformed", bytes(head))
+
+    def endless(self, rng: random.Random) -> None:
+        chunked = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON + b"Transfer-Encoding: chunked\r\n\r\n"
+        begin, more = rng.choice(
+            [
+                (b"GET / HTTP/1.1\r\nX: ", b"a" * 1000),
+                (b"GET / HTTP/1.1\r\n", b"X: a\r\n" * 100),
+                (b"GET /", b"a" * 1000),
+                (chunked + b"1;", b"a" * 1000),
+                (chunked + b"1\r\n{\r\n0\r\n", b"X: a\r\n" * 100),
+            ]
+        )
+        self.raw("endless", begin + more * 1000)
+
+    def pipelined(self, rng: random.Random) -> None:
+        self.raw("pipelined", (b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n") * rng.choice([2, 50, 5000]))
+
+    def slow(self, rng: random.Random) -> None:
+        """Send a part of a request, and nothing more."""
+        post = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON
+        parts = [
+            b"",
+            b"G",
+            post,
+            post + b"Content-Length: 100\r\n\r\n{",
+            post + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{",
+        ]
+        with suppress(OSError):
+            opened = self.connect()
+            opened.sendall(rng.choice(parts))
+            self.held.add("slow request", opened, 2 * SECONDS + SLACK)  # a body, and then the next head
+        self.count("slow", "sent")
+
+    def unread(self, rng: random.Random) -> None:
+        """Ask for a large answer, and do not read it."""
+        body = json.dumps({"texts": TEXTS * 25, "k": 30}).encode()
+        head = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
+        with suppress(OSError):
+            opened = self.connect(4096)
+            opened.sendall((head + body) * rng.choice([1, 3]))
+            self.held.add("unread answer", opened, 3 * SECONDS + SLACK)  # queue, writing, the last piece
+        self.count("unread", "sent")
+
+    def vanishing(self, rng: random.Random) -> None:
+        """Reset the connection in the middle of a request."""
+        body = json.dumps({"texts": TEXTS * 25, "k": 30}).encode()
+        head = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
+        with suppress(OSError), self.connect() as opened:
+            opened.sendall((head + body)[: rng.choice([100, 1000, len(head) + len(body)])])
+            time.sleep(rng.choice([0, 0.02]))
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.count("vanishing", "sent")
+
+    def attack(self, number: int) -> None:
+        rng = random.Random(f"{self.seed}/{number}")
+        attacks: list[tuple[int, Callable[[random.Random], None]]] = [
+            (300, self.normal),
+            (60, self.annif),
+            (60, self.listing),
+            (60, self.wrong_json),
+            (150, self.malformed),
+            (40, self.endless),
+            (20, self.pipelined),
+            (20, self.form),
+            (20, self.upload),
+            (10, self.explain),
+            (10, self.large),
+            (10, self.table),
+            (40, self.slow),
+            (4, self.unread),
+            (20, self.vanishing),
+        ]
+        weights, chosen = zip(*attacks, strict=True)
+        rng.choices(chosen, weights)[0](rng)
+
+    # what happens meanwhile
+
+    def direct(self) -> None:
+        """Exchange the folder of a model and kill workers until the campaign is over."""
+        rng, names = random.Random(self.seed), list(self.models)
+        served = self.models[names[0]].parent / "served"
+        n = 0
+        while not self.is_over.wait(1.0):
+            n += 1
+            if n % 3 == 0:
+                exchange(self.models[names[n // 3 % 2]], served)
+            workers = workers_of(self.service.process.pid)
+            if n % 5 == 0 and len(workers) == 2:
+                self.last_kill = time.monotonic()
+                os.kill(rng.choice(workers), signal.SIGKILL)
+                self.n_killed += 1
+                if n % 10 == 0:  # and its successor while it starts
+                    time.sleep(rng.uniform(0.3, 1.5))
+                    new = [pid for pid in workers_of(self.service.process.pid) if pid not in workers]
+                    if new:
+                        self.last_kill = time.monotonic()
+                        os.kill(new[0], signal.SIGKILL)
+                        self.n_killed += 1
+            for finding in self.held.close_due():
+                self.found(finding)
+
+    def run(self, n_requests: int, stop_at: float) -> None:
+        numbers = iter(range(10**9))
+
+        def work() -> None:
+            while not self.is_over.is_set() and self.n_requests < n_requests and time.monotonic() < stop_at:
+                with self.lock:
+                    number = next(numbers)
+                try:
+                    self.attack(number)
+                except Exception as error:
+                    self.found(f"attack {number} failed: {type(error).__name__}: {error}")
+
+        threads = [threading.Thread(target=work) for _ in range(N_ATTACKERS)]
+        directing = threading.Thread(target=self.direct)
+        for each in (*threads, directing):
+            each.start()
+        for each in threads:
+            each.join()
+        self.is_over.set()
+        directing.join()
+        self.findings += self.held.close_due(at_end=True)
+
+
+def answers_of(folder: Path) -> list[list[tuple[str, float]]]:
+    tags = Tagger.load(folder).tags(TEXTS, 3, run=Run(threads=1))
+    return [[(tag.label, round(tag.score, 6)) for tag in each] for each in tags]
+
+
+def exchange(new: Path, served: Path) -> None:
+    """Replace a folder in the documented way: beside it, and then renamed."""
+    shutil.copytree(new, f"{served}.new")
+    os.rename(served, f"{served}.old")
+    os.rename(f"{served}.new", served)
+    shutil.rmtree(f"{served}.old")
+
+
+def workers_of(pid: int) -> list[int]:
+    found = []
+    for child in children_of(pid):
+        with suppress(OSError):
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def memory_of(pid: int, with_children: bool = True) -> int:
+    """Return the resident memory of a process and all its descendants."""
+    with suppress(OSError):
+        own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+        return own + sum(memory_of(child) for child in (children_of(pid) if with_children else ()))
+    return 0
+
+
+def own_memory_of(pid: int) -> int:
+    """Return the resident memory of the service without the children that parse uploads, which have their own limit."""
+    return sum(memory_of(child, with_children=False) for child in (pid, *workers_of(pid)))
+
+
+def resources_of(pid: int) -> dict[str, int]:
+    """Return the largest numbers of threads and sockets of a worker."""
+    threads, sockets = [0], [0]
+    for worker in workers_of(pid):
+        threads.append(len(os.listdir(f"/proc/{worker}/task")))
+        n = 0
+        for file in Path(f"/proc/{worker}/fd").iterdir():
+            with suppress(OSError):
+                n += os.readlink(file).startswith("socket:")
+        sockets.append(n)
+    return {"threads": max(threads), "sockets": max(sockets)}
+
+
+def warm_up(campaign: Campaign) -> None:
+    """Send one of everything to both workers, so that threads exist and memory has its usual size."""
+    rng = random.Random(0)
+    quiet = (campaign.normal, campaign.annif, campaign.listing, campaign.wrong_json, campaign.form, campaign.upload)
+    for each in (*quiet, campaign.explain, campaign.large, campaign.table):
+        for _ in range(10):
+            each(rng)
+
+
+def wait_for_workers(service: Service, seconds: float = 30) -> bool:
+    """Return True when both workers answer."""
+    end, seen = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=5)
+            connection.request("GET", "/readyz")
+            seen = seen + 1 if connection.getresponse().status == 200 else 0
+            connection.close()
+        except (OSError, http.client.HTTPException):
+            seen = 0
+        if seen >= 20 and len(workers_of(service.process.pid)) == 2:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def settle(service: Service, usual: dict[str, int], seconds: float = 15) -> dict[str, int]:
+    """Wait until threads and sockets are back; return their numbers."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        now = resources_of(service.process.pid)
+        if all(now[name] <= usual[name] for name in usual):
+            break
+        time.sleep(0.2)
+    return now
+
+
+def campaign(seed: int, n_requests: int, minutes: float, max_p99: float) -> list[str]:
+    """Run the campaign and print a summary; return the findings."""
+    with tempfile.TemporaryDirectory(prefix="xmtc-server-") as name:
+        models = {each: make_model(Path(name, each), seed=number) for number, each in ((0, "one"), (5, "two"))}
+        shutil.copytree(models["one"], Path(name, "served"))
+        words = (Path(name, "served"), models["two"], "--workers", "2", "--watch", "--max-seconds", SECONDS)
+        with running(*words) as service:
+            return attacked(service, Campaign(service, seed, models), n_requests, minutes, max_p99)
+
+
+def attacked(service: Service, running: Campaign, n_requests: int, minutes: float, max_p99: float) -> list[str]:
+    pid = service.process.pid
+    if not wait_for_workers(service):
+        return ["the workers do not start"]
+    warm_up(running)
+    usual, start, own, peak = resources_of(pid), memory_of(pid), own_memory_of(pid), 0
+    usual["sockets"] += 2  # of the normal client
+    usual["threads"] += POOL_THREADS
+    asking = subprocess.Popen(
+        [sys.executable, __file__, "--bystander", str(service.port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    attacking = threading.Thread(target=running.run, args=(n_requests, time.monotonic() + 60 * minutes))
+    begin = time.monotonic()
+    attacking.start()
+    while attacking.is_alive():
+        peak = max(peak, own_memory_of(pid))
+        attacking.join(0.5)
+    seconds = time.monotonic() - begin
+    told = json.loads(asking.communicate("", timeout=30)[0])
+    findings = running.findings
+    if not wait_for_workers(service):
+        findings.append("the workers do not come back")
+    left, end = settle(service, usual), memory_of(pid)
+    findings += [f"{left[each]} {each}, at the start {usual[each]}" for each in usual if left[each] > usual[each]]
+    if end > GROWTH * start:
+        findings.append(f"memory grew from {start / 1e6:.0f} to {end / 1e6:.0f} MB")
+    if peak > GROWTH * own:
+        findings.append(f"memory of the workers grew from {own / 1e6:.0f} to {peak / 1e6:.0f} MB")
+    deaths = Counter(event["cause"] for event in service.events("worker died"))
+    if deaths != Counter({"SIGKILL": running.n_killed} if running.n_killed else {}):
+        findings.append(f"workers died: {dict(deaths)}, of which {running.n_killed} were killed")
+    findings += [f"a failure in the log: {event}" for event in service.events("failure")]
+    latencies = sorted(told["latencies"])
+    p50, p99, most = (latencies[int(share * (len(latencies) - 1))] for share in (0.5, 0.99, 1))
+    if p99 > max_p99:
+        findings.append(f"the normal client waits {1000 * p99:.0f} ms in one of 100 cases")
+    if told["failures"]:
+        findings.append(f"the normal client had no answer {len(told['failures'])} times: {told['failures'][:5]}")
+    for outcome, n in sorted(running.statuses.items()):
+        print(f"{n:6,} × {outcome}")
+    print(
+        f"{running.n_requests:,} requests in {seconds:.0f} s, {running.n_killed} workers killed, "
+        f"{len(service.events('model taken over'))} models taken over; memory {start / 1e6:.0f} MB at the start, "
+        f"{end / 1e6:.0f} at the end, of the workers {own / 1e6:.0f} MB at the start, {peak / 1e6:.0f} at most; "
+        f"{len(latencies)} requests of the normal client: p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, at most {1000 * most:.0f} ms"
+    )
+    return findings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=20_000, help="how many, at most (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long, at most (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="another one gives other requests")
+    parser.add_argument("--max-p99", type=float, default=MAX_P99, help="seconds for the normal client (%(default)s)")
+    parser.add_argument("--bystander", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.bystander:
+        bystander(options.bystander)
+        return
+    findings = campaign(options.seed, options.requests, options.minutes, options.max_p99)
+    for finding, n in Counter(findings).most_common():
+        print(f"{n:6,} × {finding}")
+    print(f"server, seed {options.seed}: {len(findings)} findings")
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,676 @@
+"""Limits of the service against hostile clients: connections, bodies, hosts, models, log, assistant interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+pytest.importorskip("httpx", reason="httpx is not installed")
+
+import httpx
+from fastapi.testclient import TestClient
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from serving import TEXTS, make_model, running, without_token
+
+from xmtc.errors import XmtcError
+from xmtc.server.app import create_app
+from xmtc.server.settings import Limits, Settings
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc")
+
+PREDICT = "/v1/models/m/predict"
+JSON = {"content-type": "application/json"}
+HOST = b"Host: localhost\r\n"
+POST = b"POST /v1/models/m/predict HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+SECONDS = 1.0  # --max-seconds
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("models") / "m")
+
+
+@pytest.fixture(scope="module")
+def service(folder):
+    with running(folder, "--max-seconds", SECONDS) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def settings(folder):
+    return Settings((("m", str(folder)),), hosts=("testserver",))
+
+
+@pytest.fixture(scope="module")
+def client(settings):
+    with TestClient(create_app(settings)) as client:
+        yield client
+
+
+def message(answer) -> str:
+    return answer.json()["error"]["message"]
+
+
+# connections
+
+
+def answer_to(port: int, begin: bytes, endless: bytes = b"", most: int = 3_000_000) -> bytes:
+    """Send the beginning of a request, then the same bytes again and again until the connection ends."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as opened:
+        try:
+            opened.sendall(begin)
+            for _ in range(most // len(endless) if endless else 0):
+                opened.sendall(endless)
+        except OSError:  # the service has closed the connection
+            pass
+        received = b""
+        try:
+            while part := opened.recv(65_536):
+                received += part
+        except ConnectionError:
+            pass
+        return received
+
+
+@pytest.mark.parametrize(
+    ("begin", "endless"),
+    [
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: ", b"a" * 10_000),
+        (b"GET / HTTP/1.1\r\n" + HOST, b"X: a\r\n" * 2000),
+        (b"GET /", b"a" * 10_000),
+        (b"", b"\r\n" * 5000),
+    ],
+    ids=["header", "headers", "address", "empty lines"],
+)
+def test_a_head_without_end_is_refused(service, begin, endless):
+    answer = answer_to(service.port, begin, endless)
+    assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert answer.endswith(b"The head of the request is larger than 65,536 bytes; send fewer or shorter headers.")
+
+
+def test_a_head_below_the_limit_is_answered(service):
+    head = b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\nX: " + b"a" * 60_000 + b"\r\n\r\n"
+    assert answer_to(service.port, head).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("begin", "endless"),
+    [(b"1;", b"a" * 10_000), (b"1\r\n{\r\n0\r\n", b"X: a\r\n" * 2000)],
+    ids=["extension", "trailers"],
+)
+def test_the_framing_of_a_body_without_end_is_cut(service, begin, endless):
+    started = time.monotonic()
+    assert answer_to(service.port, POST + b"Transfer-Encoding: chunked\r\n\r\n" + begin, endless) == b""
+    assert time.monotonic() - started < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (POST + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", b"400"),
+        (POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\n{}", b"400"),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffffff\r\n", b"400"),
+        (POST + b"Content-Length: 99999999999999\r\nConnection: close\r\n\r\n", b"413"),
+        (b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", b"400"),
+        (b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\nHost: evil.example\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/1.0\r\n\r\n", b"200"),
+    ],
+)
+def test_requests_that_can_be_read_in_two_ways(service, request_bytes, status):
+    assert answer_to(service.port, request_bytes).split(b" ", 2)[1] == status
+
+
+def test_a_head_that_arrives_byte_by_byte_is_cut(service):
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as opened:
+        started = time.monotonic()
+        opened.sendall(b"GET /")
+        while not select.select([opened], [], [], 0.1)[0]:
+            opened.sendall(b"a")
+            assert time.monotonic() - started < 2 * SECONDS
+        assert opened.recv(100) == b""
+
+
+def test_many_pipelined_requests_take_no_memory(service):
+    before = memory(service.process.pid)
+    flood = (b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n") * 7000
+    connections = [socket.create_connection(("127.0.0.1", service.port), timeout=10) for _ in range(20)]
+    for each in connections:
+        with suppress(OSError):
+            each.sendall(flood)
+    assert answer_to(service.port, b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    assert memory(service.process.pid) - before < 40e6
+    for each in connections:
+        each.close()
+    few = (b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n") * 50
+    assert answer_to(service.port, few).count(b"HTTP/1.1 200 OK") == 50
+
+
+def memory(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def n_sockets(pid: int) -> int:
+    found = 0
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found += os.readlink(file).startswith("socket:")
+        except OSError:
+            continue
+    return found
+
+
+def test_clients_that_do_not_read_are_dropped(service):
+    body = json.dumps({"texts": TEXTS * 25, "k": 30}).encode()  # answered with 1.5 MB
+    request = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    assert len(answer_to(service.port, request)) > 1e6
+    before = n_sockets(service.process.pid)
+    connections = []
+    for _ in range(5):
+        opened = socket.socket()
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        opened.connect(("127.0.0.1", service.port))
+        opened.sendall(request)
+        connections.append(opened)
+    assert_soon(lambda: n_sockets(service.process.pid) >= before + 5)
+    assert_soon(lambda: n_sockets(service.process.pid) <= before, 4 * SECONDS)
+    for each in connections:
+        each.close()
+
+
+def assert_soon(is_so, seconds: float = 5) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+# JSON and forms
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (
+            b'{"texts": [' + b"1," * 100_000 + b"1]}",
+            413,
+            "The request has more than 22,000 values; send less at a time.",
+        ),
+        (b'{"texts": [' + b"1," * 9000 + b"1]}", 422, "texts.0: Input should be a valid string."),
+        (b'{"texts": ["a", 1]}', 422, "texts.1: Input should be a valid string."),
+        (
+            b"{" + b",".join(b'"%d": 1' % number for number in range(500)) + b"}",
+            422,
+            "Found 500 fields, expected some of text, texts, k, threshold, decide, language, allow, deny.",
+        ),
+        (
+            b'{"texts": ' + b"[" * 15_000,
+            422,
+            "The request is no valid JSON, because a number is too long or lists are nested too deeply; "
+            "expected an object with a text.",
+        ),
+        (
+            b'{"text": "a", "k": ' + b"9" * 100_000 + b"}",
+            422,
+            "The request is no valid JSON, because a number is too long or lists are nested too deeply; "
+            "expected an object with a text.",
+        ),
+        (b'{"text": "a", "k": NaN}', 422, "The request is no valid JSON, because NaN is no number of JSON."),
+        (
+            '{"text": "a"}'.encode("utf-16"),
+            422,
+            "The request is no valid JSON, because it is no UTF-8; expected an object with a text.",
+        ),
+    ],
+    ids=["numbers", "few numbers", "one number", "fields", "nested", "digits", "NaN", "utf-16"],
+)
+def test_wrong_json_is_one_error_found_quickly(client, body, status, said):
+    begin = time.perf_counter()
+    answer = client.post(PREDICT, content=body, headers=JSON)
+    assert (answer.status_code, message(answer)) == (status, said)
+    assert time.perf_counter() - begin < 0.5
+
+
+def test_texts_with_many_signs_are_no_values(client):
+    answer = client.post(PREDICT, json={"text": '[{,:"\\' * 50_000})
+    assert answer.status_code == 200
+
+
+def test_an_operator_can_allow_more_texts(settings):
+    with TestClient(create_app(replace(settings, limits=Limits(texts=30_000)))) as client:
+        assert client.post(PREDICT, json={"texts": ["a"] * 30_000, "k": 1}).status_code == 200
+
+
+def test_metadata_of_wrong_types_is_not_looked_at(client):
+    documents = [{"text": TEXTS[0], "metadata": {str(number): number for number in range(1000)}}]
+    assert client.post("/v1/projects/m/suggest-batch", json={"documents": documents}).status_code == 200
+
+
+MULTIPART = {"content-type": "multipart/form-data; boundary=x"}
+PART = b"--x\r\nContent-Disposition: form-data; name="
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "said"),
+    [
+        (b"a&" * 1000, "application/x-www-form-urlencoded", 413, "The form has more than 100 fields."),
+        (
+            PART + b"a\r\n\r\n\r\n" + (PART + b"a\r\n\r\n\r\n") * 200 + b"--x--",
+            None,
+            413,
+            "The form has more than 100 fields and files.",
+        ),
+        (
+            PART + b"a" * 100_000 + b"\r\n\r\nb\r\n--x--",
+            None,
+            400,
+            "The form cannot be read, because the headers of a part are not valid; expected a valid "
+            "multipart/form-data body.",
+        ),
+        (
+            PART + b"a\r\n\r\nb",
+            None,
+            400,
+            "The form cannot be read, because its last boundary is missing; expected a valid multipart/form-data body.",
+        ),
+        (
+            b"--x\r\nX: a\r\n\r\nb\r\n--x--",
+            None,
+            400,
+            "The form cannot be read, because a part has no name; expected a valid multipart/form-data body.",
+        ),
+        (
+            b"a",
+            "multipart/form-data",
+            400,
+            "The form cannot be read, because the header Content-Type has no valid boundary; expected a valid "
+            "multipart/form-data body.",
+        ),
+        (b"{}", "application/json", 415, "Found a body of the type 'application/json', expected a form."),
+    ],
+    ids=["fields", "parts", "part head", "no end", "no name", "no boundary", "no form"],
+)
+def test_wrong_forms_are_refused(client, content, kind, status, said):
+    answer = client.post(
+        "/v1/projects/m/suggest", content=content, headers={"content-type": kind} if kind else MULTIPART
+    )
+    assert (answer.status_code, answer.json()["detail"]) == (status, said)
+
+
+@pytest.mark.parametrize("value", ["a b+c%&=ü€😀\x00", "%", "ü" * 20_000, "a%" * 20_000, ""])
+def test_forms_are_decoded_as_they_were_encoded(value):
+    from urllib.parse import urlencode
+
+    from xmtc.server.request_bodies import urlencoded
+
+    assert urlencoded(urlencode({"text": value, "é": "1"}).encode()).multi_items() == [("text", value), ("é", "1")]
+    assert urlencoded(b"a=%4&b=%zz&c").multi_items() == [("a", "%4"), ("b", "%zz"), ("c", "")]
+
+
+def test_a_form_of_line_ends_is_read_in_a_moment(client):
+    begin = time.perf_counter()
+    content = PART + b"text\r\n\r\n" + b"\r" * 5_000_000 + b"\r\n--x--"
+    answer = client.post("/v1/projects/m/suggest", content=content, headers=MULTIPART)
+    assert answer.status_code == 413
+    assert answer.json()["detail"].startswith("Found a text of 5,000,000 characters")
+    assert time.perf_counter() - begin < 1
+    both = client.post("/v1/projects/m/suggest", files={"text": (None, TEXTS[0])})
+    assert both.json() == client.post("/v1/projects/m/suggest", data={"text": TEXTS[0]}).json()
+    assert both.json()["results"]
+
+
+def test_a_query_of_many_fields_is_refused(client):
+    answer = client.get(f"/v1/models/m/labels?{'a&' * 1000}")
+    assert (answer.status_code, message(answer)) == (400, "Found more than 100 fields in the query of the address.")
+
+
+# work
+
+
+def test_the_labels_of_an_answer_are_limited(settings, monkeypatch):
+    monkeypatch.setattr("xmtc.server.service.MAX_ANSWER_LABELS", 100)
+    with TestClient(create_app(settings)) as client:
+        assert client.post(PREDICT, json={"texts": TEXTS[:2], "k": 1000}).status_code == 200  # it has few labels
+        answer = client.post(PREDICT, json={"texts": TEXTS[:20], "k": 10})
+        assert (answer.status_code, message(answer)) == (
+            413,
+            "Found 20 texts with 10 labels each, expected 100 labels in all at most; send fewer texts, or ask for "
+            "fewer labels.",
+        )
+
+
+def test_a_large_answer_has_the_same_form_as_a_small_one(client):
+    texts = TEXTS * 10
+    large = client.post(PREDICT, json={"texts": texts, "k": 20}).json()
+    one = client.post(PREDICT, json={"text": texts[0], "k": 20}).json()
+    assert large["results"][0] == one["results"][0]
+    assert len(large["results"]) == len(texts)
+
+
+def test_a_long_text_is_not_explained(client):
+    answer = client.post("/v1/models/m/explain", json={"text": "a " * 60_000, "label": "label-01"})
+    assert (answer.status_code, message(answer)) == (
+        413,
+        "Found a text of 120,000 characters, expected 100,000 at most to be explained; send a part of it.",
+    )
+
+
+def test_work_of_a_client_that_has_left_is_given_up(settings, monkeypatch):
+    monkeypatch.setattr("xmtc.server.batching.MOST_TEXTS", 2)
+    with TestClient(create_app(replace(settings, limits=Limits(seconds=0.3)))) as client:
+        batches = []
+
+        def slow(texts, question):
+            batches.append(len(texts))
+            time.sleep(0.1)
+            return [[] for _ in texts]
+
+        client.app.state.service.models.served["m"].batcher.answer = slow
+        late = client.post(PREDICT, json={"texts": ["a"] * 100})
+        assert (late.status_code, message(late)) == (
+            503,
+            "This took longer than 0.3 seconds; ask for less, or again later.",
+        )
+        time.sleep(0.3)
+        assert 2 <= len(batches) <= 5
+        assert set(batches) == {2}
+        assert client.app.state.service.models.served["m"].batcher.n_waiting == 0
+
+
+def test_a_small_request_is_answered_before_the_rest_of_a_large_one(settings, monkeypatch):
+    monkeypatch.setattr("xmtc.server.batching.MOST_TEXTS", 2)
+    with TestClient(create_app(settings)) as client:
+        ended = {}
+
+        def slow(texts, question):
+            time.sleep(0.02)
+            return [[] for _ in texts]
+
+        client.app.state.service.models.served["m"].batcher.answer = slow
+
+        def ask(name, n_texts):
+            assert client.post(PREDICT, json={"texts": ["a"] * n_texts}).status_code == 200
+            ended[name] = time.monotonic()
+
+        large = threading.Thread(target=ask, args=("large", 100))
+        large.start()
+        time.sleep(0.1)
+        ask("small", 1)
+        large.join()
+        assert ended["small"] < ended["large"] - 0.3
+
+
+def test_a_search_is_given_up_in_time(client, monkeypatch):
+    monkeypatch.setattr("xmtc.server.models.SEARCH_SECONDS", -1)
+    answer = client.get("/v1/models/m/labels?search=a")
+    assert answer.status_code == 422
+    assert message(answer).startswith("The search took longer than -1 seconds")
+
+
+# hosts and other sites
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8000", 200),
+        ("[::1]:8000", 200),
+        ("127.0.0.1", 200),
+        ("localhost:80@evil.example", 400),
+        ("localhost:", 400),
+        ("localhost:80:80", 400),
+        ("[::1", 400),
+        ("[::1]x", 400),
+        ("[localhost]", 400),
+        ("::1", 400),
+        ("local host", 400),
+        ("localhost/evil.example", 400),
+        ("", 400),
+        ("localhost.evil.example", 421),
+        ("evil.example", 421),
+        ("10.0.0.1", 421),
+    ],
+)
+def test_a_local_service_answers_to_this_machine_alone(settings, host, status):
+    said = {
+        400: "The header Host is not valid; expected a host name or address, and perhaps a port.",
+        421: "This service does not answer under that host name; `xmtc serve --allow-host NAME` adds a name.",
+    }
+    with TestClient(create_app(replace(settings, hosts=()))) as client:
+        answer = client.get("/healthz", headers={"Host": host})
+        assert answer.status_code == status
+        assert status == 200 or message(answer) == said[status]
+
+
+def test_two_headers_that_contradict_each_other(client):
+    for name in ("Host", "Authorization", "Origin"):
+        headers = [("Host", "testserver"), (name, "localhost"), (name, "localhost")]
+        answer = client.get("/healthz", headers=headers)
+        assert (answer.status_code, message(answer)) == (400, f"Found two headers {name}, expected one.")
+
+
+def test_a_public_service_answers_to_addresses_and_known_names(settings):
+    public = replace(settings, hosts=("tags.example",), host="0.0.0.0")
+    with TestClient(create_app(public)) as client:
+        for host in ("tags.example", "10.0.0.1:8000", "[fe80::1]:80", "localhost", socket.gethostname()):
+            assert client.get("/healthz", headers={"Host": host}).status_code == 200
+        for host in ("evil.example", "sub.tags.example", "0x7f.1"):
+            assert client.get("/healthz", headers={"Host": host}).status_code == 421
+    with TestClient(create_app(replace(public, hosts=("*",)))) as client:
+        assert client.get("/healthz", headers={"Host": "evil.example"}).status_code == 200
+
+
+FOREIGN = "Pages of other sites may not use this service; `xmtc serve --cors ORIGIN` allows a site."
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://testserver"}, 200),
+        ({"Origin": "https://testserver", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": "https://behind.a.proxy", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "http://testserver:3000"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+    ],
+)
+def test_a_page_of_another_site_cannot_make_it_work(client, headers, status):
+    answer = client.post(PREDICT, json={"text": TEXTS[0]}, headers=headers)
+    assert answer.status_code == status
+    assert status == 200 or message(answer) == FOREIGN
+
+
+def test_a_link_of_another_site_leads_to_the_page(client):
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert client.get("/", headers=link).status_code == 200
+
+
+def test_a_site_that_was_allowed_may_ask(settings):
+    with TestClient(create_app(replace(settings, origins=("https://a.example",)))) as client:
+        for origin, status in (("https://a.example", 200), ("https://b.example", 403)):
+            headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+            assert client.post(PREDICT, json={"text": TEXTS[0]}, headers=headers).status_code == status
+
+
+# damaged models
+
+
+def edit_about(folder: Path, **values) -> None:
+    file = folder / "about.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def copy_of(folder: Path, target: Path) -> Path:
+    shutil.copytree(folder, target)
+    return target
+
+
+def test_a_damaged_model_does_not_stop_the_others(folder, tmp_path, capfd):
+    good, bad = copy_of(folder, tmp_path / "good"), copy_of(folder, tmp_path / "bad")
+    edit_about(bad, scores="x")
+    both = Settings((("good", str(good)), ("bad", str(bad))), hosts=("testserver",))
+    with TestClient(create_app(both)) as client:  # as a worker starts that replaces a dead one
+        listed = client.get("/v1/models").json()
+        assert [model["name"] for model in listed["models"]] == ["good"]
+        assert listed["damaged"] == ["bad"]
+        assert [project["project_id"] for project in client.get("/v1/projects").json()["projects"]] == ["good"]
+        assert client.get("/readyz").json() == {"status": "ready", "models": ["good"], "damaged": ["bad"]}
+        assert client.post("/v1/models/good/predict", json={"text": TEXTS[0]}).status_code == 200
+        said = "The model bad is damaged; the log of the service has the reason."
+        for path in ("models/bad/predict", "models/bad/explain"):
+            answer = client.post(
+                f"/v1/{path}", json={"text": TEXTS[0], **({"label": "a"} if "explain" in path else {})}
+            )
+            assert (answer.status_code, message(answer)) == (503, said)
+        answer = client.post("/v1/projects/bad/suggest", data={"text": TEXTS[0]})
+        assert (answer.status_code, answer.json()["detail"]) == (503, said)
+        assert client.get("/v1/projects/bad").status_code == 503
+        shutil.rmtree(bad)
+        copy_of(folder, bad)
+        assert_soon(lambda: client.get("/readyz").json() == {"status": "ready", "models": ["good", "bad"]})
+        assert client.post("/v1/models/bad/predict", json={"text": TEXTS[0]}).status_code == 200
+    refused = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "model refused" in line]
+    assert [each["model"] for each in refused] == ["bad"]
+    assert "bad" in refused[0]["message"]
+
+
+def test_a_service_does_not_start_with_a_damaged_model(folder, tmp_path):
+    bad = copy_of(folder, tmp_path / "bad")
+    edit_about(bad, scores="x")
+    command = [sys.executable, "-m", "xmtc", "serve", str(folder), str(bad), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, env=without_token(), timeout=60)
+    assert done.returncode == 2
+    assert "bad" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_has_vanished_is_still_served(folder, tmp_path):
+    copy = copy_of(folder, tmp_path / "m")
+    with TestClient(create_app(Settings((("m", str(copy)),), hosts=("testserver",)))) as client:
+        before = client.get("/v1/projects").json()
+        shutil.rmtree(copy)
+        assert client.get("/v1/projects").json() == before
+        assert client.get("/v1/models").status_code == 200
+        assert client.post(PREDICT, json={"text": TEXTS[0]}).status_code == 200
+
+
+# the log
+
+
+def test_a_log_that_nobody_reads_stops_nobody(folder):
+    command = [sys.executable, "-m", "xmtc", "serve", str(folder), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=without_token())
+    try:
+        port = json.loads(process.stderr.readline())["port"]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=5) as client:
+            for _ in range(600):  # a pipe holds 64 KB, some 300 lines
+                assert client.get("/healthz").status_code == 200
+            lines: list[bytes] = []
+            threading.Thread(target=lambda: [lines.append(line) for line in process.stderr], daemon=True).start()
+            time.sleep(0.2)
+            client.get("/healthz")
+            assert_soon(lambda: any(b'"log lines lost"' in line for line in list(lines)))
+        time.sleep(0.1)
+        events = [json.loads(line) for line in list(lines)]
+        lost = sum(each["lines"] for each in events if each["event"] == "log lines lost")
+        assert lost + sum(each["event"] == "request" for each in events) == 601
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_log_that_is_full_or_closed_stops_nobody(folder):
+    for redirect in ("2>/dev/full", "2>&-"):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        words = f"exec {sys.executable} -m xmtc serve {folder} --port {port} {redirect}"
+        process = subprocess.Popen(words, shell=True, env=without_token())
+        try:
+            assert_soon(lambda port=port: is_healthy(port), 30)
+            assert is_healthy(port)
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+
+
+def is_healthy(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+# the assistant interface
+
+
+@pytest.fixture(scope="module")
+def tools(settings):
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    from xmtc.server.mcp import server
+
+    return server(replace(settings, limits=Limits(text=1000)))
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("tag", {"text": "a" * 1001}, "Found a text of 1,001 characters, expected 1,000 at most; shorten it."),
+        ("tag", {"text": "a", "k": -1}, "k=-1 asks for no labels; expected at least 1."),
+        ("tag", {"text": "a", "model": "x" * 1000}, "There is no model '" + "x" * 100 + "' here; there are m."),
+        ("labels", {"search": "a", "limit": -1}, "Found limit=-1, expected a number from 1 to 1,000."),
+        ("labels", {"search": "a", "limit": 10**9}, "Found limit=1000000000, expected a number from 1 to 1,000."),
+        ("labels", {"search": "a" * 201}, "Found a text of 201 characters, expected 200 at most; shorten it."),
+        (
+            "explain",
+            {"text": "a " * 60_000, "label": "a"},
+            "Found a text of 120,000 characters, expected 100,000 at most; shorten it.",
+        ),
+    ],
+)
+def test_tools_for_assistants_have_limits(tools, tool, arguments, said):
+    import asyncio
+
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    with pytest.raises(ToolError) as found:
+        asyncio.run(tools.call_tool(tool, arguments))
+    assert said in str(found.value)
+
+
+def test_a_message_without_end_ends_the_assistant_interface(folder):
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    command = [sys.executable, "-m", "xmtc", "serve", str(folder), "--mcp", "--max-body", "100000"]
+    done = subprocess.run(command, input=b"{" * 3_000_000, capture_output=True, timeout=60, env=without_token())
+    assert b"A message is longer than 100,000 bytes." in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == 0
+
+
+def test_the_sentence_about_a_damaged_model_has_no_traceback(folder, tmp_path):
+    from xmtc.base.run import Run
+    from xmtc.server.models import Opened
+
+    bad = copy_of(folder, tmp_path / "bad")
+    edit_about(bad, scores="x")
+    with pytest.raises(XmtcError, match="bad"):
+        Opened.load(str(bad), Run(threads=1))

@@ -1,0 +1,131 @@
+"""Worker processes that die: they are replaced at once, with a line in the log, and the service comes back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+pytest.importorskip("httpx", reason="httpx is not installed")
+
+import httpx
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from serving import TEXTS, make_model, running
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("models") / "m")
+
+
+def workers_of(service) -> list[int]:
+    pid = service.process.pid
+    found = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [child for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def status_of(service, path: str = "/v1/models/m/predict") -> int:
+    """Return the status of an answer, or 0 if there was none."""
+    try:
+        return httpx.post(f"{service.url}{path}", json={"text": TEXTS[0]}, timeout=10).status_code
+    except httpx.HTTPError:
+        return 0
+
+
+def wait_until(is_so, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_a_worker_that_dies_while_it_starts_is_replaced(folder):
+    with running(folder, "--workers", "2") as service:
+        wait_until(lambda: len(workers_of(service)) == 2)
+        for _ in range(2):  # the second one dies before it can answer a ping
+            known = set(workers_of(service))
+            victim = max(known)
+            os.kill(victim, signal.SIGKILL)
+            wait_until(lambda known=known: set(workers_of(service)) - known, 5)
+        known = set(workers_of(service))
+        for each in known:
+            os.kill(each, signal.SIGKILL)
+        wait_until(lambda: status_of(service) == 200, 15)
+        deaths = service.events("worker died")
+        assert len(deaths) == 4
+        assert {each["cause"] for each in deaths} == {"SIGKILL"}
+        assert known <= {each["pid"] for each in deaths}
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(20) == 0
+
+
+def test_a_file_cut_under_a_running_service_ends_no_service(folder, tmp_path):
+    for name in ("m", "other"):
+        shutil.copytree(folder, tmp_path / name)
+    with running(tmp_path / "m", tmp_path / "other", "--workers", "2") as service:
+        wait_until(lambda: status_of(service) == 200)
+        os.truncate(tmp_path / "m" / "arrays.safetensors", 0)
+        wait_until(lambda: status_of(service) == 503, 30)  # both workers have died of it and were replaced
+        wait_until(lambda: status_of(service, "/v1/models/other/predict") == 200)
+        assert {each["cause"] for each in service.events("worker died")} == {"SIGBUS"}
+        refused = service.events("model refused")
+        assert {each["model"] for each in refused} == {"m"}
+        assert "arrays.safetensors" in refused[0]["message"]
+        shutil.copytree(folder, tmp_path / "new")
+        os.rename(tmp_path / "m", tmp_path / "old")
+        os.rename(tmp_path / "new", tmp_path / "m")
+        wait_until(lambda: all(status_of(service) == 200 for _ in range(5)))
+
+
+def test_workers_that_die_again_and_again_are_replaced_more_slowly(monkeypatch):
+    from types import SimpleNamespace
+
+    from xmtc.server import workers
+
+    events = []
+    monkeypatch.setattr(workers.log, "event", lambda name, **fields: events.append(fields))
+    monkeypatch.setattr(workers.Workers, "forget_metrics", lambda self, pid: None)
+    supervisor = workers.Workers.__new__(workers.Workers)
+    supervisor.n_early_deaths = 0
+
+    def dead(lived: float, code: int) -> SimpleNamespace:
+        return SimpleNamespace(
+            process=SimpleNamespace(is_alive=lambda: False),
+            kill=lambda: None,
+            join=lambda: None,
+            pid=1,
+            exitcode=code,
+            started=time.monotonic() - lived,
+        )
+
+    delays = [supervisor.bury(dead(lived, -9)) for lived in (100, 1, 1, 1, 1, 1, 1, 1, 100, 1)]
+    assert delays == [0, 0, 0.5, 1, 2, 4, 8, 8, 0, 0]
+    supervisor.bury(dead(1, 3))
+    supervisor.bury(dead(1, -7))
+    assert [each["cause"] for each in events[-3:]] == ["SIGKILL", "exit status 3", "SIGBUS"]
+
+
+def test_the_metrics_of_dead_workers_do_not_pile_up(monkeypatch, tmp_path):
+    from collections import deque
+
+    from xmtc.server import workers
+
+    monkeypatch.setenv(workers.METRICS, str(tmp_path))
+    supervisor = workers.Workers.__new__(workers.Workers)
+    supervisor.dead = deque()
+    for pid in range(1, 101):
+        for name in ("counter", "histogram", "gauge_livesum"):
+            (tmp_path / f"{name}_{pid}.db").write_bytes(b"")
+        supervisor.forget_metrics(pid)
+    kept = {f"{name}_{pid}.db" for name in ("counter", "histogram") for pid in range(81, 101)}
+    assert {file.name for file in tmp_path.iterdir()} == kept

@@ -1,0 +1,146 @@
+"""Limits of one HTTP connection that uvicorn does not have: size of a request head, pipelined requests, and timeouts
+for clients that send or read too slowly."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+HEAD_BYTES = 2**16  # request line and headers, and likewise the framing between two pieces of a body
+SLICE_BYTES = 2**14  # fed to the parser at a time; the limit of a head is exceeded by less than this
+MAX_PIPELINED = 100  # requests that wait for the answer to an earlier one on the same connection
+LOOKS = 4  # at every connection within the timeout
+SPARE_CONNECTIONS = 100  # above the limit, so that some clients are told that the service is busy
+
+TOO_LARGE = b"The head of the request is larger than 65,536 bytes; send fewer or shorter headers."
+REFUSED_HEAD = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(TOO_LARGE), TOO_LARGE)
+)
+
+
+def limited_protocol(protocol: Any, seconds: float) -> Any:
+    """Return a subclass of one of uvicorn's HTTP protocols that limits what a connection may take.
+
+    Parameters
+    ----------
+    protocol
+        `HttpToolsProtocol` or `H11Protocol`. The parser of the latter limits heads itself.
+    seconds
+        Time for a request head to arrive, and for an answer to be read.
+    """
+    limits = (HeadLimits,) if hasattr(protocol, "on_headers_complete") else (H11Timeouts,)
+    return type("LimitedProtocol", (*limits, protocol), {"seconds": seconds})
+
+
+class Timeouts:
+    """Mixin that closes the connections of clients that send or read too slowly, and those beyond the limit."""
+
+    seconds: float
+    since: float  # start of the present state: waiting for a head, or answering
+    looking: Any = None
+    unanswered: deque[Any]  # requests; uvicorn tells only the last one of them that the client has left
+    cycle: Any
+    loop: Any
+    transport: Any
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)  # type: ignore[misc]
+        limit = self.limit_concurrency  # type: ignore[attr-defined]
+        self.since, self.unanswered = self.loop.time(), deque()
+        if limit and len(self.connections) > limit + SPARE_CONNECTIONS:  # type: ignore[attr-defined]
+            transport.abort()
+        else:
+            self.looking = self.loop.call_later(self.seconds / LOOKS, self.look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.looking is not None:
+            self.looking.cancel()
+        self.tell_requests()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def tell_requests(self) -> None:
+        """Tell the application that nobody reads its answers any more."""
+        for cycle in self.unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.flow.resume_writing()  # type: ignore[attr-defined]
+
+    def abort(self) -> None:
+        self.tell_requests()
+        self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        self.since = self.loop.time()
+        if self.unanswered:
+            self.unanswered.popleft()
+        super().on_response_complete()  # type: ignore[misc]
+
+    @property
+    def is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def look(self) -> None:
+        """Close the connection if the client has been too slow."""
+        self.looking = self.loop.call_later(self.seconds / LOOKS, self.look)
+        if self.loop.time() - self.since < self.seconds:
+            return
+        if self.transport.is_closing() or self.transport.get_write_buffer_size():
+            self.abort()  # close() would wait until the client has read everything
+        elif not self.is_answering:
+            self.transport.close()
+
+
+class H11Timeouts(Timeouts):
+    def data_received(self, data: bytes) -> None:
+        if self.is_answering:
+            self.since = self.loop.time()
+        super().data_received(data)  # type: ignore[misc]
+
+
+class HeadLimits(Timeouts):
+    """Mixin for httptools, whose parser has no limits."""
+
+    n_framing = 0  # bytes received since the last head or piece of a body was complete
+    is_in_head = True
+    pipeline: Any
+
+    def data_received(self, data: bytes) -> None:
+        for begin in range(0, len(data), SLICE_BYTES):
+            part = data[begin : begin + SLICE_BYTES] if len(data) > SLICE_BYTES else data
+            self.n_framing += len(part)
+            super().data_received(part)  # type: ignore[misc]
+            if self.transport.is_closing():
+                return
+            if self.n_framing > HEAD_BYTES:
+                self.refuse_head()
+                return
+            if len(self.pipeline) > MAX_PIPELINED:
+                self.abort()
+                return
+
+    def refuse_head(self) -> None:
+        if self.is_answering:
+            self.abort()
+        else:
+            self.transport.write(REFUSED_HEAD)
+            self.transport.close()
+
+    # callbacks of httptools
+
+    def on_message_begin(self) -> None:
+        self.is_in_head = True
+        super().on_message_begin()  # type: ignore[misc]
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.is_in_head:  # trailers after a body are ignored
+            super().on_header(name, value)  # type: ignore[misc]
+
+    def on_headers_complete(self) -> None:
+        self.n_framing, self.is_in_head, self.since = 0, False, self.loop.time()
+        super().on_headers_complete()  # type: ignore[misc]
+        self.unanswered.append(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self.n_framing = 0
+        super().on_body(body)  # type: ignore[misc]

@@ -1,0 +1,137 @@
+"""Supervisor of the worker processes: starts them, replaces those that die, and says in the log how they died."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.multiprocess import mark_process_dead
+from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
+
+from xmtc.server import log
+from xmtc.server.settings import METRICS
+
+SOON = 10.0  # seconds: a worker that dies sooner after its start is replaced with a delay
+MAX_DEAD = 20  # dead workers whose counts are part of /metrics
+FIRST_DELAY, MAX_DELAY = 0.5, 8.0  # seconds; each early death in a row doubles the delay
+
+
+class Worker(Process):
+    """Worker process whose health check never blocks the supervisor."""
+
+    started = 0.0  # time of its start
+    pinged: float | None = None  # time of the ping that is not answered yet
+
+    def start(self) -> None:
+        self.started = time.monotonic()
+        super().start()
+
+    def is_alive(self, timeout: float = 5) -> bool:
+        """Return False if the process has ended, or has not answered a ping for `timeout` seconds.
+
+        uvicorn waits for the answer, and goes on waiting when the process dies meanwhile.
+        """
+        if not self.process.is_alive():
+            return False
+        now = time.monotonic()
+        try:
+            while self.parent_conn.poll():
+                self.parent_conn.recv()
+                self.pinged = None
+            if self.pinged is None:
+                self.parent_conn.send(b"ping")
+                self.pinged = now
+        except (OSError, EOFError, pickle.UnpicklingError):
+            return False
+        return now - self.pinged < timeout
+
+
+class Workers(Multiprocess):
+    """Worker processes that share one socket."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.due: dict[int, float] = {}  # position of a dead worker, and when it is replaced
+        self.n_early_deaths = 0  # in a row
+        self.dead: deque[int] = deque()  # processes whose metrics are kept
+
+    def init_processes(self) -> None:
+        self.processes += [self.start_worker() for _ in range(self.processes_num)]
+
+    def start_worker(self) -> Worker:
+        worker = Worker(self.config, self.sockets)
+        worker.start()
+        return worker
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace every worker that has died or hangs."""
+        for position, worker in enumerate(self.processes):
+            if self.should_exit.is_set():
+                return
+            if position not in self.due:
+                if worker.is_alive(timeout=self.config.timeout_worker_healthcheck):
+                    continue
+                self.due[position] = time.monotonic() + self.bury(worker)
+            if time.monotonic() >= self.due[position]:
+                del self.due[position]
+                self.processes[position] = self.start_worker()
+
+    def bury(self, worker: Process) -> float:
+        """Log the end of a worker; return the delay before it is replaced."""
+        is_hanging = worker.process.is_alive()
+        worker.kill()
+        worker.join()
+        if worker.pid is not None:
+            self.forget_metrics(worker.pid)
+        lived = time.monotonic() - getattr(worker, "started", 0.0)
+        self.n_early_deaths = self.n_early_deaths + 1 if lived < SOON else 0
+        delay = min(FIRST_DELAY * 2 ** min(self.n_early_deaths - 2, 10), MAX_DELAY) if self.n_early_deaths > 1 else 0.0
+        cause = "hangs" if is_hanging else cause_of_death(worker.exitcode)
+        log.event("worker died", pid=worker.pid, cause=cause, seconds=round(lived, 1), replaced_in=delay)
+        return delay
+
+    def forget_metrics(self, pid: int) -> None:
+        """Keep what a dead worker has counted, but only of the last ones: each leaves files that /metrics reads."""
+        mark_process_dead(pid)  # its requests are not running any more
+        self.dead.append(pid)
+        if len(self.dead) > MAX_DEAD:
+            for file in Path(os.environ[METRICS]).glob(f"*_{self.dead.popleft()}.db"):
+                file.unlink(missing_ok=True)
+
+    def terminate_all(self) -> None:
+        for position in sorted(self.due, reverse=True):
+            del self.processes[position]  # dead, and its pipes are closed
+        super().terminate_all()
+
+    def handle_hup(self) -> None:
+        """Tell every worker to look for new models in the folders."""
+        for position, worker in enumerate(self.processes):
+            if worker.pid is not None and position not in self.due and worker.process.is_alive():
+                os.kill(worker.pid, signal.SIGHUP)
+
+    def handle_ttin(self) -> None:
+        """Add a worker."""
+        self.processes_num += 1
+        self.processes.append(self.start_worker())
+
+    def handle_ttou(self) -> None:
+        """Remove a worker, but not the last one."""
+        if self.processes_num > 1:
+            self.due.pop(len(self.processes) - 1, None)
+            super().handle_ttou()
+
+
+def cause_of_death(code: int | None) -> str:
+    """Return the name of the signal or the exit status for an exit code of multiprocessing."""
+    if code is not None and code < 0:
+        try:
+            return signal.Signals(-code).name
+        except ValueError:
+            return f"signal {-code}"
+    return f"exit status {code}"
