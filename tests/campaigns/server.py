@@ -576,7 +576,8 @@ def attacked(service: Service, running: Campaign, n_requests: int, minutes: floa
         f"{running.n_requests:,} requests in {seconds:.0f} s, {running.n_killed} workers killed, "
         f"{len(service.events('model taken over'))} models taken over; memory {start / 1e6:.0f} MB at the start, "
         f"{end / 1e6:.0f} at the end, of the workers {own / 1e6:.0f} MB at the start, {peak / 1e6:.0f} at most; "
-        f"{len(latencies)} requests of the normal client: p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, at most {1000 * most:.0f} ms"
+        f"{len(latencies)} requests of the normal client: p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, "
+        f"at most {1000 * most:.0f} ms"
     )
     return findings
 
