@@ -35,21 +35,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from hostile_files import hostile_files
 from serving import TEXTS, Service, make_model, running
 
 from xmtc import Run, Tagger
-
-try:
-    from hostile_files import hostile_files
-except ImportError:  # a few files until there is such a module
-
-    def hostile_files():
-        yield "bomb.jsonl", b"[" * 100_000
-        yield "open.csv", b'id,text\n1,"never closed' + b"a,\n" * 10_000
-        yield "nothing.xlsx", b"PK\x03\x04" + bytes(1000)
-        yield "nothing.pdf", b"%PDF-1.4 nonsense"
-        yield "zeros.txt", bytes(1_000_000)
-
 
 SECONDS = 2.0  # --max-seconds of the service
 SLACK = 3.0  # seconds after a deadline until a connection must be closed: two looks at it, on a busy machine
@@ -576,7 +565,8 @@ def attacked(service: Service, running: Campaign, n_requests: int, minutes: floa
         f"{running.n_requests:,} requests in {seconds:.0f} s, {running.n_killed} workers killed, "
         f"{len(service.events('model taken over'))} models taken over; memory {start / 1e6:.0f} MB at the start, "
         f"{end / 1e6:.0f} at the end, of the workers {own / 1e6:.0f} MB at the start, {peak / 1e6:.0f} at most; "
-        f"{len(latencies)} requests of the normal client: p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, at most {1000 * most:.0f} ms"
+        f"{len(latencies)} requests of the normal client: p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, "
+        f"at most {1000 * most:.0f} ms"
     )
     return findings
 

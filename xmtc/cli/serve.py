@@ -16,8 +16,11 @@ Reports = Annotated[
     list[str] | None, typer.Option(metavar="FILE", help="page of `xmtc report`; of several models, NAME=FILE")
 ]
 Mcp = Annotated[bool, typer.Option("--mcp", help="serve tools for assistants (MCP) on stdin and stdout instead")]
-Origins = Annotated[list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="site whose pages may ask")]
-Hosts = Annotated[list[str] | None, typer.Option("--allow-host", metavar="NAME", help="name to be called by")]
+Origins = Annotated[list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="allowed CORS origin (repeatable)")]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="further host name of this service (repeatable; *: any)"),
+]
 
 
 def serve(
@@ -83,7 +86,7 @@ def serve(
 
 
 def token_in(token: str | None, file: str | None) -> str | None:
-    """The token, which must be one that a header can carry."""
+    """Return the token; raise XmtcError if a header cannot carry it."""
     from pathlib import Path
 
     from xmtc.errors import XmtcError

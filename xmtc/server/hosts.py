@@ -6,7 +6,8 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import lru_cache
 
 from xmtc.server.refusals import Refused
 from xmtc.server.settings import ANY_HOST, LOCAL, Settings
@@ -16,16 +17,18 @@ SINGLE = (b"host", b"authorization", b"origin", b"content-length", b"content-typ
 OWN = (b"same-origin", b"none")  # Sec-Fetch-Site of the service's own page, and of an address that a person typed
 
 
-def single_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def single_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return the headers by name. Raise Refused if one that must be unique occurs twice."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name in found and name in SINGLE:
-            raise Refused(400, f"Found two headers {name.decode().title()}, expected one.")
-        found[name] = value
+    found = dict(headers)
+    if len(found) < len(headers):
+        names = [name for name, _ in headers]
+        for name in SINGLE:
+            if names.count(name) > 1:
+                raise Refused(400, f"Found two headers {name.decode().title()}, expected one.")
     return found
 
 
+@lru_cache(maxsize=256)
 def host_name(header: bytes) -> str | None:
     """Return the host of a Host header in lower case and without the port, or None if it is no valid one."""
     found = HOST.fullmatch(header.decode("latin-1"))
