@@ -142,7 +142,7 @@ def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
         ("[]", ""),
         ("{}", "it is of another format"),
         ('{"xmtc encoder": 1, "precision": "fp16"}', "files"),
-        ("[" * 100_000, "recursion"),
+        ("[" * 100_000, "nested more than 100 levels"),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(content, found, tmp_path):

@@ -243,7 +243,7 @@ def test_a_history_that_is_no_file_or_too_large_is_none(tmp_path, monkeypatch):
     folder = tmp_path / "model"
     parabel().save(folder)
     assert Tagger.load(folder).history
-    monkeypatch.setattr("xmtc.store.MOST_HISTORY", 10)
+    monkeypatch.setattr("xmtc.store.MAX_HISTORY_BYTES", 10)
     assert Tagger.load(folder).history == ()
     (folder / "history.jsonl").unlink()
     (folder / "history.jsonl").mkdir()

@@ -89,7 +89,8 @@ def test_damaged_memory_is_refused(place):
     (place / "damaged/about.json").write_text(json.dumps(about | {"reading": {"text": 7}}))
     refused = xmtc("evaluate", "damaged", "test.csv", cwd=place)
     assert refused.returncode == 2
-    assert b"it does not say how its corpus was read" in refused.stderr
+    sentence = b"damaged is damaged: its reading.text is 7, expected text; copy or train it again."
+    assert refused.stderr == b"xmtc: %s\n" % sentence
 
 
 def test_a_plain_corpus_leaves_no_trace(place):

@@ -259,7 +259,7 @@ def test_a_decision_survives_saving_and_old_folders_have_none(place, tmp_path):
         ("by", "label", "its decision is not for its labels"),
         ("depth", 0, "its decision is not for its labels"),
         ("depth", "many", "decision.depth is of another type"),
-        ("scale", float("nan"), "its decision is not for its labels"),
+        ("scale", -1.0, "its decision is not for its labels"),
     ],
 )
 def test_a_damaged_decision_is_refused_with_a_sentence(place, tmp_path, name, value, phrase):

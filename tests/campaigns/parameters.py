@@ -139,7 +139,7 @@ def run_case(case: Case, folder: Path) -> str:
     classifier, documents, answer = train(case)
     check(answer, len(documents) if isinstance(documents, list) else documents.shape[0])
     classifier.save(folder / "model")
-    Tagger.load(folder / "model")._check()
+    Tagger.load(folder / "model").check()
     return "trained"
 
 
