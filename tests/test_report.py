@@ -180,7 +180,7 @@ def test_a_page_of_many_labels_folds_them(report):
 
 def test_markdown_json_and_rows(report):
     text = markdown(named(report))
-    assert text.startswith("<!-- xmtc report -->\n\n# Report <1>\n")
+    assert text.startswith("<!-- xmtc report -->\n\n# Report &lt;1>\n")
     assert "| two \\| 2 |" in text
     assert "| P@1 | 50.0 |" in text
     found = json.loads(as_json(named(report)))

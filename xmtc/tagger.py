@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -25,6 +24,7 @@ from xmtc.decisions.decision import scores_of
 from xmtc.errors import XmtcError, nearest
 from xmtc.explain.pieces import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedViews, view_class
+from xmtc.text.normal import normalized
 from xmtc.text.vocabulary import Vocabulary
 from xmtc.vocab import Vocabulary as Concepts
 from xmtc.vocab.filters import allowed_labels
@@ -396,4 +396,4 @@ def near_names(label: str, names: list[str]) -> list[str]:
 
 def looks_like(name: str, other: str) -> bool:
     """Whether two names are the same to the eye, but for how their letters are composed."""
-    return normalize("NFKC", name) == normalize("NFKC", other)
+    return normalized("NFKC", name) == normalized("NFKC", other)

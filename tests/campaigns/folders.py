@@ -545,10 +545,7 @@ def entry_of(seed: int, number: int) -> str:
 @cache
 def watch() -> Watch:
     """Watching begins after good models have shown what is imported anyway."""
-    from xmtc.encoders.tokenizing import TRIAL
-
     found = Watch()
-    found.programs.append([sys.executable, "-c", TRIAL])
     with found.warm_up(), tempfile.TemporaryDirectory(prefix="campaign-") as place:
         warm_up(Path(place))
     return found

@@ -19,6 +19,17 @@ LARGEST = 1e15  # value of a feature: sums of its squares are to be finite in fl
 LIGHTEST, HEAVIEST = 1e-12, 1e12  # weights of documents: what they are multiplied by is to stay a number
 
 
+def ascends(values: np.ndarray, strictly: bool = False) -> bool:
+    """Return True if no number is below the one before it. They are compared, not subtracted: a difference of int64 can
+    wrap around, and of unsigned numbers is never negative."""
+    return bool((values[1:] > values[:-1]).all() if strictly else (values[1:] >= values[:-1]).all())
+
+
+def are_offsets(offsets: np.ndarray, n: int, end: int) -> bool:
+    """Return True for n + 1 numbers that ascend from 0 to `end`."""
+    return bool(offsets.shape == (n + 1,) and offsets[0] == 0 and offsets[-1] == end and ascends(offsets))
+
+
 def trusted(kind: type[T], **values: Any) -> T:
     """A dataclass made from what was checked before: all of its fields, and no look at them."""
     made = object.__new__(kind)
@@ -124,7 +135,7 @@ def token_ids(given: Any, size: int) -> np.ndarray:
 def token_offsets(given: Any, n_tokens: int) -> np.ndarray:
     """(n_docs + 1,) int64 that rise from 0 to the number of tokens."""
     offsets = np.ascontiguousarray(whole_numbers(given, "offsets"), np.int64)
-    if not len(offsets) or offsets[0] != 0 or offsets[-1] != n_tokens or (np.diff(offsets) < 0).any():
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != n_tokens or not ascends(offsets):
         ends = f"from {offsets[0]} to {offsets[-1]}" if len(offsets) else "nowhere"
         raise XmtcError(
             f"The offsets lead {ends}; expected them to rise from 0 to the {n_tokens} ids, one more than documents."

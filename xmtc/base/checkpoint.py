@@ -99,6 +99,8 @@ class Checkpoint:
             return
         claim, file = self.folder / CLAIM, own(self.folder)
         for path in self.folder.iterdir():
+            if path.is_symlink():
+                continue  # not ours: a checkpoint holds no links
             if path.is_dir():
                 Checkpoint(path).forget()
                 remove_empty(path)
@@ -132,8 +134,11 @@ def own(folder: Path) -> IO[bytes]:
 
 
 def check_claim(folder: Path, found: bytes, training: str) -> None:
-    """One that was cut off while it was written belongs to whoever comes next."""
-    if not training.encode().startswith(found):
+    """Refuse the folder of another training. A claim that was cut off while it was written belongs to the next
+    training, but only if nothing lies beside it: pieces are written after the claim is complete."""
+    wanted = training.encode()
+    is_alone = all(path.name == CLAIM for path in folder.iterdir())
+    if found != wanted and not (wanted.startswith(found) and is_alone):
         if (file := HELD.pop((folder / CLAIM).absolute(), None)) is not None:
             file.close()
         raise XmtcError(

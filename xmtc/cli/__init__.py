@@ -4,6 +4,7 @@ of the commands, only that which is asked for is imported."""
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterable
@@ -90,6 +91,7 @@ def main() -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup has SIGHUP ignored
             signal.signal(number, leave)
+    os.environ["PYTHONSAFEPATH"] = "1"  # child processes import nothing from the current folder
     streams.prepare()
     code = outcome()
     try:

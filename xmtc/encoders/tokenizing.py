@@ -11,16 +11,17 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import os
-import subprocess
-import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from xmtc.base.cache import cache_folder
+from xmtc.base.child_process import CHILDREN, GIB, ChildFailed, Limits
 from xmtc.encoders.catalogue import NAMED, TOKENIZER, fails, first_sentence
 from xmtc.errors import XmtcError
 
@@ -48,31 +49,14 @@ CHARSMAP = "precompiled_charsmap"
 MOST_NUMBER = 2**31  # of subwords, lengths and whatever else is counted
 MOST_DEPTH = 20
 LEAF, OFFSET, IS_LABEL, VALUE = 1 << 8, 1 << 9, 1 << 31 | 0xFF, (1 << 31) - 1  # bits of a unit of a double array
-SECONDS = 120  # that a trial may take
-# What the process of a trial does. Texts of many kinds; the memory is bounded where the system can.
-TRIAL = r"""
-import sys
-from tokenizers import Tokenizer
-content = sys.stdin.buffer.read()
-try:
-    import resource
-    room = resource.getrlimit(resource.RLIMIT_AS)[1]
-    wanted = (4 << 30) + 50 * len(content)
-    resource.setrlimit(resource.RLIMIT_AS, (wanted if room < 0 else min(wanted, room), room))
-except (ImportError, ValueError, OSError):
-    pass
-tokenizer = Tokenizer.from_str(content.decode())
-tokenizer.no_padding()
-tokenizer.enable_truncation(512)
-texts = [
+MAX_GROWTH = 100  # times that all replacements of a normalizer together may lengthen a text
+TRIAL_SECONDS = 120.0
+TRIAL_MEMORY = 4 * GIB  # and 50 times the size of the tokenizer
+TRIAL_TEXTS = [
     "", " ", "a", "The quick brown fox, 42 times!", "\tline\r\nline\u2028", "Stra\u00dfe \u00c5ngstr\u00f6m e\u0301",
     "\u6570\u5b57 \u304b\u306a \ud55c\uae00", "\U0001f469\u200d\U0001f4bb \u200b\ufeff", "ab " * 2000, "x" * 3000,
     "".join(map(chr, range(1, 0x3000))), "".join(map(chr, range(0xf900, 0x10000))),
-]
-for text in texts:
-    tokenizer.encode(text)
-tokenizer.encode_batch(texts)
-"""
+]  # fmt: skip
 
 
 def opened(content: bytes) -> Any:
@@ -122,6 +106,8 @@ def check(content: bytes) -> None:
         raise ValueError(f"its tokenizer has a model of an unknown kind, {kind!r}")
     for place in PARTS:
         check_part(said.get(place), place)
+    if growth(said.get("normalizer")) > MAX_GROWTH:
+        raise ValueError("its tokenizer makes texts many times as long")
     check_numbers({name: value for name, value in said.items() if name != "model"})
     check_numbers({name: value for name, value in said["model"].items() if name not in ("vocab", "merges")})
 
@@ -139,6 +125,19 @@ def check_part(part: Any, place: str, depth: int = 0) -> None:
         raise ValueError(f"its tokenizer has a {place} that is no sequence")
     for each in inner:
         check_part(each, place, depth + 1)
+
+
+def growth(normalizer: Any) -> float:
+    """Return how many times as long the replacements of a normalizer can make a text."""
+    if normalizer is None:
+        return 1.0
+    if normalizer["type"] == "Sequence":
+        return math.prod(map(growth, normalizer.get("normalizers", [])))
+    if normalizer["type"] != "Replace":
+        return 1.0
+    pattern, content = normalizer.get("pattern"), normalizer.get("content")
+    literal = pattern.get("String", "") if isinstance(pattern, dict) else ""
+    return max(1.0, len(str(content)) / max(len(str(literal)), 1))
 
 
 def check_numbers(value: Any) -> None:
@@ -185,27 +184,29 @@ def leads_inside(units: np.ndarray, texts: np.ndarray) -> bool:
 
 
 def try_once(content: bytes) -> None:
-    """In a process of its own, unless this very tokenizer has gone through it before, or is one that xmtc knows."""
+    """Let a child process read texts with the tokenizer, unless it has done so before or the tokenizer is one that xmtc
+    knows. Raise ValueError if that fails."""
     name = hashlib.sha256(content).hexdigest()
     kept = cache_folder("tokenizers") / name
     if any(package.files[TOKENIZER] == name for package in NAMED.values()) or kept.exists():
         return
+    limits = Limits(TRIAL_MEMORY + 50 * len(content), TRIAL_SECONDS)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", TRIAL],
-            input=content,
-            capture_output=True,
-            timeout=SECONDS,
-            env=os.environ | {"RUST_BACKTRACE": "0"},
-        )
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"its tokenizer did not read a few texts in {SECONDS} seconds") from None
-    except OSError:
-        return  # where no process can be started, what was looked at has to do
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        why = first_sentence(said[-1]) if said else f"the process ended with {done.returncode}"
-        raise ValueError(f"its tokenizer fails in a process of its own ({why})")
+        deque(CHILDREN.run(f"{__name__}:read_texts", None, content, limits), maxlen=0)
+    except ChildFailed as problem:
+        raise ValueError(f"its tokenizer fails in a process of its own: {problem}") from None
     with suppress(OSError):  # it will be tried again
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.touch()
+
+
+def read_texts(request: None, content: IO[bytes]) -> Iterator[int]:
+    """Read texts of many kinds with a tokenizer: a task of a child process."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(content.read().decode())
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(512)
+    for text in TRIAL_TEXTS:
+        tokenizer.encode(text)
+    yield len(tokenizer.encode_batch(TRIAL_TEXTS))

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.arrays import ascends
 from xmtc.base.dataset import Bag, Tokens
 from xmtc.base.form import array
 from xmtc.base.params import param
@@ -103,7 +104,7 @@ class OccurringColumns(FittedColumns):
 
     def check(self) -> None:
         super().check()
-        rise = self.size > 0 and self.columns[0] >= 0 and (np.diff(self.columns) > 0).all()
+        rise = self.size > 0 and self.columns[0] >= 0 and ascends(self.columns, strictly=True)
         if not rise or self.columns[-1] >= self.n_columns:
             raise ValueError(f"its columns do not rise from 0 to {self.n_columns}")
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from xmtc.base.arrays import are_offsets
 from xmtc.base.form import Form, array
 from xmtc.compiled import kernel
 
@@ -85,9 +86,9 @@ class Tree(Form):
         return (
             all(array.ndim == (2 if array is self.table else 1) for array in self.arrays)
             and self.n_chunks >= 1
-            and climbs(self.slots, self.n_chunks, len(self.bias))
-            and climbs(self.places, self.n_chunks, len(self.table))
-            and climbs(self.firsts, self.n_chunks, len(self.entries))
+            and are_offsets(self.slots, self.n_chunks, len(self.bias))
+            and are_offsets(self.places, self.n_chunks, len(self.table))
+            and are_offsets(self.firsts, self.n_chunks, len(self.entries))
             and len(self.above) == len(self.leads) == len(self.bias)
             and len(self.homes) == self.n_chunks
             and self.table.shape[1] == 2
@@ -140,7 +141,3 @@ def pairs_fit(entries, begin, end, n):
         if not 0 <= entries[entry] < n:
             return False
     return (end - begin) % 2 == 0
-
-
-def climbs(offsets: np.ndarray, n: int, end: int) -> bool:
-    return bool(len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == end and (np.diff(offsets) >= 0).all())

@@ -43,7 +43,7 @@ def markdown_rows(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str
 
 def plain(cell: object) -> str:
     text = f"{cell:,}" if isinstance(cell, int) else str(cell)
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")  # no HTML
 
 
 def as_json(named: Named) -> str:

@@ -5,7 +5,10 @@ Greek sigma) or takes another number of bytes, Python's own functions see to the
 
 from __future__ import annotations
 
+import re
+import sys
 import unicodedata
+from typing import Literal
 
 import numpy as np
 
@@ -16,12 +19,29 @@ from xmtc.data.batch import Texts, end_to_end
 KNOWN = 0x10000  # code points that are looked at one by one; letters beyond them are rare
 PYTHON = -1  # what a text with this character is left to
 SIGMA = 0x3A3  # its lower case is another at the end of a word
+MAX_MARKS = 30  # combining characters of one letter, as in Unicode's stream-safe text format
 HANGUL = (range(0x1161, 0x1176), range(0x11A8, 0x11C3))  # vowels and finals, which merge with what is before them
 
 
 def normal(text: str, lowercase: bool) -> str:
-    text = text if text.isascii() else unicodedata.normalize("NFC", text)
+    text = text if text.isascii() else normalized("NFC", text)
     return text.lower() if lowercase else text
+
+
+def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """Return a text in a normal form of Unicode. Marks beyond the 30th of a letter are left out, as no language has as
+    many: the time of `unicodedata.normalize` is quadratic in the number of marks of one letter."""
+    return unicodedata.normalize(form, with_few_marks(text))
+
+
+def with_few_marks(text: str) -> str:
+    return text if len(text) <= MAX_MARKS else long_runs_of_marks().sub(lambda run: run[0][:MAX_MARKS], text)
+
+
+@once
+def long_runs_of_marks() -> re.Pattern[str]:
+    marks = "".join(chr(code) for code in range(0x300, sys.maxunicode) if unicodedata.combining(chr(code)))
+    return re.compile(f"[{marks}]{{{MAX_MARKS + 1},}}")
 
 
 def normal_texts(texts: Texts, lowercase: bool) -> Texts:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xmtc.text.normal import normalized, with_few_marks
 from xmtc.text.tokenizer import LAST_CHARACTER, Tokenizer, word_characters
 
 
@@ -55,7 +56,7 @@ def origins_of(tokenizer: Tokenizer, text: str) -> Sequence[int]:
     origins: list[int] = []
     begin = 0
     for unit in composing_units(text):
-        for i, letter in enumerate(unicodedata.normalize("NFC", unit)):
+        for i, letter in enumerate(normalized("NFC", unit)):
             n = len(letter.lower()) if tokenizer.lowercase else 1  # some capitals have small letters of two characters
             origins += [begin + min(i, len(unit))] * n
         begin += len(unit)
@@ -65,7 +66,7 @@ def origins_of(tokenizer: Tokenizer, text: str) -> Sequence[int]:
 def composing_units(text: str) -> Iterator[str]:
     """The shortest stretches whose characters are composed independently of the others: letters with their marks, and
     the syllables of Korean."""
-    if unicodedata.is_normalized("NFC", text):
+    if len(with_few_marks(text)) == len(text) and unicodedata.is_normalized("NFC", text):
         yield from text
         return
     begin = 0
@@ -79,5 +80,5 @@ def composing_units(text: str) -> Iterator[str]:
 
 def composes(unit: str, character: str) -> bool:
     """Whether a character that is no mark becomes one with what stands before it, as the parts of a syllable do."""
-    alone = unicodedata.normalize("NFC", unit) + unicodedata.normalize("NFC", character)
-    return unicodedata.normalize("NFC", unit + character) != alone
+    alone = normalized("NFC", unit) + unicodedata.normalize("NFC", character)
+    return normalized("NFC", unit + character) != alone

@@ -6,7 +6,6 @@ case. Only vectors of the vocabulary are kept: memory is that of the result, not
 from __future__ import annotations
 
 import os
-import unicodedata
 import zipfile
 
 import numpy as np
@@ -15,6 +14,7 @@ from xmtc.base.dataset import Terms
 from xmtc.base.run import Run
 from xmtc.data.files import DAMAGE
 from xmtc.errors import XmtcError
+from xmtc.text.normal import normalized
 from xmtc.text.vector_files import open_bytes, open_vectors
 from xmtc.text.vector_packages import NAMED, named_vectors
 
@@ -93,4 +93,4 @@ def lowered(word: bytes) -> bytes:
     """As the tokenizer has words: composed and in lower case."""
     if word.isascii():
         return word.lower()
-    return unicodedata.normalize("NFC", word.decode(errors="replace")).lower().encode()
+    return normalized("NFC", word.decode(errors="replace")).lower().encode()

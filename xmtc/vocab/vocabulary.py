@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 
+from xmtc.base.arrays import are_offsets
 from xmtc.base.folders import MISFITS, FolderKind
 from xmtc.base.form import Form, array
 from xmtc.compiled import kernel
 from xmtc.errors import XmtcError
+from xmtc.text.normal import normalized
 from xmtc.text.vocabulary import Vocabulary as Words
 from xmtc.text.vocabulary import hash_bytes
 
@@ -99,7 +100,7 @@ class Names(Form):
 
 
 def check_ends(ends: np.ndarray, n: int, size: int) -> None:
-    if len(ends) != n + 1 or ends[0] != 0 or ends[-1] != size or (np.diff(ends) < 0).any():
+    if not are_offsets(ends, n, size):
         raise ValueError("its parts do not lie end to end")
 
 
@@ -319,7 +320,7 @@ def local_id(uri: str) -> str:
 
 def key(name: str) -> bytes:
     """What names are compared by: without regard to case, spaces and how letters are composed."""
-    return " ".join(normalize("NFKC", name).casefold().split()).encode("utf-8", "replace")
+    return " ".join(normalized("NFKC", name).casefold().split()).encode("utf-8", "replace")
 
 
 @kernel

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
+from xmtc.base.arrays import are_offsets
 from xmtc.data.document import Document
 from xmtc.data.formats import Dimensions, Format
 from xmtc.data.source import Source
@@ -161,14 +162,16 @@ def _check_arrays(arrays: Any) -> None:
     if any(part.dtype.kind not in "iu" for part in places.values()):
         raise ValueError("its entries have no places")
     if "indptr" in places:
-        check_climbs(places["indptr"])
+        check_row_ends(places["indptr"], len(places.get("indices", ())))
     if n_rows > max(MANY_ROWS, ROWS_PER_ENTRY * arrays["data"].size, *(len(part) for part in parts)):
         raise ValueError("it has millions of rows without entries")
 
 
-def check_climbs(indptr: np.ndarray) -> None:
-    """Where rows begin. scipy looks at these too late, or not at all, and compiled code writes beyond its arrays."""
-    if indptr.ndim != 1 or not len(indptr) or indptr[0] != 0 or (np.diff(indptr.astype(np.int64)) < 0).any():
+def check_row_ends(indptr: np.ndarray, n_entries: int) -> None:
+    """Refuse row ends that lead out of the arrays: scipy checks them too late, or not at all."""
+    if indptr.ndim != 1 or not are_offsets(indptr, len(indptr) - 1, int(indptr[-1]) if len(indptr) else 0):
+        raise ValueError("its rows end before they begin")
+    if indptr[-1] > n_entries:
         raise ValueError("its rows end before they begin")
 
 

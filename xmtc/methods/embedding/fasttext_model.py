@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.arrays import ascends
 from xmtc.base.dataset import Dataset, Tokens
 from xmtc.base.form import array
 from xmtc.base.method import Explanation, Model
@@ -161,7 +162,7 @@ class FastTextModel(Model):
             raise ValueError("it is for other documents, or of another loss")
         if not 1 <= self.ngrams <= LONGEST or not 1 <= self.n_buckets <= MOST_BUCKETS:
             raise ValueError("its n-grams are longer, or more, than any method makes them")
-        if len(self.vectors) != self.views[VIEW] + len(self.buckets) or (np.diff(self.buckets) <= 0).any():
+        if len(self.vectors) != self.views[VIEW] + len(self.buckets) or not ascends(self.buckets, strictly=True):
             raise ValueError("its vectors are not those of its words and n-grams")
         if self.outputs.shape != (self.vectors.shape[1], n_outputs):
             raise ValueError("its vectors do not fit its labels")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.arrays import are_offsets, ascends
 from xmtc.base.dataset import Dataset
 from xmtc.base.form import Form, array
 from xmtc.base.method import Explanation, Model
@@ -18,7 +19,6 @@ from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.compiled import fast_kernel, kernel
 from xmtc.linear.search import insert
-from xmtc.linear.tree import climbs
 from xmtc.methods.embedding.neighbours import NOBODY, index_of, nearest, nearly_nearest
 
 MOST_DOCS = 1024  # answered by one thread at a time
@@ -91,9 +91,9 @@ class Learner(Form):
             self.routes.shape[0] == n_features
             and self.n_clusters >= 1
             and dimension >= 1
-            and climbs(self.feature_ends, self.n_clusters, len(self.features))
-            and climbs(self.member_ends, self.n_clusters, len(self.members))
-            and (np.diff(self.member_ends) > 0).all()
+            and are_offsets(self.feature_ends, self.n_clusters, len(self.features))
+            and are_offsets(self.member_ends, self.n_clusters, len(self.members))
+            and ascends(self.member_ends, strictly=True)
             and len(self.scales) == len(self.weights) == len(self.features)
             and len(self.lengths) == len(self.members)
             and self.embeddings.shape == (dimension, len(self.members))
@@ -178,7 +178,7 @@ class NeighbourModel(Model):
 
     def check(self) -> None:
         n_docs = self.n_docs
-        if n_docs < 1 or not climbs(self.label_ends, n_docs, len(self.labels)) or not self.learners:
+        if n_docs < 1 or not are_offsets(self.label_ends, n_docs, len(self.labels)) or not self.learners:
             raise ValueError("its training documents do not fit together")
         rising = np.diff(self.labels, prepend=-1) > 0
         rising[self.label_ends[:-1][self.label_ends[:-1] < len(rising)]] = True  # where another document begins

@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from xmtc.base.arrays import are_offsets, ascends
 from xmtc.base.form import Form, array
 from xmtc.base.predictions import NO_LABEL
 from xmtc.compiled import fast_kernel, kernel
 from xmtc.linear.search import insert
-from xmtc.linear.tree import climbs
 from xmtc.methods.instance_tree.growing import LEAF
 
 
@@ -69,11 +69,12 @@ class Forest(Form):
         n_nodes, n_entries = len(self.negative), len(self.items)
         return (
             self.n_trees >= 1
-            and climbs(self.roots, self.n_trees, n_nodes)
-            and climbs(self.ends, n_nodes, n_entries)
+            and are_offsets(self.roots, self.n_trees, n_nodes)
+            and are_offsets(self.ends, n_nodes, n_entries)
             and len(self.sizes) == n_nodes
             and len(self.values) == n_entries
-            and bool((np.diff(self.roots) >= 1).all() and (self.sizes >= 1).all())
+            and ascends(self.roots, strictly=True)
+            and bool((self.sizes >= 1).all())
             and in_preorder(self.roots, self.negative, np.empty(n_nodes, np.int64))
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.base.arrays import are_offsets
 from xmtc.base.dataset import Dataset
 from xmtc.base.form import array
 from xmtc.base.method import Explanation, Model
@@ -14,7 +15,6 @@ from xmtc.base.predictions import NO_LABEL, Predictions
 from xmtc.base.run import Run
 from xmtc.compiled import kernel
 from xmtc.linear.search import insert
-from xmtc.linear.tree import climbs
 from xmtc.methods.instance_tree.forest import Forest, add_votes, shares_of, vote
 from xmtc.sparse import rows_of, with_unit_rows
 
@@ -112,7 +112,7 @@ class RerankedForestModel(ForestModel):
 
     def check(self) -> None:
         super().check()
-        columns = climbs(self.starts, self.n_features, len(self.labels)) and len(self.centres) == len(self.labels)
+        columns = are_offsets(self.starts, self.n_features, len(self.labels)) and len(self.centres) == len(self.labels)
         in_range = columns and ((self.labels >= 0) & (self.labels < self.n_labels)).all()
         if (
             not in_range

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xmtc.base.arrays import are_offsets
 from xmtc.base.dataset import LabelNames, Tokens
 from xmtc.base.form import Form, array
 from xmtc.compiled import kernel
@@ -119,7 +120,7 @@ class Automaton(Form):
         self._check_entries(n_labels)
 
     def _check_entries(self, n_labels: int) -> None:
-        if self.offsets[0] != 0 or self.offsets[-1] != len(self.labels) or (np.diff(self.offsets) < 0).any():
+        if not are_offsets(self.offsets, len(self.fail), len(self.labels)):
             raise ValueError("its names are not those of its labels")
         if len(self.preferred) != len(self.labels):
             raise ValueError("it does not say of all names whether they are preferred")

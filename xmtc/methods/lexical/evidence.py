@@ -16,6 +16,7 @@ ENOUGH = 200_000  # matches to learn a dozen weights from
 HALF = 0.5  # a label that more documents than these have where it is not named is given to all
 PRIOR = 2.0  # right matches, as many as expected, that every label's record begins with
 N_FEATURES = 12
+MOST_DOCS = int(np.iinfo(np.int32).max)
 
 
 class Record(NamedTuple):
@@ -55,7 +56,7 @@ class Evidence(Form):
         return labels, share[labels].astype(np.float32)
 
     def check_within(self, n_labels: int) -> None:
-        if len(self.weights) != N_FEATURES + 1 or self.n_docs < 1:
+        if len(self.weights) != N_FEATURES + 1 or not 1 <= self.n_docs <= MOST_DOCS:
             raise ValueError("its features have no weights")
         for part in (self.has, self.named, self.right, self.expected):
             if len(part) != n_labels or part.min(initial=0) < 0:

@@ -1,0 +1,84 @@
+"""Offsets that wrap around in 64 bits lead compiled code nowhere: they are refused when a model is first used."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from scipy import sparse
+
+from xmtc import Tagger, XmtcError, open_corpus
+from xmtc.base.arrays import are_offsets, ascends
+from xmtc.base.folders import sha256
+from xmtc.vocab.vocabulary import check_ends
+
+MODELS = Path(__file__).parents[1] / "fixtures/models/format-3"
+
+
+def wrapped(offsets: np.ndarray) -> np.ndarray:
+    """Return offsets with the same ends whose differences, computed in 64 bits, are all positive."""
+    found = offsets.copy()
+    middle = len(found) // 2
+    found[middle - 1], found[middle] = 2**63 - 1, -(2**63) + int(found[-1]) + 64
+    return found
+
+
+def test_numbers_are_compared_and_not_subtracted():
+    numbers = wrapped(np.arange(8))
+    assert (np.diff(numbers[2:5]) >= 0).all()
+    assert not ascends(numbers)
+    assert not are_offsets(numbers, 7, 7)
+    assert not ascends(np.array([2, 1], np.uint32))
+    assert are_offsets(np.array([0, 0, 3]), 2, 3)
+    assert not are_offsets(np.array([0, 4, 3]), 2, 3)
+    assert not are_offsets(np.array([0, 3]), 2, 3)
+    assert ascends(np.array([1, 2, 2]))
+    assert not ascends(np.array([1, 2, 2]), strictly=True)
+
+
+ARRAYS = [
+    *(("parabel", f"model.trees.0.{name}") for name in ("slots", "places", "firsts")),
+    *(("fastxml", f"model.forest.{name}") for name in ("roots", "ends")),
+    *(("pfastrexml", f"model.{name}") for name in ("forest.ends", "starts")),
+    *(("annexml", f"model.{name}") for name in ("label_ends", "learners.0.member_ends", "learners.0.feature_ends")),
+    ("lexical", "model.automaton.offsets"),
+]
+
+
+@pytest.mark.parametrize(("method", "name"), ARRAYS, ids=[f"{method}-{name}" for method, name in ARRAYS])
+def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name):
+    folder = tmp_path / "model"
+    shutil.copytree(MODELS / method, folder)
+    arrays = load_file(folder / "arrays.safetensors")
+    (full,) = [each for each in arrays if each.endswith(name.removeprefix("model."))][:1]
+    arrays[full] = wrapped(arrays[full])
+    save_file(arrays, folder / "arrays.safetensors")
+    about = json.loads((folder / "about.json").read_text())
+    about["files"]["arrays.safetensors"] = {
+        "bytes": (folder / "arrays.safetensors").stat().st_size,
+        "sha256": sha256(folder / "arrays.safetensors"),
+    }
+    (folder / "about.json").write_text(json.dumps(about))
+    with pytest.raises(XmtcError, match=r"is damaged: .*(fit together|names are not those of its labels)"):
+        Tagger.load(folder).check()
+
+
+def test_vocabularies_with_offsets_that_wrap_around_are_refused():
+    with pytest.raises(ValueError, match="do not lie end to end"):
+        check_ends(wrapped(np.arange(8)), 7, 7)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
+def test_matrices_with_offsets_that_wrap_around_are_refused(tmp_path, kind):
+    matrix = sparse.random_array((8, 8), density=0.5, format="csr", rng=np.random.default_rng(0))
+    found = getattr(sparse, f"{kind}_array")(matrix)
+    sparse.save_npz(tmp_path / "Y.npz", matrix)
+    held = {"format": np.array(kind.encode()), "shape": np.array(found.shape), "data": found.data}
+    held |= {"indices": found.indices, "indptr": wrapped(found.indptr.astype(np.int64)), "_is_array": np.array(True)}
+    np.savez(tmp_path / "X.npz", **held)
+    with pytest.raises(XmtcError, match="is no sparse matrix saved by scipy"):
+        list(open_corpus(f"{tmp_path}/X.npz,{tmp_path}/Y.npz"))

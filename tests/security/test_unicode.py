@@ -1,0 +1,40 @@
+"""Texts with thousands of combining characters on one letter: `unicodedata.normalize` takes quadratic time for them."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+
+import pytest
+
+from xmtc.tagger import looks_like
+from xmtc.text.normal import MAX_MARKS, normal, normalized
+from xmtc.text.spans import find_spans
+from xmtc.text.tokenizer import Tokenizer
+from xmtc.vocab.vocabulary import key
+
+MARKS = "\u0315" * 100_000 + "\u0327" * 100_000  # in the order that has to be reversed
+WORKS = {
+    "tokens": lambda: normal(f"a{MARKS} b", True),
+    "spans": lambda: find_spans(Tokenizer(), f"a{MARKS} b"),
+    "names": lambda: key(f"a{MARKS}"),
+    "labels": lambda: looks_like(f"a{MARKS}", "a"),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_time_is_linear(name):
+    begin = time.perf_counter()
+    WORKS[name]()
+    assert time.perf_counter() - begin < 2.0  # quadratic, it would be 50 s
+
+
+def test_usual_marks_are_kept():
+    for text in ("e\u0301", "a" + "\u0327\u0301" * (MAX_MARKS // 2), "\u0915\u094d\u0937" * 100, "Åé" * 100):
+        assert normalized("NFC", text) == unicodedata.normalize("NFC", text)
+    assert len(normalized("NFC", "a" + "\u0315" * 1000)) == 1 + MAX_MARKS
+
+
+def test_spans_of_words_with_many_marks():
+    text = "one a" + "\u0315" * 100 + " two"
+    assert [text[span.begin : span.end] for span in find_spans(Tokenizer(), text)][::2] == ["one", "two"]
