@@ -138,18 +138,17 @@ def show(found: list[Highlight]) -> None:
 
 
 def block(highlight: Highlight, console: Console) -> str:
-    """A label with its score, the text, and its strongest words."""
+    """Return a label with its score, the text, and its strongest words. Only the text itself is kept as it is where no
+    terminal shows it."""
     from xmtc.errors import visible
     from xmtc.explain.terminal import terminal
 
-    one_line = visible if console.is_terminal else str
-
     score = "not among the labels that the model finds" if highlight.score is None else f"{highlight.score:.4f}"
     text = terminal(highlight, console)
-    words = ", ".join(f"{one_line(word)} {weight:.3g}" for word, weight in highlight.words)
+    words = ", ".join(f"{visible(word)} {weight:.3g}" for word, weight in highlight.words)
     words = words or "No word of this text weighs anything for the label."
     pages = "".join(
-        f"page {page}: {', '.join(f'{one_line(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
+        f"page {page}: {', '.join(f'{visible(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
         for page, pieces in highlight.by_page().items()
     )
-    return f"{one_line(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{pages}"
+    return f"{visible(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{pages}"
