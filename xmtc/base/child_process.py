@@ -47,13 +47,30 @@ from xmtc.base.child_worker import (
 )  # fmt: skip
 from xmtc.errors import XmtcError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 MIB, GIB = 2**20, 2**30
 MAX_TASKS = 100  # of one child; a new one begins with fresh memory
 IDLE_SECONDS = 10.0  # after which an unused child ends
+# Environment variables that a child process gets.
+PASSED_VARIABLES = frozenset(
+    "PATH PATHEXT HOME USERPROFILE LANG LANGUAGE TMPDIR TEMP TMP SYSTEMROOT NUMBA_CACHE_DIR XDG_CACHE_HOME "
+    "LD_LIBRARY_PATH DYLD_LIBRARY_PATH TOKENIZERS_PARALLELISM".split()
+)
+PASSED_BEGINNINGS = ("LC_", "PYTHON", "OMP_", "OPENBLAS_", "MKL_")
 BOOT = (
     "import sys, json; path, *rest = json.loads(sys.argv[1]); sys.path[:] = path; "
     "from xmtc.base.child_worker import main; main(*rest)"
 )
+
+
+def minimal_environment() -> dict[str, str]:
+    """Return the environment variables that a child needs, without tokens and other secrets."""
+    variables = os.environ.items()
+    return {name: value for name, value in variables if name in PASSED_VARIABLES or name.startswith(PASSED_BEGINNINGS)}
 
 
 class ChildFailed(Exception):
@@ -80,7 +97,7 @@ class Child:
 
     def __init__(self, preload: Iterable[str] = (), idle_seconds: float = IDLE_SECONDS) -> None:
         arguments = json.dumps([[os.path.abspath(place) for place in sys.path], list(preload), idle_seconds])
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = minimal_environment() | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-B", "-W", "ignore", "-c", BOOT, arguments],
@@ -88,7 +105,6 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
-                pipesize=CHUNK_BYTES,
                 env=environment,
                 start_new_session=True,
             )
@@ -96,6 +112,9 @@ class Child:
             raise XmtcError(f"A process to read the file cannot be started ({error}); free some memory.") from None
         self.n_tasks = 0
         self.is_late = False
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError, AttributeError):  # an unprivileged user may have many pipes, but few large ones
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # type: ignore[arg-type]
 
     @property
     def is_alive(self) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from xmtc.base.cache import cache_folder
+from xmtc.base.child_process import minimal_environment
 from xmtc.encoders.catalogue import NAMED, TOKENIZER, fails, first_sentence
 from xmtc.errors import XmtcError
 
@@ -196,7 +197,7 @@ def try_once(content: bytes) -> None:
             input=content,
             capture_output=True,
             timeout=SECONDS,
-            env=os.environ | {"RUST_BACKTRACE": "0"},
+            env=minimal_environment() | {"RUST_BACKTRACE": "0"},
         )
     except subprocess.TimeoutExpired:
         raise ValueError(f"its tokenizer did not read a few texts in {SECONDS} seconds") from None
