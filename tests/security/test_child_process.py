@@ -83,6 +83,22 @@ def test_output_is_limited(children):
         run(children, "huge")
 
 
+def test_a_frame_above_the_limit_is_not_read(children):
+    from io import BytesIO
+
+    from xmtc.base.child_worker import HEADER, FrameTooLong, read_frame
+
+    stream = BytesIO(HEADER.pack(b"d", 100) + b"x" * 100)
+    with pytest.raises(FrameTooLong):
+        read_frame(stream, 99)
+    assert stream.tell() == HEADER.size
+    stream.seek(0)
+    assert read_frame(stream, 100) == (b"d", b"x" * 100)
+    with pytest.raises(ChildFailed, match=r"^it holds more than 1 MiB of text$"):
+        run(children, "many", 1, output=MIB)
+    assert len(run(children, "many", 1, output=MIB + 2)) == 1
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [

@@ -68,21 +68,28 @@ def write_all(stream: IO[bytes], content: bytes) -> None:
 
 def read_all(stream: IO[bytes], n: int) -> bytes | None:
     """Return n bytes; None at the end of the stream."""
-    parts = bytearray()
-    while len(parts) < n:
-        part = stream.read(min(n - len(parts), CHUNK_BYTES))
+    found = io.BytesIO()  # whose value is no copy
+    while found.tell() < n:
+        part = stream.read(min(n - found.tell(), CHUNK_BYTES))
         if not part:
             return None
-        parts += part
-    return bytes(parts)
+        found.write(part)
+    return found.getvalue()
 
 
-def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
+class FrameTooLong(Exception):
+    """A frame that is longer than it may be, of which only the header has been read."""
+
+
+def read_frame(stream: IO[bytes], max_bytes: int = MAX_FRAME_BYTES) -> tuple[bytes, bytes] | None:
+    """Return the kind and the content of the next frame; None at the end of the stream."""
     head = read_all(stream, HEADER.size)
     if head is None:
         return None
     kind, length = HEADER.unpack(head)
-    content = read_all(stream, length) if length <= MAX_FRAME_BYTES else None
+    if length > max_bytes:
+        raise FrameTooLong
+    content = read_all(stream, length)
     return None if content is None else (kind, content)
 
 
