@@ -35,6 +35,10 @@ EXTRAS = {
 }
 
 
+MAX_COMPARED = 50_000  # names; to compare more takes seconds
+MAX_NAME = 100  # characters of a name that is compared with others, or quoted
+
+
 class XmtcError(ValueError):
     """A mistake the user can mend. The command line prints it without a traceback and exits with 2. It is one line:
     what it quotes may come from anywhere, and is shown by `visible`."""
@@ -71,8 +75,19 @@ def visible_json(text: str) -> str:
     return OBEYED.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
+def shortened(text: str, length: int = MAX_NAME) -> str:
+    """Return a name that a message can quote."""
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
 def nearest(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Names that a wrong one may stand for, the nearest first; never the very one."""
+    """Return names that a wrong one may stand for, the nearest first, without the name itself. The time is limited:
+    a long name has none, and of very many names only some that begin alike are compared."""
     from difflib import get_close_matches
 
-    return get_close_matches(name, [other for other in names if other != name], n, cutoff)
+    if len(name) > MAX_NAME:
+        return []
+    others = [other for other in names if other != name]
+    if len(others) > MAX_COMPARED:
+        others = [other for other in others if other[:1].lower() == name[:1].lower()][:MAX_COMPARED]
+    return get_close_matches(name, others, n, cutoff)

@@ -21,7 +21,7 @@ from xmtc.data.collect import LabelCollector
 from xmtc.data.document import Document, as_documents
 from xmtc.decisions import Decision
 from xmtc.decisions.decision import scores_of
-from xmtc.errors import XmtcError, nearest
+from xmtc.errors import XmtcError, nearest, shortened
 from xmtc.explain.pieces import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedViews, view_class
 from xmtc.text.normal import normalized
@@ -31,7 +31,6 @@ from xmtc.vocab.filters import allowed_labels
 from xmtc.vocab.labels import LabelConcepts
 
 LOOK_FURTHER = 1000  # labels among which the score of a named one is looked for
-MANY_NAMES = 50_000  # labels, from which on a look for near names takes seconds
 
 
 class LabelScore(NamedTuple):
@@ -184,7 +183,7 @@ class Tagger:
 
     def check_language(self, language: str | None) -> None:
         if language is not None:
-            self.check_vocabulary(f"language={language!r}").vocabulary.check_language(language)
+            self.check_vocabulary(f"language={shortened(language)!r}").vocabulary.check_language(language)
 
     def check_vocabulary(self, what: str) -> LabelConcepts:
         """What the labels stand for; refused where no vocabulary tells."""
@@ -328,10 +327,10 @@ class Tagger:
         if number == NO_LABEL and self.concepts is not None:  # by its notation or its name
             number = next(iter(self.concepts.labels_called(label)), NO_LABEL)
         if number == NO_LABEL:
-            near = near_names(label, self.labels.words())
+            near = nearest(label, self.labels.words(), n=3)
             named = [ascii(name) if looks_like(name, label) else repr(name) for name in near]
             hint = f"did you mean {' or '.join(named)}?" if near else f"it knows {len(self.labels)} others."
-            raise XmtcError(f"The model has no label {label!r}; {hint}")
+            raise XmtcError(f"The model has no label {shortened(label)!r}; {hint}")
         return number
 
     def save(self, folder: str | Path, over: store.Stamp = ()) -> None:
@@ -385,13 +384,6 @@ def no_numbers(what: str) -> XmtcError:
     return XmtcError(
         f"The model's {what} are no numbers: its weights are too large or damaged; copy or train it again."
     )
-
-
-def near_names(label: str, names: list[str]) -> list[str]:
-    """Up to three labels that a wrong one may stand for; of very many, only those that begin alike."""
-    if len(names) > MANY_NAMES:
-        names = [name for name in names if name[:1].lower() == label[:1].lower()]
-    return nearest(label, names, n=3)
 
 
 def looks_like(name: str, other: str) -> bool:

@@ -27,6 +27,14 @@ def never_end(request: Any, content: IO[bytes]) -> Iterator[Any]:
     yield sum(range(10**15))
 
 
+def echo(request: Any, content: IO[bytes]) -> Iterator[Any]:
+    yield request
+
+
+def environment(name: str, content: IO[bytes]) -> Iterator[Any]:
+    yield [list(os.environ), os.environ.get(name)]
+
+
 def sleep(seconds: float, content: IO[bytes]) -> Iterator[Any]:
     time.sleep(seconds)
     yield os.getpid()
@@ -65,6 +73,12 @@ def try_to(what: str, content: IO[bytes]) -> Iterator[Any]:
         "system": lambda: os.system("true"),
         "fork": lambda: os.fork() or os._exit(0),
         "remove": lambda: os.remove("/tmp/x"),
+        "read root": lambda: open("/proc/self/root/etc/passwd").close(),
+        "read environment": lambda: open("/proc/self/environ").close(),
+        "read code": lambda: open("/etc/secret.py").close(),
+        "read upwards": lambda: open(f"{os.path.dirname(os.__file__)}/../../../../../../../etc/passwd").close(),
+        "execute a descriptor": lambda: os.execv("/proc/self/fd/0", ["x"]),
+        "rename": lambda: os.rename("/tmp/xmtc-file-x/a", "/tmp/b"),
     }
     try:
         attempts[what]()

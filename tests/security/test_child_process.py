@@ -83,6 +83,22 @@ def test_output_is_limited(children):
         run(children, "huge")
 
 
+def test_a_frame_above_the_limit_is_not_read(children):
+    from io import BytesIO
+
+    from xmtc.base.child_worker import HEADER, FrameTooLong, read_frame
+
+    stream = BytesIO(HEADER.pack(b"d", 100) + b"x" * 100)
+    with pytest.raises(FrameTooLong):
+        read_frame(stream, 99)
+    assert stream.tell() == HEADER.size
+    stream.seek(0)
+    assert read_frame(stream, 100) == (b"d", b"x" * 100)
+    with pytest.raises(ChildFailed, match=r"^it holds more than 1 MiB of text$"):
+        run(children, "many", 1, output=MIB)
+    assert len(run(children, "many", 1, output=MIB + 2)) == 1
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -103,10 +119,55 @@ def test_what_a_library_prints_is_no_answer(children, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("what", ["read", "write", "connect", "look up", "run", "system", "fork", "remove"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        *("read", "write", "connect", "look up", "run", "system", "fork", "remove", "rename"),
+        *("read root", "read environment", "read code", "read upwards", "execute a descriptor"),
+    ],
+)
 def test_a_child_opens_nothing(children, what):
     refused = "PermissionError: it names another file or address, which is not opened"
     assert run(children, "try_to", what) == [refused]
+
+
+@linux
+def test_a_child_opens_modules_and_its_own_descriptors():
+    from xmtc.base.child_worker import is_readable
+
+    assert is_readable("/proc/self/fd/3", os.O_RDWR)
+    assert is_readable(os.__file__, os.O_RDONLY)
+    for path in ("/proc/self/fd/3/../../root/etc/passwd", "/proc/self/statm", "/proc/self/fd/", "/proc/1/fd/3"):
+        assert not is_readable(path, os.O_RDONLY)
+
+
+def test_a_child_gets_no_secrets(children, monkeypatch):
+    monkeypatch.setenv("XMTC_TOKEN", "secret")
+    monkeypatch.setenv("HOME_TOKEN", "secret")
+    monkeypatch.setenv("LC_ALL", "C")
+    ((names, value),) = run(children, "environment", "LC_ALL")
+    assert value == "C"
+    assert "PATH" in names
+    assert not {"XMTC_TOKEN", "HOME_TOKEN"} & set(names)
+
+
+@linux
+def test_a_child_starts_where_pipes_cannot_be_large(children, monkeypatch):
+    import fcntl
+
+    real = fcntl.fcntl
+
+    def limited(file, command, *rest):
+        if command == fcntl.F_SETPIPE_SZ:
+            raise PermissionError(1, "Operation not permitted")
+        return real(file, command, *rest)
+
+    monkeypatch.setattr(fcntl, "fcntl", limited)
+    assert run(children, "size", None, b"x" * (3 * MIB))[0][1:] == [None, 3 * MIB]
+
+
+def test_text_takes_as_many_bytes_as_in_utf8(children):
+    assert run(children, "echo", ["é" * MIB, "\ud800"], output=2 * MIB + 100) == [["é" * MIB, "\ud800"]]
 
 
 def test_an_error_of_the_content_is_raised(children):

@@ -87,6 +87,9 @@ def answer_to(port: int, begin: bytes, endless: bytes = b"", most: int = 3_000_0
         return received
 
 
+TOO_LARGE = b"The head of the request has more than 100 headers or 65,536 bytes; send fewer or shorter headers."
+
+
 @pytest.mark.parametrize(
     ("begin", "endless"),
     [
@@ -100,12 +103,84 @@ def answer_to(port: int, begin: bytes, endless: bytes = b"", most: int = 3_000_0
 def test_a_head_without_end_is_refused(service, begin, endless):
     answer = answer_to(service.port, begin, endless)
     assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
-    assert answer.endswith(b"The head of the request is larger than 65,536 bytes; send fewer or shorter headers.")
+    assert answer.endswith(TOO_LARGE)
 
 
 def test_a_head_below_the_limit_is_answered(service):
     head = b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\nX: " + b"a" * 60_000 + b"\r\n\r\n"
     assert answer_to(service.port, head).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_request_has_at_most_100_headers(service):
+    head = b"GET /healthz HTTP/1.0\r\n" + HOST + b"a:\r\n" * 99
+    assert answer_to(service.port, head + b"\r\n").startswith(b"HTTP/1.1 200 ")
+    for end in (b"a:\r\n" * 2, b"a:\r\n\r\n"):
+        answer = answer_to(service.port, head + end)
+        assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+        assert answer.endswith(TOO_LARGE)
+
+
+def test_unfinished_heads_have_a_limit_in_all(monkeypatch):
+    from xmtc.server import protocol
+
+    monkeypatch.setattr(protocol, "ALL_HEADS_BYTES", 60_000)
+    connections = [Connection() for _ in range(3)]
+    kind = protocol.limited_protocol(Parser, 10.0)
+    opened = [kind() for _ in connections]
+    for each, transport in zip(opened, connections, strict=True):
+        each.transport = transport
+        each.data_received(b"GET / HTTP/1.1\r\nX: " + b"a" * 25_000)
+    assert [transport.written for transport in connections] == [b"", b"", protocol.REFUSED_HEAD]
+    opened[2].set_framing(0)
+    opened[0].data_received(b"\r\n\r\n")
+    opened[0].on_headers_complete()
+    opened[2].data_received(b"a" * 25_000)
+    assert not connections[0].written
+    assert kind.all_heads.n_bytes == opened[1].n_framing + opened[2].n_framing
+
+
+class Connection:
+    """Transport that records what is written to it."""
+
+    written = b""
+    is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+
+class Parser:
+    """HTTP protocol that understands nothing."""
+
+    def __init__(self) -> None:
+        self.pipeline, self.cycle, self.unanswered, self.loop = [], None, [], self
+
+    def time(self) -> float:
+        return 0.0
+
+    def data_received(self, data: bytes) -> None:
+        pass
+
+    def on_headers_complete(self) -> None:
+        pass
+
+
+def test_a_body_in_tiny_chunks_is_cut(service):
+    head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+    begin = time.monotonic()
+    assert answer_to(service.port, head + b"1\r\n \r\n" * 2500) == b""
+    assert time.monotonic() - begin < SECONDS / 2
+    whole = b'{"text": "a", "k": 1' + b" " * 960 + b"}"
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in whole) + b"0\r\n\r\n"
+    assert answer_to(service.port, head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + chunks).startswith(
+        b"HTTP/1.1 200 "
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,6 +273,57 @@ def assert_soon(is_so, seconds: float = 5) -> None:
     while not is_so():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
+
+
+# memory for answers
+
+FULL = "Too much is being sent here at a time; send it again in a moment."
+
+
+def test_large_answers_are_refused_when_memory_is_full(client):
+    memory = client.app.state.service.memory
+    large = {"texts": TEXTS * 2, "k": 20}
+    assert len(client.post(PREDICT, json=large).content) > 2**16
+    assert memory.used == 0
+    memory.used = memory.limit * 3 // 4 - 10_000  # held for clients that read slowly
+    try:
+        answer = client.post(PREDICT, json=large)
+        assert (answer.status_code, message(answer), answer.headers["retry-after"]) == (503, FULL, "1")
+        assert client.post(PREDICT, json={"text": TEXTS[0]}).status_code == 200
+        upload = client.post("/v1/models/m/file", files={"file": ("a.txt", b"hello")})
+        assert (upload.status_code, message(upload)) == (503, FULL)
+        assert client.app.state.service.n_files == 0
+    finally:
+        memory.used -= memory.limit * 3 // 4 - 10_000
+    assert memory.used == 0
+    upload = client.post("/v1/models/m/file", files={"file": ("a.txt", "h\u00e9llo".encode())})
+    assert upload.json()["documents"][0]["text"] == "h\u00e9llo"
+    assert "h\u00e9llo".encode() in upload.content
+    assert memory.used == 0
+
+
+def test_files_that_wait_are_limited(client, monkeypatch):
+    service = client.app.state.service
+    monkeypatch.setattr(service, "n_files", 8)
+    answer = client.post("/v1/models/m/file", files={"file": ("a.txt", b"hello")})
+    assert (answer.status_code, message(answer)) == (503, "Too many files wait here; send it again in a moment.")
+
+
+def test_readers_of_a_report_share_its_bytes(folder, tmp_path):
+    report = tmp_path / "report.html"
+    report.write_bytes(b"x" * 1_000_000)
+    settings = Settings((("m", str(folder)),), hosts=("testserver",), reports=(("m", str(report)),))
+    with TestClient(create_app(settings)) as client:
+        service = client.app.state.service
+        served = service.models.served["m"]
+        assert served.read_report(settings) is served.read_report(settings)
+        service.memory.used = service.memory.limit
+        assert client.get("/v1/models/m/report").content == b"x" * 1_000_000
+        report.write_bytes(b"y" * 1_000_000)
+        assert client.get("/v1/models/m/report").content == b"y" * 1_000_000
+        report.unlink()
+        assert client.get("/v1/models/m/report").status_code == 404
+        assert service.memory.used == service.memory.limit
 
 
 # JSON and forms
@@ -415,6 +541,81 @@ def test_a_small_request_is_answered_before_the_rest_of_a_large_one(settings, mo
         assert ended["small"] < ended["large"] - 0.3
 
 
+@pytest.mark.parametrize("field", ["allow", "deny"])
+def test_entries_of_filters_are_short(client, field):
+    begin = time.perf_counter()
+    answer = client.post(PREDICT, json={"text": "abc", field: ["abcdefghij" * 1_000_000]})
+    assert (answer.status_code, message(answer)) == (422, f"{field}.0: String should have at most 1000 characters.")
+    for entry in ("x" * 1000, "branch:" + "x" * 900):
+        answer = client.post(PREDICT, json={"text": "abc", field: [entry]})
+        assert answer.status_code == 422
+        assert "x" * 90 + "…" in message(answer)
+        assert len(message(answer)) < 350
+    assert time.perf_counter() - begin < 1
+
+
+def test_a_question_with_filters_is_not_answered_in_the_event_loop():
+    from xmtc.server.batching import Batcher, Question
+
+    batcher = Batcher(lambda texts, question: [], 10)
+    batcher.paces.append(0.0)
+    assert batcher._is_quick(["a"], Question())
+    assert not batcher._is_quick(["a"], Question(allow=("b",)))
+    assert not batcher._is_quick(["a"], Question(deny=("b",)))
+
+
+def test_near_names_are_found_in_limited_time():
+    from xmtc.errors import nearest
+
+    begin = time.perf_counter()
+    assert nearest("a" * 101, ["a" * 102] * 2) == []
+    assert nearest("label 1x", [f"{number} label" for number in range(400_000)] + ["label 1"]) == ["label 1"]
+    assert time.perf_counter() - begin < 1
+
+
+def test_a_job_that_is_cancelled_meanwhile_is_counted_once():
+    import asyncio
+
+    from xmtc.server.batching import Batcher, Job, Question
+
+    class Cancelled(Job):
+        """Job whose client leaves between two looks at it."""
+
+        looks = iter([False, True, True, True])
+
+        @property
+        def is_done(self) -> bool:
+            return next(self.looks)
+
+    async def ask() -> int:
+        batcher = Batcher(lambda texts, question: [0] * len(texts), 10)
+        batcher.start()
+        job = Cancelled(batcher.loop.create_future(), ["a"], Question(), batcher.answer)
+        asked = asyncio.ensure_future(batcher._queued(job))
+        await asyncio.sleep(0.2)
+        asked.cancel()
+        await batcher.stop()
+        await asyncio.sleep(0.05)
+        return batcher.n_waiting
+
+    assert asyncio.run(ask()) == 0
+
+
+def test_a_batch_for_annif_is_encoded_beside_the_event_loop(client, monkeypatch):
+    from xmtc.server import annif
+
+    threads = []
+    encode = annif.suggestion
+    monkeypatch.setattr(
+        annif, "suggestion", lambda *given: threads.append(threading.current_thread().name) or encode(*given)
+    )
+    documents = [{"text": TEXTS[0], "document_id": "1"}, {"text": TEXTS[1]}]
+    answer = client.post("/v1/projects/m/suggest-batch", json={"documents": documents})
+    assert [each["document_id"] for each in answer.json()] == ["1", None]
+    assert all(each["results"] for each in answer.json())
+    assert all(name.startswith("bodies") for name in threads)
+
+
 def test_a_search_is_given_up_in_time(client, monkeypatch):
     monkeypatch.setattr("xmtc.server.models.SEARCH_SECONDS", -1)
     answer = client.get("/v1/models/m/labels?search=a")
@@ -509,6 +710,23 @@ def test_a_site_that_was_allowed_may_ask(settings):
         for origin, status in (("https://a.example", 200), ("https://b.example", 403)):
             headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
             assert client.post(PREDICT, json={"text": TEXTS[0]}, headers=headers).status_code == status
+
+
+def test_a_preflight_names_a_known_host(settings):
+    with TestClient(create_app(replace(settings, origins=("https://a.example",)))) as client:
+        headers = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+        assert client.options(PREDICT, headers=headers).status_code == 200
+        said = {
+            "evil.example": (
+                421,
+                "This service does not answer under that host name; `xmtc serve --allow-host NAME` adds a name.",
+            ),
+            "a b": (400, "The header Host is not valid; expected a host name or address, and perhaps a port."),
+        }
+        for host, expected in said.items():
+            answer = client.options(PREDICT, headers=headers | {"Host": host})
+            assert (answer.status_code, message(answer)) == expected
+            assert "access-control-allow-methods" not in answer.headers
 
 
 # damaged models
@@ -640,6 +858,8 @@ def tools(settings):
         ("labels", {"search": "a", "limit": -1}, "Found limit=-1, expected a number from 1 to 1,000."),
         ("labels", {"search": "a", "limit": 10**9}, "Found limit=1000000000, expected a number from 1 to 1,000."),
         ("labels", {"search": "a" * 201}, "Found a text of 201 characters, expected 200 at most; shorten it."),
+        ("tag", {"text": "a", "language": "a" * 101}, "Found a language of 101 characters, expected 100 at most"),
+        ("explain", {"text": "a", "label": "a" * 1001}, "Found a label of 1,001 characters, expected 1,000 at most"),
         (
             "explain",
             {"text": "a " * 60_000, "label": "a"},
@@ -655,6 +875,43 @@ def test_tools_for_assistants_have_limits(tools, tool, arguments, said):
     with pytest.raises(ToolError) as found:
         asyncio.run(tools.call_tool(tool, arguments))
     assert said in str(found.value)
+
+
+def test_a_message_with_a_lone_surrogate_is_answered(folder):
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    client = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    call = {"name": "tag", "arguments": {"text": "\ud800 \\ud800 \U0001f600"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    ]
+    command = [sys.executable, "-m", "xmtc", "serve", str(folder), "--mcp"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=without_token()
+    )
+    try:
+        for each in messages:
+            process.stdin.write(json.dumps(each).encode() + b"\n")
+            process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        assert select.select([process.stdout], [], [], 10)[0], "no answer"
+        answer = json.loads(process.stdout.readline())
+        assert (answer["id"], answer["result"]["isError"]) == (2, False)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_lone_surrogates_of_json_are_replaced():
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    from io import BytesIO
+
+    from xmtc.server.mcp import LimitedLines
+
+    line = rb'"\ud800 \\ud800 \\\udFFF \ud83d\ude00 \ud83d\ud83d\ude00 \u00e9 \ude00"' + b"\n"
+    expected = rb'"\ufffd \\ud800 \\\ufffd \ud83d\ude00 \ufffd\ud83d\ude00 \u00e9 \ufffd"' + b"\n"
+    assert LimitedLines(BytesIO(line), 1000).read1() == expected
 
 
 def test_a_message_without_end_ends_the_assistant_interface(folder):

@@ -39,21 +39,40 @@ from xmtc.base.child_worker import (
     END_OF_CONTENT,
     ERROR,
     HEADER,
+    MAX_FRAME_BYTES,
     REQUEST,
     VALUE,
+    FrameTooLong,
     read_frame,
     task_named,
     write_all,
 )  # fmt: skip
 from xmtc.errors import XmtcError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 MIB, GIB = 2**20, 2**30
 MAX_TASKS = 100  # of one child; a new one begins with fresh memory
 IDLE_SECONDS = 10.0  # after which an unused child ends
+# Environment variables that a child process gets.
+PASSED_VARIABLES = frozenset(
+    "PATH PATHEXT HOME USERPROFILE LANG LANGUAGE TMPDIR TEMP TMP SYSTEMROOT NUMBA_CACHE_DIR XDG_CACHE_HOME "
+    "LD_LIBRARY_PATH DYLD_LIBRARY_PATH TOKENIZERS_PARALLELISM".split()
+)
+PASSED_BEGINNINGS = ("LC_", "PYTHON", "OMP_", "OPENBLAS_", "MKL_")
 BOOT = (
     "import sys, json; path, *rest = json.loads(sys.argv[1]); sys.path[:] = path; "
     "from xmtc.base.child_worker import main; main(*rest)"
 )
+
+
+def minimal_environment() -> dict[str, str]:
+    """Return the environment variables that a child needs, without tokens and other secrets."""
+    variables = os.environ.items()
+    return {name: value for name, value in variables if name in PASSED_VARIABLES or name.startswith(PASSED_BEGINNINGS)}
 
 
 class ChildFailed(Exception):
@@ -80,7 +99,7 @@ class Child:
 
     def __init__(self, preload: Iterable[str] = (), idle_seconds: float = IDLE_SECONDS) -> None:
         arguments = json.dumps([[os.path.abspath(place) for place in sys.path], list(preload), idle_seconds])
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = minimal_environment() | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-B", "-W", "ignore", "-c", BOOT, arguments],
@@ -88,14 +107,16 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
-                pipesize=CHUNK_BYTES,
                 env=environment,
                 start_new_session=True,
             )
         except OSError as error:
             raise XmtcError(f"A process to read the file cannot be started ({error}); free some memory.") from None
         self.n_tasks = 0
-        self.is_late = False
+        self.is_late = self.is_too_long = False
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError, AttributeError):  # an unprivileged user may have many pipes, but few large ones
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # type: ignore[arg-type]
 
     @property
     def is_alive(self) -> bool:
@@ -114,14 +135,19 @@ class Child:
         except (OSError, ValueError):
             return False
 
-    def read(self, seconds: float) -> tuple[bytes, bytes] | None:
-        """Return the kind and the content of the next frame; None where the child ended or was too slow."""
+    def read(self, seconds: float, max_bytes: int) -> tuple[bytes, bytes] | None:
+        """Return the kind and the content of the next frame; None where the child ended, was too slow or wrote more
+        than that many bytes."""
         assert self.process.stdout is not None
         watchdog = threading.Timer(max(seconds, 0.0), self.kill_late)
         watchdog.daemon = True
         watchdog.start()
         try:
-            return read_frame(self.process.stdout)
+            return read_frame(self.process.stdout, max_bytes)
+        except FrameTooLong:
+            self.is_too_long = True
+            self.kill()
+            return None
         except (OSError, ValueError):
             return None
         finally:
@@ -150,6 +176,8 @@ class Child:
     def failure(self, limits: Limits) -> ChildFailed:
         """Return why a child ended in the middle of a task."""
         code = self.process.wait()
+        if self.is_too_long:
+            return ChildFailed(f"it holds more than {limits.output // MIB:,} MiB of text")
         if self.is_late or (hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU):
             return ChildFailed(f"it takes longer than {limits.seconds:.3g} seconds")
         return out_of_memory(limits)
@@ -211,7 +239,7 @@ class Job:
             child = self.child = self.children.take()
             is_new = child.n_tasks == 0
             child.offer(REQUEST, request)
-            found = None if self.is_killed else child.read(self.limits.seconds)
+            found = None if self.is_killed else child.read(self.limits.seconds, 0)
             if found is not None and found[0] == BEGIN:
                 child.n_tasks += 1
                 return child
@@ -232,17 +260,15 @@ class Job:
             child.kill()
 
     def _answers(self, child: Child) -> Iterator[Any]:
-        seconds, n_bytes = self.limits.seconds, 0
+        seconds, n_left = self.limits.seconds, self.limits.output
         while True:
             begin = time.monotonic()
-            found = child.read(seconds)
+            found = child.read(seconds, min(n_left, MAX_FRAME_BYTES))
             seconds -= time.monotonic() - begin
             if found is None:
                 raise child.failure(self.limits)
             kind, content = found
-            n_bytes += len(content)
-            if n_bytes > self.limits.output:
-                raise ChildFailed(f"it holds more than {self.limits.output // MIB:,} MiB of text")
+            n_left -= len(content)
             if kind == END:
                 return
             if kind == BYTES:

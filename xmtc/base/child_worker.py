@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import select
 import struct
 import sys
@@ -34,9 +35,14 @@ BEGIN, VALUE, BYTES, END, ERROR, FAILURE = b"b", b"v", b"d", b"e", b"x", b"f"  #
 REFUSED_EVENTS: tuple[str, ...] = (
     *("socket.", "urllib.", "ftplib.", "http.", "smtplib.", "webbrowser."),
     *("subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "os.kill", "pty."),
+)
+# Audit events that are refused outside the temporary folder of the child.
+FILE_EVENTS: tuple[str, ...] = (
     *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown"),
     "shutil.",
 )
+OWN_DESCRIPTOR = re.compile(r"/proc/self/fd/[0-9]+")
+CODE = (".py", ".pyc", ".so", ".pyd")  # ends of the names of modules
 
 OWN_FOLDER = "xmtc-file-"  # begin of the names of temporary folders in which a child may write
 
@@ -49,6 +55,11 @@ def task_named(name: str) -> Task:
     return getattr(import_module(module), function)
 
 
+def utf8_json(value: Any) -> bytes:
+    """Return JSON in UTF-8, which takes less than ASCII with escapes. Lone surrogates are escaped."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
 def write_all(stream: IO[bytes], content: bytes) -> None:
     left = memoryview(content)
     while left:
@@ -57,21 +68,28 @@ def write_all(stream: IO[bytes], content: bytes) -> None:
 
 def read_all(stream: IO[bytes], n: int) -> bytes | None:
     """Return n bytes; None at the end of the stream."""
-    parts = bytearray()
-    while len(parts) < n:
-        part = stream.read(min(n - len(parts), CHUNK_BYTES))
+    found = io.BytesIO()  # whose value is no copy
+    while found.tell() < n:
+        part = stream.read(min(n - found.tell(), CHUNK_BYTES))
         if not part:
             return None
-        parts += part
-    return bytes(parts)
+        found.write(part)
+    return found.getvalue()
 
 
-def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
+class FrameTooLong(Exception):
+    """A frame that is longer than it may be, of which only the header has been read."""
+
+
+def read_frame(stream: IO[bytes], max_bytes: int = MAX_FRAME_BYTES) -> tuple[bytes, bytes] | None:
+    """Return the kind and the content of the next frame; None at the end of the stream."""
     head = read_all(stream, HEADER.size)
     if head is None:
         return None
     kind, length = HEADER.unpack(head)
-    content = read_all(stream, length) if length <= MAX_FRAME_BYTES else None
+    if length > max_bytes:
+        raise FrameTooLong
+    content = read_all(stream, length)
     return None if content is None else (kind, content)
 
 
@@ -144,7 +162,7 @@ def do(name: str, request: Any, content: IO[bytes], answer: Answer) -> tuple[byt
             if isinstance(value, bytes):
                 answer.write(BYTES, value)
             else:
-                answer.write(VALUE, json.dumps(value).encode())
+                answer.write(VALUE, utf8_json(value))
         return END, b""
     except XmtcError as error:
         return ERROR, json.dumps(str(error)).encode()
@@ -176,31 +194,36 @@ def refuse_access(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open":
         path, _, flags = arguments
         is_allowed = isinstance(path, int) or is_readable(path, flags)
+    elif event.startswith(FILE_EVENTS):
+        paths = [each for each in arguments if isinstance(each, (str, bytes))]
+        is_allowed = bool(paths) and all(is_in_own_folder(place_of(path)) for path in paths)
     else:
-        named = arguments[0] if arguments else None
-        is_allowed = not event.startswith(REFUSED_EVENTS) or (isinstance(named, (str, bytes)) and is_own(named))
+        is_allowed = not event.startswith(REFUSED_EVENTS)
     if not is_allowed:
         raise PermissionError("it names another file or address, which is not opened")
 
 
-def is_own(path: str | bytes) -> bool:
-    """Return True for what the child itself holds."""
-    place = os.path.abspath(os.fsdecode(path))
-    folder = os.path.basename(os.path.dirname(place)), os.path.basename(place)
-    return place == os.devnull or place.startswith("/proc/self/") or any(name.startswith(OWN_FOLDER) for name in folder)
+def place_of(path: str | bytes) -> str:
+    """Return the absolute path. Links are followed if the path goes up, because the system follows them before it."""
+    name = os.fsdecode(path)
+    return os.path.realpath(name) if os.pardir in name else os.path.abspath(name)
+
+
+def is_in_own_folder(place: str) -> bool:
+    """Return True for the temporary folder of the child, which it has only where every file has a name."""
+    return tempfile.tempdir is not None and place.startswith(os.path.join(tempfile.tempdir, OWN_FOLDER))
 
 
 def is_readable(path: str | bytes, flags: int) -> bool:
     """Return True for modules and their data, which are read when first used, and for what the child itself holds."""
-    if is_own(path):
+    place = place_of(path)
+    if place == os.devnull or OWN_DESCRIPTOR.fullmatch(os.fsdecode(path)) or is_in_own_folder(place):
         return True
     if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
         return False
-    place = os.path.abspath(os.fsdecode(path))
-    if place.endswith((".py", ".pyc", ".so", ".pyd")):
-        return True
-    packages = [root for root in sys.path if root.endswith("-packages")]
-    return place.startswith(tuple(root.rstrip(os.sep) + os.sep for root in (sys.prefix, sys.base_prefix, *packages)))
+    is_code = place.endswith(CODE)
+    folders = [root for root in sys.path if is_code or root.endswith("-packages")]
+    return place.startswith(tuple(root.rstrip(os.sep) + os.sep for root in (sys.prefix, sys.base_prefix, *folders)))
 
 
 def set_limit(name: str, value: int | None) -> None:

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 import xmtc
 from xmtc.server.batching import Question
 from xmtc.server.messages import FailFastList
-from xmtc.server.models import Opened, Served
+from xmtc.server.models import Opened, Served, in_json
 from xmtc.server.refusals import Refused
-from xmtc.server.request_bodies import LimitedRoute
+from xmtc.server.request_bodies import LimitedRoute, in_body_thread
 from xmtc.server.routes import answer
 from xmtc.server.service import Service
 from xmtc.tagger import Tag
@@ -95,9 +95,8 @@ def routes(service: Service) -> APIRouter:
         served = found(service, project_id, request, len(batch.documents))
         asked = question(service, limit, threshold, language)
         opened, tags = await suggestions(service, served, [document.text for document in batch.documents], asked)
-        results = [[suggestion(opened, tag) for tag in each] for each in tags]
         ids = [document.document_id for document in batch.documents]
-        return answer([{"document_id": id, "results": each} for id, each in zip(ids, results, strict=True)])
+        return await in_body_thread(batch_answer, opened, ids, tags)
 
     @router.post("/projects/{project_id}/learn", include_in_schema=False)
     async def learn(project_id: str, request: Request) -> Response:
@@ -126,6 +125,13 @@ async def suggestions(
     if not texts or not asked.k:
         return opened, [[] for _ in texts]
     return opened, await served.batcher.ask(texts, asked)
+
+
+def batch_answer(opened: Opened, ids: list[str | None], tags: list[list[Tag]]) -> Response:
+    """Encode the suggestions document by document: other threads run between two of them."""
+    pairs = zip(ids, tags, strict=True)
+    found = [in_json({"document_id": id, "results": [suggestion(opened, tag) for tag in each]}) for id, each in pairs]
+    return Response(b"[%s]" % b",".join(found), media_type="application/json")
 
 
 def suggestion(opened: Opened, tag: Tag) -> dict[str, Any]:

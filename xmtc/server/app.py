@@ -7,18 +7,22 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
 
 import xmtc
 from xmtc.errors import XmtcError
 from xmtc.server import annif
-from xmtc.server.limits import RequestLimits
+from xmtc.server.hosts import HostCheck, single_headers
+from xmtc.server.limits import HEADERS, RequestLimits
 from xmtc.server.models import Models
 from xmtc.server.refusals import Refused, in_json, of_error
 from xmtc.server.request_bodies import sentence_of
@@ -55,15 +59,34 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     add_routes(app, service)
-    app.add_middleware(RequestLimits, settings=settings, metrics=service.metrics)
+    app.add_middleware(RequestLimits, settings=settings, metrics=service.metrics, memory=service.memory)
     if settings.origins:
         app.add_middleware(
-            CORSMiddleware,
+            KnownHostCORS,  # type: ignore[arg-type]
+            hosts=HostCheck(settings),
             allow_origins=list(settings.origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
     return app
+
+
+class KnownHostCORS(CORSMiddleware):
+    """CORS middleware that answers preflights only under a host name of the service.
+
+    Other requests reach RequestLimits, which checks their host."""
+
+    def __init__(self, app: ASGIApp, hosts: HostCheck, **options: Any) -> None:
+        super().__init__(app, **options)
+        self.hosts = hosts
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        try:
+            self.hosts.check_host(single_headers(request_headers.raw).get(b"host", b""))
+        except Refused as refused:
+            status, body, kind = in_json(refused, "")
+            return Response(body, status, headers=HEADERS, media_type=kind)
+        return super().preflight_response(request_headers)
 
 
 def renew_now(models: Models) -> None:

@@ -91,14 +91,16 @@ class Batcher:
         self.n_asking += 1
         try:
             await asyncio.sleep(0)  # now all requests that came at the same moment are counted
-            if self.n_asking == 1 and not self.n_waiting and self._is_quick(texts):
+            if self.n_asking == 1 and not self.n_waiting and self._is_quick(texts, question):
                 return self._timed(answer, list(texts), question)
             return await self._queued(Job(self.loop.create_future(), texts, question, answer))
         finally:
             self.n_asking -= 1
 
-    def _is_quick(self, texts: Sequence[str]) -> bool:
-        """Return True if the event loop can answer at once, judging by the first answers."""
+    def _is_quick(self, texts: Sequence[str], question: Question) -> bool:
+        """Return True if the event loop can answer at once, judging by the first answers. Filters can take long."""
+        if question.allow or question.deny:
+            return False
         length = len(texts) * BESIDE + sum(map(len, texts))
         return bool(self.paces) and length * min(self.paces) < ON_THE_SPOT
 
@@ -127,10 +129,12 @@ class Batcher:
         while is_open or not self.queue.empty():
             batch, is_open = self._next_batch(is_open)
             answer_all([piece for piece in batch if not piece.job.future.cancelled()], self._timed)
+            done = []
             for piece in batch:
-                if not piece.job.is_done:
+                if piece.job.is_done:  # looked at once, because a job may be cancelled at any moment
+                    done.append(piece.job)
+                else:
                     self.queue.put(piece.job)
-            done = [piece.job for piece in batch if piece.job.is_done]
             if done:
                 self.loop.call_soon_threadsafe(self._deliver, done)
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 
 from xmtc.answers import Answer, AnswerTable, writer_of
-from xmtc.base.child_worker import OWN_FOLDER
+from xmtc.base.child_worker import OWN_FOLDER, utf8_json
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import HEAD_BYTES, encoding_of
 from xmtc.data.files import open_binary
@@ -84,7 +84,7 @@ def read_upload(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
     found["note"] = without_path(found["note"], path, ending)
     if not found["columns"] and len(found["documents"]) == 1:  # one text, which is called as its file
         found["documents"][0]["id"] = Path(request["name"].replace("\\", "/")).stem
-    yield json.dumps(found).encode()
+    yield utf8_json(found)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 from xmtc.server import log
 from xmtc.server.hosts import HostCheck, single_headers
+from xmtc.server.memory import ACCOUNT, Account, Memory
 from xmtc.server.metrics import Metrics
 from xmtc.server.refusals import Refused, busy, in_json, of_error
 from xmtc.server.settings import Settings
@@ -24,7 +25,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))
 WITHOUT_TOKEN = ("/", "/healthz", "/readyz")  # and the files of the page, which asks for the token
 STATIC = "/static/"
-ALL_BODIES = 8  # times the largest request: memory for all requests and answers at a time
 MAX_QUERY_FIELDS = 100
 PIECE_BYTES = 2**16  # of an answer that are handed to the connection at a time
 POLICY = (
@@ -42,67 +42,72 @@ HEADERS = {
 ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
-class Memory:
-    """Bytes of requests and answers that are held at a time."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.used = limit, 0
-
-    def has_room(self, n_bytes: int) -> bool:
-        return self.used + n_bytes <= self.limit
-
-
 class Reply:
     """Answer to one request, with the headers that all answers have."""
 
-    def __init__(self, send: Send, memory: Memory) -> None:
-        self._send, self.memory = send, memory
+    def __init__(self, send: Send, account: Account, path: str) -> None:
+        self._send, self.account, self.path = send, account, path
+        self._start: Message | None = None  # held until the body is known to have room
+        self._is_refused = False
         self.status = 0  # until it has begun
         self.n_bytes = 0
 
     async def send(self, message: Message) -> None:
+        if self._is_refused:
+            return
         if message["type"] == "http.response.start":
-            self.status = message["status"]
             given = {name.lower() for name, _ in message.get("headers", ())}
             own = [pair for pair in ENCODED if pair[0] not in given]
-            message = {**message, "headers": [*message.get("headers", ()), *own]}
-        elif message["type"] == "http.response.body":
-            body = message.get("body", b"")
-            self.n_bytes += len(body)
-            if len(body) > PIECE_BYTES:
-                await self._send_in_pieces(message, memoryview(body))
+            self._start = {**message, "headers": [*message.get("headers", ()), *own]}
+            return
+        body = message.get("body", b"")
+        is_large = len(body) > PIECE_BYTES
+        if is_large:
+            try:
+                self.account.cover_answer(len(body))
+            except Refused as refused:
+                self._is_refused = True
+                if not self.status:
+                    await self._send_error(refused)
                 return
-        await self._send(message)
+        if self._start is not None:
+            start, self._start = self._start, None
+            self.status = start["status"]
+            await self._send(start)
+        self.n_bytes += len(body)
+        if is_large:
+            await self._send_in_pieces(message, memoryview(body))
+        else:
+            await self._send(message)
 
     async def _send_in_pieces(self, message: Message, body: memoryview) -> None:
         """Send a large body as fast as the client reads it, so that a timeout can free it."""
-        self.memory.used += len(body)
-        try:
-            for begin in range(0, len(body), PIECE_BYTES):
-                end = begin + PIECE_BYTES
-                more = end < len(body) or message.get("more_body", False)
-                await self._send({**message, "body": bytes(body[begin:end]), "more_body": more})
-        finally:
-            self.memory.used -= len(body)
+        for begin in range(0, len(body), PIECE_BYTES):
+            end = begin + PIECE_BYTES
+            more = end < len(body) or message.get("more_body", False)
+            await self._send({**message, "body": bytes(body[begin:end]), "more_body": more})
 
-    async def refuse(self, refused: Refused, path: str) -> None:
+    async def refuse(self, refused: Refused) -> None:
         """Answer with an error, unless an answer has begun: then the connection is closed in the middle of it."""
-        if self.status:
-            return
-        status, body, kind = in_json(refused, path)
+        if not self.status and not self._is_refused:
+            await self._send_error(refused)
+
+    async def _send_error(self, refused: Refused) -> None:
+        self.status, body, kind = in_json(refused, self.path)
+        self.n_bytes = len(body)
         headers = {"content-type": kind, "content-length": str(len(body)), **refused.headers}
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
-        await self.send({"type": "http.response.body", "body": body})
+        await self._send({"type": "http.response.start", "status": self.status, "headers": [*encoded, *ENCODED]})
+        await self._send({"type": "http.response.body", "body": body})
 
 
 class RequestLimits:
     """Middleware that refuses requests which are not allowed, too large or too slow, and logs every request."""
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: App, settings: Settings, metrics: Metrics, memory: Memory) -> None:
         self.app, self.settings, self.limits, self.metrics = app, settings, settings.limits, metrics
         self.running: Counter[str] = Counter()  # requests by address
-        self.memory = Memory(ALL_BODIES * settings.limits.body)
+        self.memory = memory
         self.hosts = HostCheck(settings)
         self.token = None if settings.token is None else settings.token.encode()
 
@@ -110,7 +115,9 @@ class RequestLimits:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin, reply, body = time.perf_counter(), Reply(send, self.memory), Body(self.limits.body, self.memory)
+        begin, account = time.perf_counter(), Account(self.memory)
+        scope[ACCOUNT] = account
+        reply, body = Reply(send, account, scope["path"]), Body(self.limits.body, account)
         client = scope["client"][0] if scope.get("client") else ""
         self.running[client] += 1
         self.metrics.running.inc()
@@ -121,11 +128,10 @@ class RequestLimits:
             self.running[client] -= 1
             if not self.running[client]:
                 del self.running[client]
-            self.memory.used -= body.size
+            account.close()
             self._log(scope, reply, body.size, client, time.perf_counter() - begin)
 
     async def _answer(self, scope: Scope, receive: Receive, reply: Reply, body: Body, client: str) -> None:
-        path = scope["path"]
         try:
             async with asyncio.timeout(self.limits.seconds):
                 self._check(scope, client)
@@ -137,14 +143,14 @@ class RequestLimits:
                 late = busy(f"This took longer than {self.limits.seconds:g} seconds; ask for less, or again later.")
             else:
                 late = Refused(408, f"The request had not arrived after {self.limits.seconds:g} seconds.")
-            await reply.refuse(late, path)
+            await reply.refuse(late)
         except ClientDisconnected:
             pass
         except Exception as error:
             refused = of_error(error)
             if refused.status == 500:
                 log.event("failure", **log.failure(error))
-            await reply.refuse(refused, path)
+            await reply.refuse(refused)
 
     def _check(self, scope: Scope, client: str) -> None:
         """Raise Refused if the head of a request says that it must not be answered."""
@@ -182,8 +188,8 @@ class ClientDisconnected(Exception):
 class Body:
     """Body of one request, held in memory until the request has ended."""
 
-    def __init__(self, max_bytes: int, memory: Memory) -> None:
-        self.max_bytes, self.memory, self.size, self.is_read = max_bytes, memory, 0, True
+    def __init__(self, max_bytes: int, account: Account) -> None:
+        self.max_bytes, self.account, self.size, self.is_read = max_bytes, account, 0, True
 
     async def read(self, scope: Scope, receive: Receive) -> Receive:
         """Read the whole body; return a function that gives it to the application."""
@@ -191,8 +197,7 @@ class Body:
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not declared.isdigit() or len(declared) > 18 or int(declared) > self.max_bytes:
             raise too_large(self.max_bytes)
-        if not self.memory.has_room(int(declared)):
-            raise busy("Too much is being sent here at a time; send it again in a moment.")
+        self.account.check_room(int(declared))
         self.is_read = False
         more = True
         while more:
@@ -201,11 +206,9 @@ class Body:
                 raise ClientDisconnected
             part = message.get("body", b"")
             self.size += len(part)
-            self.memory.used += len(part)
             if self.size > self.max_bytes:
                 raise too_large(self.max_bytes)
-            if not self.memory.has_room(0):
-                raise busy("Too much is being sent here at a time; send it again in a moment.")
+            self.account.reserve(len(part))
             parts.append(part)
             more = message.get("more_body", False)
         self.is_read = True

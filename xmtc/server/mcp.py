@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -20,11 +21,14 @@ from xmtc.errors import XmtcError
 from xmtc.server import log
 from xmtc.server.batching import Question
 from xmtc.server.explaining import MOST_CHARACTERS, placed_words
+from xmtc.server.messages import MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH
 from xmtc.server.models import Opened
 from xmtc.server.settings import Settings
 
 WORDS = 20  # of an explanation: an assistant reads all of them
-MAX_LABELS, MAX_SEARCH = 1000, 200  # labels of an answer, characters of a search
+MAX_LABELS = 1000  # of an answer
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+ESCAPE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.")  # of JSON: a pair of surrogates is one
 
 
 def in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,26 +48,31 @@ def in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class LimitedLines(io.BufferedIOBase):
-    """Standard input that ends when a line is longer than a limit."""
+    """Standard input that ends when a line is longer than a limit.
+
+    A lone surrogate in JSON becomes U+FFFD: the parser would refuse the message, and nobody would answer it."""
 
     def __init__(self, stream: BinaryIO, max_bytes: int) -> None:
         self.stream, self.max_bytes = stream, max_bytes
-        self.n_bytes = 0  # of the present line
 
     def readable(self) -> bool:
         return True
 
     def read1(self, size: int = -1) -> bytes:
-        data = self.stream.read1(size)  # type: ignore[attr-defined]
-        last = data.rfind(b"\n")
-        self.n_bytes = self.n_bytes + len(data) if last < 0 else len(data) - last - 1
-        if self.n_bytes > self.max_bytes:
+        """Return the next line, whatever the size that was asked for."""
+        line = self.stream.readline(self.max_bytes + 1)
+        if len(line) > self.max_bytes:
             log.event("message refused", message=f"A message is longer than {self.max_bytes:,} bytes.")
             return b""
-        return data
+        return ESCAPE.sub(without_lone_surrogate, line) if SURROGATE.search(line) else line
 
     def read(self, size: int | None = -1) -> bytes:
         return self.read1(-1 if size is None else size)
+
+
+def without_lone_surrogate(escape: re.Match[bytes]) -> bytes:
+    is_lone = len(escape[0]) == 6 and SURROGATE.match(escape[0])
+    return rb"\ufffd" if is_lone else escape[0]
 
 
 def serve(settings: Settings) -> None:
@@ -89,9 +98,12 @@ def server(settings: Settings) -> MCPServer:
     def chosen(model: str | None, text: str, most: int = settings.limits.text) -> Opened:
         if (model or first) not in models:
             raise XmtcError(f"There is no model {str(model)[:100]!r} here; there are {', '.join(models)}.")
-        if len(text) > most:
-            raise XmtcError(f"Found a text of {len(text):,} characters, expected {most:,} at most; shorten it.")
+        check_length("a text", text, most)
         return models[model or first]
+
+    def check_length(what: str, value: str | None, most: int) -> None:
+        if value is not None and len(value) > most:
+            raise XmtcError(f"Found {what} of {len(value):,} characters, expected {most:,} at most; shorten it.")
 
     @tools.tool()
     @in_a_sentence
@@ -101,6 +113,7 @@ def server(settings: Settings) -> MCPServer:
         """Return the labels that fit a text best, with their names and scores between 0 and 1, best first: k, or, with
         `decide`, as many as the model has learnt to give."""
         opened = chosen(model, text)
+        check_length("a language", language, MAX_LANGUAGE)
         with turn:
             tags = opened.answer([text], Question(min(k, settings.limits.k), decide=decide, language=language))[0]
         return {"tags": [{"label": tag.label, "name": tag.name or tag.label, "score": tag.score} for tag in tags]}
@@ -110,6 +123,7 @@ def server(settings: Settings) -> MCPServer:
     def explain(text: str, label: str, model: str | None = None) -> dict[str, Any]:
         """Return the words of a text that speak for a label, and, with weights below 0, those against it."""
         opened = chosen(model, text, MOST_CHARACTERS)
+        check_length("a label", label, MAX_LABEL)
         with turn:
             found = opened.tagger.highlight(text, label, n=len(text), run=opened.run)[0]
         words = [{"word": word["word"], "weight": word["weight"]} for word in placed_words(found)[:WORDS]]

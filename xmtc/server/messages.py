@@ -6,7 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH = 1000, 100, 200  # characters
+
 Item = TypeVar("Item")
+Entry = Annotated[str, Field(max_length=MAX_LABEL)]  # label, or several labels such as branch:…
 FailFastList = Annotated[list[Item], Field(fail_fast=True)]  # one error for a list, not one for each of its items
 
 
@@ -22,9 +25,9 @@ class Asked(BaseModel):
     k: int = Field(5, ge=1, description="labels of a text, at most")
     threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False, description="only those that score this")
     decide: bool = Field(False, description="as many as the model's own decision gives, instead of k")
-    language: str | None = Field(None, max_length=100, description="of the names, with a vocabulary")
-    allow: FailFastList[str] = Field([], max_length=1000, description="labels to choose from, or branch:…, scheme:…")
-    deny: FailFastList[str] = Field([], max_length=1000, description="labels never to give")
+    language: str | None = Field(None, max_length=MAX_LANGUAGE, description="of the names, with a vocabulary")
+    allow: FailFastList[Entry] = Field([], max_length=1000, description="labels to choose from, or branch:…, scheme:…")
+    deny: FailFastList[Entry] = Field([], max_length=1000, description="labels never to give")
 
 
 class TagOut(BaseModel):
@@ -57,8 +60,8 @@ class ToExplain(BaseModel):
     model_config = example(text="Regulation on the import of citrus fruit", label="1309")
 
     text: str
-    label: str = Field(max_length=10_000)
-    language: str | None = Field(None, max_length=100)
+    label: str = Field(max_length=MAX_LABEL)
+    language: str | None = Field(None, max_length=MAX_LANGUAGE)
 
 
 class Word(BaseModel):

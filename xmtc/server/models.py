@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import nsmallest
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from xmtc.base.folders import ABOUT, Stamp, stamp_of
@@ -32,7 +33,7 @@ SEARCH_SECONDS = 10
 SETTLING_SECONDS = 0.2  # after which a folder that is being replaced has changed
 PROBABILITIES = "probabilities"  # what about.json says that calibrated scores are
 REPORT = "report.html"  # in the folder of a model
-MAX_REPORT_BYTES = 2**28
+MAX_REPORT_BYTES = 2**26  # kept in memory, once for all who read it
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,8 @@ class Served:
     found: Opened | None  # None: the folder is damaged, which happens to workers that start later than the service
     batcher: Batcher = field(init=False)
     refused: Stamp | None = None  # of a folder that was damaged
+    page: tuple[object, bytes] | None = None  # the report, and what tells whether its file has changed
+    reading: Lock = field(default_factory=Lock, repr=False)
 
     @property
     def opened(self) -> Opened:
@@ -186,11 +189,19 @@ class Served:
         return next((file for file in [*files, Path(self.folder, REPORT)] if is_regular(file)), None)
 
     def read_report(self, settings: Settings) -> bytes | None:
+        """Return the report, the same bytes to all until its file changes. Called from several threads."""
         file = self.report(settings)
-        try:
-            return None if file is None else read_regular(file.parent, file.name, MAX_REPORT_BYTES)
-        except OSError:  # it is gone, or was exchanged for a link
-            return None
+        with self.reading:
+            try:
+                if file is None:
+                    return None
+                state = file.lstat()
+                version = (file, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+                if self.page is None or self.page[0] != version:
+                    self.page = (version, read_regular(file.parent, file.name, MAX_REPORT_BYTES))
+                return self.page[1]
+            except OSError:  # it is gone, or was exchanged for a link
+                return None
 
     def about(self, settings: Settings) -> dict[str, Any]:
         return {"name": self.name, **self.opened.facts, "report": self.report(settings) is not None}

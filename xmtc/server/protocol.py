@@ -9,10 +9,14 @@ from typing import Any
 HEAD_BYTES = 2**16  # request line and headers, and likewise the framing between two pieces of a body
 SLICE_BYTES = 2**14  # fed to the parser at a time; the limit of a head is exceeded by less than this
 MAX_PIPELINED = 100  # requests that wait for the answer to an earlier one on the same connection
+MAX_HEADERS = 100
+SMALL_HEAD_BYTES = 2**13  # a head of this size is accepted from every connection
+ALL_HEADS_BYTES = 2**25  # unfinished heads of all connections, beyond which larger heads are refused
+FREE_CHUNKS, MEAN_CHUNK_BYTES = 1000, 16  # a body may have this many chunks, and more if they have this many bytes
 LOOKS = 4  # at every connection within the timeout
 SPARE_CONNECTIONS = 100  # above the limit, so that some clients are told that the service is busy
 
-TOO_LARGE = b"The head of the request is larger than 65,536 bytes; send fewer or shorter headers."
+TOO_LARGE = b"The head of the request has more than 100 headers or 65,536 bytes; send fewer or shorter headers."
 REFUSED_HEAD = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
     b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(TOO_LARGE), TOO_LARGE)
@@ -30,7 +34,13 @@ def limited_protocol(protocol: Any, seconds: float) -> Any:
         Time for a request head to arrive, and for an answer to be read.
     """
     limits = (HeadLimits,) if hasattr(protocol, "on_headers_complete") else (H11Timeouts,)
-    return type("LimitedProtocol", (*limits, protocol), {"seconds": seconds})
+    return type("LimitedProtocol", (*limits, protocol), {"seconds": seconds, "all_heads": Total()})
+
+
+class Total:
+    """Bytes of the unfinished heads of all connections."""
+
+    n_bytes = 0
 
 
 class Timeouts:
@@ -103,21 +113,49 @@ class HeadLimits(Timeouts):
 
     n_framing = 0  # bytes received since the last head or piece of a body was complete
     is_in_head = True
+    has_many_headers = False
+    n_chunks = n_body = 0  # pieces and bytes of the present body
+    all_heads: Total
+    headers: list[Any]
     pipeline: Any
+
+    def set_framing(self, n_bytes: int) -> None:
+        self.all_heads.n_bytes += n_bytes - self.n_framing
+        self.n_framing = n_bytes
+
+    @property
+    def has_large_head(self) -> bool:
+        is_scarce = self.all_heads.n_bytes > ALL_HEADS_BYTES
+        return self.n_framing > (SMALL_HEAD_BYTES if is_scarce else HEAD_BYTES)
+
+    @property
+    def has_small_chunks(self) -> bool:
+        """Each chunk takes the event loop about a microsecond, however small it is."""
+        return self.n_chunks > FREE_CHUNKS + self.n_body / MEAN_CHUNK_BYTES
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.set_framing(0)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         for begin in range(0, len(data), SLICE_BYTES):
             part = data[begin : begin + SLICE_BYTES] if len(data) > SLICE_BYTES else data
-            self.n_framing += len(part)
+            self.set_framing(self.n_framing + len(part))
             super().data_received(part)  # type: ignore[misc]
             if self.transport.is_closing():
                 return
-            if self.n_framing > HEAD_BYTES:
+            if self.has_large_head:
                 self.refuse_head()
                 return
-            if len(self.pipeline) > MAX_PIPELINED:
+            if len(self.pipeline) > MAX_PIPELINED or self.has_small_chunks:
                 self.abort()
                 return
+
+    def send_400_response(self, msg: str) -> None:
+        if self.has_many_headers:
+            self.refuse_head()
+        else:
+            super().send_400_response(msg)  # type: ignore[misc]
 
     def refuse_head(self) -> None:
         if self.is_answering:
@@ -129,18 +167,24 @@ class HeadLimits(Timeouts):
     # callbacks of httptools
 
     def on_message_begin(self) -> None:
-        self.is_in_head = True
+        self.is_in_head, self.n_chunks, self.n_body = True, 0, 0
         super().on_message_begin()  # type: ignore[misc]
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.is_in_head:  # trailers after a body are ignored
+            if len(self.headers) == MAX_HEADERS:
+                self.has_many_headers = True
+                raise ValueError("too many headers")  # which ends the parser, and has send_400_response called
             super().on_header(name, value)  # type: ignore[misc]
 
     def on_headers_complete(self) -> None:
-        self.n_framing, self.is_in_head, self.since = 0, False, self.loop.time()
+        self.set_framing(0)
+        self.is_in_head, self.since = False, self.loop.time()
         super().on_headers_complete()  # type: ignore[misc]
         self.unanswered.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        self.n_framing = 0
+        self.set_framing(0)
+        self.n_chunks += 1
+        self.n_body += len(body)
         super().on_body(body)  # type: ignore[misc]

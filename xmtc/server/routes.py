@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import Response
 
+from xmtc.base.child_worker import utf8_json
 from xmtc.server import explaining, messages
 from xmtc.server.explaining import placed_words
 from xmtc.server.files import READ, TYPES, WRITE, check_cells, check_upload
+from xmtc.server.memory import ACCOUNT
 from xmtc.server.models import in_json
 from xmtc.server.refusals import Refused, busy
 from xmtc.server.request_bodies import LimitedRoute, in_body_thread
@@ -82,7 +83,7 @@ def model_routes(service: Service) -> APIRouter:
     async def labels(
         name: str,
         request: Request,
-        search: Annotated[str, Query(max_length=200)] = "",
+        search: Annotated[str, Query(max_length=messages.MAX_SEARCH)] = "",
         language: Annotated[str | None, Query(max_length=100)] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 20,
     ) -> Response:
@@ -110,7 +111,7 @@ def file_routes(service: Service) -> APIRouter:
         content = await file.read()
         check_upload(file.filename or "", content)
         asked = {"name": file.filename or "", "column": text, "remembered": remembered}
-        return Response(await service.in_child(READ, asked, lambda: content), media_type="application/json")
+        return Response(await service.in_child(request, READ, asked, lambda: content), media_type="application/json")
 
     @routes.post("/{name}/table", response_class=Response)
     async def table(name: str, asked: messages.ToWrite, request: Request) -> Response:
@@ -121,9 +122,9 @@ def file_routes(service: Service) -> APIRouter:
         def rows() -> bytes:
             tags = ([(tag.label, tag.score, tag.name) for tag in row.tags] for row in asked.rows)
             found = [(row.id, row.text, each) for row, each in zip(asked.rows, tags, strict=True)]
-            return json.dumps(found).encode()
+            return utf8_json(found)
 
-        made = await service.in_child(WRITE, {"format": asked.format}, rows)
+        made = await service.in_child(request, WRITE, {"format": asked.format}, rows)
         return Response(made, media_type=TYPES[asked.format])
 
     @routes.get("/{name}/report", response_class=Response)
@@ -132,6 +133,7 @@ def file_routes(service: Service) -> APIRouter:
         page = await service.in_thread(service.served(name, request).read_report, service.settings)
         if page is None:
             raise Refused(404, "This model has no report; `xmtc report` writes one, `xmtc serve --report` shows it.")
+        request.scope[ACCOUNT].share_answer(len(page))
         return Response(page, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
 
     return routes

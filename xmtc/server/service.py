@@ -9,18 +9,20 @@ from typing import Any
 
 from starlette.requests import Request
 
-from xmtc.base.child_process import GIB, ChildFailed, Children, Limits
+from xmtc.base.child_process import GIB, MIB, ChildFailed, Children, Limits
 from xmtc.server import messages
 from xmtc.server.batching import Question
 from xmtc.server.files import PRELOAD
+from xmtc.server.memory import ACCOUNT, Account, Memory
 from xmtc.server.metrics import Metrics
 from xmtc.server.models import Models, Served
 from xmtc.server.refusals import Refused, busy, unknown_model
 from xmtc.server.settings import MAX_ANSWER_LABELS, Settings
 from xmtc.vocab.filters import FILE
 
-IN_THREADS, WAITING_FOR_THREADS = 2, 32  # searches at a time, and that may wait; the same of files
-FILE_MEMORY, FILE_OUTPUT = GIB, GIB // 4  # bytes that reading an uploaded file may take, and may give
+IN_THREADS, MAX_SEARCHES, MAX_FILES = 2, 32, 8  # at a time in threads; searches and files that may run or wait
+FILE_MEMORY, FILE_OUTPUT = GIB, 64 * MIB  # bytes that reading an uploaded file may take, and may give
+ALL_BODIES = 8  # times the largest request, or 4 times the largest output of a file: memory for requests and answers
 
 
 class Service:
@@ -28,10 +30,12 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics()
+        self.memory = Memory(max(ALL_BODIES * settings.limits.body, 4 * FILE_OUTPUT))
         self.models = Models(settings, self.metrics)
         self.threads = ThreadPoolExecutor(IN_THREADS, "searches")
         self.n_in_threads = 0
         self.file_threads = ThreadPoolExecutor(IN_THREADS, "files")  # each waits for a child process
+        self.file_turns = asyncio.Semaphore(IN_THREADS)
         self.n_files = 0
         self.children = Children(PRELOAD, idle_seconds=0, n_spare=IN_THREADS)
 
@@ -48,7 +52,7 @@ class Service:
 
     async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run short work in a thread."""
-        if self.n_in_threads >= WAITING_FOR_THREADS:
+        if self.n_in_threads >= MAX_SEARCHES:
             raise busy("Too many searches wait here; send it again in a moment.")
         self.n_in_threads += 1
         future = self.threads.submit(work, *arguments)
@@ -59,11 +63,24 @@ class Service:
     def _left_thread(self) -> None:
         self.n_in_threads -= 1
 
-    async def in_child(self, task: str, request: Any, content: Callable[[], bytes]) -> bytes:
-        """Run a task of xmtc/server/files.py in a child process, which is killed when the request ends before it."""
-        if self.n_files >= WAITING_FOR_THREADS:
+    async def in_child(self, asked: Request, task: str, request: Any, content: Callable[[], bytes]) -> bytes:
+        """Run a task of xmtc/server/files.py in a child process, which is killed when the request ends before it.
+
+        Room for the largest output is reserved before the task begins."""
+        if self.n_files >= MAX_FILES:
             raise busy("Too many files wait here; send it again in a moment.")
         self.n_files += 1
+        account: Account = asked.scope[ACCOUNT]
+        try:
+            await self.file_turns.acquire()
+            try:
+                account.reserve_answer(FILE_OUTPUT)
+            except Refused:
+                self.file_turns.release()
+                raise
+        except BaseException:
+            self.n_files -= 1
+            raise
         limits = Limits(FILE_MEMORY, self.settings.limits.seconds, FILE_OUTPUT)
         job = self.children.job(task, request, lambda: (content(),), limits)
         future = self.file_threads.submit(lambda: list(job.values()))
@@ -77,12 +94,14 @@ class Service:
             job.kill()
             raise
         if isinstance(value, bytes):
+            account.shrink_answer(len(value))
             return value
         status, message = value
         raise Refused(status, message)
 
     def _left_child(self) -> None:
         self.n_files -= 1
+        self.file_turns.release()
 
     def start(self) -> None:
         """Start a child process ahead of the first file."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xmtc.data.files import read_lines
-from xmtc.errors import XmtcError, nearest
+from xmtc.errors import XmtcError, nearest, shortened
 from xmtc.text.vocabulary import Vocabulary as Words
 from xmtc.vocab.labels import LabelConcepts
 from xmtc.vocab.vocabulary import ABSENT, COLLECTION, SCHEME, Vocabulary
@@ -42,7 +42,9 @@ def labels_of(entry: str, labels: Words, concepts: LabelConcepts | None) -> np.n
         return labels_in_file(name.strip(), labels, concepts)
     if is_of_several(entry) and labels.number(entry) == ABSENT:
         if concepts is None:
-            raise XmtcError(f"{entry} needs a vocabulary, which the model has not; `xmtc vocab attach` gives it one.")
+            raise XmtcError(
+                f"{shortened(entry)} needs a vocabulary, which the model has not; `xmtc vocab attach` gives it one."
+            )
         chosen = concepts_of(entry, kind, name.strip(), concepts.vocabulary)
         return np.append(chosen, entry == UNKNOWN)[concepts.concepts]  # ABSENT is the last
     found = one_label(entry, labels, concepts)
@@ -91,12 +93,15 @@ def concepts_of(entry: str, kind: str, name: str, vocabulary: Vocabulary) -> np.
     if kind == BRANCH:
         top = vocabulary.find(name)
         if top == ABSENT:
-            raise XmtcError(f"{entry}: the vocabulary has no concept {name!r}; `xmtc vocab find` looks for one.")
+            known = f"the vocabulary has no concept {shortened(name)!r}"
+            raise XmtcError(f"{shortened(entry)}: {known}; `xmtc vocab find` looks for one.")
         found[[top, *vocabulary.descendants(top)]] = True
     elif kind in KINDS:
         group = vocabulary.find_group(name)
         if group == ABSENT or vocabulary.group_kinds[group] != KINDS[kind]:
-            raise XmtcError(f"{entry}: the vocabulary has no {kind} {name!r}; `xmtc vocab stats` lists them.")
+            raise XmtcError(
+                f"{shortened(entry)}: the vocabulary has no {kind} {shortened(name)!r}; `xmtc vocab stats` lists them."
+            )
         found[vocabulary.members[group]] = True
     return found
 
@@ -104,4 +109,4 @@ def concepts_of(entry: str, kind: str, name: str, vocabulary: Vocabulary) -> np.
 def unknown(entry: str, labels: Words) -> XmtcError:
     near = nearest(entry, labels.words())
     hint = f"did you mean {near[0]!r}?" if near else "expected a label, scheme:…, collection:…, branch:… or file:…."
-    return XmtcError(f"The model has no label {entry!r} to allow or to deny; {hint}")
+    return XmtcError(f"The model has no label {shortened(entry)!r} to allow or to deny; {hint}")
