@@ -97,8 +97,9 @@ class Limits:
 class Child:
     """One child process, which does one task at a time."""
 
-    def __init__(self, preload: Iterable[str] = (), idle_seconds: float = IDLE_SECONDS) -> None:
-        arguments = json.dumps([[os.path.abspath(place) for place in sys.path], list(preload), idle_seconds])
+    def __init__(self, preload: Iterable[str] = (), idle_seconds: float = IDLE_SECONDS, niceness: int = 0) -> None:
+        path = [os.path.abspath(place) for place in sys.path]
+        arguments = json.dumps([path, list(preload), idle_seconds, niceness])
         environment = minimal_environment() | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
             self.process = subprocess.Popen(
@@ -292,10 +293,18 @@ class Children:
         Time after which an unused child ends; with 0, one always waits for the next task.
     n_spare
         Number of children that are kept.
+    niceness
+        By how much the priority of children is below that of this process.
     """
 
-    def __init__(self, preload: Iterable[str] = (), idle_seconds: float = IDLE_SECONDS, n_spare: int = 1) -> None:
-        self.preload, self.idle_seconds, self.n_spare = tuple(preload), idle_seconds, n_spare
+    def __init__(
+        self,
+        preload: Iterable[str] = (),
+        idle_seconds: float = IDLE_SECONDS,
+        n_spare: int = 1,
+        niceness: int = 0,
+    ) -> None:
+        self.preload, self.idle_seconds, self.n_spare, self.niceness = tuple(preload), idle_seconds, n_spare, niceness
         self.spare: list[Child] = []
         self.lock = threading.Lock()
         self.pid = os.getpid()
@@ -326,7 +335,7 @@ class Children:
         """Start a child ahead of its first task."""
         with self.lock:
             if not self.spare and not self.is_closed:
-                self.spare.append(Child(self.preload, self.idle_seconds))
+                self.spare.append(Child(self.preload, self.idle_seconds, self.niceness))
 
     def take(self) -> Child:
         with self.lock:
@@ -337,7 +346,7 @@ class Children:
                 if child.is_alive:
                     return child
                 child.close()
-        return Child(self.preload, self.idle_seconds)
+        return Child(self.preload, self.idle_seconds, self.niceness)
 
     def give_back(self, child: Child) -> None:
         """Keep a child for the next task if it is alive; start another in place of one that is not."""

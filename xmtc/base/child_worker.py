@@ -116,8 +116,10 @@ class Content(io.RawIOBase):
         return n
 
 
-def main(preload: list[str], idle_seconds: float) -> None:
+def main(preload: list[str], idle_seconds: float, niceness: int) -> None:
     """Do tasks until the parent closes the pipe."""
+    if niceness and hasattr(os, "nice"):
+        os.nice(niceness)
     global is_child
     is_child = True
     requests, answers = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)

@@ -28,6 +28,7 @@ from xmtc.tagger import Tag, Tagger
 if TYPE_CHECKING:
     from xmtc.server.metrics import Metrics
 
+UNUSUAL_TEXT = "é e" + "\u0301" * 40  # for which tables of Unicode are made, so that no client waits for them
 APART = 4  # distance of a name that does not contain the search
 SEARCH_SECONDS = 10
 SETTLING_SECONDS = 0.2  # after which a folder that is being replaced has changed
@@ -60,7 +61,7 @@ class Opened:
             opened = cls(Tagger.load(folder, verify=True), run, stamp, changed)
             if not opened.reads_texts:
                 raise XmtcError(f"{folder} was trained on features without words; only models of texts can be served.")
-            opened.answer([opened.known_text()], Question(k=1))
+            opened.answer([opened.known_text(), UNUSUAL_TEXT], Question(k=1))
             return replace(opened, facts=opened.described())
         except (XmtcError, MemoryError):
             raise

@@ -23,6 +23,7 @@ from xmtc.vocab.filters import FILE
 IN_THREADS, MAX_SEARCHES, MAX_FILES = 2, 32, 8  # at a time in threads; searches and files that may run or wait
 FILE_MEMORY, FILE_OUTPUT = GIB, 64 * MIB  # bytes that reading an uploaded file may take, and may give
 ALL_BODIES = 8  # times the largest request, or 4 times the largest output of a file: memory for requests and answers
+FILE_NICENESS = 10  # parsing a file gives way to answers
 
 
 class Service:
@@ -37,7 +38,7 @@ class Service:
         self.file_threads = ThreadPoolExecutor(IN_THREADS, "files")  # each waits for a child process
         self.file_turns = asyncio.Semaphore(IN_THREADS)
         self.n_files = 0
-        self.children = Children(PRELOAD, idle_seconds=0, n_spare=IN_THREADS)
+        self.children = Children(PRELOAD, idle_seconds=0, n_spare=IN_THREADS, niceness=FILE_NICENESS)
 
     def on_start(self) -> None:
         """Do nothing; a process of its own sets another function, which is called when all models are open."""

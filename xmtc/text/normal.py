@@ -5,8 +5,6 @@ Greek sigma) or takes another number of bytes, Python's own functions see to the
 
 from __future__ import annotations
 
-import re
-import sys
 import unicodedata
 from typing import Literal
 
@@ -19,6 +17,7 @@ from xmtc.data.batch import Texts, end_to_end
 KNOWN = 0x10000  # code points that are looked at one by one; letters beyond them are rare
 PYTHON = -1  # what a text with this character is left to
 SIGMA = 0x3A3  # its lower case is another at the end of a word
+LAST_MARK = 0x1F000  # a code point behind all combining characters
 MAX_MARKS = 30  # combining characters of one letter, as in Unicode's stream-safe text format
 HANGUL = (range(0x1161, 0x1176), range(0x11A8, 0x11C3))  # vowels and finals, which merge with what is before them
 
@@ -35,13 +34,22 @@ def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
 
 
 def with_few_marks(text: str) -> str:
-    return text if len(text) <= MAX_MARKS else long_runs_of_marks().sub(lambda run: run[0][:MAX_MARKS], text)
+    """Return a text without the marks beyond the 30th of each letter."""
+    if len(text) <= MAX_MARKS or text.isascii():
+        return text
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    is_mark = combining_characters()[np.minimum(codes, LAST_MARK)]
+    if np.count_nonzero(is_mark) <= MAX_MARKS:
+        return text
+    places = np.arange(len(codes))
+    n_marks = places - np.maximum.accumulate(np.where(is_mark, -1, places))  # since the last letter
+    return codes[n_marks <= MAX_MARKS].tobytes().decode("utf-32-le", "surrogatepass")
 
 
 @once
-def long_runs_of_marks() -> re.Pattern[str]:
-    marks = "".join(chr(code) for code in range(0x300, sys.maxunicode) if unicodedata.combining(chr(code)))
-    return re.compile(f"[{marks}]{{{MAX_MARKS + 1},}}")
+def combining_characters() -> np.ndarray:
+    """(LAST_MARK + 1,) bool: whether each code point is a combining character."""
+    return np.array([unicodedata.combining(chr(code)) > 0 for code in range(LAST_MARK + 1)])
 
 
 def normal_texts(texts: Texts, lowercase: bool) -> Texts:
