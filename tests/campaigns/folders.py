@@ -74,7 +74,7 @@ TEXTS = [
 
 
 def methods(rng: Rng) -> dict[str, Any]:
-    """What describes a method, or anything else that hostile code would call."""
+    """Return a description of a method, or of something else that must never be called."""
     name = chosen([*ADDRESSES, *TEXTS[:6]], rng)
     return {"method": name, "parameters": chosen([{}, {"args": [CANARY]}, {"members": []}, {"seed": 1}, None], rng)}
 
@@ -134,7 +134,7 @@ def names() -> list[str]:
 
 @cache
 def model(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What about.json says, and the arrays, of a good model."""
+    """Return the content of about.json and the arrays of a valid model."""
     about = json.loads((MODELS / name / "about.json").read_text(encoding="utf-8"))
     return about, load((MODELS / name / "arrays.safetensors").read_bytes())
 
@@ -279,7 +279,7 @@ def flip(content: bytes, rng: Rng, end: int | None = None) -> bytes:
 
 
 def change_text(said: bytes, rng: Rng) -> bytes:
-    """JSON that parsers disagree about, or that is none."""
+    """Return invalid JSON, or JSON that parsers read in different ways."""
     return chosen(
         [
             lambda: flip(said, rng),
@@ -315,7 +315,7 @@ def make_socket(path: Path) -> None:
 
 
 def change_files(folder: Path, rng: Rng) -> None:
-    """One of the files becomes something else, or something is beside them."""
+    """Replace a file of the folder by a link, a FIFO or a damaged copy, or add a foreign file."""
     ours = ["about.json", "arrays.safetensors", "history.jsonl"]
     path = folder / chosen([*ours, *ours, "report.html", "notes.txt", "model.pkl", "config.json"], rng)
     target = chosen([str(outside_file()), "/dev/zero", "/dev/stdin", "/proc/self/mem", "about.json", path.name], rng)
@@ -367,7 +367,7 @@ def write_hostile(folder: Path, name: str, rng: Rng) -> None:
 
 
 def rename_forms(value: Any) -> None:
-    """As the newest format names them."""
+    """Return the type names of the newest format."""
     from xmtc.base.form_types import OLD_NAMES
     from xmtc.store import FORMAT
 

@@ -1,6 +1,6 @@
 """A Ray cluster that xmtc starts on this machine admits nobody who lacks its token.
 
-Ray listens on all interfaces, and whoever connects runs code: without a token, any machine in the network could."""
+Ray listens on all interfaces and runs the code of every client that connects."""
 
 from __future__ import annotations
 
