@@ -13,7 +13,7 @@ from typing import Any
 
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.features.tfidf import Tfidf
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from xmtc.answers import FORMATS, Answer, AnswerTable, writing_answers
+from xmtc.output import FORMATS, Answer, AnswerTable, writing_answers
 from xmtc.tagger import Tag
 
 BATCH = 4096

@@ -13,9 +13,9 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from xmtc.audit.making import MISSING, WRONG, audit
-from xmtc.base.run import Run
+from xmtc.analysis.audit.build import MISSING, WRONG, audit
 from xmtc.cli.train import pipeline_for
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus, writing_corpus
 from xmtc.data.noise import noisy_corpus
 

@@ -14,12 +14,12 @@ import cleanlab
 import numpy as np
 from cleanlab.multilabel_classification.filter import find_multilabel_issues_per_class
 
-from xmtc.audit.confident import LEAST, suspects
-from xmtc.audit.copies import Notes
-from xmtc.audit.folds import fold_of, out_of_fold
-from xmtc.audit.making import CANDIDATES
-from xmtc.base.predictions import NO_LABEL
+from xmtc.analysis.audit.build import CANDIDATES
+from xmtc.analysis.audit.confident_learning import LEAST, suspects
+from xmtc.analysis.audit.duplicates import Notes
+from xmtc.analysis.audit.folds import fold_of, out_of_fold
 from xmtc.cli.train import pipeline_for
+from xmtc.core.predictions import NO_LABEL
 from xmtc.data.corpus import open_corpus
 from xmtc.methods.ensemble.calibrated import curve, on_curve
 

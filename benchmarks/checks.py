@@ -9,8 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc import Dataset, Run
+from xmtc.core.sparse import with_unit_rows
 from xmtc.methods import Parabel
-from xmtc.sparse import with_unit_rows
 
 N_DOCS, N_COLUMNS, N_LABELS = 1_000_000, 100_000, 10_000
 PARTS = (10_000, 20_000, 40_000)

@@ -21,13 +21,14 @@ import ray
 from ray.cluster_utils import Cluster
 from zipf import corpus
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.folders import take_apart
-from xmtc.base.method import Model
-from xmtc.base.run import Run
-from xmtc.cluster import sending, spreading
-from xmtc.cluster.connecting import connect
+from xmtc.cluster import scheduling as spreading
+from xmtc.cluster import transfer as sending
+from xmtc.cluster.connection import connect
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Model
+from xmtc.core.run import Run
 from xmtc.methods.label_tree.parabel import Parabel
+from xmtc.storage.folder import take_apart
 
 MIB = 2**20
 SENT = {"arrays": 0, "messages": 0, "batches": 0}
@@ -50,7 +51,7 @@ def nodes(n: int, store: int) -> Iterator[Cluster]:
 
 
 def warmed(number: int) -> None:
-    from xmtc.linear import training  # noqa: F401
+    from xmtc.linear import tree_training as training  # noqa: F401
 
     time.sleep(0.5)
 

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from xmtc import Classifier
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
+from xmtc.text.term_index import Vocabulary
 from xmtc.text.tokenizer import Tokenizer
-from xmtc.text.vocabulary import Vocabulary
 
 PEER = """
 import fasttext, json, sys, time

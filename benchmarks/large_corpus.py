@@ -50,7 +50,7 @@ def write(path: Path, n_docs: int, seed: int = 0) -> None:
 
 def measure(path: str, workdir: str) -> None:
     """Seconds, memory and a fingerprint. What the matrix itself takes when it is read at last is counted after it."""
-    from xmtc.base.run import Run
+    from xmtc.core.run import Run
     from xmtc.data.corpus import open_corpus
     from xmtc.pipeline import Pipeline
 

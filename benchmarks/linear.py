@@ -26,8 +26,8 @@ import zipf
 from peers import machine, matrices, measures, report
 from peers.environments import NotInstalled, ignored_folder, interpreter
 
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
 from xmtc.evaluation import evaluate
 from xmtc.methods import METHODS
 

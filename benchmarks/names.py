@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from xmtc.base.dataset import LabelNames
-from xmtc.base.run import Run
+from xmtc.core.dataset import LabelNames
+from xmtc.core.run import Run
 from xmtc.features.names import Names
 from xmtc.methods.lexical.automaton import Automaton
 

@@ -15,7 +15,7 @@ from importlib.metadata import version
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.features.tfidf import Tfidf
 

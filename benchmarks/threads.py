@@ -72,10 +72,10 @@ def about(corpus: Path) -> dict[str, Any]:
 
 def stages(corpus: Path, name: str, threads: int) -> dict[str, Any]:
     """Seconds of each stage, by the clock and of the processor, the parts of `fit`, and the model's fingerprint."""
-    from xmtc.base.dataset import Dataset
-    from xmtc.base.run import Run
-    from xmtc.data.collect import LabelCollector
+    from xmtc.core.dataset import Dataset
+    from xmtc.core.run import Run
     from xmtc.data.corpus import open_corpus
+    from xmtc.data.label_collector import LabelCollector
     from xmtc.features.tfidf import Tfidf
     from xmtc.methods import method_class
 

@@ -79,7 +79,7 @@ def measure(paths: list[str], folder: Path) -> None:
 
 def opening(folder: Path) -> tuple[float, float]:
     """Seconds to open a folder, and to find a concept by its name."""
-    from xmtc.vocab import Vocabulary
+    from xmtc.vocabulary import Vocabulary
 
     Vocabulary.load(folder).find("warm")
     start = time.perf_counter()

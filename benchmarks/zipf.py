@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.folders import take_apart
-from xmtc.base.method import Method, Model
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Method, Model
+from xmtc.core.run import Run
+from xmtc.core.sparse import narrow, with_unit_rows
 from xmtc.evaluation import evaluate
 from xmtc.methods import method_class
-from xmtc.sparse import narrow, with_unit_rows
+from xmtc.storage.folder import take_apart
 
 LABELS_A_DOC, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 5, 6, 2000, 6
 LABELS_IN_A_BASKET, WORDS_IN_A_BASKET, NEIGHBOURS, DOCS_IN_A_SHOP, WORDS_IN_A_SHOP = 36, 49, 60, 0.611, 0.12

@@ -21,12 +21,12 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from typer.main import get_command
 
-from xmtc.base.params import expected
-from xmtc.calibration import Calibration
 from xmtc.cli import app
+from xmtc.core.hyperparameters import expected
 from xmtc.evaluation import MEASURES
 from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
+from xmtc.scores.calibration import Calibration
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -36,7 +36,13 @@ MARK = "⟦{}⟧"
 OUTSIDE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 
 
-SOURCES = {"index": "README", "changelog": "CHANGELOG", "contributing": "CONTRIBUTING", "security": "SECURITY"}
+SOURCES = {
+    "index": "README",
+    "architecture": "ARCHITECTURE",
+    "changelog": "CHANGELOG",
+    "contributing": "CONTRIBUTING",
+    "security": "SECURITY",
+}
 
 
 def on_files(files, config):

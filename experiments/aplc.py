@@ -19,7 +19,7 @@ import numpy as np
 from common import CORPORA, Log, read_texts
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset, Tokens
+from xmtc.core.dataset import Dataset, Tokens
 from xmtc.methods import method_class
 
 # Labels in clusters as in Table 3: number of labels, clusters, width.
@@ -30,7 +30,7 @@ REAL = ("cve-libraries", "eurlex57k", "tibkat-gnd-en")
 
 def equations(args: argparse.Namespace) -> None:
     """What eqs. 9 and 14 say of equal clusters: of labels by Zipf's law, and of corpora in two clusters."""
-    from xmtc.nn.clusters import Clusters, by_frequency, clusters_of, cut
+    from xmtc.nn.label_clusters import Clusters, by_frequency, clusters_of, cut
 
     found = []
     for n_labels, n_clusters, width in COSTS:
@@ -79,7 +79,7 @@ def cost(args: argparse.Namespace) -> None:
     to a document; `equations` says what eqs. 9 and 14 predict of them."""
     import torch
 
-    from xmtc.nn.clusters import Clusters, LabelClusters, cut
+    from xmtc.nn.label_clusters import Clusters, LabelClusters, cut
 
     results = []
     for n_labels, n_clusters, width in COSTS:
@@ -161,7 +161,7 @@ def speed(args: argparse.Namespace) -> None:
     """Documents per second of training and prediction, of texts of 512 subwords; and where a step's time goes."""
     import torch
 
-    from xmtc.base.run import Run
+    from xmtc.core.run import Run
 
     results = []
     for encoder in args.encoders:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from xmtc.base.dataset import Dataset, Tokens
+from xmtc.core.dataset import Dataset, Tokens
 from xmtc.data.corpus import open_corpus
 from xmtc.errors import XmtcError
 from xmtc.methods.attention.levels import loss_of
 from xmtc.methods.attention.model import RecurrentDesign
-from xmtc.nn.batches import LabelRows, TokenLoader
 from xmtc.nn.devices import mixed
+from xmtc.nn.token_batches import LabelRows, TokenLoader
 from xmtc.nn.training import Plan, State
 from xmtc.pipeline import Pipeline
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.run import Run
-from xmtc.data.collect import LabelCollector
+from xmtc.core.dataset import Dataset
+from xmtc.core.run import Run
+from xmtc.core.sparse import with_unit_rows
 from xmtc.data.corpus import open_corpus
+from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.evaluation import evaluate
 from xmtc.features.tfidf import Tfidf
@@ -23,7 +24,6 @@ from xmtc.features.words import Words
 from xmtc.labels.tree import balanced_binary_trees, compressed
 from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.label_tree.parabel import Parabel
-from xmtc.sparse import with_unit_rows
 
 MEASURES = ("P@1", "P@3", "P@5", "nDCG@5")
 

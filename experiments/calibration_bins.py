@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from common import CORPORA
 
-from xmtc.base.predictions import NO_LABEL
-from xmtc.base.run import Run
+from xmtc.core.predictions import NO_LABEL
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.evaluation import Judged
-from xmtc.evaluation.measures.calibration import BINS, bins_of
+from xmtc.evaluation.metrics.calibration import BINS, bins_of
 from xmtc.tagger import Tagger
 
 K = 20

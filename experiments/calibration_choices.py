@@ -18,19 +18,19 @@ from common import CORPORA
 from scipy.sparse import csr_array
 
 from xmtc import features
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
-from xmtc.calibration import MOST, SHARE
-from xmtc.data.collect import LabelCollector
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Method
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
+from xmtc.data.label_collector import LabelCollector
 from xmtc.data.splits import kept_labels, random_rows, without
 from xmtc.evaluation import evaluate
 from xmtc.methods.ensemble.calibrated import OWN, curve, on_curve
 from xmtc.methods.ensemble.members import fit_on_seen
 from xmtc.methods.ensemble.model import DEPTH
 from xmtc.pipeline import Pipeline
+from xmtc.scores.calibration import MOST, SHARE
 
 RUN = Run(threads=2)
 MEASURES = ["ECE@1", "ECE@5", "ECE@20"]

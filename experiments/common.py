@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset, Tokens
-from xmtc.base.method import Method
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset, Tokens
+from xmtc.core.method import Method
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
 from xmtc.evaluation import evaluate
 
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
@@ -42,8 +42,8 @@ def unpack(path: Path) -> dict[str, np.ndarray]:
 def read_texts(folder: Path) -> Iterator[tuple[str, list[str], csr_array]]:
     """Each part of a corpus that there is: its texts and labels. Labels are numbered as in training; those that are
     only in other parts come after them."""
-    from xmtc.data.collect import LabelCollector
     from xmtc.data.corpus import open_corpus
+    from xmtc.data.label_collector import LabelCollector
 
     names: list[str] = []
     for part in PARTS:

@@ -25,12 +25,12 @@ import numpy as np
 from common import CORPORA
 from scipy.sparse import csr_array
 
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
-from xmtc.decisions import kept, learn, parse_goal
 from xmtc.evaluation import DEPTH, judge
-from xmtc.evaluation.decided import decided_figures
+from xmtc.evaluation.assignment_metrics import decided_figures
+from xmtc.scores import kept, learn, parse_goal
 from xmtc.tagger import Tagger
 
 RESULTS = Path(__file__).parent / "results" / "decisions.json"

@@ -15,8 +15,8 @@ import numpy as np
 from common import CORPORA
 from scipy.sparse import csr_array, vstack
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.evaluation import evaluate
 from xmtc.features import COLUMNS

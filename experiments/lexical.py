@@ -21,9 +21,9 @@ from common import CORPORA
 from scipy.sparse import csr_array
 
 import xmtc
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
-from xmtc.combine import combine
+from xmtc.analysis.combine import combine
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
 from xmtc.pipeline import train

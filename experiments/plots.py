@@ -190,8 +190,8 @@ def draw(name: str) -> Path:
 
 def count_labels(corpora: Path) -> None:
     """Store how many training documents the labels of the corpora have."""
-    from xmtc.data.collect import LabelCollector
     from xmtc.data.corpus import open_corpus
+    from xmtc.data.label_collector import LabelCollector
 
     found = {}
     for name in COUNTED:

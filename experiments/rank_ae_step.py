@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.run import Run
 from xmtc.methods.autoencoder.rank_ae import RankAE
-from xmtc.nn.batches import LabelRows
 from xmtc.nn.devices import device_of, mixed
+from xmtc.nn.token_batches import LabelRows
 from xmtc.nn.training import State
 
 

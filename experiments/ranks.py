@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from xmtc.compare.figures import Comparison, Cost, Entry
-from xmtc.compare.plots import critical_differences
-from xmtc.compare.ranking import Ranking, ranking
-from xmtc.compare.shown import ranking_tables
+from xmtc.analysis.compare.figures import Comparison, Cost, Entry
+from xmtc.analysis.compare.plots import critical_differences
+from xmtc.analysis.compare.ranking import Ranking, ranking
+from xmtc.analysis.compare.shown import ranking_tables
 from xmtc.evaluation.significance import Interval
 
 HERE = Path(__file__).parent

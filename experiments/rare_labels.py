@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from xmtc.base.params import Typed
-from xmtc.base.run import Run
+from xmtc.core.hyperparameters import Typed
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.evaluation import evaluate
 from xmtc.pipeline import Pipeline

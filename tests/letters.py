@@ -10,11 +10,11 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from xmtc import Run, param
-from xmtc.base.dataset import Bag
+from xmtc.core.dataset import Bag
 from xmtc.features.view import FittedView, View
-from xmtc.text.spans import Span, find_spans
+from xmtc.text.term_index import Vocabulary
 from xmtc.text.tokenizer import Tokenizer
-from xmtc.text.vocabulary import Vocabulary
+from xmtc.text.word_spans import Span, find_spans
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ TEXTS = planted(40, seed=1)[0]
 def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
     """A model folder; `named`, with a vocabulary and a decision."""
     from xmtc import Classifier, Run
-    from xmtc.vocab import import_files
+    from xmtc.vocabulary import import_files
 
     classifier = Classifier("parabel", max_leaf=10, n_trees=2).fit(*planted(300, seed=seed), run=Run(threads=1))
     if named:

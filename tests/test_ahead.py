@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from xmtc.base.ahead import Ahead, Behind
+from xmtc.core.prefetch import Ahead, Behind
 
 
 def test_items_are_made_before_anybody_asks():

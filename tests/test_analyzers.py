@@ -17,21 +17,21 @@ from test_damaged_models import set_said
 from test_features import run as xmtc
 
 from xmtc import Classifier, Tagger, XmtcError
-from xmtc.base.dataset import Bag, Dataset
-from xmtc.base.run import Run
-from xmtc.choice import Trial, analyzer_for, choose
+from xmtc.analyzer_selection import Trial, analyzer_for, choose
+from xmtc.core.dataset import Bag, Dataset
+from xmtc.core.run import Run
 from xmtc.data.batch import end_to_end
 from xmtc.data.corpus import open_corpus
 from xmtc.data.in_memory import documents_of
-from xmtc.explain.pieces import weighted_spans
-from xmtc.features.counting import Counted, Entries, spread
+from xmtc.explain.highlights import weighted_spans
 from xmtc.features.tfidf import AnalyzedTfidf, SideBySide, Tfidf
+from xmtc.features.word_counts import Counted, Entries, spread
 from xmtc.features.words import FittedStems, Words
 from xmtc.labels.vectors import LabelVectors
 from xmtc.text.analyzers import Grams, Stems, analyzer_named, chunks_of
 from xmtc.text.languages import language_of, share_without_blanks
+from xmtc.text.term_index import Vocabulary
 from xmtc.text.tokenizer import Tokenizer
-from xmtc.text.vocabulary import Vocabulary
 
 ANALYZERS = ["words", "snowball:english", "simplemma:en", "grams", "grams:2-4", "words+grams", "snowball:english+grams"]
 TEXTS = ["The libraries lend books", "a library lends a book", "bookshops sell books", "shops: selling!", "", "?!"]

@@ -21,9 +21,9 @@ import pyarrow.parquet
 import pytest
 from commands import XMTC, make_place, xmtc
 
-from xmtc.answers import Answer, AnswerTable, format_of, workbook, writing_answers
-from xmtc.answers.text import is_formula
 from xmtc.errors import MissingExtra, XmtcError
+from xmtc.output import Answer, AnswerTable, format_of, workbook, writing_answers
+from xmtc.output.text import is_formula
 from xmtc.tagger import Tag
 
 EXCEL = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -352,7 +352,7 @@ def test_results_beside_the_files_of_a_folder(place):
 
 
 def test_subjects_stand_in_brackets_with_their_names_as_annif_has_them(tmp_path):
-    from xmtc.answers.beside import Results
+    from xmtc.output.side_files import Results
 
     results = Results(tmp_path, ".annif", AnswerTable(has_names=True))
     with results.writing() as write:

@@ -23,16 +23,16 @@ from tiny_encoders import tiny  # noqa: E402
 from transformers import AutoModel, BertConfig, BertModel, MPNetConfig, MPNetModel  # noqa: E402
 
 from xmtc import Classifier, Tagger  # noqa: E402
-from xmtc.base.checkpoint import Checkpoint  # noqa: E402
-from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
-from xmtc.base.params import Typed  # noqa: E402
-from xmtc.base.run import Run  # noqa: E402
+from xmtc.core.checkpoint import Checkpoint  # noqa: E402
+from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.core.hyperparameters import Typed  # noqa: E402
+from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
-from xmtc.encoders.configuration import NO_LIMIT, n_positions  # noqa: E402
-from xmtc.encoders.loading import built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
-from xmtc.encoders.mpnet import fuse_attention  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
+from xmtc.features.encoders.configuration import NO_LIMIT, n_positions  # noqa: E402
+from xmtc.features.encoders.loading import built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
+from xmtc.features.encoders.mpnet import fuse_attention  # noqa: E402
 from xmtc.features.subwords import FittedSubwords, Subwords  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
@@ -40,11 +40,11 @@ from xmtc.methods.transformer.label_attention import LabelAttention, States  # n
 from xmtc.methods.transformer.model import in_own_numbers  # noqa: E402
 from xmtc.methods.transformer.network import ClusteredTransformer, TextEncoder  # noqa: E402
 from xmtc.nn import training  # noqa: E402
-from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
-from xmtc.nn.clusters import Clusters, LabelClusters  # noqa: E402
 from xmtc.nn.cuda_graphs import CudaGraphs  # noqa: E402
 from xmtc.nn.devices import mixed  # noqa: E402
+from xmtc.nn.label_clusters import Clusters, LabelClusters  # noqa: E402
 from xmtc.nn.network import predict_with  # noqa: E402
+from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402

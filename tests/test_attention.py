@@ -17,11 +17,11 @@ from scipy.sparse import csr_array
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
 from xmtc import Classifier  # noqa: E402
-from xmtc.base.checkpoint import Checkpoint  # noqa: E402
-from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
-from xmtc.base.params import Typed  # noqa: E402
-from xmtc.base.predictions import NO_LABEL, Predictions  # noqa: E402
-from xmtc.base.run import Run  # noqa: E402
+from xmtc.core.checkpoint import Checkpoint  # noqa: E402
+from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.core.hyperparameters import Typed  # noqa: E402
+from xmtc.core.predictions import NO_LABEL, Predictions  # noqa: E402
+from xmtc.core.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.labels.tree import LabelTree, compressed, from_groups  # noqa: E402
 from xmtc.methods.attention import family  # noqa: E402
@@ -32,12 +32,12 @@ from xmtc.methods.attention.network import LabelAttention, MaxPooling, Recurrent
 from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
 from xmtc.methods.autoencoder.model import AutoencoderDesign  # noqa: E402
 from xmtc.nn import distributed, training  # noqa: E402
-from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.devices import device_of  # noqa: E402
 from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
+from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.training import Plan, State, clip  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402
-from xmtc.text.vocabulary import Vocabulary  # noqa: E402
+from xmtc.text.term_index import Vocabulary  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 PLAN = Plan(epochs=9, rate=1.0, average_from=0, average_every=1, patience=9, seed=0)

@@ -11,18 +11,18 @@ from commands import xmtc
 from planted import planted
 from scipy.sparse import csr_array
 
-from xmtc.audit.confident import suspects
-from xmtc.audit.copies import Notes, copies
-from xmtc.audit.folds import fold_of, out_of_fold
-from xmtc.audit.making import COPY, LEAK, MISSING, NEAR, TWICE, WRONG, Audit, audit
-from xmtc.audit.near import NONE, near_rows
-from xmtc.audit.twins import plain, twins
-from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.analysis.audit.build import COPY, LEAK, MISSING, NEAR, TWICE, WRONG, Audit, audit
+from xmtc.analysis.audit.confident_learning import suspects
+from xmtc.analysis.audit.duplicate_labels import plain, twins
+from xmtc.analysis.audit.duplicates import Notes, copies
+from xmtc.analysis.audit.folds import fold_of, out_of_fold
+from xmtc.analysis.audit.near_duplicates import NONE, near_rows
+from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
-from xmtc.vocab import import_files
-from xmtc.vocab.labels import LabelConcepts
+from xmtc.vocabulary import import_files
+from xmtc.vocabulary.label_concepts import LabelConcepts
 
 DROPPED = range(30, 40)  # documents that lose their first label
 FLAGGED = Path(__file__).parent / "cleanlab_flags.json"
@@ -362,6 +362,6 @@ def test_documents_of_which_nothing_can_be_said_do_not_change_what_is_usual(monk
     documents = [Document(str(i), f"word{i % 5} other", ["a"] if i < 6 else ["b"]) for i in range(16)]
     scores = np.array([0.0] * n_empty + [0.9] * 5 + [0.12] + [0.15] * 10, np.float32)[:, None]  # of label a
     ranked = Predictions(np.zeros(scores.shape, np.int32), scores)
-    monkeypatch.setattr("xmtc.audit.making.out_of_fold", lambda *args: ranked)
+    monkeypatch.setattr("xmtc.analysis.audit.build.out_of_fold", lambda *args: ranked)
     found = audit([*empty, *documents], Pipeline.of("dismec", parameters={"min_df": 1}), folds=2)
     assert [(each.id, each.label) for each in found.findings[WRONG]] == [("5", "a")]

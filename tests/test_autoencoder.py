@@ -18,13 +18,13 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from torch import nn  # noqa: E402
 
 from xmtc import Classifier  # noqa: E402
-from xmtc.base.checkpoint import Checkpoint  # noqa: E402
-from xmtc.base.dataset import Bag, Dataset, Tokens  # noqa: E402
-from xmtc.base.run import Run  # noqa: E402
+from xmtc.core.checkpoint import Checkpoint  # noqa: E402
+from xmtc.core.dataset import Bag, Dataset, Tokens  # noqa: E402
+from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.splits import train_valid_split  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
-from xmtc.explain.page import page  # noqa: E402
+from xmtc.explain.highlights import page  # noqa: E402
 from xmtc.explain.terminal import terminal  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.autoencoder import family  # noqa: E402
@@ -43,13 +43,13 @@ from xmtc.methods.autoencoder.network import (  # noqa: E402
 )
 from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared  # noqa: E402
 from xmtc.nn import training  # noqa: E402
-from xmtc.nn.bags import BagLoader  # noqa: E402
-from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.bag_batches import BagLoader  # noqa: E402
 from xmtc.nn.normalisation import BatchNorm  # noqa: E402
 from xmtc.nn.output_losses import CrossEntropy, ExponentialPairs, Positives, Ranking, output_loss  # noqa: E402
+from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.training import Plan, State  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
-from xmtc.text.vocabulary import Vocabulary  # noqa: E402
+from xmtc.text.term_index import Vocabulary  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 N_LABELS = 9

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data.batch import Batch, Texts, end_to_end
-from xmtc.data.collect import LabelCollector
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
-from xmtc.data.files import read_blocks
+from xmtc.data.file_streams import read_blocks
+from xmtc.data.label_collector import LabelCollector
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
-from xmtc.text.normal import normal, normal_texts
-from xmtc.text.vocabulary import Merging, Vocabulary, cut_out, merge, most_frequent
+from xmtc.text.normalisation import normal, normal_texts
+from xmtc.text.term_index import Merging, Vocabulary, cut_out, merge, most_frequent
 
 PLAIN = [
     '{"id": "a", "text": "Große Ærø ΑΣ \\u00e9\\n\\ud83d\\udc1f", "labels": ["x", "y|z"]}',
@@ -225,7 +225,7 @@ def test_words_merge_as_they_come_as_they_do_together(batches, together):
     packed = [end_to_end(batch) for batch in batches]
     merging = Merging()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xmtc.text.vocabulary.TOGETHER", together)
+        patch.setattr("xmtc.text.term_index.TOGETHER", together)
         for text, ends in packed:
             merging.add(text, ends)
     merging.merge()
@@ -343,7 +343,7 @@ def test_batches_are_read_without_pandas(tmp_path):
     program = f"""
 import sys
 from xmtc import Run
-from xmtc.data.collect import LabelCollector
+from xmtc.data.label_collector import LabelCollector
 from xmtc.data.corpus import open_corpus
 
 list(LabelCollector().watch(open_corpus({str(path)!r}).in_batches(Run(threads=2))))

@@ -12,14 +12,12 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from typer.testing import CliRunner
 
-from xmtc import Classifier, calibration, testing
-from xmtc.base.dataset import Dataset
-from xmtc.base.form import same
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
-from xmtc.calibration import Calibration, n_trainings, rows_to_hold_out
+from xmtc import Classifier, testing
+from xmtc.analysis.combine import combine
 from xmtc.cli import app
-from xmtc.combine import combine
+from xmtc.core.dataset import Dataset
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
 from xmtc.data.in_memory import documents_of
 from xmtc.data.splits import kept_labels, random_rows
 from xmtc.errors import XmtcError
@@ -29,6 +27,9 @@ from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.one_vs_all.pd_sparse import PDSparse
 from xmtc.pipeline import Pipeline
+from xmtc.scores import calibration
+from xmtc.scores.calibration import Calibration, n_trainings, rows_to_hold_out
+from xmtc.storage.form import same
 from xmtc.tagger import Tagger
 
 ONE = Run(threads=1, device="cpu")
@@ -324,8 +325,8 @@ def test_it_is_a_parameter_like_others(trained, plain, tmp_path):
 
 def test_tuning_calibrates_no_trial(monkeypatch):
     pytest.importorskip("optuna")
-    from xmtc.tune.search import Goal, tune
-    from xmtc.tune.space import Range
+    from xmtc.analysis.tune.search import Goal, tune
+    from xmtc.analysis.tune.space import Range
 
     asked, fit = [], calibration.fit
     monkeypatch.setattr(calibration, "fit", lambda *given: asked.append(given[-1]) or fit(*given))

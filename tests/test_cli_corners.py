@@ -24,7 +24,7 @@ def place(tmp_path_factory) -> Path:
 SLOW_SAVE = """
 import sys, time
 from xmtc import cli
-from xmtc.base import folders
+from xmtc.storage import folder as folders
 def sha256(path):
     print("saving", flush=True)
     time.sleep(60)
@@ -65,7 +65,7 @@ def test_answers_are_utf8_whatever_the_terminal_takes(place):
 
 BARS = """
 import sys
-from xmtc.base import progress
+from xmtc.core import progress
 from xmtc.cli import app
 def shown(title, total=None):
     sys.stderr.write("BAR")

@@ -19,28 +19,30 @@ import pytest
 from planted import planted
 from typer.testing import CliRunner
 
-from xmtc import store
-from xmtc.base.afar import Host, work_afar
-from xmtc.base.events import Pass
-from xmtc.base.run import Run
+from xmtc import model_folder as store
+from xmtc.analysis.compare.answers import Answers
+from xmtc.analysis.compare.runs import Place, job_of, on_cluster, run_all
+from xmtc.analysis.compare.specs import specs
+from xmtc.analysis.tune.search import Goal, tune
+from xmtc.analysis.tune.space import Range
 from xmtc.cli import app
 from xmtc.cli.train import typed_parameters
-from xmtc.cluster import connecting, sending, spreading
-from xmtc.cluster.connecting import connect, knock
-from xmtc.cluster.launching import ray_train
-from xmtc.cluster.sending import LARGE, SENT, as_sent, place_of, unpacked
-from xmtc.cluster.spreading import Pace, next_batch, spread
-from xmtc.cluster.team import Team, left_of, team_of
-from xmtc.compare.answers import Answers
-from xmtc.compare.runs import Place, job_of, on_cluster, run_all
-from xmtc.compare.specs import specs
+from xmtc.cluster import connection as connecting
+from xmtc.cluster import scheduling as spreading
+from xmtc.cluster import transfer as sending
+from xmtc.cluster.connection import connect, knock
+from xmtc.cluster.ray_train import ray_train
+from xmtc.cluster.scheduling import Pace, next_batch, spread
+from xmtc.cluster.transfer import LARGE, SENT, as_sent, place_of, unpacked
+from xmtc.cluster.worker_group import Team, left_of, team_of
+from xmtc.core.events import Pass
+from xmtc.core.remote_run import Host, work_afar
+from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.in_memory import documents_of
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.methods import METHODS, method_class
 from xmtc.pipeline import Pipeline
-from xmtc.tune.search import Goal, tune
-from xmtc.tune.space import Range
 
 STORE = 80 * 2**20  # bytes of a node's object store: about as few as Ray takes
 KINDS = {name: method_class(name) for name in METHODS if name not in ("ensemble", "consensus")}
@@ -595,7 +597,7 @@ def test_what_was_marked_is_the_same_memory():
 
 
 def test_compiled_functions_travel_by_name(nodes):
-    from xmtc.sparse import sort
+    from xmtc.core.sparse import sort
 
     assert pickle.loads(sending.packed(sort, "session").content) is sort
 

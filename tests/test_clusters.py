@@ -10,14 +10,14 @@ from scipy.sparse import csr_array
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
-from xmtc.base.dataset import Tokens  # noqa: E402
+from xmtc.core.dataset import Tokens  # noqa: E402
 from xmtc.methods.autoencoder.network import BagFeatures  # noqa: E402
 from xmtc.nn import output_losses  # noqa: E402
-from xmtc.nn.bags import BagLoader  # noqa: E402
-from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
-from xmtc.nn.clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
-from xmtc.nn.clusters import n_terms as terms_of  # noqa: E402
+from xmtc.nn.bag_batches import BagLoader  # noqa: E402
+from xmtc.nn.label_clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
+from xmtc.nn.label_clusters import n_terms as terms_of  # noqa: E402
 from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
+from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
 
 CPU = torch.device("cpu")
 THREE = Clusters((5, 4, 6), 8, 2)

@@ -13,7 +13,7 @@ from test_features import run as xmtc
 from voting import enter
 
 from xmtc import Classifier, Tagger, XmtcError
-from xmtc.combine import combine
+from xmtc.analysis.combine import combine
 from xmtc.data.in_memory import documents_of
 from xmtc.methods.ensemble.calibrated import Calibrated
 from xmtc.methods.ensemble.model import Adapted

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from commands import invoke, lines_of, measured_here
 
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.compare.answers import Answers, Trained
-from xmtc.compare.figures import Candidate, Comparison, Cost, Entry, compare
-from xmtc.compare.files import markdown, page, rows
-from xmtc.compare.models import apart
-from xmtc.compare.plots import accuracy_and_cost, front, points, spread
-from xmtc.compare.ranking import METRICS, ranking
-from xmtc.compare.runs import Place, data_name, finish, slug, stamps, trained_in
-from xmtc.compare.specs import Spec, specs
-from xmtc.compare.stored import as_json, joined, stored
-from xmtc.compare.truth import Truth
+from xmtc.analysis.compare.answers import Answers, Trained
+from xmtc.analysis.compare.figures import Candidate, Comparison, Cost, Entry, compare
+from xmtc.analysis.compare.files import markdown, page, rows
+from xmtc.analysis.compare.models import apart
+from xmtc.analysis.compare.plots import accuracy_and_cost, front, points, spread
+from xmtc.analysis.compare.ranking import METRICS, ranking
+from xmtc.analysis.compare.runs import Place, data_name, finish, slug, stamps, trained_in
+from xmtc.analysis.compare.specs import Spec, specs
+from xmtc.analysis.compare.stored import as_json, joined, stored
+from xmtc.analysis.compare.truth import Truth
+from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.evaluation.significance import Interval
@@ -322,7 +322,7 @@ def one_process(monkeypatch):
             return process.Measured(tuple(words), -15, "", "", limit, limit, 50.0, ended=f"after {limit:g} s")
         return measured_here(words, log, limit)
 
-    monkeypatch.setattr("xmtc.compare.runs.measure", run)
+    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", run)
 
 
 def said(done) -> str:
@@ -365,11 +365,11 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
         raise KeyboardInterrupt
 
     spec = Spec("dismec", "dismec")
-    monkeypatch.setattr("xmtc.compare.runs.measure", interrupted)
+    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         finish(place, spec, 0, print)
     assert kept_in(place.results) == {}
-    monkeypatch.setattr("xmtc.compare.runs.measure", process.measure)
+    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", process.measure)
     first = finish(place, spec, 0, print)
     assert "failed" not in first
     assert first["train_s"] > 0
@@ -381,7 +381,7 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
     other = replace(place, test=str(corpus / "train.jsonl"))
     assert not list(trained_in(other, [spec]))  # it is a run on other files
     (tmp_path / first["answers"]).unlink()  # what is gone is made again
-    monkeypatch.setattr("xmtc.compare.runs.measure", interrupted)
+    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         finish(place, spec, 0, print)
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from xmtc import compiled
-from xmtc.compiled import Compiling, prefetch, private_folder
+from xmtc.core import numba_support as compiled
+from xmtc.core.numba_support import Compiling, prefetch, private_folder
 
 # As on a read-only file system: numba asks this function whether it may write to a folder.
 CODE = """
@@ -26,8 +26,8 @@ def TemporaryFile(*words, dir=None, **options):
 tempfile.TemporaryFile = TemporaryFile
 
 import numpy as np
-from xmtc.compiled import fast_kernel
-from xmtc.text.vocabulary import Vocabulary, hash_bytes
+from xmtc.core.numba_support import fast_kernel
+from xmtc.text.term_index import Vocabulary, hash_bytes
 words = Vocabulary.of(["fish", "water"])
 print(words.find(words.text, words.ends), hash_bytes._cache.cache_path)
 """
@@ -45,7 +45,7 @@ def test_without_a_place_for_compiled_code(is_allowed: bool, tmp_path: Path) -> 
 
 def test_what_is_kept_is_loaded_without_the_compiler(tmp_path: Path) -> None:
     """Which is half of numba: its part for arrays stands for it."""
-    code = "import sys\nfrom xmtc.text.vocabulary import Vocabulary\nwords = Vocabulary.of(['fish', 'water'])"
+    code = "import sys\nfrom xmtc.text.term_index import Vocabulary\nwords = Vocabulary.of(['fish', 'water'])"
     code += "\nprint(words.find(words.text, words.ends), 'numba.np.npyimpl' in sys.modules)"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     for is_compiled in (True, False):
@@ -56,7 +56,7 @@ def test_what_is_kept_is_loaded_without_the_compiler(tmp_path: Path) -> None:
 def test_kept_code_and_new_code_work_together(tmp_path: Path) -> None:
     """A kernel that is compiled calls one that was loaded."""
     kernels = "@kernel\ndef twice(x):\n    return 2 * x\n\n\n@kernel\ndef more(x):\n    return twice(x) + 1\n"
-    (tmp_path / "kernels.py").write_text(f"from xmtc.compiled import kernel\n\n\n{kernels}")
+    (tmp_path / "kernels.py").write_text(f"from xmtc.core.numba_support import kernel\n\n\n{kernels}")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     for called, expected in (("twice(3)", "6"), ("twice(3), more(4)", "6 9"), ("more(4), twice(3)", "9 6")):
         code = f"from kernels import more, twice; print({called})"

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from xmtc import METHODS, Classifier, XmtcError
-from xmtc.base.params import Recipe, param
 from xmtc.cli import app
+from xmtc.core.hyperparameters import Recipe, param
 from xmtc.errors import MissingExtra
 from xmtc.features import VIEWS, view_class
 from xmtc.labels.propensity import PROPENSITIES, Propensity

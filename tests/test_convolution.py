@@ -13,17 +13,17 @@ from scipy.sparse import csr_array
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
 from xmtc import Classifier  # noqa: E402
-from xmtc.base.dataset import Dataset, Tokens  # noqa: E402
-from xmtc.base.run import Run  # noqa: E402
+from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
+from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.in_memory import documents_of  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.methods.convolution.bow_cnn import BagDesign, BowCNN  # noqa: E402
 from xmtc.methods.convolution.family import Judged, RegionModel, chunk_begins, lengths_of  # noqa: E402
 from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, FilterDesign  # noqa: E402
 from xmtc.nn import training  # noqa: E402
-from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.network import TrainedNetwork  # noqa: E402
 from xmtc.nn.normalisation import BatchNorm  # noqa: E402
+from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.tagger import Tagger  # noqa: E402
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from xmtc.base.dataset import Tokens
+from xmtc.core.dataset import Tokens
 from xmtc.features.words import Words
-from xmtc.nn.vectors import vectors_of_tokens
+from xmtc.nn.initial_vectors import vectors_of_tokens
 from xmtc.text.cooccurrence import corpus_vectors, mutual_information, neighbours, singular_vectors
 
 

@@ -20,9 +20,9 @@ from pyarrow.parquet import write_table
 from scipy import sparse
 
 from xmtc.data.corpus import Corpus, open_corpus, writing_corpus
-from xmtc.data.detect import detect
 from xmtc.data.document import Document
-from xmtc.data.files import read_blocks, read_lines
+from xmtc.data.file_streams import read_blocks, read_lines
+from xmtc.data.format_detection import detect
 from xmtc.data.records import Fields
 from xmtc.data.source import Source
 from xmtc.errors import XmtcError
@@ -324,7 +324,7 @@ ZIPPED = {
 def unzipping(request, monkeypatch):
     """Each of the two that gzip may be read by."""
     found = pytest.importorskip(request.param)
-    monkeypatch.setattr("xmtc.data.files.unzipping", found)
+    monkeypatch.setattr("xmtc.data.file_streams.unzipping", found)
     return found
 
 
@@ -369,7 +369,7 @@ def test_of_damaged_gzip_both_readers_say_the_same(tmp_path, monkeypatch, seed):
     path.write_bytes(damaged_gzip(seed))
 
     def outcome(reader: str) -> tuple[bytes, str]:
-        monkeypatch.setattr("xmtc.data.files.unzipping", pytest.importorskip(reader))
+        monkeypatch.setattr("xmtc.data.file_streams.unzipping", pytest.importorskip(reader))
         lines = bytearray()
         try:
             for block in read_blocks(str(path), size=5_000):

@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
 from xmtc import Tagger, XmtcError
+from xmtc.analysis.combine import combine
 from xmtc.classifier import Classifier
-from xmtc.combine import combine
 from xmtc.data.in_memory import documents_of
 
 TEXTS, TAGS = planted(60, seed=0)
@@ -199,7 +199,7 @@ def test_names_that_are_no_utf8_are_shown_as_well_as_can_be(folder):
 def test_a_model_is_looked_at_once(folder, monkeypatch):
     loaded = Tagger.load(folder)
     first = loaded.tags(TEXTS[:1])
-    monkeypatch.setattr("xmtc.text.vocabulary.Vocabulary.check", None)  # a second look would call it and fail
+    monkeypatch.setattr("xmtc.text.term_index.Vocabulary.check", None)  # a second look would call it and fail
     assert loaded.tags(TEXTS[:1]) == first
 
 

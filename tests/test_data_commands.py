@@ -18,9 +18,9 @@ from typer.testing import CliRunner, Result
 from xmtc.cli.data import app
 from xmtc.data.corpus import open_corpus, writing_corpus
 from xmtc.data.document import Document
-from xmtc.data.files import writing
+from xmtc.data.file_streams import writing
 from xmtc.data.splits import choose_test, split_corpus
-from xmtc.data.stats import Statistics, statistics, top_fifth_share
+from xmtc.data.statistics import Statistics, statistics, top_fifth_share
 from xmtc.errors import XmtcError
 
 FISH = """\

@@ -15,9 +15,9 @@ from test_metrics import truth
 from voting import AllVotes, WordVotes
 
 from xmtc import Dataset, Method, Predictions, Run, XmtcError
-from xmtc.base import arrays, dataset
-from xmtc.base.dataset import Bag, Tokens
-from xmtc.base.form import same
+from xmtc.core import array_validation as arrays
+from xmtc.core import dataset
+from xmtc.core.dataset import Bag, Tokens
 from xmtc.evaluation import evaluate
 from xmtc.methods.ensemble.calibrated import calibrated
 from xmtc.methods.ensemble.consensus import Consensus
@@ -26,6 +26,7 @@ from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
+from xmtc.storage.form import same
 from xmtc.testing import ONE_THREAD, widened
 
 RNG = np.random.default_rng(0)
@@ -368,7 +369,7 @@ def test_other_predictions_are_refused(labels, scores, said):
 
 def test_what_follows_from_predictions_is_not_looked_at_again():
     found = Predictions([[4, 2]], [[0.7, 0.2]])
-    with patch("xmtc.base.predictions.checked_labels", side_effect=AssertionError):
+    with patch("xmtc.core.predictions.checked_labels", side_effect=AssertionError):
         assert found.above(0.5).labels.tolist() == [[4, -1]]
         assert Predictions.stack([found, found]).n_docs == 2
         LINEAR.predict(DATA, run=ONE_THREAD)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.decisions import DEEPEST, Decision, Goal, kept, learn, parse_goal
-from xmtc.decisions.decision import by_expected_f1
-from xmtc.decisions.learning import average_label, best_scale, decisions, f1_by, half_f1, one_threshold, value
+from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.evaluation import judge
+from xmtc.scores import DEEPEST, Decision, Goal, kept, learn, parse_goal
+from xmtc.scores.threshold_tuning import average_label, best_scale, decisions, f1_by, half_f1, one_threshold, value
+from xmtc.scores.thresholds import by_expected_f1
 
 
 def predictions(rows: list[list[tuple[int, float]]], k: int = 4) -> Predictions:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xmtc.data import demo
-from xmtc.data.demo import Documented, as_document, demo_documents, demo_split, documented_objects, section_names
+from xmtc.data import demo_corpus as demo
+from xmtc.data.demo_corpus import Documented, as_document, demo_documents, demo_split, documented_objects, section_names
 from xmtc.data.document import Document
 
 SOURCE = '''

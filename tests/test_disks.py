@@ -16,12 +16,15 @@ import pytest
 from commands import XMTC, make_place
 from planted import planted
 
-from xmtc import Run, Tagger, XmtcError, store
-from xmtc.base import checkpoint, disk, folders
-from xmtc.base.checkpoint import Checkpoint
+from xmtc import Run, Tagger, XmtcError
+from xmtc import model_folder as store
 from xmtc.classifier import Classifier
 from xmtc.cli.train import save
-from xmtc.data.files import writing
+from xmtc.core import checkpoint
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.data.file_streams import writing
+from xmtc.storage import atomic as disk
+from xmtc.storage import folder as folders
 
 MARK = "0123456789abcdef"
 
@@ -162,7 +165,7 @@ def test_unfinished_files_of_the_dead_are_removed_and_those_of_the_living_are_no
 HOLD = """
 import sys, time
 from pathlib import Path
-from xmtc.base.checkpoint import Checkpoint
+from xmtc.core.checkpoint import Checkpoint
 Checkpoint(Path(sys.argv[1])).claim("a training")
 print("claimed", flush=True)
 time.sleep(60)

@@ -40,7 +40,6 @@ NOT_RUN = {
     "README.md": (1, "make, which sets up a virtual environment"),
     "docs/explanation/aplc-xlnet.md": (1, "a GPU, and encoders to download"),
     "docs/explanation/autoencoders.md": (1, "word vectors to download"),
-    "docs/explanation/cluster-plan.md": (1, "a program of the checkout"),
     "docs/how-to/bring-your-own-method.md": (1, "a method that is not in the table; tests/test_outside.py runs it"),
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/reproduce.md": (2, "hours, corpora that are not in the repository"),

@@ -11,15 +11,15 @@ from planted import planted
 from scipy.sparse import csr_array, random_array
 
 from xmtc import Classifier, Dataset, Run, XmtcError
-from xmtc.base.form import same
+from xmtc.core.sparse import compact, with_unit_rows
 from xmtc.errors import MissingExtra
-from xmtc.linear.regression import ridge
+from xmtc.linear.ridge import ridge
 from xmtc.methods import SLEEC, AnnexML
 from xmtc.methods.embedding import annexml, neighbours
 from xmtc.methods.embedding.model import in_8_bits, positions, project, route, vote
 from xmtc.methods.embedding.neighbours import NOBODY, label_neighbours, nearest
 from xmtc.methods.embedding.sleec import centres, embeddings, near_products, residuals
-from xmtc.sparse import compact, with_unit_rows
+from xmtc.storage.form import same
 
 ONE, TWO = Run(threads=1), Run(threads=2)
 RNG = np.random.default_rng(0)
@@ -297,7 +297,7 @@ def test_without_the_library_it_says_so_before_training_and_searches_exactly_aft
 
 
 def test_what_no_memory_holds_is_refused_before_the_training(monkeypatch):
-    monkeypatch.setattr("xmtc.base.memory.memory", lambda: 10_000.0)
+    monkeypatch.setattr("xmtc.core.memory.memory", lambda: 10_000.0)
     with pytest.raises(XmtcError, match=r"A model of 15 learners would take .* lower n_learners"):
         AnnexML().fit(data(), run=ONE)
 

@@ -20,13 +20,13 @@ from odd_tokenizers import charsmap, precompiled  # noqa: E402
 from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 
 from xmtc import Tagger  # noqa: E402
-from xmtc.base.run import Run  # noqa: E402
+from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
-from xmtc.encoders import export as encoder_export  # noqa: E402
-from xmtc.encoders import tokenizing  # noqa: E402
-from xmtc.encoders.catalogue import NAMED, cached_folder  # noqa: E402
-from xmtc.encoders.loading import pretrained, usual_pooling  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.features.encoders import export as encoder_export  # noqa: E402
+from xmtc.features.encoders import tokenizing  # noqa: E402
+from xmtc.features.encoders.catalogue import NAMED, cached_folder  # noqa: E402
+from xmtc.features.encoders.loading import pretrained, usual_pooling  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.network import TextEncoder  # noqa: E402

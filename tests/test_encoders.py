@@ -23,16 +23,16 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 from transformers import AutoConfig  # noqa: E402
 
-from xmtc.base.cache import checksum  # noqa: E402
 from xmtc.cli import app  # noqa: E402
 from xmtc.cli.encoders import bytes_of  # noqa: E402
-from xmtc.encoders import export as encoder_export  # noqa: E402
-from xmtc.encoders.catalogue import NAMED, EncoderPackage, cached_folder, find_encoder, named_encoder  # noqa: E402
-from xmtc.encoders.configuration import tokenizer_json  # noqa: E402
-from xmtc.encoders.loading import pretrained  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.features.encoders import export as encoder_export  # noqa: E402
+from xmtc.features.encoders.catalogue import NAMED, EncoderPackage, cached_folder, find_encoder, named_encoder  # noqa: E402
+from xmtc.features.encoders.configuration import tokenizer_json  # noqa: E402
+from xmtc.features.encoders.loading import pretrained  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
-from xmtc.text import registries  # noqa: E402
+from xmtc.storage.cache import checksum  # noqa: E402
+from xmtc.text import package_download as registries  # noqa: E402
 
 FILES = "config.json", "model.safetensors", "tokenizer.json"
 KINDS = ["bert", "xlnet"]

@@ -19,12 +19,12 @@ from test_features import run as xmtc
 from voting import enter
 
 from xmtc import Classifier, Tagger, XmtcError
-from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.dataset import Bag, Dataset, Tokens
-from xmtc.base.method import Explanation, Model
-from xmtc.base.params import Typed
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.dataset import Bag, Dataset, Tokens
+from xmtc.core.hyperparameters import Typed
+from xmtc.core.method import Explanation, Model
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
 from xmtc.evaluation import evaluate
@@ -40,7 +40,7 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.pipeline import Pipeline
-from xmtc.text.vocabulary import Vocabulary
+from xmtc.text.term_index import Vocabulary
 
 TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
 LINEAR = {"members": ("parabel", "dismec"), "parabel.n_trees": 1, "parabel.max_leaf": 8}

@@ -25,7 +25,7 @@ from xmtc.experiments.commands import Place
 from xmtc.experiments.keeping import kept_in
 from xmtc.experiments.process import HOME
 from xmtc.experiments.tables import markdown
-from xmtc.explain.page import escaped
+from xmtc.explain.highlights import escaped
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "experiments"
@@ -309,7 +309,7 @@ def test_of_a_row_that_is_not_there_the_nearest_are_told_first_and_not_all(corpo
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_experiments_can_be_read(path):
     """Rows are complete, members are there, and methods and parameters exist."""
-    from xmtc.base.params import Typed
+    from xmtc.core.hyperparameters import Typed
     from xmtc.features import COLUMNS, TEXTS
     from xmtc.pipeline import Pipeline
 

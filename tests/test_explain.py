@@ -17,15 +17,14 @@ from planted import label_name, own_words, planted
 from rich.console import Console
 
 from xmtc import Classifier
-from xmtc.base.method import Explanation
+from xmtc.core.method import Explanation
 from xmtc.errors import XmtcError
-from xmtc.explain.page import page
-from xmtc.explain.pieces import Highlight, Piece, cut, highlight, weighted_spans
+from xmtc.explain.highlights import Highlight, Piece, cut, highlight, page, weighted_spans
 from xmtc.explain.terminal import terminal
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import Words
-from xmtc.text.spans import composing_units, find_spans
 from xmtc.text.tokenizer import Tokenizer
+from xmtc.text.word_spans import composing_units, find_spans
 
 TRAIN = planted(400, seed=0)
 TEXT = f"Some <b>noise</b>, then {own_words(3)[0].upper()}; {own_words(3)[1]} & more.\n"

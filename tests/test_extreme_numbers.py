@@ -15,10 +15,10 @@ from planted import planted
 from scipy.sparse import csc_array, csr_array, save_npz
 
 from xmtc import Classifier, Run, XmtcError, open_corpus
-from xmtc.base import memory
-from xmtc.base.dataset import Bag, Dataset
-from xmtc.base.memory import check_fits
-from xmtc.base.predictions import Predictions
+from xmtc.core import memory
+from xmtc.core.dataset import Bag, Dataset
+from xmtc.core.memory import check_fits
+from xmtc.core.predictions import Predictions
 from xmtc.features.columns import Columns, FittedColumns, OccurringColumns
 from xmtc.labels.vectors import sums_of_rows
 from xmtc.linear.solver import Solver

@@ -10,8 +10,8 @@ from planted import planted
 from scipy.sparse import csr_array
 
 from xmtc import Classifier
-from xmtc.base.dataset import Dataset, Tokens
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset, Tokens
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.embedding import fasttext_training
 from xmtc.methods.embedding.fasttext import FastText

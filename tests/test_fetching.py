@@ -8,12 +8,12 @@ import json
 import pytest
 from commands import invoke
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data import fetching
 from xmtc.data.batch import Batch
 from xmtc.data.corpus import open_corpus
 from xmtc.data.fetching import UNDER_WAY, Fetched, take
-from xmtc.data.files import read_blocks
+from xmtc.data.file_streams import read_blocks
 from xmtc.errors import XmtcError
 
 LINES = "".join(

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from xmtc.compiled import fast_kernel
-from xmtc.linear.gathering import Documents, everything, gather
-from xmtc.linear.lanes import LANES, MOST, add_rows, add_to_rows
+from xmtc.core.numba_support import fast_kernel
+from xmtc.core.sparse import compact, whole
+from xmtc.linear.node_data import Documents, everything, gather
 from xmtc.linear.packing import pruned
+from xmtc.linear.simd import LANES, MOST, add_rows, add_to_rows
 from xmtc.linear.solver import LinearWeights, Solver
-from xmtc.sparse import compact, whole
 
 
 def sparse(n_rows: int, n_columns: int, seed: int, density: float = 0.1) -> csr_array:

@@ -13,7 +13,8 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 
-from xmtc import Classifier, Run, XmtcError, indicators, open_corpus
+from xmtc import Classifier, Run, XmtcError, open_corpus
+from xmtc.data import indicators
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT

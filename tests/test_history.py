@@ -16,12 +16,12 @@ from planted import planted
 from typer.testing import CliRunner
 
 from xmtc import Classifier, Pass, Run, Stage, Tagger, XmtcError, plot_history, train
-from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.history import from_lines, pass_rows, stage_rows, to_lines
+from xmtc.analysis.combine import combine
 from xmtc.cli import app
-from xmtc.combine import combine
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.history import from_lines, pass_rows, stage_rows, to_lines
 from xmtc.data.document import Document
-from xmtc.explain.pieces import Highlight, Piece
+from xmtc.explain.highlights import Highlight, Piece
 
 TEXTS, TAGS = planted(200, seed=0)
 ONE = Run(threads=1, device="cpu")
@@ -243,7 +243,7 @@ def test_a_history_that_is_no_file_or_too_large_is_none(tmp_path, monkeypatch):
     folder = tmp_path / "model"
     parabel().save(folder)
     assert Tagger.load(folder).history
-    monkeypatch.setattr("xmtc.store.MAX_HISTORY_BYTES", 10)
+    monkeypatch.setattr("xmtc.model_folder.MAX_HISTORY_BYTES", 10)
     assert Tagger.load(folder).history == ()
     (folder / "history.jsonl").unlink()
     (folder / "history.jsonl").mkdir()
@@ -324,9 +324,9 @@ def test_models_that_are_combined_bring_their_histories():
 
 def test_a_search_tells_of_trials_and_can_be_stopped():
     pytest.importorskip("optuna")
+    from xmtc.analysis.tune.search import Goal, Trial, tune
+    from xmtc.analysis.tune.space import search_space
     from xmtc.pipeline import Pipeline
-    from xmtc.tune.search import Goal, Trial, tune
-    from xmtc.tune.space import search_space
 
     seen = []
 

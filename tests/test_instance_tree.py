@@ -12,9 +12,10 @@ from planted import planted
 from scipy.sparse import csc_array, csr_array
 
 from xmtc import XmtcError
-from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.dataset import Dataset
-from xmtc.base.run import Run
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.dataset import Dataset
+from xmtc.core.run import Run
+from xmtc.core.sparse import rows_of
 from xmtc.data.in_memory import documents_of
 from xmtc.labels.propensity import Propensity
 from xmtc.linear import l1_logistic
@@ -24,7 +25,6 @@ from xmtc.methods.instance_tree.forest import in_preorder, shares_of
 from xmtc.methods.instance_tree.growing import LEAF
 from xmtc.methods.instance_tree.pfastrexml import PfastreXML, centres_of
 from xmtc.pipeline import Pipeline
-from xmtc.sparse import rows_of
 
 ONE = Run(threads=1)
 STATE = np.uint64(88172645463325253)
@@ -351,7 +351,7 @@ class TestModels:
             np.testing.assert_array_equal(ours, theirs)
 
     def test_too_little_memory_is_told_before_the_training(self, monkeypatch):
-        monkeypatch.setattr("xmtc.base.memory.memory", lambda: 1000.0)
+        monkeypatch.setattr("xmtc.core.memory.memory", lambda: 1000.0)
         with pytest.raises(XmtcError, match=r"^Growing 1 trees at a time would take .* give it fewer threads"):
             FastXML().fit(data(), run=ONE)
 

@@ -9,18 +9,21 @@ import pytest
 from scipy.sparse import csc_array, csr_array
 from test_workdir import is_mapped
 
-from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.dataset import Dataset, Tokens
-from xmtc.base.predictions import NO_LABEL
-from xmtc.base.run import Run
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.dataset import Dataset, Tokens
+from xmtc.core.predictions import NO_LABEL
+from xmtc.core.run import Run
+from xmtc.core.sparse import compact, with_unit_rows
 from xmtc.errors import XmtcError
-from xmtc.labels import clustering, dividing, many
-from xmtc.labels.clustering import add_to, choose_half, halve, pieces_of, split_in_two
-from xmtc.labels.dividing import divide, k_means
-from xmtc.labels.many import labels_by_documents
+from xmtc.labels import balanced_kmeans as clustering
+from xmtc.labels import kmeans as dividing
+from xmtc.labels import streaming_kmeans as many
+from xmtc.labels.balanced_kmeans import add_to, choose_half, halve, pieces_of, split_in_two
+from xmtc.labels.kmeans import divide, k_means
+from xmtc.labels.streaming_kmeans import labels_by_documents
 from xmtc.labels.tree import balanced_binary_trees, compressed, from_groups, wide_trees
 from xmtc.labels.vectors import LabelVectors
-from xmtc.linear import training
+from xmtc.linear import tree_training as training
 from xmtc.linear.blocks import Block, shared_out
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import Chunk, Rows, assemble, bands, chunk_numbers, constant, side_by_side, tree_of
@@ -31,7 +34,6 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all import family
 from xmtc.methods.one_vs_all.dismec import DiSMEC
-from xmtc.sparse import compact, with_unit_rows
 
 
 def matrix(rows) -> csr_array:

@@ -12,10 +12,10 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 from xmtc import Classifier
-from xmtc.base.dataset import Dataset, LabelNames, Tokens
-from xmtc.base.run import Run
+from xmtc.analysis.combine import combine
 from xmtc.cli import app
-from xmtc.combine import combine
+from xmtc.core.dataset import Dataset, LabelNames, Tokens
+from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.names import FittedNames, Names
@@ -24,7 +24,7 @@ from xmtc.methods.lexical.evidence import FOLDS, features_of, fitted, hits, lear
 from xmtc.methods.lexical.lexical import Lexical, called
 from xmtc.pipeline import Pipeline, train
 from xmtc.tagger import Tagger
-from xmtc.text.stems import stemmer
+from xmtc.text.stemming import stemmer
 
 ONE = Run(threads=1)
 

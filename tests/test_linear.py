@@ -10,12 +10,12 @@ from scipy.sparse import csr_array, hstack, random_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from xmtc.base.memory import poured_together
-from xmtc.linear.descent import new_alpha, shuffle
+from xmtc.core.memory import poured_together
+from xmtc.core.sparse import Compact, compact, sort, take_rows, whole
+from xmtc.linear.coordinate_descent import new_alpha, shuffle
 from xmtc.linear.search import RING, margins
 from xmtc.linear.solver import LONGEST_RUN, RUN, RUNS, Solver, first_state, run_length, shuffled, signs_of
 from xmtc.linear.tree import EMPTY
-from xmtc.sparse import Compact, compact, sort, take_rows, whole
 
 
 def sparse(n_rows: int, n_columns: int, seed: int) -> csr_array:
@@ -60,9 +60,9 @@ def test_sort_is_numpys(n):
 
 
 def test_parts_are_let_go_as_they_are_poured_together(monkeypatch):
-    monkeypatch.setattr("xmtc.base.memory.MUCH", 100)
+    monkeypatch.setattr("xmtc.core.memory.MUCH", 100)
     given_back = []
-    monkeypatch.setattr("xmtc.base.memory.give_back", lambda: given_back.append(len(parts)))
+    monkeypatch.setattr("xmtc.core.memory.give_back", lambda: given_back.append(len(parts)))
     parts = [np.arange(2 * n).reshape(n, 2) for n in (3, 0, 40, 1)]
     expected = np.concatenate(parts)
     assert np.array_equal(poured_together(parts), expected)

@@ -15,7 +15,7 @@ import pytest
 from planted import planted
 
 from xmtc import METHODS, testing
-from xmtc.base.events import Pass
+from xmtc.core.events import Pass
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.features import views_for

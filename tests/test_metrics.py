@@ -18,8 +18,8 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from typer.testing import CliRunner
 
 from xmtc import Classifier
-from xmtc.base.predictions import Predictions
 from xmtc.cli import app
+from xmtc.core.predictions import Predictions
 from xmtc.errors import XmtcError
 from xmtc.evaluation import (
     AT_DECISION,
@@ -35,7 +35,7 @@ from xmtc.evaluation import (
     parse_metric,
     per_document,
 )
-from xmtc.evaluation.measures.curves import GROUPS, frequency_groups
+from xmtc.evaluation.metrics.curves import GROUPS, frequency_groups
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 
 L = 1 / log2(3)  # the discount of rank 2

@@ -17,8 +17,8 @@ from commands import lines_of
 from test_damaged_models import set_said
 
 from xmtc import Classifier, Dataset, Method, Model, Run, Tagger, XmtcError, array, param, train
-from xmtc.base.form import Form
 from xmtc.data.in_memory import documents_of
+from xmtc.storage.form import Form
 from xmtc.testing import check_method, planted
 
 TRAIN = planted(200, seed=1)
@@ -89,7 +89,7 @@ def test_a_folder_imports_nothing(site, tmp_path):
     """A package that its own method does not find is not imported because a folder names it."""
     Classifier("parabel").fit(*TRAIN).save(tmp_path / "model")
     (site / "hostile.py").write_text("raise SystemExit('imported')\n")
-    for place in ("hostile:Form", "os:system", "xmtc.cli:main", "xmtc.nothing:Here", "xmtc.base.method:Model", 7, "x"):
+    for place in ("hostile:Form", "os:system", "xmtc.cli:main", "xmtc.nothing:Here", "xmtc.core.method:Model", 7, "x"):
         set_said(tmp_path / "model", "parts.model.form", place)
         done = xmtc("predict", tmp_path / "model", "-", path=site)
         assert (done.returncode, "is damaged" in done.stderr) == (2, True), done.stderr

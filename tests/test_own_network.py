@@ -14,13 +14,13 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn.functional import binary_cross_entropy_with_logits  # noqa: E402
 
 from xmtc import Classifier, Dataset, Explanation, Method, Run, XmtcError, param  # noqa: E402
-from xmtc.base.checkpoint import Checkpoint  # noqa: E402
-from xmtc.nn.batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.core.checkpoint import Checkpoint  # noqa: E402
 from xmtc.nn.devices import working  # noqa: E402
-from xmtc.nn.fitting import begin, fit_network  # noqa: E402
+from xmtc.nn.fit import begin, fit_network  # noqa: E402
+from xmtc.nn.initial_vectors import vectors_of_tokens  # noqa: E402
 from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, predict_with  # noqa: E402
+from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
 from xmtc.nn.training import Plan  # noqa: E402
-from xmtc.nn.vectors import vectors_of_tokens  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.testing import check_method, planted  # noqa: E402
 

@@ -17,11 +17,11 @@ import pytest
 import rich.progress
 from commands import lines_of, make_place, xmtc
 
-from xmtc.base import progress
-from xmtc.base.events import Stage
-from xmtc.base.progress import FIRST, LONGEST, Lines, Pace, duration, lines, shown
-from xmtc.base.run import Run
 from xmtc.cli.log import json_log
+from xmtc.core import progress
+from xmtc.core.events import Stage
+from xmtc.core.progress import FIRST, LONGEST, Lines, Pace, duration, lines, shown
+from xmtc.core.run import Run
 
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", re.MULTILINE)
 
@@ -187,8 +187,8 @@ def seen_on_a_terminal(code: str) -> bytes:
 
 WORK = """
 import sys, time
-from xmtc.base import progress
-from xmtc.base.events import Stage
+from xmtc.core import progress
+from xmtc.core.events import Stage
 progress.PATIENCE = {patience}
 with progress.shown("training", 4) as bar:
     for _ in range(4):
@@ -214,8 +214,8 @@ def test_a_pipe_sees_no_bar():
 SLOW_CLOCK = """
 import sys
 import time
-from xmtc.base import progress
-from xmtc.base.events import Stage
+from xmtc.core import progress
+from xmtc.core.events import Stage
 seconds = iter(range(0, 10**9, 20))
 progress.PACE.clock = lambda: next(seconds)
 from xmtc.cli import main

@@ -18,7 +18,7 @@ import pytest
 from paper import pdf
 from pyarrow.parquet import write_table
 
-from xmtc.data import suspicion
+from xmtc.data import label_checks as suspicion
 from xmtc.data.corpus import each_once, open_corpus
 from xmtc.data.document import Document
 from xmtc.data.encodings import encoding_of

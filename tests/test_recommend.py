@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from commands import invoke, lines_of, measured_here
 
-from xmtc.compare.specs import Spec, check
+from xmtc.analysis.compare.specs import Spec, check
+from xmtc.analysis.recommend import trying as trying_module
+from xmtc.analysis.recommend.advice import LINEAR, Expected, advise, candidates, choice, consensus
+from xmtc.analysis.recommend.curves import LESS, Size, seconds_at, value_at
+from xmtc.analysis.recommend.samples import FIRST, Samples, samples, sizes_for
+from xmtc.analysis.recommend.trying import METRICS, Trials, Trying, as_tried, n_trainings_of
 from xmtc.data.corpus import open_corpus
-from xmtc.recommend import trying as trying_module
-from xmtc.recommend.advice import LINEAR, Expected, advise, candidates, choice, consensus
-from xmtc.recommend.curves import LESS, Size, seconds_at, value_at
-from xmtc.recommend.samples import FIRST, Samples, samples, sizes_for
-from xmtc.recommend.trying import METRICS, Trials, Trying, as_tried, n_trainings_of
 
 
 def of_few_labels(tried: list[tuple[int, float]]) -> list[tuple[Size, float]]:
@@ -218,7 +218,7 @@ def test_half_a_million_short_documents(monkeypatch, times):
         return True
 
     monkeypatch.setattr(Trying, "try_out", try_out)
-    monkeypatch.setattr("xmtc.recommend.trying.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("xmtc.analysis.recommend.trying.perf_counter", lambda: clock[0])
     sizes = sizes_for(533_633)
     n_labels = dict(zip([*sizes, 535_633], [6_847, 14_272, 19_769, 23_131, 23_790, 23_795], strict=True))
     found = Samples(None, "texts", [], sizes, 535_633, (), n_labels=n_labels)
@@ -266,13 +266,13 @@ def test_a_consensus_is_of_two_kinds_and_must_gain(monkeypatch):
 
 
 def test_networks_are_tried_only_where_they_can_be(monkeypatch):
-    monkeypatch.setattr("xmtc.recommend.advice.networks", lambda: ["attention_xml"])
+    monkeypatch.setattr("xmtc.analysis.recommend.advice.networks", lambda: ["attention_xml"])
     assert [spec.method for spec in candidates("texts")] == [*LINEAR, "attention_xml"]
     assert [spec.method for spec in candidates("features")] == list(LINEAR)
 
 
 def test_as_a_command(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.compare.runs.measure", measured_here)  # tests/test_measured.py is about processes
+    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", measured_here)
     (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
     words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--budget", "4m"]
     done = invoke(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
@@ -303,12 +303,12 @@ def test_everything_is_compiled_before_the_clock_runs(tmp_path, monkeypatch, con
     def noted(words, log, limit=None):
         commands.append(list(words))
         if "few" in words[1] + words[2]:
-            monkeypatch.setattr("xmtc.recommend.trying.perf_counter", lambda: real() + 1_000)
+            monkeypatch.setattr("xmtc.analysis.recommend.trying.perf_counter", lambda: real() + 1_000)
         return measured_here(words, log, limit)
 
     real = trying_module.perf_counter
-    monkeypatch.setattr("xmtc.compare.runs.measure", noted)
-    monkeypatch.setattr("xmtc.compare.runs.WARMED", set())
+    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", noted)
+    monkeypatch.setattr("xmtc.analysis.compare.runs.WARMED", set())
     if content == "texts":
         path = tmp_path / "train.jsonl"
         path.write_text(lines_of(60, seed=0))
@@ -379,7 +379,7 @@ def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(mo
 
 
 def test_what_is_set_aside_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.compare.runs.measure", measured_here)
+    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", measured_here)
     (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0) + "{train\n")
     (tmp_path / "test.jsonl").write_text(lines_of(40, seed=1) + "{test\n")
     words = ["recommend", "train.jsonl", "--test", "test.jsonl", "--methods", "plt", "--budget", "1m", "--threads", "1"]

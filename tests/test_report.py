@@ -13,11 +13,11 @@ from commands import xmtc
 from planted import planted
 from scipy.sparse import csr_array
 
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.report import Report, figures
-from xmtc.report.files import as_json, label_rows, markdown
-from xmtc.report.page import page
-from xmtc.report.shown import Excerpt, Named
+from xmtc.analysis.report import Report, figures
+from xmtc.analysis.report.files import as_json, label_rows, markdown
+from xmtc.analysis.report.page import page
+from xmtc.analysis.report.shown import Excerpt, Named
+from xmtc.core.predictions import NO_LABEL, Predictions
 
 # four documents, labels 0 to 3 known, 4 not; ranked and given
 TRUE = [[1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 1, 0, 0, 1], [1, 0, 0, 1, 0]]
@@ -242,7 +242,7 @@ def test_as_many_labels_are_given_as_in_training_unless_a_threshold_says_otherwi
 
 
 def test_figures_of_each_label_by_hand():
-    from xmtc.report.per_label import label_records
+    from xmtc.analysis.report.per_label import label_records
 
     class Known:  # as much of a Tagger as is asked
         labels = type("Labels", (list,), {"words": lambda self: list(self)})(["a", "b", "c", "d"])

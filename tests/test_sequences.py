@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from xmtc import features
-from xmtc.base.dataset import Dataset, Tokens
-from xmtc.base.method import Method, Model
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset, Tokens
+from xmtc.core.method import Method, Model
+from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import FittedWords, Words
-from xmtc.nn.vectors import vectors_of_tokens
+from xmtc.nn.initial_vectors import vectors_of_tokens
 from xmtc.parameters import build_views
+from xmtc.text.term_index import Vocabulary
 from xmtc.text.tokenizer import Tokenizer, batches, is_word_character
-from xmtc.text.vocabulary import Vocabulary
 
 VARIED = "The the QUICK brown fox_1 été ÉTÉ naïve straße 東京 नमस्ते Σίσυφος x 42 don't e-mail 🎉 … --".split()
 

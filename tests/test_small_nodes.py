@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_array, random_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.run import Run
 from xmtc.linear import blocks as cutting
 from xmtc.linear.blocks import SMALL, Block, together
-from xmtc.linear.gathering import everything, gather
+from xmtc.linear.node_data import everything, gather
 from xmtc.linear.packing import Rows, pack, pruned
-from xmtc.linear.small import pack_several, taken_apart, train_several
+from xmtc.linear.small_nodes import pack_several, taken_apart, train_several
 from xmtc.linear.solver import Solver
 from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel

@@ -12,13 +12,14 @@ import pytest
 from scipy.optimize import minimize
 from scipy.sparse import csr_array, random_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.run import Run
 from xmtc.classifier import Classifier
+from xmtc.core.dataset import Dataset
+from xmtc.core.run import Run
+from xmtc.core.sparse import Compact, compact
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
-from xmtc.linear.active import ActiveSolver, Documents, best_bias
-from xmtc.linear.descent import next_state, shuffle
+from xmtc.linear.active_set import ActiveSolver, Documents, best_bias
+from xmtc.linear.coordinate_descent import next_state, shuffle
 from xmtc.linear.frank_wolfe import (
     PARTS,
     Duals,
@@ -40,7 +41,6 @@ from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.methods.one_vs_all.pd_sparse import PDSparse
 from xmtc.methods.one_vs_all.ppd_sparse import PPDSparse
 from xmtc.methods.one_vs_all.proxml import ProXML
-from xmtc.sparse import Compact, compact
 from xmtc.testing import planted
 
 ONE = Run(threads=1)
@@ -400,7 +400,7 @@ def test_pd_sparse_goes_on_from_a_checkpoint(tmp_path):
 
 def test_pd_sparse_says_before_it_starts_that_its_weights_do_not_fit():
     data = Dataset.from_matrix(sparse(50, 30, seed=0), labels_for(50, 8, seed=1))
-    with patch("xmtc.base.memory.memory", lambda: 100.0), pytest.raises(XmtcError, match="use ppd_sparse"):
+    with patch("xmtc.core.memory.memory", lambda: 100.0), pytest.raises(XmtcError, match="use ppd_sparse"):
         PDSparse().fit(data, run=ONE)
 
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from planted import planted
 
-from xmtc import Tagger, XmtcError, store
-from xmtc.base import disk, folders
+from xmtc import Tagger, XmtcError
+from xmtc import model_folder as store
 from xmtc.classifier import Classifier
-from xmtc.text.vocabulary import Vocabulary
+from xmtc.storage import atomic as disk
+from xmtc.storage import folder as folders
+from xmtc.text.term_index import Vocabulary
 
 
 @pytest.fixture(scope="module")

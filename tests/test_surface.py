@@ -23,7 +23,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 import xmtc
 import xmtc.methods
 from xmtc import Classifier, Method, Predictions, Run, XmtcError, evaluate, param
-from xmtc.base.checkpoint import Checkpoint
+from xmtc.core.checkpoint import Checkpoint
 from xmtc.methods import METHODS, method_class
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="some methods need PyTorch")
@@ -53,7 +53,9 @@ def test_the_three_lists_of_names_are_one():
 
 
 def test_dir_shows_the_public_names_alone():
-    shown = output_of("import xmtc, xmtc.cli.train, xmtc.combine, xmtc.tune.search; print(*dir(xmtc))").split()
+    shown = output_of(
+        "import xmtc, xmtc.cli.train, xmtc.analysis.combine, xmtc.analysis.tune.search; print(*dir(xmtc))"
+    ).split()
     assert [name for name in shown if not name.startswith("__")] == sorted(xmtc.__all__)
     assert {"__version__", "__doc__", "__all__"} <= set(shown)
 
@@ -65,7 +67,7 @@ def test_tab_completion():
 
 
 def test_no_module_hides_a_public_name():
-    """`import xmtc.combine` makes `xmtc.combine` that module, whatever it was before."""
+    """`import xmtc.analysis.combine` makes `xmtc.analysis.combine` that module, whatever it was before."""
     assert not {module.name for module in pkgutil.iter_modules(xmtc.__path__)} & set(xmtc.__all__)
 
 
@@ -187,7 +189,7 @@ class Sample(Base):
 
     mode: str = param("b", "chosen", choices=("a", "b"))
     sizes: tuple[int, ...] = param((1, 2), "several")
-    member: object = param("parabel", "nested", kind=xmtc.base.params.Recipe)
+    member: object = param("parabel", "nested", kind=xmtc.core.hyperparameters.Recipe)
 
     def fit(self, data, valid=None, run=Run()):
         raise NotImplementedError
@@ -329,5 +331,5 @@ def test_mypy_sees_the_types(tmp_path):
     assert 'Module "xmtc.methods" has no attribute "Parable"' in said
     assert 'Unexpected keyword argument "n_tree" for "Parabel"' in said
     tags = "list[list[tuple[str, float, fallback=xmtc.tagger.Tag]]]"
-    for revealed in ("int", "xmtc.base.checkpoint.Checkpoint", tags, "xmtc.tagger.Tagger"):
+    for revealed in ("int", "xmtc.core.checkpoint.Checkpoint", tags, "xmtc.tagger.Tagger"):
         assert f'Revealed type is "{revealed}"' in said

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
+from xmtc.text.term_index import FREE, Vocabulary, numbered
 from xmtc.text.tokenizer import Tokenizer, batches, is_word_character, per_document
-from xmtc.text.vocabulary import FREE, Vocabulary, numbered
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from xmtc import Run, XmtcError
-from xmtc.base import threads
-from xmtc.base.threads import available_threads
+from xmtc.core import threads
+from xmtc.core.threads import available_threads
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +134,7 @@ def test_workers_of_joblib_share_the_cpus():
     """joblib sets the environment of its worker processes."""
     code = (
         "from joblib import Parallel, delayed, parallel_config\n"
-        "from xmtc.base.threads import from_environment, available_threads\n"
+        "from xmtc.core.threads import from_environment, available_threads\n"
         "with parallel_config('loky', n_jobs=2, inner_max_num_threads=1):\n"
         "    print(Parallel()(delayed(available_threads)() for _ in range(2)))\n"
     )

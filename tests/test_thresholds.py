@@ -17,15 +17,15 @@ from sklearn.metrics import f1_score
 from test_damaged_models import set_said
 
 from xmtc import Classifier
-from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.analysis.report.curve import COLUMNS, curve
+from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import as_documents
-from xmtc.decisions import Decision
 from xmtc.errors import XmtcError
 from xmtc.evaluation import judge
-from xmtc.report.curve import COLUMNS, curve
+from xmtc.scores import Decision
+from xmtc.scores.tagger_thresholds import learn_decision
 from xmtc.tagger import Tagger
-from xmtc.thresholds import learn_decision
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,11 @@ from test_methods import ONE, quick
 from typer.testing import CliRunner, Result
 
 from xmtc import METHODS
-from xmtc.base.params import is_valid
+from xmtc.analysis.tune import search
+from xmtc.analysis.tune.search import Goal, Trial, tune
+from xmtc.analysis.tune.space import Choice, Range, marked_at, search_space
 from xmtc.cli import app
+from xmtc.core.hyperparameters import is_valid
 from xmtc.data.document import Document
 from xmtc.data.in_memory import documents_of
 from xmtc.data.splits import hold_out
@@ -29,9 +32,6 @@ from xmtc.methods import method_class
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.pipeline import Pipeline
-from xmtc.tune import search
-from xmtc.tune.search import Goal, Trial, tune
-from xmtc.tune.space import Choice, Range, marked_at, search_space
 
 TRAIN, VALID = (list(documents_of(*planted(n, seed))) for n, seed in ((300, 1), (80, 2)))
 PIPELINE = Pipeline.of(Parabel(max_leaf=8))

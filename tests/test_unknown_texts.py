@@ -12,8 +12,8 @@ from planted import own_words, planted
 from scipy.sparse import csr_array
 
 from xmtc import Classifier, Run
-from xmtc.base.dataset import Bag, Tokens
-from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.core.dataset import Bag, Tokens
+from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.in_memory import documents_of
 from xmtc.features.columns import FittedColumns
 from xmtc.features.tfidf import Tfidf

@@ -22,15 +22,14 @@ from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 from typer.testing import CliRunner
 
-from xmtc.base.run import Run
 from xmtc.cli import app
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.text import registries
-from xmtc.text.fasttext_model import add_rows, hash_runs
-from xmtc.text.vector_files import JSON_ENTRY, open_vectors
+from xmtc.text import package_download as registries
+from xmtc.text.term_index import Vocabulary
+from xmtc.text.vector_files import JSON_ENTRY, add_rows, hash_runs, open_vectors
 from xmtc.text.vector_packages import NAMED, Package, cached_path
-from xmtc.text.vectors import known_vectors, word_vectors
-from xmtc.text.vocabulary import Vocabulary
+from xmtc.text.word_vectors import known_vectors, word_vectors
 
 # Whole quarters: the same number in text, float32 and float64.
 FILE = {
@@ -109,7 +108,7 @@ def test_the_content_tells_the_format(content, pack, tmp_path):
 def test_small_blocks_change_nothing(content, tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.text.vector_files.BLOCK_BYTES", 16)
     monkeypatch.setattr("xmtc.text.vector_files.LONGEST_WORD", 200)
-    monkeypatch.setattr("xmtc.text.fasttext_model.BLOCK_BYTES", 16)
+    monkeypatch.setattr("xmtc.text.vector_files.BLOCK_BYTES", 16)
     stream = io.BufferedReader(io.BytesIO(content[100:]))  # the stream goes on where the head ends
     monkeypatch.setattr("xmtc.text.vector_files.first_bytes", lambda stream, name: content[:100])
     read = dict(open_vectors(stream, "file").read(lambda word: True))

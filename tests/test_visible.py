@@ -9,12 +9,12 @@ import json
 import pytest
 from rich.console import Console
 
-from xmtc.answers import Answer, AnswerTable
-from xmtc.answers.terminal import terminal
-from xmtc.answers.text import csv_rows, json_lines, tsv_rows
 from xmtc.cli.explain import block
 from xmtc.errors import XmtcError, nearest, visible, visible_json
-from xmtc.explain.pieces import Highlight, Piece
+from xmtc.explain.highlights import Highlight, Piece
+from xmtc.output import Answer, AnswerTable
+from xmtc.output.terminal import terminal
+from xmtc.output.text import csv_rows, json_lines, tsv_rows
 from xmtc.tagger import Tag
 
 EVIL = "\x1b[2J\n\r\x07\x9b\u202e\u2066\u2028\u200fx"

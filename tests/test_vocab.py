@@ -10,11 +10,11 @@ import pytest
 from test_workdir import is_mapped
 
 from xmtc import XmtcError
-from xmtc.base.form import same
-from xmtc.text.vocabulary import FREE
-from xmtc.vocab import ABSENT, Vocabulary, import_files
-from xmtc.vocab.arranging import copy_parts, line_hashes
-from xmtc.vocab.vocabulary import ALTERNATIVE, COLLECTION, PREFERRED, SCHEME, hash_each, key, local_id
+from xmtc.storage.form import same
+from xmtc.text.term_index import FREE
+from xmtc.vocabulary import ABSENT, Vocabulary, import_files
+from xmtc.vocabulary.build import copy_parts, line_hashes
+from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, PREFERRED, SCHEME, hash_each, key, local_id
 
 ZOO = "http://zoo.org/"
 TURTLE = """
@@ -312,7 +312,7 @@ def test_parts_are_copied_to_their_places():
 
 @pytest.mark.parametrize("at_once", [1, 2, 1000])
 def test_it_does_not_matter_how_many_names_are_taken_at_once(turtle, zoo, monkeypatch, at_once):
-    monkeypatch.setattr("xmtc.vocab.arranging.AT_ONCE", at_once)
+    monkeypatch.setattr("xmtc.vocabulary.build.AT_ONCE", at_once)
     assert same(import_files([str(turtle)]), zoo)
 
 

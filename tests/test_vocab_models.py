@@ -12,11 +12,11 @@ from planted import N_LABELS, label_name, planted
 from scipy.sparse import csr_array
 
 from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
-from xmtc.answers import Answer, AnswerTable
-from xmtc.base.filtering import best_allowed
-from xmtc.combine import combine
+from xmtc.analysis.combine import combine
+from xmtc.core.label_masks import best_allowed
 from xmtc.data.document import as_documents
-from xmtc.vocab import import_files
+from xmtc.output import Answer, AnswerTable
+from xmtc.vocabulary import import_files
 
 ONE = Run(threads=1)
 MISSING, DEPRECATED = label_name(7), label_name(8)  # one that the vocabulary has not, one that it would have replaced

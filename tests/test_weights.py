@@ -12,9 +12,9 @@ from sklearn.svm import LinearSVC
 from test_linear import labels_for, solve_plainly, sparse
 
 from xmtc import Dataset, Method, Run, XmtcError
-from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.dataset import Bag
-from xmtc.base.form import same
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.dataset import Bag
+from xmtc.core.sparse import Compact, with_unit_rows
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear.solver import Solver
 from xmtc.methods.ensemble.consensus import Consensus
@@ -23,7 +23,7 @@ from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
-from xmtc.sparse import Compact, with_unit_rows
+from xmtc.storage.form import same
 from xmtc.testing import ONE_THREAD
 
 # trained to the end, with all weights kept: what is left are the digits of float32 and of the 16 bits of a model's

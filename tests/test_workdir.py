@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from test_features import run as xmtc
 
 from xmtc import Classifier, Run, XmtcError
-from xmtc.base.mapping import mapped
-from xmtc.base.memory import memory
-from xmtc.base.workdir import Growing, Shelf
-from xmtc.features.counting import Counted, Entries, Held
+from xmtc.core.memory import memory
 from xmtc.features.tfidf import Tfidf
+from xmtc.features.word_counts import Counted, Entries, Held
+from xmtc.storage.disk_arrays import Growing, Shelf
+from xmtc.storage.memory_map import mapped
 from xmtc.text.tokenizer import Tokenizer
 
 TEXTS = [f"common word{i % 7} books{i % 5} library number{i}" for i in range(400)]
@@ -50,7 +50,7 @@ def test_a_model_has_the_same_bytes(corpus, tmp_path, analyzer, threads):
 
 def test_what_is_made_lies_in_the_folder(tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr("xmtc.base.workdir.File.append", recording(written))
+    monkeypatch.setattr("xmtc.storage.disk_arrays.File.append", recording(written))
     memory = Tfidf().fit(TEXTS)[1].matrix
     assert not written
     disk = Tfidf().fit(TEXTS, Run(workdir=tmp_path))[1].matrix
@@ -61,7 +61,7 @@ def test_what_is_made_lies_in_the_folder(tmp_path, monkeypatch):
 
 
 def recording(written: list[int]):
-    from xmtc.base.workdir import File
+    from xmtc.storage.disk_arrays import File
 
     append = File.append
 
@@ -128,7 +128,7 @@ class Full(io.BytesIO):
 
 
 def test_a_full_disk_is_one_sentence(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.base.workdir.tempfile", SimpleNamespace(TemporaryFile=lambda dir: Full()))
+    monkeypatch.setattr("xmtc.storage.disk_arrays.tempfile", SimpleNamespace(TemporaryFile=lambda dir: Full()))
     status, said = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", tmp_path / "work", "--threads", "2")
     assert status
     expected = "work cannot be written (No space left on device), so that the training cannot work there; make room, or"

@@ -5,23 +5,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from xmtc.base.dataset import Dataset
-    from xmtc.base.events import Pass, Stage
-    from xmtc.base.form import Form, array
-    from xmtc.base.history import plot_history
-    from xmtc.base.method import Explanation, Method, Model
-    from xmtc.base.params import param
-    from xmtc.base.predictions import Predictions
-    from xmtc.base.run import Run
     from xmtc.classifier import Classifier
+    from xmtc.core.dataset import Dataset
+    from xmtc.core.events import Pass, Stage
+    from xmtc.core.history import plot_history
+    from xmtc.core.hyperparameters import param
+    from xmtc.core.method import Explanation, Method, Model
+    from xmtc.core.predictions import Predictions
+    from xmtc.core.run import Run
     from xmtc.data.corpus import open_corpus
     from xmtc.data.document import Document
     from xmtc.errors import XmtcError
     from xmtc.evaluation import evaluate
     from xmtc.methods import METHODS
     from xmtc.pipeline import train
+    from xmtc.storage.form import Form, array
     from xmtc.tagger import Tag, Tagger
-    from xmtc.vocab import Vocabulary
+    from xmtc.vocabulary import Vocabulary
 
 # Three lists of the same names, because type checkers read the one above and the one below, and Python the third;
 # tests/test_surface.py compares them. No name may be that of a file or folder here: importing that would hide it.
@@ -55,26 +55,26 @@ _HOMES = {
     "Classifier": "xmtc.classifier",
     "Document": "xmtc.data.document",
     "METHODS": "xmtc.methods",
-    "Pass": "xmtc.base.events",
-    "Run": "xmtc.base.run",
-    "Stage": "xmtc.base.events",
+    "Pass": "xmtc.core.events",
+    "Run": "xmtc.core.run",
+    "Stage": "xmtc.core.events",
     "Tag": "xmtc.tagger",
     "Tagger": "xmtc.tagger",
-    "Vocabulary": "xmtc.vocab",
+    "Vocabulary": "xmtc.vocabulary",
     "XmtcError": "xmtc.errors",
     "evaluate": "xmtc.evaluation",
     "open_corpus": "xmtc.data.corpus",
-    "plot_history": "xmtc.base.history",
+    "plot_history": "xmtc.core.history",
     "train": "xmtc.pipeline",
     # to write methods of one's own with
-    "Dataset": "xmtc.base.dataset",
-    "Explanation": "xmtc.base.method",
-    "Form": "xmtc.base.form",
-    "Method": "xmtc.base.method",
-    "Model": "xmtc.base.method",
-    "Predictions": "xmtc.base.predictions",
-    "array": "xmtc.base.form",
-    "param": "xmtc.base.params",
+    "Dataset": "xmtc.core.dataset",
+    "Explanation": "xmtc.core.method",
+    "Form": "xmtc.storage.form",
+    "Method": "xmtc.core.method",
+    "Model": "xmtc.core.method",
+    "Predictions": "xmtc.core.predictions",
+    "array": "xmtc.storage.form",
+    "param": "xmtc.core.hyperparameters",
 }
 
 

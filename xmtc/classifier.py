@@ -19,24 +19,24 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import validate_data
 
 from xmtc import evaluation
-from xmtc.base.arrays import document_weights, whole
-from xmtc.base.method import Method
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.array_validation import document_weights, whole
+from xmtc.core.method import Method
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
 from xmtc.data.in_memory import documents, is_corpus, texts_or_matrix
+from xmtc.data.indicators import check_room, dense, sparse
 from xmtc.data.targets import COLUMN, FRAME, INDICATORS, LISTS, SPARSE, Target, target_of
 from xmtc.errors import XmtcError
 from xmtc.evaluation import DEFAULT
-from xmtc.explain.pieces import Highlight
+from xmtc.explain.highlights import Highlight
 from xmtc.features import COLUMNS, TEXTS
-from xmtc.indicators import check_room, dense, sparse
 from xmtc.parameters import applicable, check_names, parameters_of, saved_parameters
 from xmtc.pipeline import Pipeline
+from xmtc.scores.tagger_thresholds import learn_decision
 from xmtc.tagger import Tag, Tagger
-from xmtc.thresholds import learn_decision
-from xmtc.vocab import Vocabulary
+from xmtc.vocabulary import Vocabulary
 
 BEST, SURE = 5, 0.5  # labels of an answer in names; the score from which on an indicator says 1
 FIRST_LOOK = 100  # labels among which those above a threshold are looked for first

@@ -14,14 +14,14 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from xmtc import store
-from xmtc.base.method import Method
-from xmtc.base.params import Recipe, briefly, expected, is_valid, kind_of, takes_several, value_of
-from xmtc.calibration import Calibration
+from xmtc import model_folder as store
+from xmtc.core.hyperparameters import Recipe, briefly, expected, is_valid, kind_of, takes_several, value_of
+from xmtc.core.method import Method
 from xmtc.data.targets import check_numbers
 from xmtc.errors import XmtcError, nearest
 from xmtc.features import COLUMNS, TEXTS, View, view_class, views_for
 from xmtc.methods import method_class, method_name
+from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 
 Parameters = Mapping[str, Any]

@@ -13,22 +13,21 @@ from typing import Any
 import numpy as np
 
 import xmtc
-from xmtc import calibration, features
-from xmtc.base.dataset import Dataset, LabelNames
-from xmtc.base.method import LabelName, Method
-from xmtc.base.run import Run
-from xmtc.base.tables import package_of
-from xmtc.calibration import Calibration
-from xmtc.choice import Chosen, choose
+from xmtc import features
+from xmtc.analyzer_selection import Chosen, choose
+from xmtc.core.dataset import Dataset, LabelNames
+from xmtc.core.method import LabelName, Method
+from xmtc.core.registry import package_of
+from xmtc.core.run import Run
 from xmtc.data.batch import Batch
-from xmtc.data.collect import LabelCollector
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
+from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS, TEXTS, FittedViews, View, Views
-from xmtc.features.counting import Counted
 from xmtc.features.names import FittedNames
 from xmtc.features.tfidf import Tfidf
+from xmtc.features.word_counts import Counted
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.model import renumbered
 from xmtc.parameters import (
@@ -42,8 +41,10 @@ from xmtc.parameters import (
     named_fields,
     preset_of_views,
 )
+from xmtc.scores import calibration
+from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
-from xmtc.text.vocabulary import Vocabulary
+from xmtc.text.term_index import Vocabulary
 
 USUAL, RAW = Calibration(), Calibration(calibrate=False)
 

@@ -10,25 +10,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc import evaluation, features, store
-from xmtc.base.dataset import Dataset
-from xmtc.base.filtering import best_allowed
-from xmtc.base.form import check_finite
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import NO_LABEL, Predictions, check_k
-from xmtc.base.run import Run
-from xmtc.data.collect import LabelCollector
+from xmtc import evaluation, features
+from xmtc import model_folder as store
+from xmtc.core.dataset import Dataset
+from xmtc.core.label_masks import best_allowed
+from xmtc.core.method import Explanation, Model
+from xmtc.core.predictions import NO_LABEL, Predictions, check_k
+from xmtc.core.run import Run
 from xmtc.data.document import Document, as_documents
-from xmtc.decisions import Decision
-from xmtc.decisions.decision import scores_of
+from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError, nearest, shortened
-from xmtc.explain.pieces import Highlight, highlight, word_weights
+from xmtc.explain.highlights import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedViews, view_class
-from xmtc.text.normal import normalized
-from xmtc.text.vocabulary import Vocabulary
-from xmtc.vocab import Vocabulary as Concepts
-from xmtc.vocab.filters import allowed_labels
-from xmtc.vocab.labels import LabelConcepts
+from xmtc.scores import Decision
+from xmtc.scores.thresholds import scores_of
+from xmtc.storage.form import check_finite
+from xmtc.text.normalisation import normalized
+from xmtc.text.term_index import Vocabulary
+from xmtc.vocabulary import Vocabulary as Concepts
+from xmtc.vocabulary.label_concepts import LabelConcepts
+from xmtc.vocabulary.label_filters import allowed_labels
 
 LOOK_FURTHER = 1000  # labels among which the score of a named one is looked for
 
@@ -87,7 +88,7 @@ class Tagger:
     ) -> list[list[Tag]]:
         """The best k labels of each text that score at least the threshold, best first; with a vocabulary, what each is
         called in a language. A text of which the model knows no word has none; with `always`, those that the model
-        would guess of any text. `allow` and `deny` are lists of labels, or `branch:…` and the like: see xmtc.vocab.
+        would guess of any text. `allow` and `deny` are lists of labels or filters such as `branch:…`.
         With `decide`, as many labels as the model's decision gives, whatever k is."""
         asked, allowed = as_documents(texts), self.may_answer(allow, deny)
         found = (
@@ -119,7 +120,7 @@ class Tagger:
         *,
         always: bool = False,
     ) -> Predictions:
-        """The labels that the model's decision gives, of those that `rank` finds; see `xmtc.thresholds`."""
+        """Return the labels above the tuned thresholds, of those that `rank` finds."""
         decision = self.own_decision()
         return decision(self.rank(documents, decision.depth, run, allowed, always=always))
 

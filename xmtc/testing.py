@@ -20,11 +20,11 @@ from unittest.mock import patch
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-from xmtc.base.dataset import Bag, Dataset, Tokens
-from xmtc.base.method import Method
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
 from xmtc.classifier import Classifier
+from xmtc.core.dataset import Bag, Dataset, Tokens
+from xmtc.core.method import Method
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.data.in_memory import documents_of
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline

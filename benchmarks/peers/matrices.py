@@ -8,9 +8,9 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
 from sklearn.datasets import dump_svmlight_file
 
-from xmtc.base.run import Run
-from xmtc.data.collect import LabelCollector
+from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
+from xmtc.data.label_collector import LabelCollector
 from xmtc.features.tfidf import Tfidf
 
 TINY = 1e-6  # omikuji refuses a document without features, so such a one gets this value of the first feature

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array, load_npz
 
-from xmtc import store
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Model
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
+from xmtc import model_folder as store
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Model
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
 from xmtc.methods import method_class
 
 PACKAGES = ("xmtc", "numba", "numpy", "scipy")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CANARY = "xmtc_canary"  # in hostile code: whatever compiles or imports it has run what a file says
-CHILD = "xmtc.base.child_worker"  # in the command of the child processes that parse untrusted files
+CHILD = "xmtc.core.child_worker"  # in the command of the child processes that parse untrusted files
 FORBIDDEN = (
     "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.startfile", "pty.spawn",
     "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg",

@@ -13,7 +13,7 @@ import xmtc
 
 INSTALLED = (sys.prefix, sys.base_prefix, str(Path(xmtc.__file__).parent), *(p for p in sys.path if "-packages" in p))
 SYSTEM = ("/proc/", "/dev/null", "/etc/localtime", "/usr/share/zoneinfo", "/usr/lib/locale", "/sys/fs/cgroup")
-CHILD = "xmtc.base.child_worker"
+CHILD = "xmtc.core.child_worker"
 _seen: list[list[str]] = []  # one list for each watch that is active
 
 
@@ -39,7 +39,7 @@ sys.addaudithook(_hook)
 def watching(*allowed: str | Path) -> Iterator[None]:
     """Raise AssertionError if anything is opened but what lies in the allowed places and the Python installation.
 
-    The child processes of xmtc.base.child_process are allowed.
+    The child processes of xmtc.core.child_process are allowed.
     """
     seen: list[str] = []
     _seen.append(seen)

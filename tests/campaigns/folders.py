@@ -53,9 +53,9 @@ NUMBERS += [0.5, -0.5, 1e-300, 1e300]
 ADDRESSES = [
     "audit_watch:Touch", f"{CANARY}:Touch", f"{CANARY}.inner:Touch", "subprocess:Popen", "os:system", "builtins:eval",
     "builtins:exec", "builtins:open", "os.system", "posix:system", "importlib:import_module", "pickle:loads",
-    "xmtc.cli:main", "xmtc.cli.serve:serve", "xmtc.base.params:Recipe", "xmtc.base.method:Method",
-    "xmtc.base.method:Model", "xmtc.tagger:Tagger", "xmtc.methods:Parabel", "xmtc.methods.label_tree.parabel:Parabel",
-    "xmtc.linear.tree:Tree.__init__", "xmtc.text.vocabulary:Vocabulary", "antigravity:x", "webbrowser", "turtle",
+    "xmtc.cli:main", "xmtc.cli.serve:serve", "xmtc.core.hyperparameters:Recipe", "xmtc.core.method:Method",
+    "xmtc.core.method:Model", "xmtc.tagger:Tagger", "xmtc.methods:Parabel", "xmtc.methods.label_tree.parabel:Parabel",
+    "xmtc.linear.tree:Tree.__init__", "xmtc.text.term_index:Vocabulary", "antigravity:x", "webbrowser", "turtle",
     "json.tool", "__main__:case", "torch:load", "numpy:load", "transformers:AutoModel", "xmtc", "",
 ]  # fmt: skip
 PLACES = [
@@ -368,8 +368,8 @@ def write_hostile(folder: Path, name: str, rng: Rng) -> None:
 
 def rename_forms(value: Any) -> None:
     """Return the type names of the newest format."""
-    from xmtc.base.form_types import OLD_NAMES
-    from xmtc.store import FORMAT
+    from xmtc.model_folder import FORMAT
+    from xmtc.storage.form_types import OLD_NAMES
 
     if isinstance(value, dict) and "format" in value:
         value["format"] = FORMAT
@@ -396,8 +396,8 @@ def documents(n_docs: int = 3) -> list[Any]:
 
 def use_python(folder: Path, name: str, rng: Rng) -> None:
     """Open it, look at it, have it answer, explain and be measured."""
-    from xmtc.base.run import Run
     from xmtc.classifier import Classifier
+    from xmtc.core.run import Run
     from xmtc.data.document import Document
     from xmtc.tagger import Tagger
 
@@ -557,7 +557,7 @@ def warm_up(place: Path) -> None:
     import encodings.idna  # noqa: F401
 
     for name in (
-        "xmtc.encoders.mpnet",
+        "xmtc.features.encoders.mpnet",
         "simplemma",
         "usearch.index",
         "snowballstemmer",

@@ -26,14 +26,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from planted import planted
 
-from xmtc.base import disk
-from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.run import Run
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.run import Run
 from xmtc.data.corpus import writing_corpus
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.methods import method_class
 from xmtc.pipeline import Pipeline
+from xmtc.storage import atomic as disk
 from xmtc.tagger import Tagger
 
 STEPS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.listdir", "os.chmod", "shutil.rmtree"}

@@ -30,9 +30,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc import METHODS, Classifier, XmtcError
-from xmtc.base.params import Recipe, bounds, briefly, kind_of, takes_several
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.hyperparameters import Recipe, bounds, briefly, kind_of, takes_several
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.errors import MissingExtra
 from xmtc.features import TEXTS, view_class
 from xmtc.methods import method_class

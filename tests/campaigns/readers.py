@@ -34,7 +34,7 @@ from audited import watching
 from hostile_files import hostile_files
 from paper import pdf
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data.batch import Batch
 from xmtc.data.corpus import Corpus, open_corpus
 from xmtc.data.document import Document

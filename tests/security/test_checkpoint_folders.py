@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xmtc.base.checkpoint import CLAIM, Checkpoint
+from xmtc.core.checkpoint import CLAIM, Checkpoint
 from xmtc.errors import XmtcError
 
 

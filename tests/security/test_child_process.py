@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from xmtc.base.child_process import ChildFailed, Children, Limits
+from xmtc.core.child_process import ChildFailed, Children, Limits
 from xmtc.errors import XmtcError
 
 MIB = 2**20
@@ -86,7 +86,7 @@ def test_output_is_limited(children):
 def test_a_frame_above_the_limit_is_not_read(children):
     from io import BytesIO
 
-    from xmtc.base.child_worker import HEADER, FrameTooLong, read_frame
+    from xmtc.core.child_worker import HEADER, FrameTooLong, read_frame
 
     stream = BytesIO(HEADER.pack(b"d", 100) + b"x" * 100)
     with pytest.raises(FrameTooLong):
@@ -133,7 +133,7 @@ def test_a_child_opens_nothing(children, what):
 
 @linux
 def test_a_child_opens_modules_and_its_own_descriptors():
-    from xmtc.base.child_worker import is_readable
+    from xmtc.core.child_worker import is_readable
 
     assert is_readable("/proc/self/fd/3", os.O_RDWR)
     assert is_readable(os.__file__, os.O_RDONLY)
@@ -209,7 +209,7 @@ def test_an_unused_child_ends_and_is_replaced():
 
 PARENT = """
 import sys
-from xmtc.base.child_process import Children
+from xmtc.core.child_process import Children
 values = Children(idle_seconds=0).run("child_tasks:never_end", None, b"")
 print(next(values), flush=True)
 next(values)

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from xmtc.cluster import connecting
+from xmtc.cluster import connection as connecting
 
 START = """
-from xmtc.cluster.connecting import connect
+from xmtc.cluster.connection import connect
 ray = connect("auto")
 print(ray.get(ray.remote(lambda: 41 + 1).remote()), ray.get_runtime_context().gcs_address, flush=True)
 input()

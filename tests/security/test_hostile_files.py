@@ -21,8 +21,8 @@ import hostile_files
 from audited import watching
 from hostile_files import page_of, pdf, stream, workbook, zipped
 
-from xmtc.base.child_process import CHILDREN, Children, Limits
-from xmtc.data import files
+from xmtc.core.child_process import CHILDREN, Children, Limits
+from xmtc.data import file_streams as files
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import encoding_named
 from xmtc.data.formats import html, whole

@@ -21,13 +21,13 @@ from safetensors.numpy import save
 
 import xmtc
 from xmtc import Classifier, Form, Method, Model, Tagger, XmtcError
-from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.form_types import FORM_TYPES, OLD_NAMES, form_class, form_type
-from xmtc.base.regular_files import NotRegularError, open_regular, parse_json, read_regular, real_place
-from xmtc.base.tables import address, subclasses
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.registry import address, subclasses
 from xmtc.features import view_class
 from xmtc.methods import method_class
-from xmtc.vocab import Vocabulary
+from xmtc.storage.form_types import FORM_TYPES, OLD_NAMES, form_class, form_type
+from xmtc.storage.regular_files import NotRegularError, open_regular, parse_json, read_regular, real_place
+from xmtc.vocabulary import Vocabulary
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 OLD = FIXTURES / "models" / "format-3"
@@ -121,7 +121,7 @@ def test_members_are_methods_and_nothing_else(tmp_path: Path) -> None:
         "builtins:eval",
         "os:system",
         "xmtc.cli:main",
-        "xmtc.base.params:Recipe",
+        "xmtc.core.hyperparameters:Recipe",
         "xmtc.tagger:Tagger",
         "tests",
         "os.system",
@@ -212,7 +212,7 @@ def test_new_folders_name_types_and_no_modules(tmp_path: Path) -> None:
     assert json.loads(text)["format"] == 4
 
 
-@pytest.mark.parametrize("name", ["xmtc.cli:main", "xmtc.text.vocabulary", "os:system", "no-such-form", ["a"], 7, None])
+@pytest.mark.parametrize("name", ["xmtc.cli:main", "xmtc.text.term_index", "os:system", "no-such-form", ["a"], 7, None])
 def test_a_form_of_no_type_is_refused(folder: Path, name: Any) -> None:
     edit(folder, lambda about: place(about, "parts/model/form", name))
     assert refused(Tagger.load, folder).startswith(" is damaged: about.json and arrays.safetensors do not fit together")
@@ -515,7 +515,7 @@ def test_an_encoder_in_a_cache_of_the_hub_is_used(tmp_path: Path) -> None:
 
 def test_arrays_of_a_saved_model_pass(tmp_path: Path) -> None:
     """Whatever safetensors writes: empty arrays, all types, odd sizes."""
-    from xmtc.base.array_file import DTYPES, map_arrays
+    from xmtc.storage.array_file import DTYPES, map_arrays
 
     kinds = [np.dtype(kind) for kind in DTYPES.values()]
     arrays = {f"{kind}{n}": np.ones(n, kind) for kind in kinds for n in (0, 1, 3, 7)}

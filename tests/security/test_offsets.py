@@ -12,9 +12,9 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 from xmtc import Tagger, XmtcError, open_corpus
-from xmtc.base.arrays import are_offsets, ascends
-from xmtc.base.folders import sha256
-from xmtc.vocab.vocabulary import check_ends
+from xmtc.core.array_validation import are_offsets, ascends
+from xmtc.storage.folder import sha256
+from xmtc.vocabulary.vocabulary import check_ends
 
 MODELS = Path(__file__).parents[1] / "fixtures/models/format-3"
 

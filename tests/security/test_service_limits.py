@@ -924,7 +924,7 @@ def test_a_message_without_end_ends_the_assistant_interface(folder):
 
 
 def test_the_sentence_about_a_damaged_model_has_no_traceback(folder, tmp_path):
-    from xmtc.base.run import Run
+    from xmtc.core.run import Run
     from xmtc.server.models import Opened
 
     bad = copy_of(folder, tmp_path / "bad")

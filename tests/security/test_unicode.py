@@ -8,10 +8,10 @@ import unicodedata
 import pytest
 
 from xmtc.tagger import looks_like
-from xmtc.text.normal import MAX_MARKS, normal, normalized
-from xmtc.text.spans import find_spans
+from xmtc.text.normalisation import MAX_MARKS, normal, normalized
 from xmtc.text.tokenizer import Tokenizer
-from xmtc.vocab.vocabulary import key
+from xmtc.text.word_spans import find_spans
+from xmtc.vocabulary.vocabulary import key
 
 MARKS = "\u0315" * 100_000 + "\u0327" * 100_000  # in the order that has to be reversed
 WORKS = {

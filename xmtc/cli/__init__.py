@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 import typer
 
-from xmtc.base.memory import check_room
 from xmtc.cli import streams
 from xmtc.cli.streams import echo
+from xmtc.core.memory import check_room
 from xmtc.errors import XmtcError, visible
 
 # In the order of the help; each is the function in the file of its name.
@@ -50,7 +50,7 @@ def begin(
         False, "--version", callback=version, is_eager=True, help="Print the version and stop."
     ),
 ) -> None:
-    from xmtc.base.progress import PACE
+    from xmtc.core.progress import PACE
 
     PACE.rest()  # of commands in one process, as tests run them, each has a pace of its own
 

@@ -25,7 +25,7 @@ from xmtc.cli.streams import echo
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from xmtc.audit.making import Audit, Finding
+    from xmtc.analysis.audit.build import Audit, Finding
     from xmtc.data.corpus import Corpus
 
 SHOWN, OF_ONE = 10, 2  # of each kind, and of these with one label
@@ -81,8 +81,8 @@ def audit(
     """Look for wrong and missing labels, copies of documents, and labels that are the same thing twice."""
     from dataclasses import replace
 
-    from xmtc.audit.folds import check_folds
-    from xmtc.audit.making import audit as audited
+    from xmtc.analysis.audit.build import audit as audited
+    from xmtc.analysis.audit.folds import check_folds
     from xmtc.cli.train import pipeline_for
     from xmtc.cli.vocab import open_vocabulary
 
@@ -113,9 +113,9 @@ def deliver(found: Audit, output: str | None, json: bool, quiet: bool) -> None:
     """All findings to a file, the worst to standard output."""
     from json import dumps
 
-    from xmtc.answers import write_records
-    from xmtc.audit.making import COLUMNS
+    from xmtc.analysis.audit.build import COLUMNS
     from xmtc.errors import visible, visible_json
+    from xmtc.output import write_records
 
     if output is not None:
         write_records(output, COLUMNS, found.records())
@@ -130,9 +130,9 @@ def deliver(found: Audit, output: str | None, json: bool, quiet: bool) -> None:
 
 def check_asked(output: str | None, corpora: list[Corpus], language: str | None, vocab: str | None) -> None:
     """Refuse, before the work, what could not be done after it."""
-    from xmtc.answers import format_by_name
-    from xmtc.data.files import check_place
+    from xmtc.data.file_streams import check_place
     from xmtc.errors import XmtcError
+    from xmtc.output import format_by_name
 
     if language is not None and vocab is None:
         raise XmtcError("--language names labels with the names of a vocabulary; give one with --vocab.")

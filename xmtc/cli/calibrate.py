@@ -37,8 +37,8 @@ def calibrate(
     quiet: Quiet = False,
 ) -> None:
     """Make probabilities of a model's scores, by documents that it was not trained on. Its ranking stays."""
-    from xmtc import store
-    from xmtc.calibration import calibrated
+    from xmtc import model_folder as store
+    from xmtc.scores.calibration import calibrated
     from xmtc.tagger import Tagger
 
     run = make_run(threads, quiet, device=device)

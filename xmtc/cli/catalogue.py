@@ -79,9 +79,9 @@ def names_for(found: DataSet) -> str:
 
 def check(found: DataSet, train: Path, test: Path) -> None:
     """Print what is here beside what was published."""
-    from xmtc.base.cache import checksum
-    from xmtc.base.progress import shown
+    from xmtc.core.progress import shown
     from xmtc.data.catalogue import compared, count
+    from xmtc.storage.cache import checksum
 
     counts, is_text = count(train, test, shown), "txt" not in train.name
     for title, here, published, agrees in compared(found, counts):

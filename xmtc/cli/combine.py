@@ -37,8 +37,8 @@ def combine(
     log_json: LogJson = None,
 ) -> None:
     """Combine trained models into one, which is used like any other."""
-    from xmtc import store
-    from xmtc.combine import combine as made_one
+    from xmtc import model_folder as store
+    from xmtc.analysis.combine import combine as made_one
     from xmtc.errors import XmtcError
     from xmtc.methods.ensemble.merging import RULES
     from xmtc.tagger import Tagger

@@ -31,8 +31,8 @@ from xmtc.cli.outputs import form_of
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.base.run import Run
-    from xmtc.compare.figures import Comparison
+    from xmtc.analysis.compare.figures import Comparison
+    from xmtc.core.run import Run
 
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
 USUAL = "compare.html"
@@ -77,7 +77,7 @@ def compare(
     log_json: LogJson = None,
 ) -> None:
     """Compare models, or methods, on the same documents: metrics, whether differences are real, agreement, and cost."""
-    from xmtc.compare.stored import is_stored, joined, stored
+    from xmtc.analysis.compare.stored import is_stored, joined, stored
     from xmtc.errors import XmtcError
 
     limit = None if budget is None else budget_seconds(budget)
@@ -113,9 +113,9 @@ Write = Callable[[Sequence["Comparison"]], None]
 
 def writer(output: str, quiet: bool) -> Write:
     """What writes the file, and prints figures; refused, before the work, where it would replace something else."""
-    from xmtc.compare.files import markdown, page, rows
-    from xmtc.compare.stored import as_json
-    from xmtc.data.files import writing
+    from xmtc.analysis.compare.files import markdown, page, rows
+    from xmtc.analysis.compare.stored import as_json
+    from xmtc.data.file_streams import writing
     from xmtc.errors import visible
 
     form = form_of(output, {"html": page, "md": markdown, "json": as_json, "csv": rows}, OURS, "comparison")
@@ -133,7 +133,7 @@ def writer(output: str, quiet: bool) -> Write:
 
 def summary(found: Comparison, is_alone: bool) -> list[str]:
     """A line for each method, in percent, the best first; a reason for each that failed."""
-    from xmtc.compare.shown import best_first
+    from xmtc.analysis.compare.shown import best_first
 
     entries = best_first(found)
     width = max(len(entry.name) for entry in entries)
@@ -154,7 +154,7 @@ def is_model(path: str) -> bool:
 
 def check_models(paths: Sequence[str]) -> None:
     """Say kindly what was meant."""
-    from xmtc.compare.stored import is_stored
+    from xmtc.analysis.compare.stored import is_stored
     from xmtc.errors import XmtcError
 
     kinds = [is_model(path) for path in paths]
@@ -179,7 +179,7 @@ def trained(
 ) -> None:
     from json import dumps
 
-    from xmtc.compare.models import apart, compare_models, in_short
+    from xmtc.analysis.compare.models import apart, compare_models, in_short
     from xmtc.tagger import Tagger
 
     taggers = [Tagger.load(folder) for folder in folders]
@@ -214,7 +214,7 @@ def answers(
     log_json: LogJson = None,
 ) -> None:
     """Keep what a model ranks first, for a comparison, which has models answer in processes of their own."""
-    from xmtc.compare.answers import Answers
+    from xmtc.analysis.compare.answers import Answers
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model)

@@ -14,8 +14,8 @@ from xmtc.cli.options import Reading, as_words, open_input, report_rejects
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.compare.figures import Comparison
-    from xmtc.compare.runs import Place
+    from xmtc.analysis.compare.figures import Comparison
+    from xmtc.analysis.compare.runs import Place
     from xmtc.data.corpus import Corpus
 
 
@@ -37,9 +37,9 @@ class Asked:
     def on(self, path: str, test: str | None, name: str) -> Callable[[], Comparison]:
         """What is to be done on a corpus that was looked at: of several, one that cannot be is refused before the first
         is trained on."""
-        from xmtc.compare.methods import compare_methods
-        from xmtc.compare.runs import claim, write_few
-        from xmtc.compare.specs import specs
+        from xmtc.analysis.compare.methods import compare_methods
+        from xmtc.analysis.compare.runs import claim, write_few
+        from xmtc.analysis.compare.specs import specs
         from xmtc.features import COLUMNS, TEXTS
 
         source = open_input(path, self.reading, quiet=True)
@@ -54,8 +54,8 @@ class Asked:
 
     def place(self, path: str, test: str | None, source: Corpus, name: str) -> Place:
         """The files to train on and to compare on; without test documents, the corpus is divided first."""
-        from xmtc.compare.methods import split
-        from xmtc.compare.runs import Place, slug
+        from xmtc.analysis.compare.methods import split
+        from xmtc.analysis.compare.runs import Place, slug
 
         work = self.work / slug(name)
         work.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def check_corpora(paths: Sequence[str], tests: Sequence[str] | None, models: Seq
 
 def names_of(paths: Sequence[str]) -> list[str]:
     """What the corpora are called; two of a name are told apart."""
-    from xmtc.compare.runs import data_name
+    from xmtc.analysis.compare.runs import data_name
 
     names: list[str] = []
     for path in paths:

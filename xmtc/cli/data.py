@@ -20,7 +20,7 @@ from xmtc.cli.options import (
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.data.stats import Statistics
+    from xmtc.data.statistics import Statistics
 
 app = typer.Typer(
     help="Look at, audit, convert and split corpora, add noise to their labels, or find those of the papers.",
@@ -48,7 +48,7 @@ def stats(
     from dataclasses import asdict
     from json import dumps
 
-    from xmtc.data.stats import statistics
+    from xmtc.data.statistics import statistics
 
     corpus = open_input(path, reading, labels_required=not unlabelled)
     found = statistics(corpus)

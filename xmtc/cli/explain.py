@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from xmtc.data.document import Document
-    from xmtc.explain.pieces import Highlight
+    from xmtc.explain.highlights import Highlight
 
 
 def explain(
@@ -35,7 +35,7 @@ def explain(
     from json import dumps
 
     from xmtc.cli.log import say_when_compiling
-    from xmtc.data.files import STANDARD_STREAM
+    from xmtc.data.file_streams import STANDARD_STREAM
     from xmtc.errors import visible_json
     from xmtc.tagger import Tagger
 
@@ -60,9 +60,9 @@ def explain(
 def document_to_explain(text: str | None, file: str | None, encoding: str | None, likely: str | None) -> Document:
     """The text itself, or what the file or standard input holds, with its pages if it has some."""
     from xmtc.data.corpus import open_corpus
-    from xmtc.data.detect import EXTENSIONS, extension_of
     from xmtc.data.document import Document
-    from xmtc.data.files import STANDARD_STREAM
+    from xmtc.data.file_streams import STANDARD_STREAM
+    from xmtc.data.format_detection import EXTENSIONS, extension_of
     from xmtc.data.layout import Layout, Voice
     from xmtc.data.records import Fields
     from xmtc.errors import XmtcError
@@ -90,9 +90,9 @@ def check_page(path: str | None, json: bool) -> None:
     """Refuse, before the work, to write a page over something else."""
     from pathlib import Path
 
-    from xmtc.data.files import STANDARD_STREAM, check_outside, open_binary
+    from xmtc.data.file_streams import STANDARD_STREAM, check_outside, open_binary
     from xmtc.errors import XmtcError
-    from xmtc.explain.page import GENERATOR
+    from xmtc.explain.highlights import GENERATOR
 
     if path == STANDARD_STREAM and json:
         raise XmtcError("--html - and --json both write to standard output; give one of them, or a file for the page.")
@@ -107,8 +107,8 @@ def check_page(path: str | None, json: bool) -> None:
 
 
 def write_page(path: str, found: list[Highlight]) -> None:
-    from xmtc.data.files import STANDARD_STREAM, writing
-    from xmtc.explain.page import page
+    from xmtc.data.file_streams import STANDARD_STREAM, writing
+    from xmtc.explain.highlights import page
 
     with writing(path) as stream:
         stream.write(page(found).encode("utf-8", "replace"))

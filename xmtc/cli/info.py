@@ -20,7 +20,7 @@ def info(
     """Print what a model is: method, parameters, sizes, data fingerprint. Or how its training went."""
     from json import dumps
 
-    from xmtc.base.history import plot_history, to_lines
+    from xmtc.core.history import plot_history, to_lines
     from xmtc.errors import visible_json
     from xmtc.tagger import Tagger
 
@@ -39,7 +39,7 @@ def info(
 
 def show_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
     """A table of the stages, and one of the passes."""
-    from xmtc.base.history import metrics, pass_rows, printable, stage_rows
+    from xmtc.core.history import metrics, pass_rows, printable, stage_rows
 
     if not history:
         echo(f"{model} has no history; a training of today would write one.", err=True)

@@ -10,9 +10,9 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from xmtc.base.events import Event
-from xmtc.base.progress import is_first_process, say
-from xmtc.data.files import check_outside
+from xmtc.core.events import Event
+from xmtc.core.progress import is_first_process, say
+from xmtc.data.file_streams import check_outside
 from xmtc.errors import XmtcError
 
 
@@ -68,7 +68,7 @@ def is_log(path: Path) -> bool:
 @functools.cache
 def say_when_compiling() -> None:
     """One line on standard error, if this command has to compile what it uses."""
-    from xmtc.compiled import when_compiling
+    from xmtc.core.numba_support import when_compiling
 
     said = "xmtc: compiling what is used here for the first time, which takes some seconds once ..."
     when_compiling(lambda: say(said))

@@ -9,14 +9,14 @@ import typer
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.base.method import Method
+    from xmtc.core.method import Method
 
 
 def methods(name: Annotated[str | None, typer.Argument(help="a method; all are listed if left out")] = None) -> None:
     """List the methods, or one method's hyper-parameters with their defaults and help."""
-    from xmtc.calibration import Calibration
     from xmtc.features import view_class
     from xmtc.methods import TABLE, method_class
+    from xmtc.scores.calibration import Calibration
 
     if name is None:
         for each in TABLE.names():
@@ -62,7 +62,7 @@ def first_line(kind: type) -> str:
 def parameter_table(kind: type) -> str:
     from dataclasses import fields
 
-    from xmtc.base.params import expected
+    from xmtc.core.hyperparameters import expected
 
     rows = [(f.name, repr(f.default), f"{f.metadata['help']} ({expected(f)})") for f in fields(kind)]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]

@@ -16,7 +16,7 @@ import typer
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.base.run import Run
+    from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
     from xmtc.tagger import Tagger
 
@@ -117,7 +117,7 @@ def fetches_corpus(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def called(*, corpus: list[str], threads: int = 0, reading: Reading = Reading(), **values: Any) -> None:
-        from xmtc.base.threads import available_threads
+        from xmtc.core.threads import available_threads
         from xmtc.data.fetching import fetching
 
         is_fetched = reading == Reading() and (threads or available_threads()) > 1
@@ -139,7 +139,7 @@ def open_input(
 ) -> Corpus:
     """The corpus that the options speak of; `remembered` is how the model's was read. The fields to keep are carried
     along."""
-    from xmtc.base.progress import shown, silent
+    from xmtc.core.progress import shown, silent
     from xmtc.data.corpus import open_corpus
     from xmtc.data.layout import Layout, Voice
     from xmtc.data.records import Fields
@@ -193,7 +193,7 @@ def note_unused(reading: Reading, corpus: Corpus) -> None:
 
 def say(sentence: str) -> None:
     """What was noticed about a corpus; of several processes, one says it."""
-    from xmtc.base.progress import is_first_process
+    from xmtc.core.progress import is_first_process
     from xmtc.errors import visible
 
     if is_first_process():
@@ -221,9 +221,9 @@ def make_run(
     cluster: str = "",
     workers: int = 0,
 ) -> Run:
-    from xmtc.base.checkpoint import Checkpoint
-    from xmtc.base.run import Run
     from xmtc.cli.log import json_log, say_when_compiling
+    from xmtc.core.checkpoint import Checkpoint
+    from xmtc.core.run import Run
 
     if not quiet:
         say_when_compiling()
@@ -237,7 +237,7 @@ def make_run(
 def join(cluster: str) -> None:
     """Before the work begins, so that nothing is read in vain where there is no cluster."""
     if cluster:
-        from xmtc.cluster.connecting import connect
+        from xmtc.cluster.connection import connect
 
         connect(cluster)
 

@@ -14,7 +14,7 @@ def form_of(path: str, forms: Mapping[str, Callable[[Shown], str]], signs: Signs
     how our own files begin, and what follows soon: by this one of ours is known, which may be replaced."""
     from pathlib import Path
 
-    from xmtc.data.files import check_place
+    from xmtc.data.file_streams import check_place
     from xmtc.errors import XmtcError
 
     kind = "html" if path == "-" else Path(path).suffix.lstrip(".").lower()

@@ -37,11 +37,11 @@ from xmtc.cli.vocab import report_empty
 if TYPE_CHECKING:
     import numpy as np
 
-    from xmtc.answers import Write
-    from xmtc.base.predictions import Predictions
-    from xmtc.base.run import Run
+    from xmtc.core.predictions import Predictions
+    from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
+    from xmtc.output import Write
     from xmtc.tagger import Tagger
 
 USUAL = 5  # labels of a document
@@ -107,7 +107,7 @@ def predict(
 ) -> None:
     """Give each document its best labels: as a table on a terminal, as JSON Lines in a pipe, or as a file (-o)."""
     from xmtc.data.document import Document
-    from xmtc.data.files import check_outside
+    from xmtc.data.file_streams import check_outside
     from xmtc.tagger import Tagger
 
     kept = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
@@ -191,7 +191,7 @@ class Target:
 
     def form(self) -> str:
         """The format, or an error if it is none, or none for its place."""
-        from xmtc.answers import format_of
+        from xmtc.output import format_of
 
         return format_of(self.path, self.format, self.is_shown)
 
@@ -204,8 +204,8 @@ class Target:
         self, source: Corpus | list[Document], tagger: Tagger, asked: Asked
     ) -> tuple[AbstractContextManager[Write], Iterable[Document]]:
         """What writes the answers, and the documents that it wants answers for."""
-        from xmtc.answers import AnswerTable, writing_answers
-        from xmtc.answers.beside import Results
+        from xmtc.output import AnswerTable, writing_answers
+        from xmtc.output.side_files import Results
 
         above = cache(partial(tagger.broader, language=asked.language)) if asked.broader else None
         table = AnswerTable(asked.k, self.wide, self.kept, tagger.concepts is not None, above)
@@ -250,7 +250,7 @@ def check_asked(file: str | None, string: str | None, target: Target) -> None:
 def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
     """Refuse documents of a format without named fields, where some are to be kept; say which fields were always
     empty, as JSON Lines need not have them."""
-    from xmtc.base.progress import say
+    from xmtc.core.progress import say
     from xmtc.errors import XmtcError, visible
 
     empty = set(range(len(kept)))
@@ -267,7 +267,7 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
 
 def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run) -> Done:
     """Write the answers, batch by batch."""
-    from xmtc.answers import Answer
+    from xmtc.output import Answer
 
     done = Done()
     writer, documents = target.opened(source, tagger, asked)
@@ -289,8 +289,8 @@ def answered(
     tagger: Tagger, batches: Iterator[list[Document]], asked: Asked, run: Run
 ) -> Iterator[tuple[list[Document], Predictions]]:
     """Each batch and its ranked labels; on a cluster, a machine of it has ranked them."""
-    from xmtc.base.run import Run
-    from xmtc.cluster.spreading import spread
+    from xmtc.cluster.scheduling import spread
+    from xmtc.core.run import Run
 
     if not run.cluster:
         yield from ((batch, asked.of(tagger, batch, run)) for batch in batches)

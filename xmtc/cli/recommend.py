@@ -23,7 +23,7 @@ from xmtc.cli.options import (
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.recommend.advice import Advice, Expected
+    from xmtc.analysis.recommend.advice import Advice, Expected
 
 
 @reads_corpus()
@@ -48,12 +48,12 @@ def recommend(
     from contextlib import nullcontext
     from dataclasses import replace
 
-    from xmtc.base.run import Run
-    from xmtc.compare.runs import claim
-    from xmtc.compare.specs import specs
+    from xmtc.analysis.compare.runs import claim
+    from xmtc.analysis.compare.specs import specs
+    from xmtc.analysis.recommend.advice import advise, candidates
+    from xmtc.analysis.recommend.samples import samples
+    from xmtc.core.run import Run
     from xmtc.features import COLUMNS, TEXTS
-    from xmtc.recommend.advice import advise, candidates
-    from xmtc.recommend.samples import samples
 
     seconds = budget_seconds(budget)
     source = open_input(corpus, reading, quiet=True)

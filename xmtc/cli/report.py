@@ -52,12 +52,12 @@ def report(
     log_json: LogJson = None,
 ) -> None:
     """Write a report on labelled documents: metrics with intervals, rare labels, labels that fail, what scores mean."""
-    from xmtc.base.predictions import check_threshold
-    from xmtc.data.files import writing
+    from xmtc.analysis.report.files import as_json, label_rows, markdown
+    from xmtc.analysis.report.making import report_on
+    from xmtc.analysis.report.page import page
+    from xmtc.core.predictions import check_threshold
+    from xmtc.data.file_streams import writing
     from xmtc.errors import visible
-    from xmtc.report.files import as_json, label_rows, markdown
-    from xmtc.report.making import report_on
-    from xmtc.report.page import page
     from xmtc.tagger import Tagger
 
     forms = {"html": page, "md": markdown, "json": as_json, "csv": label_rows}

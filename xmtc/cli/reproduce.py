@@ -128,7 +128,7 @@ def print_table(experiment: Experiment, place: Place) -> None:
 
 
 def write_report(names: list[str], output: str, results: Path | None, data: Path | None) -> None:
-    from xmtc.data.files import writing
+    from xmtc.data.file_streams import writing
     from xmtc.errors import XmtcError, visible
     from xmtc.experiments.keeping import kept_in
     from xmtc.experiments.page import form_of, sections_of

@@ -23,7 +23,7 @@ from xmtc.cli.options import (
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.thresholds import Lesson
+    from xmtc.scores.tagger_thresholds import Lesson
 
 FEW = 100  # documents: of fewer, figures on the documents that taught say little
 AVERAGES = {"micro": "micro", "macro": "macro", "example": "by_document"}  # as metrics are called, and in figures
@@ -63,12 +63,12 @@ def thresholds(
     """Learn which of the ranked labels are given, print what that reaches, and keep it with the model, for --decide."""
     from json import dumps
 
-    from xmtc.decisions import parse_goal
-    from xmtc.decisions.learning import kinds_for
     from xmtc.errors import XmtcError
-    from xmtc.store import check_target, stamp_of
+    from xmtc.model_folder import check_target, stamp_of
+    from xmtc.scores import parse_goal
+    from xmtc.scores.tagger_thresholds import learn_decision
+    from xmtc.scores.threshold_tuning import kinds_for
     from xmtc.tagger import Tagger
-    from xmtc.thresholds import learn_decision
 
     if clear == (valid is not None):
         found = "both VALID and --clear" if clear else "no documents"

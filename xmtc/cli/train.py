@@ -29,8 +29,8 @@ from xmtc.cli.streams import echo
 from xmtc.cli.vocab import open_vocabulary, report_problems
 
 if TYPE_CHECKING:
-    from xmtc.base.checkpoint import Checkpoint
-    from xmtc.base.params import Typed
+    from xmtc.core.checkpoint import Checkpoint
+    from xmtc.core.hyperparameters import Typed
     from xmtc.data.corpus import Corpus
     from xmtc.pipeline import Pipeline
     from xmtc.tagger import Tagger
@@ -66,8 +66,8 @@ def train(
     import time
     from dataclasses import replace
 
-    from xmtc import store
-    from xmtc.base.progress import is_first_process
+    from xmtc import model_folder as store
+    from xmtc.core.progress import is_first_process
 
     start = time.perf_counter()
     check_workers(workers, cluster)
@@ -146,8 +146,8 @@ def report(trained: Tagger, output: Path, method: str, seconds: float) -> None:
 
 def check_use(workdir: Path, pipeline: Pipeline, method: str) -> None:
     """Refuse, before the work, a folder that cannot be worked in, or that nothing would be written to."""
-    from xmtc.base.workdir import check_workdir
     from xmtc.errors import XmtcError
+    from xmtc.storage.disk_arrays import check_workdir
 
     if not (pipeline.method.uses_workdir or any(view.uses_workdir for view in pipeline.views.values())):
         raise XmtcError(
@@ -183,7 +183,7 @@ def save(trained: Tagger, output: Path, checkpoint: Checkpoint) -> None:
 
 def typed_parameters(parameters: list[str]) -> dict[str, Typed]:
     """The -p name=value options of a command."""
-    from xmtc.base.params import Typed
+    from xmtc.core.hyperparameters import Typed
     from xmtc.errors import XmtcError
 
     values: dict[str, Typed] = {}

@@ -23,9 +23,9 @@ from xmtc.cli.options import (
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.base.run import Run
+    from xmtc.analysis.tune.search import Goal, Trial
+    from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
-    from xmtc.tune.search import Goal, Trial
 
 WIDE = 1000  # characters of a line that is no terminal's: nothing is cut off
 
@@ -59,10 +59,10 @@ def tune(
     """Search the hyper-parameters of a method, and print the command that trains with the best of them."""
     from dataclasses import asdict, replace
 
-    from xmtc.base.params import shown
+    from xmtc.analysis.tune.search import Goal
     from xmtc.cli.train import train
-    from xmtc.data.files import STANDARD_STREAM
-    from xmtc.tune.search import Goal
+    from xmtc.core.hyperparameters import shown
+    from xmtc.data.file_streams import STANDARD_STREAM
 
     run = make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster)
     source = open_input(corpus, reading, quiet=True)  # one bar for all that is done
@@ -90,8 +90,8 @@ def check_targets(source: Corpus, output: Path | None, json: str | None) -> None
     """Refuse, before the work, what could not be written after it."""
     import os
 
-    from xmtc import store
-    from xmtc.data.files import STANDARD_STREAM, check_outside
+    from xmtc import model_folder as store
+    from xmtc.data.file_streams import STANDARD_STREAM, check_outside
     from xmtc.errors import XmtcError
 
     if output is not None:
@@ -107,10 +107,10 @@ def searched(
     method: str, fixed: list[str], wishes: list[str], source: Corpus, valid: Corpus | None, goal: Goal, run: Run
 ) -> list[Trial]:
     """The trials, after saying what they are about."""
+    from xmtc.analysis.tune.search import imported_optuna, tune
+    from xmtc.analysis.tune.space import search_space
     from xmtc.cli.train import pipeline_for
     from xmtc.data.splits import hold_out
-    from xmtc.tune.search import imported_optuna, tune
-    from xmtc.tune.space import search_space
 
     imported_optuna()
     pipeline = pipeline_for(method, fixed, source)
@@ -140,7 +140,7 @@ def write_trials(path: str, about: dict[str, Any], trials: list[Trial]) -> None:
     from dataclasses import asdict
     from json import dumps
 
-    from xmtc.data.files import writing
+    from xmtc.data.file_streams import writing
 
     content = dumps({**about, "trials": [asdict(trial) for trial in trials]}, indent=2, ensure_ascii=False)
     with writing(path) as stream:
@@ -152,7 +152,7 @@ def show(trials: list[Trial], metric: str, command: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from xmtc.base.params import shown
+    from xmtc.core.hyperparameters import shown
     from xmtc.errors import visible
 
     names = list(trials[0].parameters)

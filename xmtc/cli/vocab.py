@@ -13,7 +13,7 @@ from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.tagger import Tagger
-    from xmtc.vocab import Vocabulary
+    from xmtc.vocabulary import Vocabulary
 
 app = typer.Typer(help="Import vocabularies, look into them, and attach them to models.", no_args_is_help=True)
 
@@ -39,10 +39,10 @@ def import_(
     """Make a vocabulary folder of SKOS (Turtle, RDF/XML, N-Triples, JSON-LD) or of tables (TSV, CSV)."""
     import time
 
-    from xmtc.base.progress import shown, silent
+    from xmtc.core.progress import shown, silent
     from xmtc.errors import XmtcError
-    from xmtc.vocab import import_files
-    from xmtc.vocab.vocabulary import VOCABULARIES
+    from xmtc.vocabulary import import_files
+    from xmtc.vocabulary.vocabulary import VOCABULARIES
 
     *paths, output = sources
     if not paths:
@@ -64,7 +64,7 @@ def stats(
     from json import dumps
 
     from xmtc.errors import visible, visible_json
-    from xmtc.vocab.stats import groups_of, statistics
+    from xmtc.vocabulary.statistics import groups_of, statistics
 
     found = open_vocabulary(vocab)
     numbers, groups = statistics(found), groups_of(found)
@@ -113,8 +113,8 @@ def show(
     from json import dumps
 
     from xmtc.errors import XmtcError, visible, visible_json
-    from xmtc.vocab import ABSENT
-    from xmtc.vocab.stats import described
+    from xmtc.vocabulary import ABSENT
+    from xmtc.vocabulary.statistics import described
 
     found = open_vocabulary(vocab, language)
     concept = found.find(label)
@@ -139,7 +139,7 @@ def attach(
     quiet: Quiet = False,
 ) -> None:
     """Let a model know what its labels are called; it keeps the vocabulary, and any filter, in its folder."""
-    from xmtc.store import stamp_of
+    from xmtc.model_folder import stamp_of
     from xmtc.tagger import Tagger
 
     opened = stamp_of(model)
@@ -162,7 +162,7 @@ def filter(
 ) -> None:
     """Decide which labels a model may answer, from now on; a filter that it has is replaced."""
     from xmtc.errors import XmtcError
-    from xmtc.store import stamp_of
+    from xmtc.model_folder import stamp_of
     from xmtc.tagger import Tagger
 
     if clear == bool(allow or deny):
@@ -195,8 +195,8 @@ def check(model: ModelPath) -> None:
 
 def open_vocabulary(path: str, language: str | None = None, quiet: bool = True) -> Vocabulary:
     """A vocabulary folder, or a file that is imported on the way; with names in a language."""
-    from xmtc.base.progress import shown, silent
-    from xmtc.vocab import Vocabulary, import_files
+    from xmtc.core.progress import shown, silent
+    from xmtc.vocabulary import Vocabulary, import_files
 
     is_file = Path(path).is_file()
     found = import_files([path], None, None, silent if quiet else shown) if is_file else Vocabulary.load(path)
@@ -212,7 +212,7 @@ def said_of(vocabulary: Vocabulary) -> str:
 def report_empty(tagger: Tagger, allow: list[str] | None, deny: list[str] | None) -> None:
     """Say which entries of a filter do nothing, because the model has no label of them."""
     from xmtc.errors import visible
-    from xmtc.vocab.filters import empty_entries
+    from xmtc.vocabulary.label_filters import empty_entries
 
     for option, entries in (("--allow", allow), ("--deny", deny)):
         for entry in empty_entries(entries or [], tagger.labels, tagger.concepts):

@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from xmtc.base.cache import cache_folder
-from xmtc.base.progress import ShowProgress, silent
+from xmtc.core.progress import ShowProgress, silent
 from xmtc.data.corpus import open_corpus
 from xmtc.errors import XmtcError, nearest
+from xmtc.storage.cache import cache_folder
 
 PARTS = ("train", "test")
 NOT_DATA = (".rejects", ".events", ".log")

@@ -1,6 +1,6 @@
 """A corpus: documents in any format, read one by one, and as often as needed.
 
-How the format is detected from extension and content is described in xmtc/data/detect.py."""
+How the format is detected from extension and content is described in xmtc/data/format_detection.py."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from xmtc.base.progress import ShowProgress, silent
-from xmtc.base.run import Run
+from xmtc.core.progress import ShowProgress, silent
+from xmtc.core.run import Run
 from xmtc.data.batch import Batch
-from xmtc.data.detect import EXTENSIONS, PAIRS, detect, extension_of, format_of_pair, format_to_write
 from xmtc.data.document import Document
 from xmtc.data.encodings import HEAD_BYTES, UTF8, Encoding, encoding_of
-from xmtc.data.files import DAMAGE, STANDARD_STREAM, display_name, open_binary, unreadable, writing
+from xmtc.data.file_streams import DAMAGE, STANDARD_STREAM, display_name, open_binary, unreadable, writing
+from xmtc.data.format_detection import EXTENSIONS, PAIRS, detect, extension_of, format_of_pair, format_to_write
 from xmtc.data.formats import Dimensions, Format, format_named, writable_formats
 from xmtc.data.formats.paired import named_files
+from xmtc.data.label_checks import LabelWatch
 from xmtc.data.layout import Layout, Voice
 from xmtc.data.records import Fields
 from xmtc.data.rejects import Rejects
 from xmtc.data.source import BadLine, Source, pipe_of, stop
-from xmtc.data.suspicion import LabelWatch
 from xmtc.errors import XmtcError, visible
 
 ON_ERROR = ("stop", "skip")

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xmtc.base.ahead import Ahead
-from xmtc.data.files import Block, OnRead, read_blocks, without_compression
+from xmtc.core.prefetch import Ahead
+from xmtc.data.file_streams import Block, OnRead, read_blocks, without_compression
 
 IN_BLOCKS = (".jsonl", ".ndjson")  # files that are read so
 MOST = 32  # blocks that wait: as many as 16 threads work on at a time

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.base.arrays import KINDS
+from xmtc.core.array_validation import KINDS
 from xmtc.data.corpus import Corpus
+from xmtc.data.dataframes import UNORDERED, as_array, is_frame
 from xmtc.data.document import Document
-from xmtc.data.foreign import UNORDERED, as_array, is_frame
 from xmtc.data.targets import target_of
 from xmtc.errors import XmtcError
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.data.collect import LabelCollector
+from xmtc.core.sparse import narrow
 from xmtc.data.corpus import Corpus, writing_corpus
 from xmtc.data.document import Document
+from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
-from xmtc.sparse import narrow
 
 KINDS = ("missing", "swap", "flip")
 MAX_FLIPPED = 100_000_000  # labels that flip may add: some gigabytes, surely a mistake

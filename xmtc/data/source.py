@@ -10,11 +10,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple, NoReturn
 
-from xmtc.base import child_worker
+from xmtc.core import child_worker
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8, Encoding
 from xmtc.data.fetching import drop
-from xmtc.data.files import STANDARD_STREAM, display_name, open_binary, read_lines
+from xmtc.data.file_streams import STANDARD_STREAM, display_name, open_binary, read_lines
 from xmtc.data.layout import Layout, Voice
 from xmtc.data.records import BadRecord, Fields, RecordParser
 from xmtc.errors import XmtcError

@@ -20,10 +20,10 @@ from itertools import compress
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
+from xmtc.core.dataset import Dataset
 from xmtc.data.corpus import Corpus, writing_corpus
 from xmtc.data.document import Document
-from xmtc.data.files import STANDARD_STREAM
+from xmtc.data.file_streams import STANDARD_STREAM
 from xmtc.data.formats.paired import named_files
 from xmtc.errors import XmtcError
 

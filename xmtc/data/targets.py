@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.base.arrays import KINDS, MOST
-from xmtc.data.foreign import UNORDERED, as_array, is_frame
+from xmtc.core.array_validation import KINDS, MOST
+from xmtc.data.dataframes import UNORDERED, as_array, is_frame
 from xmtc.errors import XmtcError
 
 # The kinds of targets: a list of labels for each document; a column of an array, with one label for each; indicators.

@@ -2,9 +2,9 @@
 
 docs/reference/metrics.md has the formulas; xmtc/evaluation/registry.py says how a measure is declared."""
 
-from xmtc.evaluation import measures  # noqa: F401  (the declarations fill the table)
-from xmtc.evaluation.judged import Judged, judge
-from xmtc.evaluation.names import (
+from xmtc.evaluation import metrics as measures  # noqa: F401  (the declarations fill the table)
+from xmtc.evaluation.evaluate import evaluate, per_document
+from xmtc.evaluation.metric_names import (
     AT_DECISION,
     DEFAULT,
     RANKING,
@@ -14,8 +14,8 @@ from xmtc.evaluation.names import (
     max_k,
     parse_metric,
 )
+from xmtc.evaluation.ranked_results import Judged, judge
 from xmtc.evaluation.registry import DEPTH, MEASURES, SCORE, At, K, Measure, measure
-from xmtc.evaluation.scoring import evaluate, per_document
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 
 __all__ = [

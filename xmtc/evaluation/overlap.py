@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmtc.base.predictions import NO_LABEL, Predictions
+from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
-from xmtc.text.vocabulary import Vocabulary
+from xmtc.text.term_index import Vocabulary
 
 
 def overlap(one: Predictions, other: Predictions, k: int) -> float:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xmtc.errors import XmtcError
-from xmtc.evaluation.judged import Judged
+from xmtc.evaluation.ranked_results import Judged
 
 DECISION = "decision"  # in the place of a score: where the model itself decides
 DEPTH = 100  # predictions per document that thresholds and curves see; AttentionXML's authors keep as many

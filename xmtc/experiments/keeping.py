@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import xmtc
-from xmtc.base.disk import LOCK, hidden, locked, new_file
 from xmtc.errors import XmtcError
 from xmtc.experiments.process import HOME
+from xmtc.storage.atomic import LOCK, hidden, locked, new_file
 
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "transformers")
 OURS = threading.Lock()  # threads of ours may finish together, also where the system has no locks

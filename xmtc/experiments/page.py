@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from xmtc.analysis.report.files import markdown_rows
+from xmtc.analysis.report.page import STYLE, rows
+from xmtc.analysis.report.shown import Cell, Table
 from xmtc.errors import XmtcError
 from xmtc.experiments.commands import Failed, Place, preparing
 from xmtc.experiments.keeping import Result
 from xmtc.experiments.rows import FOLDER, Experiment, Job, members
 from xmtc.experiments.tables import COSTS, by_row, groups, lines_of, short_name
-from xmtc.explain.page import escaped
-from xmtc.report.files import markdown_rows
-from xmtc.report.page import STYLE, rows
-from xmtc.report.shown import Cell, Table
+from xmtc.explain.highlights import escaped
 
 TITLE = "Published and measured"
 NOTE = (

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xmtc.base.disk import new_file
 from xmtc.errors import XmtcError, nearest
 from xmtc.experiments.commands import Failed, Place, asked, judging, making, overridable, preparing
 from xmtc.experiments.keeping import Result, keep, kept_in, size_of
 from xmtc.experiments.process import Measured, measure
 from xmtc.experiments.rows import Experiment, Job, members
+from xmtc.storage.atomic import new_file
 
 SHOWN = 5  # names of rows, where one is wrong
 Say = Callable[[str], None]

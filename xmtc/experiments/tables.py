@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from xmtc.analysis.report.files import markdown_rows
 from xmtc.experiments.keeping import Result
 from xmtc.experiments.rows import Experiment, Job
-from xmtc.report.files import markdown_rows
 
 COSTS = {
     "train_s": "training s",

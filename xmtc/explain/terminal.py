@@ -7,7 +7,7 @@ import re
 from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
 
-from xmtc.explain.pieces import Highlight
+from xmtc.explain.highlights import Highlight
 
 # From which share of the strongest weight on a word looks how, if it speaks for the label and if against. Dull to
 # bright, not pale to dark: the terminal's own background may be black or white.

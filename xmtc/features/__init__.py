@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from xmtc.base.dataset import Bag, Dataset, Tokens
-from xmtc.base.run import Run
-from xmtc.base.tables import Table
+from xmtc.core.dataset import Bag, Dataset, Tokens
+from xmtc.core.registry import Table
+from xmtc.core.run import Run
 from xmtc.data.batch import Batch
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError

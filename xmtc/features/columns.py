@@ -9,15 +9,15 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.arrays import ascends
-from xmtc.base.dataset import Bag, Tokens
-from xmtc.base.form import array
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.array_validation import ascends
+from xmtc.core.dataset import Bag, Tokens
+from xmtc.core.hyperparameters import param
+from xmtc.core.run import Run
+from xmtc.core.sparse import narrow, with_unit_rows
 from xmtc.errors import XmtcError
 from xmtc.features.view import COLUMNS, FittedView, View
-from xmtc.sparse import narrow, with_unit_rows
-from xmtc.text.spans import Span
+from xmtc.storage.form import array
+from xmtc.text.word_spans import Span
 
 Row = tuple[np.ndarray, np.ndarray]  # column numbers int32, values float32
 WIDE = 2**20  # columns, from which on those that do not occur are left out, where they are the most

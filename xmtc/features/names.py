@@ -9,15 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Tokens
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Tokens
+from xmtc.core.hyperparameters import param
+from xmtc.core.run import Run
 from xmtc.data.batch import end_to_end
 from xmtc.features.view import View
 from xmtc.features.words import FittedWords
-from xmtc.text.stems import PLURAL, stemmer
+from xmtc.text.stemming import PLURAL, stemmer
+from xmtc.text.term_index import Vocabulary
 from xmtc.text.tokenizer import Sequences, Tokenizer, batches
-from xmtc.text.vocabulary import Vocabulary
 
 ALL = 2**31  # words of a text; no text has as many
 

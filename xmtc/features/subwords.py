@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Bag, Tokens
-from xmtc.base.form import array
-from xmtc.base.params import param
-from xmtc.base.run import Run
-from xmtc.encoders import tokenizing
-from xmtc.encoders.catalogue import find_encoder, readable
-from xmtc.encoders.configuration import check_is_encoder, n_positions, read_config, tokenizer_json
+from xmtc.core.dataset import Bag, Tokens
+from xmtc.core.hyperparameters import param
+from xmtc.core.run import Run
+from xmtc.features.encoders import tokenizing
+from xmtc.features.encoders.catalogue import find_encoder, readable
+from xmtc.features.encoders.configuration import check_is_encoder, n_positions, read_config, tokenizer_json
 from xmtc.features.view import FittedView, View, holding, nothing_to_learn_from
-from xmtc.text.spans import Span
+from xmtc.storage.form import array
 from xmtc.text.tokenizer import batches
+from xmtc.text.word_spans import Span
 
 SPACES = (
     " ",

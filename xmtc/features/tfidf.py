@@ -13,23 +13,23 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-from xmtc.base.arrays import trusted
-from xmtc.base.dataset import Bag
-from xmtc.base.form import array
-from xmtc.base.params import param
-from xmtc.base.run import Run
-from xmtc.base.workdir import Growing
-from xmtc.compiled import kernel
+from xmtc.core.array_validation import trusted
+from xmtc.core.dataset import Bag
+from xmtc.core.hyperparameters import param
+from xmtc.core.numba_support import kernel
+from xmtc.core.run import Run
+from xmtc.core.sparse import narrow, sort
 from xmtc.errors import XmtcError
-from xmtc.features.counting import FEW_NEW, Counted, Entries, spread, with_columns
 from xmtc.features.view import ANALYZER, FittedView, View
-from xmtc.sparse import narrow, sort
+from xmtc.features.word_counts import FEW_NEW, Counted, Entries, spread, with_columns
+from xmtc.storage.disk_arrays import Growing
+from xmtc.storage.form import array
 from xmtc.text.analyzers import AUTO, WORDS, analyzer_named, check_name, has_grams, names_in
-from xmtc.text.parts import Source, part_spans
-from xmtc.text.spans import Span, find_spans
 from xmtc.text.stop_words import stop_list
+from xmtc.text.term_index import FREE, Vocabulary, most_frequent
+from xmtc.text.term_spans import Source, part_spans
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
-from xmtc.text.vocabulary import FREE, Vocabulary, most_frequent
+from xmtc.text.word_spans import Span, find_spans
 
 ROWS = 100_000  # that are put beside each other at a time
 COMMON = 0.05  # beside words, grams in more than this part of the documents are left out: they are the most, say little

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Bag, Tokens
-from xmtc.base.form import Form
-from xmtc.base.params import Recipe, param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Bag, Tokens
+from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
+from xmtc.storage.form import Form
 from xmtc.text.analyzers import AUTO
-from xmtc.text.spans import Span
+from xmtc.text.word_spans import Span
 
 ANALYZER: Any = param(
     AUTO, "terms: words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, words+grams; auto finds out what suits"

@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.arrays import trusted
-from xmtc.base.dataset import Tokens
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.array_validation import trusted
+from xmtc.core.dataset import Tokens
+from xmtc.core.hyperparameters import param
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features.view import ANALYZER, UNKNOWN, FittedView, View, nothing_to_learn_from
 from xmtc.text.analyzers import AUTO, WORDS, analyzer_named, check_name, has_grams, names_in
-from xmtc.text.spans import Span, find_spans
+from xmtc.text.term_index import FREE, Vocabulary, merge, most_frequent
 from xmtc.text.tokenizer import Sequences, Tokenizer, batches, per_document
-from xmtc.text.vocabulary import FREE, Vocabulary, merge, most_frequent
+from xmtc.text.word_spans import Span, find_spans
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from math import log
 
 import numpy as np
 
-from xmtc.base.params import Recipe, param
+from xmtc.core.hyperparameters import Recipe, param
 
 
 @dataclass(frozen=True)

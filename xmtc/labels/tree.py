@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.run import Each, Run
-from xmtc.labels.clustering import halve
-from xmtc.labels.dividing import divide
-from xmtc.labels.many import ManyLabels
+from xmtc.core.run import Each, Run
+from xmtc.labels.balanced_kmeans import halve
+from xmtc.labels.kmeans import divide
+from xmtc.labels.streaming_kmeans import ManyLabels
 from xmtc.labels.vectors import LabelVectors
 
 

@@ -10,11 +10,11 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
 
-from xmtc.base.dataset import Dataset, Tokens
-from xmtc.base.memory import poured_together
-from xmtc.base.run import Run
-from xmtc.compiled import kernel
-from xmtc.sparse import narrow, with_unit_rows, with_weighted_rows
+from xmtc.core.dataset import Dataset, Tokens
+from xmtc.core.memory import poured_together
+from xmtc.core.numba_support import kernel
+from xmtc.core.run import Run
+from xmtc.core.sparse import narrow, with_unit_rows, with_weighted_rows
 
 LABELS = 1024  # summed by one thread at a time, at most
 PARTS = 64  # into which the labels are cut at least, so that every thread has some

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from xmtc.compiled import kernel
+from xmtc.core.numba_support import kernel
 from xmtc.labels.tree import LabelTree
 from xmtc.linear.packing import chunk_numbers
 from xmtc.linear.solver import BLOCK, padded_width

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.compiled import fast_kernel, kernel
-from xmtc.linear.descent import next_state, square_lengths
+from xmtc.core.numba_support import fast_kernel, kernel
+from xmtc.core.sparse import Compact
+from xmtc.linear.coordinate_descent import next_state, square_lengths
 from xmtc.linear.proximal import soft
 from xmtc.linear.search import insert
 from xmtc.linear.solver import first_state, shuffled
-from xmtc.sparse import Compact
 
 BATCH = 128  # documents that are searched before the first of them is visited
 SHARE = 32  # documents that a thread searches at a time

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmtc.compiled import fast_kernel
-from xmtc.linear.descent import shuffle
+from xmtc.core.numba_support import fast_kernel
+from xmtc.linear.coordinate_descent import shuffle
 
 SUFFICIENT = 0.01  # part of the promised gain that a step must bring
 HALVINGS = 20  # of a step, at most

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Explanation, Model
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
 from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, rank, search
 from xmtc.linear.tree import Tree
 

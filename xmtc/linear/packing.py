@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.workdir import Gathering
-from xmtc.compiled import kernel
+from xmtc.core.numba_support import kernel
 from xmtc.labels.tree import LabelTree
-from xmtc.linear.gathering import in_order
+from xmtc.linear.node_data import in_order
 from xmtc.linear.search import home
 from xmtc.linear.solver import LinearWeights
 from xmtc.linear.tree import EMPTY, HERE, Tree
+from xmtc.storage.disk_arrays import Gathering
 
 FINEST = 32767  # weights are kept as whole multiples of their chunk's largest divided by this
 WIDEST = 32768  # slots of a chunk, so that 16 bits number them

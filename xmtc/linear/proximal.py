@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xmtc.compiled import fast_kernel
+from xmtc.core.numba_support import fast_kernel
 
 
 @fast_kernel

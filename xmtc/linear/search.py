@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.predictions import NO_LABEL
-from xmtc.compiled import fast_kernel, kernel, prefetch
+from xmtc.core.numba_support import fast_kernel, kernel, prefetch
+from xmtc.core.predictions import NO_LABEL
 from xmtc.linear.tree import NOTHING, Tree
 
 SQUARED_HINGE, LOGISTIC, CUBED_HINGE = 0, 1, 2

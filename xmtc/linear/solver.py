@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.compiled import kernel
+from xmtc.core.numba_support import kernel
+from xmtc.core.sparse import Compact, compact, whole
 from xmtc.errors import XmtcError
-from xmtc.linear.descent import descend_block, descend_pair, mean_signs, shrink, shuffle, square_lengths
-from xmtc.linear.gathering import Documents, RowsOfWeights
-from xmtc.sparse import Compact, compact, whole
+from xmtc.linear.coordinate_descent import descend_block, descend_pair, mean_signs, shrink, shuffle, square_lengths
+from xmtc.linear.node_data import Documents, RowsOfWeights
 
 BLOCK = 128  # labels solved side by side at most
 LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from xmtc.base.arrays import are_offsets
-from xmtc.base.form import Form, array
-from xmtc.compiled import kernel
+from xmtc.core.array_validation import are_offsets
+from xmtc.core.numba_support import kernel
+from xmtc.storage.form import Form, array
 
 HERE = -1  # a slot that leads to nothing but other slots of its chunk
 EMPTY = 0xFFFFFFFF  # a place of a chunk's table without a feature

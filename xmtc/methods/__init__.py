@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from xmtc.base.form import Form, check_form
-from xmtc.base.method import Method, Model
-from xmtc.base.tables import Table
+from xmtc.core.method import Method, Model
+from xmtc.core.registry import Table
 from xmtc.errors import XmtcError
+from xmtc.storage.form import Form, check_form
 
 if TYPE_CHECKING:  # the same methods as in the table, which type checkers cannot read
     from xmtc.methods.attention.attention_xml import AttentionXML as AttentionXML

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 
 # Multiplications of a matrix product for each thread, a tenth of a millisecond: with fewer it gains too little.

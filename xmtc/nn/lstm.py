@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from xmtc.base.dataset import Tokens
-from xmtc.nn.batches import TokenBatch, TokenLoader
+from xmtc.core.dataset import Tokens
 from xmtc.nn.devices import moved
+from xmtc.nn.token_batches import TokenBatch, TokenLoader
 
 SIZES = (64, 128, 256)  # of hidden layers for which the kernels are faster; at 512 cuDNN is
 

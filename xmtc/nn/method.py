@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
-from xmtc.base.params import param
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.method import Method
 from xmtc.data.splits import VALID_SHARE
-from xmtc.nn.fitting import HELD_OUT, rows_to_stop_by
+from xmtc.nn.fit import HELD_OUT, rows_to_stop_by
 from xmtc.nn.training import Plan
 
 

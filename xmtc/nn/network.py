@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.form import Form
-from xmtc.base.memory import check_fits
-from xmtc.base.method import Model
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.memory import check_fits
+from xmtc.core.method import Model
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.nn.devices import device_of, device_with, threads_for, working
 from xmtc.nn.weights import Weights
+from xmtc.storage.form import Form
 
 MOST_DOCS = 512  # answered at a time, if not fewer
 COPIES = 5  # of its weights that a training holds: gradients, two memories of Adam, and the best so far

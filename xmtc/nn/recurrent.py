@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.nn.batches import TokenBatch
 from xmtc.nn.lstm import states_of
+from xmtc.nn.token_batches import TokenBatch
 
 
 class RecurrentEncoder(nn.Module):

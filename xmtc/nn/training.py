@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xmtc.base.events import Pass, peak_memory
-from xmtc.base.run import Run
+from xmtc.core.events import Pass, peak_memory
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.nn import distributed
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from xmtc.base.form import Form, array
+from xmtc.storage.form import Form, array
 
 
 @dataclass(frozen=True)

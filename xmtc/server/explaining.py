@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xmtc.explain.pieces import Highlight
+from xmtc.explain.highlights import Highlight
 
 MOST_WORDS = 100  # of an explanation
 MOST_SPANS = 1000  # of a word

@@ -1,7 +1,7 @@
 """Read uploaded files and write tables of tags: tasks that run in a child process of the service.
 
 An uploaded file is parsed in a child with limits on memory and time, which is killed when its request ends
-(xmtc/base/child_process.py). On Linux it has no name on disk, so that nothing is left after a crash."""
+(xmtc/core/child_process.py). On Linux it has no name on disk, so that nothing is left after a crash."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 
-from xmtc.answers import Answer, AnswerTable, writer_of
-from xmtc.base.child_worker import OWN_FOLDER, utf8_json
+from xmtc.core.child_worker import OWN_FOLDER, utf8_json
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import HEAD_BYTES, encoding_of
-from xmtc.data.files import open_binary
+from xmtc.data.file_streams import open_binary
 from xmtc.data.formats.table import DECLARED, sniffed
 from xmtc.data.formats.xlsx import HEADER_ROWS, as_text, open_workbook
 from xmtc.data.layout import Voice
 from xmtc.data.records import Fields, matching
 from xmtc.data.source import BadLine
 from xmtc.errors import XmtcError, missing_extra
+from xmtc.output import Answer, AnswerTable, writer_of
 from xmtc.server.refusals import Refused
 
 # Formats by the ends of file names.

@@ -16,7 +16,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 import xmtc
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.server import log
 from xmtc.server.batching import Question

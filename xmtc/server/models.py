@@ -14,15 +14,15 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from xmtc.base.folders import ABOUT, Stamp, stamp_of
-from xmtc.base.regular_files import is_regular, read_regular
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features import COLUMNS
 from xmtc.server import log
 from xmtc.server.batching import Batcher, Question
 from xmtc.server.refusals import busy
 from xmtc.server.settings import Settings
+from xmtc.storage.folder import ABOUT, Stamp, stamp_of
+from xmtc.storage.regular_files import is_regular, read_regular
 from xmtc.tagger import Tag, Tagger
 
 if TYPE_CHECKING:

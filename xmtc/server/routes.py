@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import Response
 
-from xmtc.base.child_worker import utf8_json
+from xmtc.core.child_worker import utf8_json
 from xmtc.server import explaining, messages
 from xmtc.server.explaining import placed_words
 from xmtc.server.files import READ, TYPES, WRITE, check_cells, check_upload

@@ -97,7 +97,7 @@ def configuration(settings: Settings, factory: Callable[[], FastAPI]) -> uvicorn
 
 def try_models(settings: Settings) -> None:
     """Open every model once before workers start, so that a damaged one is reported in a sentence."""
-    from xmtc.base.run import Run
+    from xmtc.core.run import Run
     from xmtc.server.models import Opened
 
     for _, folder in settings.models:

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from xmtc.base.child_process import GIB, MIB, ChildFailed, Children, Limits
+from xmtc.core.child_process import GIB, MIB, ChildFailed, Children, Limits
 from xmtc.server import messages
 from xmtc.server.batching import Question
 from xmtc.server.files import PRELOAD
@@ -18,7 +18,7 @@ from xmtc.server.metrics import Metrics
 from xmtc.server.models import Models, Served
 from xmtc.server.refusals import Refused, busy, unknown_model
 from xmtc.server.settings import MAX_ANSWER_LABELS, Settings
-from xmtc.vocab.filters import FILE
+from xmtc.vocabulary.label_filters import FILE
 
 IN_THREADS, MAX_SEARCHES, MAX_FILES = 2, 32, 8  # at a time in threads; searches and files that may run or wait
 FILE_MEMORY, FILE_OUTPUT = GIB, 64 * MIB  # bytes that reading an uploaded file may take, and may give

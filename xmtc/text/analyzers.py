@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xmtc.compiled import kernel
+from xmtc.core.numba_support import kernel
 from xmtc.data.batch import end_to_end
 from xmtc.errors import XmtcError, missing_extra, nearest
+from xmtc.text.term_index import Vocabulary, merge, numbered
 from xmtc.text.tokenizer import BLANK, LAST_CHARACTER, decode
-from xmtc.text.vocabulary import Vocabulary, merge, numbered
 
 AUTO, WORDS, GRAMS, SNOWBALL, SIMPLEMMA = "auto", "words", "grams", "snowball", "simplemma"
 SHORTEST, LONGEST = 3, 5  # characters of a gram

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from xmtc.base.dataset import Tokens
+from xmtc.core.dataset import Tokens
 
 REACH = 5  # words to either side that count as near
 SMOOTHING = 0.75

@@ -9,7 +9,7 @@ import numpy as np
 
 from xmtc.errors import XmtcError, missing_extra
 from xmtc.text.stop_words import common_words, language_names
-from xmtc.text.vocabulary import FREE, Vocabulary
+from xmtc.text.term_index import FREE, Vocabulary
 
 # Han, kana, Thai, Lao, Burmese and Khmer: a run of letters is a clause there
 WITHOUT_BLANKS = (

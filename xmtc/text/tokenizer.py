@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmtc.base.form import Form
-from xmtc.base.threads import once
-from xmtc.compiled import kernel
+from xmtc.core.numba_support import kernel
+from xmtc.core.threads import once
 from xmtc.data.batch import Texts, end_to_end
-from xmtc.text.normal import normal, normal_texts
-from xmtc.text.vocabulary import (
+from xmtc.storage.form import Form
+from xmtc.text.normalisation import normal, normal_texts
+from xmtc.text.term_index import (
     FREE,
     NO_BYTES,
     PRIME,

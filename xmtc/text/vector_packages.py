@@ -15,11 +15,11 @@ from typing import IO
 
 import numpy as np
 
-from xmtc.base.cache import cache_folder, checksum, made
-from xmtc.base.run import Run
-from xmtc.data.files import writing
+from xmtc.core.run import Run
+from xmtc.data.file_streams import writing
 from xmtc.errors import XmtcError
-from xmtc.text.registries import fetch
+from xmtc.storage.cache import cache_folder, checksum, made
+from xmtc.text.package_download import fetch
 from xmtc.text.vector_files import Cursor, Vectors, wink_json
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data.batch import Batch
 from xmtc.data.document import Document
 from xmtc.data.layout import Layout

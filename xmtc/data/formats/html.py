@@ -1,7 +1,7 @@
 """Web pages: the title and the main text of a page, as trafilatura finds it (the extra `documents`), are one document.
 
 The encoding is the declared one, unless --encoding names another. trafilatura runs in a child process
-(xmtc/base/child_process.py): nested tags can take it any amount of time."""
+(xmtc/core/child_process.py): nested tags can take it any amount of time."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data.batch import Batch, Texts, whole_numbers
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8
 from xmtc.data.fetching import Fetched, take
-from xmtc.data.files import NEWLINE, Block, read_blocks
+from xmtc.data.file_streams import NEWLINE, Block, read_blocks
 from xmtc.data.records import Fields
 from xmtc.data.source import BadLine, Source
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from xmtc.base.run import Run
+from xmtc.core.run import Run
 from xmtc.data.batch import Batch
 from xmtc.data.document import Document
 from xmtc.data.formats import Dimensions, Format

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from xmtc.base.arrays import are_offsets
+from xmtc.core.array_validation import are_offsets
 from xmtc.data.document import Document
 from xmtc.data.formats import Dimensions, Format
 from xmtc.data.source import Source

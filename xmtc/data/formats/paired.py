@@ -16,7 +16,7 @@ from functools import partial
 from typing import IO
 
 from xmtc.data.document import Document
-from xmtc.data.files import COMPRESSIONS, read_lines, without_compression
+from xmtc.data.file_streams import COMPRESSIONS, read_lines, without_compression
 from xmtc.data.formats import Dimensions, Format
 from xmtc.data.records import BadRecord, checked_labels, split_labels
 from xmtc.data.source import BYTE_ORDER_MARK, Source

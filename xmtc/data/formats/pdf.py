@@ -1,6 +1,6 @@
 """PDF: the text of its pages, as pypdf finds it (the extra `documents`), is one document, which knows where each page
 begins. Pages that are pictures have no text: they need text recognition first. pypdf runs in a child process
-(xmtc/base/child_process.py), because a small PDF can be made to unpack to any size."""
+(xmtc/core/child_process.py), because a small PDF can be made to unpack to any size."""
 
 from __future__ import annotations
 

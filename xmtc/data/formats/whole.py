@@ -12,10 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from xmtc.base.child_process import CHILDREN, ChildFailed, Limits
+from xmtc.core.child_process import CHILDREN, ChildFailed, Limits
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8, Encoding, encoding_of
-from xmtc.data.files import DAMAGE, damaged, open_binary, unreadable, without_compression
+from xmtc.data.file_streams import DAMAGE, damaged, open_binary, unreadable, without_compression
 from xmtc.data.records import BadRecord, checked_labels, shortened
 from xmtc.data.source import Source
 

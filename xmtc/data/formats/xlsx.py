@@ -5,7 +5,7 @@ first row with that field among the first twenty, so a title may stand above it.
 become text, an empty label cell means no labels, a row of empty cells is no document.
 
 python-calamine allocates the rectangle up to the farthest cell of a sheet, so that a small file can take any amount of
-memory. It runs in a child process (xmtc/base/child_process.py), which sends the rows as text."""
+memory. It runs in a child process (xmtc/core/child_process.py), which sends the rows as text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from io import BytesIO
 from itertools import islice
 from typing import IO, Any
 
-from xmtc.base.child_process import CHILDREN, ChildFailed, Limits
-from xmtc.base.child_worker import CHUNK_BYTES
+from xmtc.core.child_process import CHILDREN, ChildFailed, Limits
+from xmtc.core.child_worker import CHUNK_BYTES
 from xmtc.data.document import Document
 from xmtc.data.formats import Format
 from xmtc.data.formats.parquet import in_json

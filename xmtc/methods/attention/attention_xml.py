@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import Presets, param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Presets, param
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree, balanced_binary_trees, compressed
 from xmtc.labels.vectors import LabelVectors

@@ -10,22 +10,22 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
 from xmtc.methods.attention.levels import LOSSES, SUM, LevelData, table_of_children, train_level
 from xmtc.methods.attention.model import VIEW, AttentionModel, Level, RecurrentDesign
 from xmtc.methods.attention.network import LabelAttention, RecurrentNetwork, begin_with_xavier
 from xmtc.nn import distributed
-from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import working
-from xmtc.nn.fitting import begin
+from xmtc.nn.fit import begin
+from xmtc.nn.initial_vectors import vectors_of_tokens
 from xmtc.nn.method import WordNetworkMethod
 from xmtc.nn.network import TrainedNetwork
+from xmtc.nn.token_batches import TokenLoader
 from xmtc.nn.training import Plan
-from xmtc.nn.vectors import vectors_of_tokens
 from xmtc.nn.weights import Weights
 from xmtc.text.vector_packages import NAMED
 

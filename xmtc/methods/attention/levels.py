@@ -10,15 +10,15 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.methods.attention.model import MISSING, AmongChildren, answered, children_of, predict_level
 from xmtc.methods.attention.network import RecurrentNetwork
 from xmtc.nn import distributed
-from xmtc.nn.batches import LabelRows, TokenBatch, TokenLoader
 from xmtc.nn.devices import mixed
-from xmtc.nn.fitting import fit_network
+from xmtc.nn.fit import fit_network
 from xmtc.nn.network import device_with, predict_with
+from xmtc.nn.token_batches import LabelRows, TokenBatch, TokenLoader
 from xmtc.nn.training import Plan
 
 LOSSES = SUM, MEAN = "sum", "mean"

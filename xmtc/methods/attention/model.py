@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.form import Form, array
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Explanation, Model
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.methods.attention.network import LabelAttention, MaxPooling, RecurrentNetwork
-from xmtc.nn.batches import TokenBatch, TokenLoader
 from xmtc.nn.devices import device_of, mixed, working
 from xmtc.nn.network import Design, TrainedNetwork, device_with, predict_with
 from xmtc.nn.recurrent import RecurrentEncoder
+from xmtc.nn.token_batches import TokenBatch, TokenLoader
+from xmtc.storage.form import Form, array
 
 VIEW = "words"
 POOLINGS = ATTENTION, OWN_OUTPUT, MAX = "attention", "attention with own output", "max"

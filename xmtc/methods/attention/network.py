@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
-from xmtc.nn.batches import TokenBatch
 from xmtc.nn.devices import mixed
 from xmtc.nn.network import LabelNetwork, at_most, device_with
 from xmtc.nn.recurrent import RecurrentEncoder
+from xmtc.nn.token_batches import TokenBatch
 
 MOST_DOCS = {"cpu": 64, "cuda": 512}  # answered at a time
 MOST_NUMBERS = {"cpu": 2**27, "cuda": 2**31}  # of one tensor in an answer

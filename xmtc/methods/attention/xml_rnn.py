@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.run import Run
 from xmtc.labels.tree import LabelTree
 from xmtc.methods.attention.family import RecurrentMethod
 from xmtc.methods.attention.model import AttentionModel

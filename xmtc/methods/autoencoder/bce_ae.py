@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xmtc.base.params import param
+from xmtc.core.hyperparameters import param
 from xmtc.methods.autoencoder.rank_ae import BCE, LOSSES, RankAE
 
 

@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
 from xmtc.methods.autoencoder.family import LabelAutoencoder
 from xmtc.methods.autoencoder.model import LAYERS, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Objective
-from xmtc.nn.fitting import HELD_OUT
+from xmtc.nn.fit import HELD_OUT
 from xmtc.nn.output_losses import ExponentialPairs
 
 

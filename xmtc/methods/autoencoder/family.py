@@ -10,18 +10,18 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
-from xmtc.base.params import param
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.method import Method
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
 from xmtc.methods.autoencoder.model import AutoencoderDesign, AutoencoderModel
 from xmtc.methods.autoencoder.network import Autoencoder, LabelEncoder, Objective, Predictor
 from xmtc.nn import distributed
-from xmtc.nn.batches import LabelRows
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.fitting import HELD_OUT, begin, fit_network, rows_to_stop_by
+from xmtc.nn.fit import HELD_OUT, begin, fit_network, rows_to_stop_by
 from xmtc.nn.network import TrainedNetwork, predict_with
+from xmtc.nn.token_batches import LabelRows
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Explanation
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Explanation
+from xmtc.core.run import Run
 from xmtc.methods.autoencoder.network import (
     LEAK,
     BagFeatures,
@@ -20,10 +20,10 @@ from xmtc.methods.autoencoder.network import (
     Predictor,
     SequenceFeatures,
 )
-from xmtc.nn.bags import BagBatch, BagLoader
-from xmtc.nn.batches import TokenLoader
+from xmtc.nn.bag_batches import BagBatch, BagLoader
 from xmtc.nn.devices import working
 from xmtc.nn.network import Design, NetworkModel
+from xmtc.nn.token_batches import TokenLoader
 
 INPUTS = BAG, LSTM, LAYERS = "bag", "lstm", "layers"
 WORDS = "words"  # the view that an LSTM reads

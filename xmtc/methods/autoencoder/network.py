@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag, leaky_relu, relu
 
-from xmtc.nn.bags import BagBatch
-from xmtc.nn.batches import TokenBatch
+from xmtc.nn.bag_batches import BagBatch
 from xmtc.nn.network import LabelNetwork, at_most, device_with
 from xmtc.nn.normalisation import BatchNorm
 from xmtc.nn.output_losses import Loss, Positives, output_loss
 from xmtc.nn.recurrent import RecurrentEncoder
+from xmtc.nn.token_batches import TokenBatch
 
 LEAK = 0.1  # of the leaky ReLU
 MOST_DOCS = 512  # answered at a time

@@ -13,7 +13,7 @@ the rate does not decay, and 60 passes are ours. What the authors are said to ha
 
 from __future__ import annotations
 
-from xmtc.base.params import Presets
+from xmtc.core.hyperparameters import Presets
 
 PASSES = 60
 

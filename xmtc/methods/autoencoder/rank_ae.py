@@ -27,17 +27,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import Presets, param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Presets, param
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.autoencoder.family import LabelAutoencoder
 from xmtc.methods.autoencoder.model import BAG, LSTM, WORDS, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Autoencoder, BagFeatures, Objective, Predictor, SequenceFeatures
 from xmtc.methods.autoencoder.presets import PRESETS
-from xmtc.nn.clusters import log_odds_of_labels
+from xmtc.nn.initial_vectors import vectors_of_terms, vectors_of_tokens
+from xmtc.nn.label_clusters import log_odds_of_labels
 from xmtc.nn.output_losses import CrossEntropy, Loss, Ranking
-from xmtc.nn.vectors import vectors_of_terms, vectors_of_tokens
 
 LOSSES = RANKING, BCE = "ranking", "bce"
 POOLINGS = MEAN, SUM = "mean", "sum"

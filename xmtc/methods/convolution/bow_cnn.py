@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool1d, dropout, pad, relu
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
 from xmtc.methods.convolution.family import (
     MAX,
     MEAN,
@@ -34,7 +34,7 @@ from xmtc.methods.convolution.family import (
     pooled_max,
     pooled_mean,
 )
-from xmtc.nn.batches import TokenBatch
+from xmtc.nn.token_batches import TokenBatch
 
 MOST_WORDS = 100_000  # of a region, and from one to the next
 

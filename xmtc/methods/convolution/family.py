@@ -12,20 +12,20 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Explanation
-from xmtc.base.params import param
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.method import Explanation
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
 from xmtc.nn import distributed
-from xmtc.nn.batches import LabelRows, TokenBatch, TokenLoader
-from xmtc.nn.clusters import log_odds_of_labels
 from xmtc.nn.devices import device_with, mixed, moved, working
-from xmtc.nn.fitting import begin, fit_network
+from xmtc.nn.fit import begin, fit_network
+from xmtc.nn.label_clusters import log_odds_of_labels
 from xmtc.nn.method import WordNetworkMethod
 from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, at_most, predict_with
 from xmtc.nn.normalisation import BatchNorm
 from xmtc.nn.output_losses import CrossEntropy, Positives, output_loss
+from xmtc.nn.token_batches import LabelRows, TokenBatch, TokenLoader
 from xmtc.nn.weights import Weights
 
 VIEW = "words"

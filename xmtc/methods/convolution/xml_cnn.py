@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import Presets, param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Presets, param
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.convolution.family import (
     VIEW,
@@ -31,9 +31,9 @@ from xmtc.methods.convolution.family import (
     lengths_of,
     pooled_max,
 )
-from xmtc.nn.batches import TokenBatch
+from xmtc.nn.initial_vectors import vectors_of_tokens
 from xmtc.nn.normalisation import BatchNorm
-from xmtc.nn.vectors import vectors_of_tokens
+from xmtc.nn.token_batches import TokenBatch
 
 
 class FilterNetwork(RegionNetwork):

@@ -18,15 +18,15 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
-from xmtc.base.run import Run
-from xmtc.compiled import fast_kernel, kernel
-from xmtc.linear.descent import shuffle
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.numba_support import fast_kernel, kernel
+from xmtc.core.run import Run
+from xmtc.core.sparse import Compact
+from xmtc.linear.coordinate_descent import shuffle
 from xmtc.linear.solver import first_state
 from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
 from xmtc.methods.embedding.neighbours import NOBODY, label_neighbours
-from xmtc.sparse import Compact
 
 BATCH = 64  # documents that are ranked against each other's neighbours
 CLUSTER_RATE = 0.1  # of learning to divide: the authors' value

@@ -11,17 +11,17 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.memory import check_fits
-from xmtc.base.method import Method
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.memory import check_fits
+from xmtc.core.method import Method
+from xmtc.core.run import Run
+from xmtc.core.sparse import Compact, compact
 from xmtc.errors import XmtcError
 from xmtc.linear.packing import offsets
 from xmtc.linear.solver import LARGEST, shuffled
 from xmtc.methods.embedding.model import MOST_EDGES, SHARPEST, Learner, NeighbourModel, in_8_bits, project, route
 from xmtc.methods.embedding.neighbours import check_library
-from xmtc.sparse import Compact, compact
 
 PER_CLUSTER = 6000  # documents, where the number of clusters is not given: the rule of both papers
 ALONE = Run(threads=1)  # for work within work

@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.memory import check_fits
-from xmtc.base.method import Method
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.memory import check_fits
+from xmtc.core.method import Method
+from xmtc.core.run import Run
 from xmtc.methods.embedding.fasttext_model import (
     HIERARCHICAL,
     LONGEST,

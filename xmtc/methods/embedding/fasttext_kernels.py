@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmtc.compiled import fast_kernel
+from xmtc.core.numba_support import fast_kernel
 
 LANES = 16  # partial sums of the gradient, side by side
 LARGEST = np.float32(30)  # score that a probability is computed of

@@ -8,14 +8,14 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.arrays import ascends
-from xmtc.base.dataset import Dataset, Tokens
-from xmtc.base.form import array
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
+from xmtc.core.array_validation import ascends
+from xmtc.core.dataset import Dataset, Tokens
+from xmtc.core.method import Explanation, Model
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
+from xmtc.core.sparse import narrow
 from xmtc.methods.embedding.fasttext_kernels import best_labels, down_the_tree, predict_all
-from xmtc.sparse import narrow
+from xmtc.storage.form import array
 
 VIEW = "words"
 END = 0  # the id of the end of a text, which every document has; in the view, that of unknown words, which are left out

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.events import Pass, peak_memory
-from xmtc.base.run import Run
+from xmtc.core.events import Pass, peak_memory
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.embedding.fasttext_kernels import DIVERGED, LANES, train_all, train_some
 from xmtc.methods.embedding.fasttext_model import HIERARCHICAL, OVA, SOFTMAX

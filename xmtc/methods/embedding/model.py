@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.arrays import are_offsets, ascends
-from xmtc.base.dataset import Dataset
-from xmtc.base.form import Form, array
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
-from xmtc.compiled import fast_kernel, kernel
+from xmtc.core.array_validation import are_offsets, ascends
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Explanation, Model
+from xmtc.core.numba_support import fast_kernel, kernel
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.linear.search import insert
 from xmtc.methods.embedding.neighbours import NOBODY, index_of, nearest, nearly_nearest
+from xmtc.storage.form import Form, array
 
 MOST_DOCS = 1024  # answered by one thread at a time
 MOST_EDGES = 1000  # of a document in the graph of an approximate search

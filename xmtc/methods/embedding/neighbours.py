@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from xmtc.base.run import Run
-from xmtc.compiled import fast_kernel, kernel
+from xmtc.core.numba_support import fast_kernel, kernel
+from xmtc.core.run import Run
+from xmtc.core.sparse import with_unit_rows
 from xmtc.errors import missing_extra
 from xmtc.linear.search import insert
-from xmtc.sparse import with_unit_rows
 
 NOBODY = -1  # where fewer neighbours were found
 MOST_HOLDERS = 5000  # documents of a label that each of them is compared with, at most

@@ -17,16 +17,16 @@ import numpy as np
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import Presets, param
-from xmtc.base.run import Run
-from xmtc.compiled import fast_kernel
-from xmtc.labels.dividing import k_means
-from xmtc.linear.regression import ridge
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Presets, param
+from xmtc.core.numba_support import fast_kernel
+from xmtc.core.run import Run
+from xmtc.core.sparse import Compact, compact, with_unit_rows
+from xmtc.labels.kmeans import k_means
+from xmtc.linear.ridge import ridge
 from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
 from xmtc.methods.embedding.model import NeighbourModel
 from xmtc.methods.embedding.neighbours import label_neighbours
-from xmtc.sparse import Compact, compact, with_unit_rows
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.form import array
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Explanation, Model
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.evaluation import Judged, parse_metric
 from xmtc.methods.ensemble.merging import merged
 from xmtc.methods.ensemble.model import DEPTH, Combination
+from xmtc.storage.form import array
 
 CERTAIN = 0.9999  # never quite, so that others can still add to it
 JUDGED_BY = parse_metric("nDCG@5")

@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import LabelName, Method, Model
-from xmtc.base.params import Recipe, param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.method import LabelName, Method, Model
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.members import fit_together, held_out_together, names_together, read_together

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import LabelName, Method, Model
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import LabelName, Method, Model
+from xmtc.core.run import Run
 from xmtc.data.splits import train_valid_split
 from xmtc.errors import XmtcError
 from xmtc.features import in_order

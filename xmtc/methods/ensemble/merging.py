@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.compiled import kernel
+from xmtc.core.numba_support import kernel
+from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.linear.search import rank
 
 MEAN, NOISY_OR = RULES = ("mean", "noisy-or")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.form import array
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Explanation, Model
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.features import in_order
 from xmtc.methods.ensemble.merging import RULES, merged
+from xmtc.storage.form import array
 
 DEPTH = 100  # labels that each model is asked for, if not for more; AttentionXML's authors keep as many
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method, Model
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Method, Model
+from xmtc.core.run import Run
 from xmtc.data.splits import without
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble

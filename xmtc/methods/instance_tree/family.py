@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.memory import check_fits
-from xmtc.base.method import Method
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.memory import check_fits
+from xmtc.core.method import Method
+from xmtc.core.run import Run
+from xmtc.core.sparse import rows_of
 from xmtc.methods.instance_tree.forest import TREE, Forest
 from xmtc.methods.instance_tree.growing import grow
-from xmtc.sparse import rows_of
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.run import Run
 from xmtc.methods.instance_tree.family import DocumentTrees
 from xmtc.methods.instance_tree.model import ForestModel
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from xmtc.base.arrays import are_offsets, ascends
-from xmtc.base.form import Form, array
-from xmtc.base.predictions import NO_LABEL
-from xmtc.compiled import fast_kernel, kernel
+from xmtc.core.array_validation import are_offsets, ascends
+from xmtc.core.numba_support import fast_kernel, kernel
+from xmtc.core.predictions import NO_LABEL
 from xmtc.linear.search import insert
 from xmtc.methods.instance_tree.growing import LEAF
+from xmtc.storage.form import Form, array
 
 
 @dataclass(frozen=True)

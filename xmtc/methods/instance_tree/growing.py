@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmtc.compiled import fast_kernel, kernel
+from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.linear.l1_logistic import reach, solve
 
 MIN_GAIN = 1e-6  # stop when the mean nDCG grows by less: the authors' value

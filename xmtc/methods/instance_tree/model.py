@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.arrays import are_offsets
-from xmtc.base.dataset import Dataset
-from xmtc.base.form import array
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
-from xmtc.compiled import kernel
+from xmtc.core.array_validation import are_offsets
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Explanation, Model
+from xmtc.core.numba_support import kernel
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
+from xmtc.core.sparse import rows_of, with_unit_rows
 from xmtc.linear.search import insert
 from xmtc.methods.instance_tree.forest import Forest, add_votes, shares_of, vote
-from xmtc.sparse import rows_of, with_unit_rows
+from xmtc.storage.form import array
 
 MOST_DOCS = 1024  # that one thread looks at, at a time
 STEEPEST = 1e6  # that γ may be

@@ -14,13 +14,13 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import Presets, param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Presets, param
+from xmtc.core.run import Run
+from xmtc.core.sparse import with_unit_rows
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 from xmtc.methods.instance_tree.family import DocumentTrees
 from xmtc.methods.instance_tree.model import STEEPEST, RerankedForestModel
-from xmtc.sparse import with_unit_rows
 
 PRESETS = {name: {"A": given.A, "B": given.B} for name, given in PROPENSITIES.items() if name != "default"}
 

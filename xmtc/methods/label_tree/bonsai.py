@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.run import Run
 from xmtc.labels.tree import wide_trees
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear.model import TreeModel

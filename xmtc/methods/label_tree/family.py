@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.method import Method
+from xmtc.core.run import Run
 from xmtc.labels.tree import LabelTree, Seed
 from xmtc.linear.model import TreeModel
 from xmtc.linear.solver import Solver
-from xmtc.linear.training import TreeTrainer
+from xmtc.linear.tree_training import TreeTrainer
 
 CHEAP = 5_000_000  # for each of many nodes: as accurate as with more (docs/results/linear-engine.md)
 ARITIES = (2, 4, 8, 16, 32, 64)  # of trees made from binary ones

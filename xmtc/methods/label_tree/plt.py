@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
-from xmtc.base.run import Run
-from xmtc.labels.many import labels_by_documents
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.run import Run
+from xmtc.labels.streaming_kmeans import labels_by_documents
 from xmtc.labels.tree import balanced_binary_trees, compressed
 from xmtc.linear.model import TreeModel
 from xmtc.methods.label_tree.family import ARITIES, LinearTrees

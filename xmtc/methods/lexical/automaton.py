@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmtc.base.arrays import are_offsets
-from xmtc.base.dataset import LabelNames, Tokens
-from xmtc.base.form import Form, array
-from xmtc.compiled import kernel
+from xmtc.core.array_validation import are_offsets
+from xmtc.core.dataset import LabelNames, Tokens
+from xmtc.core.numba_support import kernel
 from xmtc.features.words import UNKNOWN
+from xmtc.storage.form import Form, array
 
 ROOT = 0
 FREE = -1  # an empty slot of the hash table

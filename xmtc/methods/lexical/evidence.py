@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.form import Form, array
 from xmtc.methods.lexical.automaton import Candidates
+from xmtc.storage.form import Form, array
 
 FOLDS = 5  # parts of the training documents, each judged by what the others know
 ENOUGH = 200_000  # matches to learn a dozen weights from

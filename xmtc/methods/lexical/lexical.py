@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import LabelName, Method
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.method import LabelName, Method
+from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.lexical.automaton import Automaton
 from xmtc.methods.lexical.evidence import learn
 from xmtc.methods.lexical.model import LexicalModel
-from xmtc.vocab import ABSENT, Vocabulary, import_files
-from xmtc.vocab.vocabulary import PREFERRED
+from xmtc.vocabulary import ABSENT, Vocabulary, import_files
+from xmtc.vocabulary.vocabulary import PREFERRED
 
 
 @dataclass(frozen=True)

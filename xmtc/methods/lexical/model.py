@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmtc.base.dataset import Dataset, Tokens
-from xmtc.base.method import Explanation, Model
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset, Tokens
+from xmtc.core.method import Explanation, Model
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
 from xmtc.methods.lexical.automaton import Automaton
 from xmtc.methods.lexical.evidence import Evidence
 

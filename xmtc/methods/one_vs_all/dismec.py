@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
 from xmtc.linear.packing import Rows, pruned
 from xmtc.linear.solver import Solver, shuffled
 from xmtc.methods.one_vs_all.family import OneVsAll, TrainBlock

@@ -11,14 +11,14 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Method
+from xmtc.core.run import Run
 from xmtc.linear.model import EXACT, TreeModel
 from xmtc.linear.packing import WIDEST, Chunk, Rows, constant, side_by_side, tree_of
 from xmtc.linear.solver import BLOCK
-from xmtc.linear.training import CERTAIN
 from xmtc.linear.tree import HERE, Tree
+from xmtc.linear.tree_training import CERTAIN
 
 LAST = 1024  # labels that are trained in narrow blocks
 NARROW = 48  # labels of such a one: as fast for each as 64, and a fifth slower than 128

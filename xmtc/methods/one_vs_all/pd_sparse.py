@@ -19,19 +19,19 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.checkpoint import Checkpoint
-from xmtc.base.dataset import Dataset
-from xmtc.base.memory import check_fits
-from xmtc.base.method import Method
-from xmtc.base.params import param
-from xmtc.base.run import Run
+from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.core.memory import check_fits
+from xmtc.core.method import Method
+from xmtc.core.run import Run
+from xmtc.core.sparse import Compact, compact
 from xmtc.data.splits import random_rows, train_valid_split
 from xmtc.linear.frank_wolfe import PARTS, Duals, FrankWolfe, drop_small, first_labels, weights_of
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import Rows, pruned
 from xmtc.linear.solver import BLOCK, LinearWeights, Solver
 from xmtc.methods.one_vs_all.family import flat_model
-from xmtc.sparse import Compact, compact
 
 KEEP_EVERY = (
     5 * PARTS

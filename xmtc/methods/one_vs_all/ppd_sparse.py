@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
-from xmtc.linear.active import ActiveSolver, Documents
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
+from xmtc.linear.active_set import ActiveSolver, Documents
 from xmtc.linear.packing import Rows
 from xmtc.linear.solver import Solver
 from xmtc.methods.one_vs_all.family import OneVsAll, TrainBlock

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.params import param
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
 from xmtc.labels.propensity import Propensity
 from xmtc.linear.packing import Rows, pruned
 from xmtc.linear.solver import Solver, shuffled

@@ -28,14 +28,14 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.method import Method
-from xmtc.base.params import Presets, param
-from xmtc.base.predictions import Predictions
-from xmtc.base.run import Run
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Presets, param
+from xmtc.core.method import Method
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
 from xmtc.data.splits import VALID_SHARE
-from xmtc.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.errors import XmtcError
+from xmtc.features.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
 from xmtc.methods.transformer.model import (
     ATTENTION,
     MOST_POINTS,
@@ -48,13 +48,13 @@ from xmtc.methods.transformer.model import (
 from xmtc.methods.transformer.network import ClusteredTransformer
 from xmtc.methods.transformer.states import AnyLoader
 from xmtc.nn import distributed
-from xmtc.nn.batches import LabelRows, TokenLoader
-from xmtc.nn.clusters import by_frequency, cut, n_terms
 from xmtc.nn.cuda_graphs import KINDS as GRAPHED
 from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.fitting import HELD_OUT, begin, fit_network, rows_to_stop_by
+from xmtc.nn.fit import HELD_OUT, begin, fit_network, rows_to_stop_by
+from xmtc.nn.label_clusters import by_frequency, cut, n_terms
 from xmtc.nn.network import TrainedNetwork, predict_with
+from xmtc.nn.token_batches import LabelRows, TokenLoader
 from xmtc.nn.training import Plan
 from xmtc.nn.weights import Weights
 

@@ -10,8 +10,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from xmtc.nn.batches import rounded_up
-from xmtc.nn.clusters import Clusters, cross_entropy, log_odds_of_labels, true_pairs
+from xmtc.nn.label_clusters import Clusters, cross_entropy, log_odds_of_labels, true_pairs
+from xmtc.nn.token_batches import rounded_up
 
 SPREAD = 0.1  # of the first attentions: far enough apart to look at different subwords
 

@@ -9,20 +9,20 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from xmtc.base.dataset import Dataset
-from xmtc.base.form import array
-from xmtc.base.method import Explanation
-from xmtc.base.predictions import NO_LABEL, Predictions
-from xmtc.base.run import Run
-from xmtc.encoders.catalogue import first_sentence
-from xmtc.encoders.loading import POOLINGS, built
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Explanation
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
+from xmtc.features.encoders.catalogue import first_sentence
+from xmtc.features.encoders.loading import POOLINGS, built
 from xmtc.methods.transformer.label_attention import LabelAttention
 from xmtc.methods.transformer.network import MOST_DOCS, ClusteredTransformer, TextEncoder
 from xmtc.methods.transformer.states import StateLoader
-from xmtc.nn.batches import TokenLoader
-from xmtc.nn.clusters import Clusters, LabelClusters
 from xmtc.nn.devices import moved, working
+from xmtc.nn.label_clusters import Clusters, LabelClusters
 from xmtc.nn.network import Design, NetworkModel, at_most, device_with
+from xmtc.nn.token_batches import TokenLoader
+from xmtc.storage.form import array
 
 VIEW = "subwords"
 ATTENTION = "attention"  # in place of pooling: each label looks at the subwords by itself

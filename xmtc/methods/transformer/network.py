@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.encoders.loading import FIRST, LAST, MEAN, XLNET
+from xmtc.features.encoders.loading import FIRST, LAST, MEAN, XLNET
 from xmtc.methods.transformer.label_attention import LabelAttention, States
 from xmtc.methods.transformer.states import AnyBatch, StateBatch
-from xmtc.nn.clusters import LabelClusters
 from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import mixed
+from xmtc.nn.label_clusters import LabelClusters
 from xmtc.nn.network import LabelNetwork, at_most, device_with
 
 CLS_SEGMENT = 2  # the segment that XLNet's [CLS] is alone in

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from xmtc.nn.batches import TokenBatch, TokenLoader, chunks
 from xmtc.nn.devices import moved
+from xmtc.nn.token_batches import TokenBatch, TokenLoader, chunks
 
 
 @dataclass(frozen=True)

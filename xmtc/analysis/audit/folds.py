@@ -1,0 +1,62 @@
+"""What models say of documents that they have not learnt from: the documents in parts, each judged by a model of the
+others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmtc.core.dataset import Dataset
+from xmtc.core.method import Method
+from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.run import Run
+from xmtc.errors import XmtcError
+
+
+def check_folds(n_folds: int) -> None:
+    if n_folds < 2:
+        raise XmtcError(f"--folds {n_folds} leaves nothing to learn from; expected at least 2, such as 5.")
+
+
+def fold_of(groups: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
+    """(n_docs,) the fold of each document, drawn at random. Documents of one group stay together: a copy in another
+    fold would vouch for its own labels."""
+    check_folds(n_folds)
+    members, group = np.unique(groups, return_inverse=True)
+    if len(members) < n_folds:
+        fewer = f", or --folds {len(members)}" if len(members) > 1 else ""
+        raise XmtcError(
+            f"{len(members)} different documents cannot be split in {n_folds} folds; give more documents{fewer}."
+        )
+    of_group = np.empty(len(members), np.int64)
+    of_group[np.random.default_rng(seed).permutation(len(members))] = np.arange(len(members)) % n_folds
+    return of_group[group]
+
+
+def out_of_fold(method: Method, data: Dataset, folds: np.ndarray, k: int, run: Run = Run()) -> Predictions:
+    """The k best labels of each document, by a model of the documents in other folds."""
+    labels = np.full((data.n_docs, k), NO_LABEL, np.int32)
+    scores = np.zeros((data.n_docs, k), np.float32)
+    n_folds = int(folds.max()) + 1
+    with run.stage(f"judging labels in {n_folds} folds", n_folds) as progress:
+        for fold in range(n_folds):
+            held_out = np.flatnonzero(folds == fold)
+            found = judged_by_others(method, data, folds != fold, held_out, k, run.quiet())
+            labels[held_out, : found.k], scores[held_out, : found.k] = found.labels, found.scores
+            progress.advance()
+    return Predictions.trusted(labels, scores)
+
+
+def judged_by_others(
+    method: Method, data: Dataset, learnt: np.ndarray, held_out: np.ndarray, k: int, run: Run
+) -> Predictions:
+    """What a model of some documents says of others. Labels that those do not have are none that it can learn."""
+    part = data.rows(np.flatnonzero(learnt))
+    assert part.Y is not None
+    known = np.flatnonzero(np.bincount(part.Y.indices, minlength=data.n_labels))
+    if not len(known):
+        raise XmtcError("No document outside of a fold has a label; give more labelled documents, or fewer --folds.")
+    model = method.fit(part.labels_at(known), None, run)
+    asked = data.rows(held_out).derived(Y=None, weights=None)
+    found = model.predict(asked, min(k, len(known)), run)
+    labels = np.where(found.labels == NO_LABEL, NO_LABEL, known[found.labels])
+    return Predictions.trusted(labels.astype(np.int32), found.scores)

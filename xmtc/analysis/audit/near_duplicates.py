@@ -1,0 +1,114 @@
+"""Rows of a sparse matrix that have nearly the same columns: documents with the same words, labels with the same
+documents. MinHash in bands: Broder: On the resemblance and containment of documents (1997); Leskovec, Rajaraman,
+Ullman: Mining of Massive Datasets, section 3.4.
+
+The least of all hashes of a row's columns is the same in two rows with a probability of their Jaccard similarity, the
+share of their columns that both have. Rows that agree in all hashes of a band are compared, each with a few that come
+before it. So time and memory grow with the rows, and what is told is exact: of rows as similar as 0.9, one in a
+thousand million is overlooked in the bands; in a crowd of many like it, a row may be told of a neighbour that is not
+the nearest."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc.core.numba_support import kernel
+from xmtc.core.run import Run
+
+BANDS, ROWS = 25, 5  # hashes of a row: bands, and how many each holds
+AT_ONCE = 4096  # rows hashed by one thread at a time
+WINDOW = 8  # rows of the same band that a row is compared with, at most
+NONE = -1
+
+
+def near_rows(
+    matrix: csr_array, least: float, smallest: int = 5, first: int = 1, run: Run = Run()
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n_rows,) each: a row that comes before and is at least so similar, NONE where there is none; and how similar.
+    Rows of fewer columns than `smallest` have none. With `first`, rows from there on are compared with those before it
+    alone: documents to be tested with those to learn from."""
+    matrix = csr_array(matrix, copy=not matrix.has_sorted_indices)
+    matrix.sort_indices()
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+    parts = range(0, matrix.shape[0], AT_ONCE)
+
+    def hashed(begin: int) -> np.ndarray:
+        bands = np.empty((min(AT_ONCE, matrix.shape[0] - begin), BANDS), np.uint64)
+        hash_rows(begin, indptr, indices, bands)
+        return bands
+
+    found = list(run.map(hashed, parts, "looking for what is there twice", total=len(parts)))
+    bands = np.vstack(found) if found else np.zeros((0, BANDS), np.uint64)
+    sizes = np.diff(indptr)
+    rows = np.flatnonzero(sizes >= max(smallest, 1))
+    other, similarity = np.full(matrix.shape[0], NONE, np.int64), np.zeros(matrix.shape[0])
+    for band in range(BANDS):
+        keys = bands[rows, band]
+        order = np.argsort(keys, kind="stable")
+        compare_bands(rows[order], keys[order], first, least, indptr, indices, other, similarity)
+    return other, similarity
+
+
+@kernel
+def mixed(number):
+    """Bits that look like chance (splitmix64, Steele, Lea, Flood 2014)."""
+    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return number ^ (number >> np.uint64(31))
+
+
+@kernel
+def hash_rows(first, indptr, indices, bands):
+    """Write a number for each band of the rows from `first` on, made of the least hashes of their columns."""
+    for i in range(len(bands)):
+        begin, end = indptr[first + i], indptr[first + i + 1]
+        for band in range(BANDS):
+            whole = np.uint64(0)
+            for row in range(ROWS):
+                seed = mixed(np.uint64(band * ROWS + row + 1))
+                least = np.uint64(0xFFFFFFFFFFFFFFFF)
+                for at in range(begin, end):
+                    least = min(least, mixed(seed + np.uint64(indices[at])))
+                whole = mixed(whole ^ least)
+            bands[i, band] = whole
+
+
+@kernel
+def compare_bands(rows, keys, first, least, indptr, indices, other, similarity):
+    """Compare rows whose keys are the same, which stand together, and in each key's stretch ascend."""
+    begin = np.int64(0)  # of the stretch
+    begun = np.int64(0)  # after the last of the stretch that rows may be compared with
+    for at in range(len(rows)):
+        if at == 0 or keys[at] != keys[at - 1]:
+            begin, begun = np.int64(at), np.int64(at)
+        if first <= 1 or rows[at] < first:
+            end = np.int64(at)
+            begun = np.int64(at + 1)
+        else:
+            end = begun
+        if rows[at] < first and first > 1:
+            continue
+        for before in range(end - 1, max(begin, end - WINDOW) - 1, -1):
+            if similarity[rows[at]] == 1:
+                break
+            found = jaccard(rows[at], rows[before], indptr, indices)
+            if found >= least and found > similarity[rows[at]]:
+                similarity[rows[at]], other[rows[at]] = found, rows[before]
+
+
+@kernel
+def jaccard(one, two, indptr, indices):
+    """The share of the columns of two rows that both have."""
+    i, i_end, j, j_end = indptr[one], indptr[one + 1], indptr[two], indptr[two + 1]
+    n_all, n_both = (i_end - i) + (j_end - j), np.int64(0)
+    while i < i_end and j < j_end:
+        if indices[i] == indices[j]:
+            n_both += 1
+            i += 1
+            j += 1
+        elif indices[i] < indices[j]:
+            i += 1
+        else:
+            j += 1
+    return n_both / (n_all - n_both) if n_all > n_both else 0.0

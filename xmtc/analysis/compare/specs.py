@@ -1,0 +1,114 @@
+"""Which methods are compared, and with which parameters: `parabel,dismec,parabel:n_trees=1`, and -p options.
+
+After a colon stand parameters of that one, several with a semicolon between them. `-p name=value` is for every method
+that has such a parameter, `-p parabel.name=value` for the ones called parabel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from xmtc.core.hyperparameters import Typed
+from xmtc.core.method import Method
+from xmtc.errors import MissingExtra, XmtcError
+from xmtc.features import views_for
+from xmtc.methods import TABLE, method_class
+from xmtc.parameters import build_method, parameters_of
+from xmtc.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Spec:
+    name: str  # as it is called in the comparison
+    method: str
+    given: tuple[tuple[str, str], ...] = ()  # its parameters, as they are typed
+
+    def words(self, seed: int | None = None) -> list[str]:
+        """How `xmtc train` is told."""
+        pairs = [*self.given, *([] if seed is None else [("seed", str(seed))])]
+        return ["-m", self.method, *(word for name, value in pairs for word in ("-p", f"{name}={value}"))]
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether another seed gives another model; not where one was named."""
+        try:
+            known = [field.name for field in fields(method_class(self.method))]
+        except MissingExtra:
+            return False
+        return "seed" in known and "seed" not in dict(self.given)
+
+
+def specs(methods: Sequence[str], parameters: Sequence[str], content: str) -> list[Spec]:
+    """What --methods and -p ask for, checked before anything is trained on a corpus of texts or of features."""
+    wanted = [each.strip() for listed in methods for each in listed.split(",") if each.strip()]
+    twice = [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
+    if twice:
+        raise XmtcError(f"--methods has {twice[0]} twice; name each once, or give it other parameters after a colon.")
+    found = [parsed(each) for each in wanted]
+    if not found:
+        raise XmtcError("--methods names no method; expected names with commas between them, such as parabel,dismec.")
+    for parameter in parameters:
+        found = with_parameter(found, parameter)
+    for each in found:
+        check(each, content)
+    return found
+
+
+def parsed(text: str) -> Spec:
+    method, _, rest = text.partition(":")
+    if method not in TABLE.names():
+        raise TABLE.unknown(method)
+    pairs = []
+    for each in filter(None, rest.split(";")):
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise XmtcError(f"--methods {text}: {each} has no value; expected {method}:name=value;name=value.")
+        pairs.append((name.strip(), value.strip()))
+    return Spec(text, method, tuple(pairs))
+
+
+def with_parameter(found: list[Spec], parameter: str) -> list[Spec]:
+    """A -p option, for those methods that it is for."""
+    name, equals, value = parameter.partition("=")
+    if not equals:
+        raise XmtcError(f"-p {parameter} has no value; expected -p name=value, or -p method.name=value.")
+    owner, _, inner = name.partition(".")
+    of_one = [each for each in found if inner and each.method == owner]
+    wanted = of_one or [each for each in found if knows(each, name)]
+    if not wanted:
+        raise XmtcError(f"-p {parameter} is for none of {', '.join(each.name for each in found)}; check its name.")
+    pair = (inner if of_one else name, value)
+    return [Spec(each.name, each.method, (*each.given, pair)) if each in wanted else each for each in found]
+
+
+def knows(spec: Spec, name: str) -> bool:
+    try:
+        return name in parameters_of(spec.method, typed(spec))
+    except MissingExtra:
+        return False
+
+
+def typed(spec: Spec) -> dict[str, Any]:
+    return {name: Typed(value) for name, value in spec.given}
+
+
+def check(spec: Spec, content: str) -> None:
+    """Refuse parameters that a training would refuse. What is not installed here, or reads what this corpus does not
+    hold, is no mistake: its row will say so."""
+    try:
+        built, _ = build_method(spec.method, typed(spec))
+        if reads(built, content):
+            Pipeline.of(spec.method, content, typed(spec))
+    except MissingExtra:
+        return
+    except XmtcError as error:
+        raise XmtcError(f"{spec.name}: {error}") from None
+
+
+def reads(method: Method, content: str) -> bool:
+    """Whether a method can be trained on a corpus of texts, or of features."""
+    try:
+        return bool(views_for(method.reads, content))
+    except XmtcError:
+        return False

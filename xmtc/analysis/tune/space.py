@@ -1,0 +1,107 @@
+"""What is searched: which hyper-parameters, and where. Methods mark those that are worth it, each beside its default
+(`param(…, search=(low, high), log=True)`); others can be named, as in `-s C=0.1:10:log`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import Field, dataclass
+from typing import Any
+
+from xmtc.core.hyperparameters import expected, is_valid, parse_value, shown, takes_several
+from xmtc.errors import XmtcError
+from xmtc.pipeline import Pipeline
+
+FORMS = "name=low:high, name=low:high:log or name=a,b,c"
+
+
+@dataclass(frozen=True)
+class Range:
+    """All numbers from low to high, whole ones if these are whole."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __contains__(self, value: Any) -> bool:
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        return f"from {self.low:g} to {self.high:g}{' (log)' if self.log else ''}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of these."""
+
+    values: tuple
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self.values
+
+    def __str__(self) -> str:
+        return f"among {', '.join(map(shown, self.values))}"
+
+
+Space = dict[str, Range | Choice]
+
+
+def search_space(name: str, pipeline: Pipeline, wishes: Sequence[str] = (), fixed: Collection[str] = ()) -> Space:
+    """What a method and its members mark, less what is fixed, and what is wished for (`C=0.1:10:log`)."""
+    known = {parameter: field for parameter, (field, _) in pipeline.parameters.items()}
+    wished = dict(parse_wish(name, known, wish) for wish in wishes)
+    for twice in wished.keys() & set(fixed):
+        raise XmtcError(f"{twice} is both fixed (-p) and searched (-s); give one of them.")
+    marked = {key: mark for key, field in known.items() if (mark := marked_at(field)) and key not in fixed}
+    if not marked | wished:
+        raise XmtcError(
+            f"{name} has nothing left to search; name parameters with -s {FORMS} (`xmtc methods {name}` lists them)."
+        )
+    return marked | wished
+
+
+def marked_at(field: Field) -> Range | Choice | None:
+    """Where a parameter is worth searching by its own account."""
+    found, kind = field.metadata["search"], type(field.default)
+    if len(found) == 2 and kind in (int, float):
+        return Range(kind(found[0]), kind(found[1]), field.metadata["log"])
+    return Choice(tuple(map(kind, found))) if found else None
+
+
+def parse_wish(name: str, known: dict[str, Field], wish: str) -> tuple[str, Range | Choice]:
+    """A parameter and where to search it, from text."""
+    parameter, equals, text = wish.partition("=")
+    if not equals:
+        raise XmtcError(f"-s {wish} does not say where to search; expected -s {FORMS}.")
+    if parameter not in known:
+        raise XmtcError(f"{name} has no parameter {parameter!r} to search; it has {', '.join(known)}.")
+    field = known[parameter]
+    is_number = type(field.default) in (int, float) and not field.metadata["choices"]
+    return parameter, parse_range(name, field, text) if is_number and ":" in text else parse_choice(name, field, text)
+
+
+def parse_range(name: str, field: Field, text: str) -> Range:
+    low, high, *rest = text.split(":")
+    if rest not in ([], ["log"]):
+        raise XmtcError(f"-s {field.name}={text} does not fit; expected -s {FORMS}.")
+    found = Range(checked_value(name, field, low), checked_value(name, field, high), bool(rest))
+    if found.low >= found.high:
+        raise XmtcError(f"-s {field.name}={text} is no range; expected the lower number first, then the higher.")
+    if found.log and found.low <= 0:
+        raise XmtcError(f"-s {field.name}={text} has no logarithmic scale; expected numbers above 0.")
+    return found
+
+
+def parse_choice(name: str, field: Field, text: str) -> Choice:
+    """Values between commas, or between vertical bars where they hold commas themselves (`layers=256|512,256`)."""
+    separator = "|" if "|" in text or takes_several(field) else ","
+    values = tuple(checked_value(name, field, value) for value in text.split(separator))
+    if len(set(values)) < 2:
+        raise XmtcError(f"-s {field.name}={text} leaves nothing to search; fix it with -p, or expected -s {FORMS}.")
+    return Choice(values)
+
+
+def checked_value(name: str, field: Field, text: str) -> Any:
+    value = parse_value(name, field, text)
+    if not is_valid(field, value):
+        raise XmtcError(f"{name}: {field.name}={text} does not fit; expected {expected(field)}.")
+    return value

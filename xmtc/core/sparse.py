@@ -1,0 +1,132 @@
+"""What the sparse matrices of several rooms need beyond scipy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc.core.numba_support import kernel
+
+ROWS = 1024  # copied by one thread at a time
+
+
+def narrow(ends: np.ndarray) -> np.ndarray:
+    """Row ends (indptr) as int32 while they fit: scipy gives the column numbers the type of the row ends, so that wide
+    ones would double the matrix."""
+    return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
+
+
+def rows_of(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays of a CSR matrix as kernels take them, whatever width scipy has given the row ends: int64, int32 and
+    the values."""
+    return matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False), matrix.data
+
+
+def with_unit_rows(matrix: csr_array) -> csr_array:
+    """The matrix with each row divided by its length; empty rows stay empty."""
+    counts = np.diff(matrix.indptr)
+    rows = np.repeat(np.arange(matrix.shape[0]), counts)
+    squares = np.bincount(rows, matrix.data.astype(np.float64) ** 2, minlength=matrix.shape[0])
+    lengths = np.sqrt(np.where(squares > 0, squares, 1))
+    data = (matrix.data / np.repeat(lengths, counts)).astype(np.float32)
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def with_weighted_rows(matrix: csr_array, weights: np.ndarray | None) -> csr_array:
+    """The matrix with each row multiplied by its weight; as it is without weights."""
+    if weights is None:
+        return matrix
+    data = matrix.data * np.repeat(weights, np.diff(matrix.indptr))
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def take_rows(matrix: csr_array, rows: np.ndarray, each: Callable[..., Iterable] = map) -> csr_array:
+    """matrix[rows], by as many threads as `each` has."""
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
+    indices, data = np.empty(indptr[-1], matrix.indices.dtype), np.empty(indptr[-1], matrix.data.dtype)
+
+    def take(begin: int) -> None:
+        source = matrix.indptr, matrix.indices, matrix.data
+        copy_rows(*source, rows[begin : begin + ROWS], indptr[begin : begin + ROWS + 1], indices, data)
+
+    list(each(take, range(0, len(rows), ROWS)))
+    return csr_array((data, indices, narrow(indptr)), shape=(len(rows), matrix.shape[1]))
+
+
+@kernel
+def copy_rows(indptr, indices, data, rows, new_indptr, new_indices, new_data):
+    for position in range(len(rows)):
+        begin, new_begin = indptr[rows[position]], new_indptr[position]
+        for i in range(new_indptr[position + 1] - new_begin):
+            new_indices[new_begin + i], new_data[new_begin + i] = indices[begin + i], data[begin + i]
+
+
+class Compact(NamedTuple):
+    """Some rows of a sparse matrix over the columns that occur in them."""
+
+    indptr: np.ndarray  # int64
+    indices: np.ndarray  # uint32: compiled code need not look for negative ones
+    data: np.ndarray
+    columns: np.ndarray  # int32, ascending: which of the matrix' columns they are
+
+
+def whole(matrix: csr_array) -> Compact:
+    """All rows over all columns, whether they occur or not, without a copy of the matrix."""
+    indices = matrix.indices.astype(np.int32, copy=False).view(np.uint32)
+    return Compact(matrix.indptr.astype(np.int64), indices, matrix.data, np.arange(matrix.shape[1], dtype=np.int32))
+
+
+def compact(matrix: csr_array, rows: np.ndarray) -> Compact:
+    rows = rows.astype(np.int64, copy=False)
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
+    indices, data = np.empty(indptr[-1], np.uint32), np.empty(indptr[-1], np.float32)
+    number, columns = np.empty(matrix.shape[1], np.uint32), np.empty(matrix.shape[1], np.int32)
+    eights = np.zeros(-(-matrix.shape[1] // 8), np.uint64)
+
+    source = matrix.indptr, matrix.indices, matrix.data
+    n_columns = compact_rows(*source, rows, eights, eights.view(np.uint8), number, columns, indptr, indices, data)
+    return Compact(indptr, indices, data, columns[:n_columns].copy())
+
+
+@kernel
+def compact_rows(indptr, indices, data, rows, eights, seen, number, columns, new_indptr, new_indices, new_data):
+    """`compact`, written into its last three arguments and `columns`, whose number it returns. `seen` begins as zeros
+    and takes which columns occur, `number` what number they get. Rows may be few and columns many: they are looked
+    through eight at a time, which `eights` sees as one."""
+    for row in rows:
+        for i in range(indptr[row], indptr[row + 1]):
+            seen[np.uint32(indices[i])] = 1
+    n_columns = np.int64(0)
+    for eight in range(len(eights)):
+        if eights[eight]:
+            for column in range(8 * eight, 8 * eight + 8):
+                if seen[column]:
+                    columns[n_columns], number[column] = column, n_columns
+                    n_columns += 1
+    for position in range(len(rows)):
+        begin, new_begin = indptr[rows[position]], new_indptr[position]
+        for i in range(new_indptr[position + 1] - new_begin):
+            new_indices[new_begin + i] = number[np.uint32(indices[begin + i])]
+            new_data[new_begin + i] = data[begin + i]
+    return n_columns
+
+
+@kernel
+def sort(keys, begin, end):
+    """Shell's sort of keys[begin:end]. NumPy's own, inside a kernel, takes a second to compile."""
+    gap = 1
+    while gap < (end - begin) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(begin + gap, end):
+            key, at = keys[i], i
+            while at >= begin + gap and keys[at - gap] > key:
+                keys[at] = keys[at - gap]
+                at -= gap
+            keys[at] = key
+        gap //= 3

@@ -1,0 +1,219 @@
+"""Which format a corpus has: detected from its extension, or else from its first line.
+
+The extension (without .gz, .bz2, .zst) decides for .jsonl, .ndjson, .csv, .parquet, .pq, .xlsx, .xls, .ods, .npz, .ft,
+.fasttext, .html, .htm and .pdf; a folder is one of documents. Two files, as in X.npz,Y.npz or texts.txt,labels.txt, are
+npz or paired. For anything else, including .txt, .tsv and standard input, the first line that is not blank is compared
+with these rules, and the first that fits decides:
+
+1. the magic number of Parquet or of a zip archive       → parquet, xlsx, npz
+2. begins with `{`                                       → jsonl
+3. holds a word that begins with `__label__`             → fasttext
+4. three whole numbers and nothing else                  → sparse
+5. `1,2 3:0.5 …`: label numbers, then feature:value      → svmlight
+6. tabs, and a cell is called as the text or label field → tsv (with a header)
+7. two cells, the second of nothing but `<…>` words      → annif
+8. two or three cells, the last of several words         → libmultilabel
+9. any other line with tabs, or a file called .tsv       → tsv, whose header is then checked
+10. `sep=;`, or a cell called as the text field          → csv (whatever stands between the cells)
+
+Two kinds of files are usually plain texts: those called so, beside a file of labels (train_texts.txt and
+train_labels.txt), which are read as paired; and documents to be tagged, which need no labels. For them a format is
+detected only if it is certain: JSON that can be parsed, features that can be parsed (below a sparse header, those of
+the next line), a header with the text field, subjects that are URIs. Rules 8 and 9 do not apply: a text may contain
+tabs. A file called .tsv still needs its header. A plain file called .txt is then one document, also where labels are
+needed if they lie beside it (a.txt and a.key); any other plain file, and standard input, has a document in each line,
+as fasttext without labels."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from itertools import dropwhile, islice
+from pathlib import Path
+
+from xmtc.data.file_streams import STANDARD_STREAM, without_compression
+from xmtc.data.formats import FORMATS, paired, svmlight, table, whole, writable_formats
+from xmtc.data.records import BadRecord, Fields, load_json, matching, shortened
+from xmtc.data.source import BYTE_ORDER_MARK, Source
+from xmtc.errors import XmtcError
+
+EXTENSIONS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+    ".xlsb": "xlsx",
+    ".xls": "xlsx",
+    ".ods": "xlsx",
+    ".html": "html",
+    ".htm": "html",
+    ".pdf": "pdf",
+    ".npz": "npz",
+    ".ft": "fasttext",
+    ".fasttext": "fasttext",
+}
+ARCHIVE = "an archive, expected a file or a folder; unpack it, and name what was in it"
+WRITTEN = "a file of a word processor, expected text; save it as .pdf, .html or .txt"
+FOREIGN = dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), ARCHIVE)  # what people have and nothing here reads
+FOREIGN |= dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WRITTEN)
+PAIRS = ("npz", "paired")  # formats of two files
+TAB_EXTENSIONS = (".tsv", ".tab")
+FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
+SPARSE_HEADER = re.compile(r"\d+\s+\d+\s+\d+\s*", re.ASCII)
+JSON_ARRAY = re.compile(r"\[\s*({|$)")
+OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # what .xls begins with
+WORKBOOK = re.compile(rb"\[Content_Types\]\.xml|_rels/|docProps/|xl/|opendocument\.spreadsheet")  # within a zip archive
+FEATURE = r"\d+:[-+\d.eE]+"
+FEATURE_LINE = re.compile(rf"(?:[-+\d.,]+\s+|\s*)(?:qid:\d+\s+)?{FEATURE}(?:\s+{FEATURE})*\s*(?:#.*)?", re.ASCII)
+
+
+def extension_of(path: str) -> str:
+    return os.path.splitext(without_compression(path))[1].lower()
+
+
+def format_of_pair(path: str) -> str | None:
+    """The format of two files that a path names; None if it names one."""
+    if ".npz," in path:
+        return "npz"
+    return "paired" if len(paired.named_files(path)) == 2 else None
+
+
+def detect(source: Source) -> str:
+    """The name of the format of a corpus."""
+    if os.path.isdir(source.path):
+        return "folder"
+    extension = extension_of(source.path)
+    if extension in EXTENSIONS:
+        return EXTENSIONS[extension]
+    if extension in FOREIGN:
+        raise XmtcError(f"{source.name} is {FOREIGN[extension]}.")
+
+    first = _first_line(source)
+    format = _by_first_line(first, source)
+    has_labels = paired.labels_beside(source.path) is not None
+    is_document = extension == ".txt" and whole.label_file(Path(source.path)) is not None
+    may_be_texts = has_labels or is_document or not source.labels_required
+    if may_be_texts and not _is_certain(format, source.decode(first), partial(_first_line, source, after=1), source):
+        format = None
+    if format is not None:
+        return format
+    if has_labels:
+        return "paired" if source.reads_labels else "fasttext"
+
+    if extension in TAB_EXTENSIONS:
+        return "tsv"
+    if not first or JSON_ARRAY.match(source.decode(first)) or (source.labels_required and not is_document):
+        raise _undetected(source, first)
+    return "text" if extension == ".txt" else "fasttext"
+
+
+def format_to_write(path: str, holds_features: bool) -> str:
+    """The name of the format in which a corpus is written, from the extension of the target."""
+    extension = extension_of(path)
+    if format_of_pair(path) == "paired":
+        return "paired"
+    if extension == ".txt":
+        return "sparse" if holds_features else "fasttext"
+    if extension in TAB_EXTENSIONS:
+        return "tsv"
+    if extension not in EXTENSIONS:
+        target = "Standard output" if path == STANDARD_STREAM else path
+        raise XmtcError(f"{target} does not say which format to write; pass --to, one of {writable_formats()}.")
+    return EXTENSIONS[extension]
+
+
+def _first_line(source: Source, after: int = 0) -> bytes:
+    """The first line that is not blank, or a line that comes `after` lines later."""
+    with closing(source.peek()) as lines:
+        from_first = dropwhile(lambda line: not line.removeprefix(BYTE_ORDER_MARK).strip(), lines)
+        return next(islice(from_first, after, None), b"")
+
+
+def _by_first_line(first: bytes, source: Source) -> str | None:
+    if first.startswith(b"PAR1"):
+        return "parquet"
+    if first.startswith((b"PK\x03\x04", OLD_WORKBOOK)):
+        return "xlsx" if first.startswith(OLD_WORKBOOK) or WORKBOOK.search(first) else "npz"
+
+    line = source.decode(first).rstrip("\r\n")
+    if line.lstrip().startswith("{"):
+        return "jsonl"
+    if FASTTEXT_LABEL.search(line):
+        return "fasttext"
+    if SPARSE_HEADER.fullmatch(line):
+        return "sparse"
+    if FEATURE_LINE.fullmatch(line):
+        return "svmlight"
+    if "\t" in line and source.layout.delimiter in (None, "\t"):
+        return _by_cells(line.split("\t"), source.fields)
+    return "csv" if table.DECLARED.fullmatch(line) or _is_header(line, source) else None
+
+
+def _is_header(line: str, source: Source) -> bool:
+    """Whether a line has the text field among its cells; where the delimiter was told, it is a table for sure."""
+    if source.layout.delimiter is not None:
+        return True
+    names = table.header_cells(line, table.sniffed(line, source.fields, ","))
+    return matching(names, source.fields.text_names[0]) is not None
+
+
+def _names(cells: list[str]) -> set[str]:
+    return {cell.strip().strip('"').casefold() for cell in cells}
+
+
+def _by_cells(cells: list[str], fields: Fields) -> str:
+    if _names(cells) & {name.casefold() for name in (fields.text_names[0], fields.labels) if name}:
+        return "tsv"
+    if len(cells) == 2 and all(re.fullmatch("<.*>", word) for word in cells[1].split()):
+        return "annif"
+    if len(cells) in (2, 3) and len(cells[-1].split()) > 1:
+        return "libmultilabel"
+    return "tsv"
+
+
+def _is_certain(format: str | None, first: str, second: Callable[[], bytes], source: Source) -> bool:
+    """Whether a file that may hold plain texts really has the format that its first line looks like."""
+    cells = first.rstrip("\r\n").split("\t")
+    if format == "jsonl":
+        return _is_object(first)
+    if format in ("sparse", "svmlight"):
+        return _has_features(source.decode(second()) if format == "sparse" else first)
+    if format == "annif":
+        return all(re.fullmatch("<[^<>:]+:[^<>]+>", word) for word in cells[1].split() or [""])
+    if format == "csv":
+        return len(table.header_cells(first, table.sniffed(first, source.fields, ","))) > 1  # not a heading "Text"
+    return format != "libmultilabel" and (format != "tsv" or source.fields.text_names[0].casefold() in _names(cells))
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(load_json(line), dict)
+    except BadRecord:
+        return False
+
+
+def _has_features(line: str) -> bool:
+    try:
+        return FEATURE_LINE.fullmatch(line.rstrip("\r\n")) is not None and svmlight.parse(line, 1).features is not None
+    except BadRecord:
+        return False
+
+
+def _undetected(source: Source, first: bytes) -> XmtcError:
+    if not first:
+        return XmtcError(f"{source.name} is empty, expected at least one document; check where it comes from.")
+    line = source.decode(first).strip()
+    if JSON_ARRAY.match(line):
+        return XmtcError(
+            f"{source.name} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."
+        )
+    return XmtcError(
+        f"{source.name}: its first line {shortened(line)} fits no known format; "
+        f"pass --input-format, one of {', '.join(FORMATS)}."
+    )

@@ -1,0 +1,267 @@
+"""A text cut into pieces, each with its weight for a label.
+
+A model that reads sequences says what each token weighs: a word weighs what its tokens do, and words beyond what was
+read weigh nothing. Of any other model, every occurrence of a term weighs what the term does in all, and a word that is
+part of several terms (with ngrams > 1) weighs what the strongest of them does. What stems and character n-grams weigh
+is shared out among the characters that they come from, so that all pieces together weigh what all terms do."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import accumulate
+from typing import NamedTuple
+
+from xmtc.core.method import Explanation
+from xmtc.features import FittedView
+from xmtc.text.word_spans import Span
+
+
+class Piece(NamedTuple):
+    """A word, or what stands between two."""
+
+    text: str
+    weight: float  # for the label, or against it where negative; 0 between words
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """Why a text gets a label, word by word."""
+
+    label: str
+    score: float | None  # None where the label is not among those that the model finds
+    pieces: list[Piece]  # joined, they are the text
+    words: list[tuple[str, float]]  # what each word of the text weighs in all, the strongest first
+    pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
+    name: str | None = None  # of the label, where a vocabulary tells
+
+    @property
+    def title(self) -> str:
+        """The label, and its name where it has one."""
+        return self.label if self.name is None else f"{self.name} ({self.label})"
+
+    def page_numbers(self) -> list[int]:
+        """The page, from 1 on, that each piece begins on."""
+        begins = accumulate((len(piece.text) for piece in self.pieces[:-1]), initial=0)
+        return [bisect_right(self.pages, begin) for begin in begins]
+
+    def by_page(self, n: int = 3) -> dict[int, list[Piece]]:
+        """The n strongest words of each page that has some, by its number."""
+        found: dict[int, dict[str, Piece]] = {}
+        for page, piece in zip(self.page_numbers() if self.pages else (), self.pieces, strict=False):
+            if piece.weight:
+                known = found.setdefault(page, {}).setdefault(piece.text, piece)
+                found[page][piece.text] = max(known, piece, key=lambda each: abs(each.weight))
+        return {page: sorted(pieces.values(), key=lambda p: -abs(p.weight))[:n] for page, pieces in found.items()}
+
+    def strengths(self) -> list[float]:
+        """The weight of each piece as a share of the strongest one's: between -1 and 1."""
+        strongest = max((abs(piece.weight) for piece in self.pieces), default=0.0) or 1.0
+        return [piece.weight / strongest for piece in self.pieces]
+
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f" {self.score:.3f}"
+        strongest = ", ".join(f"{word} {weight:+.3g}" for word, weight in self.words[:3])
+        return f"Highlight({self.label!r}{score}: {strongest})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook, the coloured text."""
+        return fragment(self)
+
+
+def highlight(
+    text: str, label: str, score: float | None, view: FittedView, explanation: Explanation, n: int = 20
+) -> Highlight:
+    """A model's explanation of a label, laid over the text; `words` are the n strongest."""
+    words = sorted(word_weights(text, view, explanation), key=lambda pair: -abs(pair[1]))[:n]
+    return Highlight(label, score, cut(text, weighted_spans(text, view, explanation)), words)
+
+
+def word_weights(text: str, view: FittedView, explanation: Explanation) -> list[tuple[str, float]]:
+    """What each word weighs in all, the largest first. Parts of words are added up to the words that they are of."""
+    if view.names_words:
+        weights = explanation.weights.tolist()
+        return [(view.term(number), weight) for number, weight in zip(explanation.ids, weights, strict=True)]
+
+    total: dict[str, float] = {}
+    for span, weight in weighted_spans(text, view, explanation):
+        total[span.word] = total.get(span.word, 0.0) + weight
+    return sorted(total.items(), key=lambda pair: -pair[1])
+
+
+def weighted_spans(text: str, view: FittedView, explanation: Explanation) -> list[tuple[Span, float]]:
+    """The words of the text that the model read, and what each weighs."""
+    spans = view.spans(text)
+    if explanation.per_token is not None:
+        tokens = explanation.per_token.tolist()
+        return [(span, sum((tokens[number] for number in span.numbers), 0.0)) for span in spans]
+
+    terms = dict(zip(explanation.ids.tolist(), explanation.weights.tolist(), strict=True))
+    return [(span, weight_of(span, terms)) for span in spans]
+
+
+def weight_of(span: Span, terms: dict[int, float]) -> float:
+    weights = [terms.get(number, 0.0) for number in span.numbers]
+    if span.shares:
+        return sum(weight * share for weight, share in zip(weights, span.shares, strict=True))
+    return max(weights, key=abs, default=0.0)
+
+
+def cut(text: str, words: Iterable[tuple[Span, float]]) -> list[Piece]:
+    """The whole text, cut before and after each word."""
+    pieces, done = [], 0
+    for span, weight in words:
+        pieces += [Piece(text[done : span.begin], 0.0), Piece(text[span.begin : span.end], weight)]
+        done = span.end
+    return [piece for piece in [*pieces, Piece(text[done:], 0.0)] if piece.text]
+
+
+GENERATOR = '<meta name="generator" content="xmtc explain">'  # by which a page of ours is known
+FAINTEST = 0.02  # of the strongest weight: what is weaker would not be seen
+UNSHOWABLE = {code: 0xFFFD for code in range(32) if chr(code) not in "\t\n\f\r"}  # HTML has no way to write them
+
+LIGHT = """--paper: #fff; --ink: 26 26 26; --soft: #5c5c5c; --line: #ddd;
+  --for: 255 140 26; --against: 90 160 255"""
+
+MARKED_TEXT = """
+h2 span, p { color: var(--soft); font-size: .9rem; font-weight: normal }
+p { margin: .4rem 0; break-after: avoid }
+.text { white-space: pre-wrap; unicode-bidi: plaintext; margin: .8rem 0 }
+mark { color: rgb(var(--ink)); background: rgb(var(--for) / var(--w)); border-radius: .2em; padding: .05em 0;
+  box-decoration-break: clone; -webkit-box-decoration-break: clone;
+  print-color-adjust: exact; -webkit-print-color-adjust: exact }
+mark.against { background: rgb(var(--against) / var(--w)); text-underline-offset: .2em;
+  text-decoration: underline dotted rgb(var(--ink) / calc(.3 + .7 * var(--w))) }
+ol { display: flex; flex-wrap: wrap; gap: .3rem .8rem; margin: .4rem 0; padding: 0; list-style: none; font-size: .9rem }
+li { break-inside: avoid }
+li mark { padding: .1em .4em }
+""".strip()
+
+STYLE = f"""
+:root {{ color-scheme: light dark; {LIGHT} }}
+@media screen and (prefers-color-scheme: dark) {{
+  :root {{ --paper: #16181c; --ink: 238 238 238; --soft: #a8a8a8; --line: #3a3d44; --for: 178 74 0;
+    --against: 28 92 190 }}
+}}
+body {{ max-width: 46rem; margin: 2rem auto; padding: 0 1rem; background: var(--paper); color: rgb(var(--ink));
+  font: 1.05rem/1.7 system-ui, sans-serif; overflow-wrap: anywhere; forced-color-adjust: none }}
+section {{ margin-top: 1.5rem; border-top: 1px solid var(--line) }}
+h1, h2 {{ break-after: avoid; margin: 1.2rem 0 0; font-size: 1.4rem; line-height: 1.3 }}
+h1 {{ font-size: 1.05rem }}
+{MARKED_TEXT}
+""".strip()
+
+# Within somebody's page: its rules reach no further, and its paper is light whatever theirs is, so that it can be read.
+FRAGMENT_STYLE = f"""
+.xmtc-highlight {{ {LIGHT};
+max-width: 46rem; padding: .1rem 1rem; background: var(--paper); color: rgb(var(--ink)); overflow-wrap: anywhere;
+h2 {{ margin: .6rem 0 0; font-size: 1.2rem }}
+{MARKED_TEXT}
+}}
+""".strip()
+
+NOTHING = "<p>No word of this text weighs anything for the label.</p>"
+
+
+def page(highlights: Sequence[Highlight]) -> str:
+    """A page with a section for each label."""
+    title = ", ".join(each.name or each.label for each in highlights) or "No labels"
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            GENERATOR,
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escaped(title)}</title>",
+            f"<style>\n{STYLE}\n</style>",
+            "</head>",
+            "<body>",
+            "<main>",
+            "<h1>Which words speak for a label</h1>",
+            f"<p>{key(highlights)}</p>",
+            *(section(each) for each in highlights),
+            "</main>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def fragment(highlight: Highlight) -> str:
+    """One label's section by itself, for a notebook."""
+    return f'<div class="xmtc-highlight">\n<style>\n{FRAGMENT_STYLE}\n</style>\n{section(highlight)}\n</div>'
+
+
+def key(highlights: Sequence[Highlight]) -> str:
+    """What the backgrounds mean."""
+    if not highlights:
+        return "The model finds no label for this text: as a rule, it knows no word of it."
+    strong = "The stronger a word’s background, the more it weighs"
+    if not any(piece.weight < 0 for each in highlights for piece in each.pieces):
+        return f"{strong} for the label."
+    example = '<mark class="against" style="--w:.5">underlined like this</mark>'
+    return f"{strong}; words {example} speak against the label."
+
+
+def section(highlight: Highlight) -> str:
+    """The label, the text and its strongest words; lang="" since nobody has said what language they are in."""
+    text = "".join(
+        marked(piece.text, strength, piece.weight) if abs(strength) >= FAINTEST else escaped(piece.text)
+        for piece, strength in zip(highlight.pieces, highlight.strengths(), strict=True)
+    )
+    score = f'<span lang="en" dir="ltr">{score_of(highlight)}</span>'
+    return "\n".join(
+        [
+            "<section>",
+            f'<h2 lang="" dir="auto">{escaped(highlight.title)} {score}</h2>',
+            f'<div class="text" lang="" dir="auto">{text}</div>',
+            strongest_words(highlight) if any(piece.weight for piece in highlight.pieces) else NOTHING,
+            *strongest_by_page(highlight),
+            "</section>",
+        ]
+    )
+
+
+def score_of(highlight: Highlight) -> str:
+    return "not among the labels that the model finds" if highlight.score is None else f"score {highlight.score:.3f}"
+
+
+def strongest_words(highlight: Highlight) -> str:
+    """The words with their weights, each on a background as strong as its share of the first one's."""
+    if not highlight.words:
+        return ""
+    strongest = abs(highlight.words[0][1]) or 1.0
+    words = (
+        f'<li><bdi lang="">{marked(word, weight / strongest, weight)}</bdi> {number(weight)}</li>'
+        for word, weight in highlight.words
+    )
+    return f'<p>The strongest words, each with all its occurrences:</p>\n<ol role="list">{"".join(words)}</ol>'
+
+
+def strongest_by_page(highlight: Highlight) -> list[str]:
+    """A line for each page of a document that has pages."""
+    return [
+        f'<p>Page {page}: <bdi lang="">{escaped(", ".join(piece.text for piece in pieces))}</bdi></p>'
+        for page, pieces in highlight.by_page().items()
+    ]
+
+
+def marked(text: str, strength: float, weight: float) -> str:
+    """A piece of text on its background; the weight itself shows when it is pointed at."""
+    against = ' class="against"' if strength < 0 else ""
+    return f'<mark{against} style="--w:{abs(strength):.2f}" title="{number(weight)}">{escaped(text)}</mark>'
+
+
+def number(weight: float) -> str:
+    """With a minus sign, which is read aloud, and not a hyphen, which is not."""
+    return f"{weight:.3g}".replace("-", "−")
+
+
+def escaped(text: str) -> str:
+    """Text for a page; a bare carriage return would be read as a new line."""
+    return escape(text.translate(UNSHOWABLE)).replace("\r", "&#13;")

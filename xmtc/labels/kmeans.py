@@ -1,0 +1,191 @@
+"""Spherical k-means over sparse label vectors, with many clusters of any size (Bonsai). As in `clustering`, large parts
+are cut into pieces for several threads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmtc.core.numba_support import fast_kernel, kernel
+from xmtc.core.run import Each
+from xmtc.core.sparse import Compact, compact
+from xmtc.labels.balanced_kmeans import MAX_ROUNDS, pieces_of
+from xmtc.labels.vectors import LabelVectors
+
+MIN_GAIN = 1e-3  # of the mean similarity: as accurate as 1e-4 in half the time (docs/results/linear-engine.md)
+PIECE = 100_000  # values that a thread is given, at least: each is compared to all centres
+GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
+
+Sums = tuple[np.ndarray, np.ndarray, np.ndarray]  # of some clusters: features, their values, how many of each cluster
+
+
+def divide(
+    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, each: Each = map, n_clusters: int = 100
+) -> tuple[np.ndarray, ...]:
+    """Up to n_clusters groups, of any size, of the labels in `part`: spherical k-means (Bonsai, section 3.2)."""
+    starts = np.random.default_rng(seed).choice(len(part), min(n_clusters, len(part)), replace=False)
+    cluster = k_means(compact(vectors.matrix, part), starts, each)
+    groups = (part[cluster == c] for c in range(len(starts)))
+    return tuple(group for group in groups if len(group))
+
+
+def k_means(rows: Compact, starts: np.ndarray, each: Each = map) -> np.ndarray:
+    """The cluster of every row, from the rows `starts` on: rows join the cluster of the nearest centre, and centres
+    move to their rows, a piece of the rows and a group of the centres at a time. Centres lie features × clusters, so
+    that a row's feature meets them all at once."""
+    n_rows, n_clusters = len(rows.indptr) - 1, len(starts)
+    cluster, nearness, last = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.float32), -1.0
+    centres = np.zeros((len(rows.columns), n_clusters), np.float32)
+    pieces, groups = pieces_of(np.diff(rows.indptr), PIECE), range(0, n_clusters, GROUP)
+    if len(pieces) == 1:
+        eights = np.zeros(-(-len(rows.columns) // 8), np.uint64)
+        k_means_rows(*rows[:3], starts, centres, eights, eights.view(np.uint8), cluster, nearness)
+        return cluster
+    held = {first: as_sums(rows, starts[first : first + GROUP]) for first in groups}
+    for first, sums in held.items():
+        put(*sums, first, centres)
+
+    def join_piece(piece: slice) -> None:
+        similarity = np.empty(n_clusters, np.float32)
+        join(*rows[:3], piece.start, piece.stop, centres, similarity, cluster, nearness)
+
+    def move_group(first: int) -> None:
+        features, values, lengths = held[first]
+        put(features, np.zeros_like(values), lengths, first, centres)
+        bounds = ends[first : first + GROUP + 1]
+        held[first] = sums_of(rows, by_cluster[bounds[0] : bounds[-1]], np.diff(bounds))
+        put(*held[first], first, centres)
+
+    for _ in range(MAX_ROUNDS):
+        list(each(join_piece, pieces))
+        mean = nearness.mean(dtype=np.float64)
+        if mean - last < MIN_GAIN:
+            break
+        last = mean
+        by_cluster = np.argsort(cluster, kind="stable")
+        ends = np.concatenate([[0], np.cumsum(np.bincount(cluster, minlength=n_clusters))])
+        list(each(move_group, groups))
+    return cluster
+
+
+@kernel
+def k_means_rows(indptr, indices, data, starts, centres, eights, seen, cluster, nearness):
+    """`k_means` by one thread, without a word of Python between the rounds. `centres` and `eights` begin as zeros."""
+    n_rows, (n_features, n_clusters), last, none = len(cluster), centres.shape, -1.0, np.int64(0)
+    similarity, total = np.empty(n_clusters, np.float32), np.zeros(n_features, np.float32)
+    features, values = np.empty(len(indices), np.uint32), np.empty(len(indices), np.float32)
+    lengths, sizes = np.empty(n_clusters, np.int64), np.empty(n_clusters, np.int64)
+    after, by_cluster = np.empty(n_clusters + 1, np.int64), np.empty(n_rows, np.int64)
+    n = none
+    for c in range(n_clusters):
+        lengths[c] = indptr[starts[c] + 1] - indptr[starts[c]]
+        for i in range(indptr[starts[c]], indptr[starts[c] + 1]):
+            features[n], values[n] = indices[i], data[i]
+            n += 1
+    for _ in range(MAX_ROUNDS):
+        put(features, values, lengths, none, centres)
+        join(indptr, indices, data, none, n_rows, centres, similarity, cluster, nearness)
+        mean = 0.0
+        for row in range(n_rows):
+            mean += nearness[row] / n_rows
+        if mean - last < MIN_GAIN:
+            break
+        last = mean
+        values[:n] = 0
+        put(features, values, lengths, none, centres)
+        sort_by_cluster(cluster, sizes, after, by_cluster)
+        n = add_up(indptr, indices, data, by_cluster, sizes, total, eights, seen, features, values, lengths)
+
+
+@kernel
+def sort_by_cluster(cluster, sizes, after, by_cluster):
+    """Write the rows of each cluster, one cluster's after the other's, in their order; and how many each has."""
+    after[:] = 0
+    for row in range(len(cluster)):
+        after[cluster[row] + 1] += 1
+    for c in range(len(sizes)):
+        sizes[c] = after[c + 1]
+        after[c + 1] += after[c]
+    for row in range(len(cluster)):
+        by_cluster[after[cluster[row]]] = row
+        after[cluster[row]] += 1
+
+
+def as_sums(rows: Compact, members: np.ndarray) -> Sums:
+    """Of clusters of one row each, as it is."""
+    parts = [slice(rows.indptr[member], rows.indptr[member + 1]) for member in members]
+    features, values = (np.concatenate([array[part] for part in parts]) for array in (rows.indices, rows.data))
+    return features, values, np.array([part.stop - part.start for part in parts])
+
+
+def sums_of(rows: Compact, members: np.ndarray, sizes: np.ndarray) -> Sums:
+    """Of clusters of these sizes, whose rows are `members`, one cluster's after the other's; made of length 1."""
+    n_features, n_values = len(rows.columns), int((rows.indptr[members + 1] - rows.indptr[members]).sum())
+    room = min(n_values, n_features * len(sizes))
+    features, values, lengths = np.empty(room, np.uint32), np.empty(room, np.float32), np.empty(len(sizes), np.int64)
+    total, eights = np.zeros(n_features, np.float32), np.zeros(-(-n_features // 8), np.uint64)
+    n = add_up(*rows[:3], members, sizes, total, eights, eights.view(np.uint8), features, values, lengths)
+    return features[:n].copy(), values[:n].copy(), lengths
+
+
+@fast_kernel
+def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearness):
+    """Rows begin:end join the cluster of the nearest centre; of equally near ones, the first. Features are taken four
+    at a time: a similarity is then read and written once for four of them."""
+    n_clusters = len(similarity)
+    for row in range(begin, end):
+        for c in range(n_clusters):
+            similarity[c] = 0
+        fours = indptr[row + 1] - (indptr[row + 1] - indptr[row]) % 4
+        for i in range(indptr[row], fours, 4):
+            w, x, y, z = data[i], data[i + 1], data[i + 2], data[i + 3]
+            of_w, of_x = centres[indices[i]], centres[indices[i + 1]]
+            of_y, of_z = centres[indices[i + 2]], centres[indices[i + 3]]
+            for c in range(n_clusters):
+                similarity[c] = (((similarity[c] + w * of_w[c]) + x * of_x[c]) + y * of_y[c]) + z * of_z[c]
+        for i in range(fours, indptr[row + 1]):
+            centre, value = centres[indices[i]], data[i]
+            for c in range(n_clusters):
+                similarity[c] += value * centre[c]
+        nearest = 0
+        for c in range(n_clusters):
+            if similarity[c] > similarity[nearest]:
+                nearest = c
+        cluster[row], nearness[row] = nearest, similarity[nearest]
+
+
+@fast_kernel
+def add_up(indptr, indices, data, members, sizes, total, eights, seen, features, values, lengths):
+    """Write the sum of each cluster's rows, made of length 1, as features and values; return how many there are.
+    `total` and `seen` are zeros before and after: few features occur in a cluster, and the others are passed over
+    eight at a time, which `eights` sees as one."""
+    n, first = np.int64(0), np.int64(0)
+    for c in range(len(sizes)):
+        begin, square = n, np.float32(0)
+        for position in range(first, first + sizes[c]):
+            for i in range(indptr[members[position]], indptr[members[position] + 1]):
+                total[indices[i]] += data[i]
+                seen[indices[i]] = 1
+        for eight in range(len(eights)):
+            if eights[eight]:
+                for feature in range(8 * eight, 8 * eight + 8):
+                    if seen[feature]:
+                        features[n], values[n] = feature, total[feature]
+                        square += total[feature] * total[feature]
+                        total[feature] = 0
+                        n += 1
+                eights[eight] = 0
+        length = np.sqrt(max(square, np.float32(1e-30)))
+        for at in range(begin, n):
+            values[at] /= length
+        lengths[c], first = n - begin, first + sizes[c]
+    return n
+
+
+@kernel
+def put(features, values, lengths, first, centres):
+    """Write these values of as many clusters as there are lengths, from the cluster `first` on."""
+    at = 0
+    for c in range(len(lengths)):
+        for _ in range(lengths[c]):
+            centres[features[at], first + c] = values[at]
+            at += 1

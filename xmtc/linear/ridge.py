@@ -1,0 +1,54 @@
+"""Ridge regression of many targets side by side: the solver of the linear methods (solver.py) with a squared loss,
+whose dual steps need no bounds. There is no bias, because what is learnt is compared by its direction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmtc.core.numba_support import fast_kernel
+from xmtc.core.sparse import Compact
+from xmtc.linear.coordinate_descent import shuffle, square_lengths
+from xmtc.linear.solver import BLOCK, LANES, RUN, first_state
+
+
+def ridge(documents: Compact, targets: np.ndarray, C: float, passes: int, seed: int) -> np.ndarray:
+    """(n_features, n_targets) float32: min ½‖w‖² + C Σ (w·x − t)² for each column of targets."""
+    n_rows, n_targets = targets.shape
+    squares, n_features = np.empty(n_rows, np.float32), len(documents.columns)
+    square_lengths(documents.indptr, documents.data, squares)
+    W = np.empty((n_features, n_targets), np.float32)
+    for begin in range(0, n_targets, BLOCK):
+        width = min(BLOCK, n_targets - begin)
+        block = np.zeros((n_rows, -(-width // LANES) * LANES), np.float32)
+        block[:, :width] = targets[:, begin : begin + width]
+        order = np.arange(-(-n_rows // RUN)), first_state(seed)
+        found = descend_targets(*documents[:3], squares, n_features, block, np.float32(C), passes, *order)
+        W[:, begin : begin + width] = found[:, :width]
+    return W
+
+
+@fast_kernel
+def descend_targets(indptr, indices, data, squares, n_features, targets, C, passes, runs, state):
+    """Weights of a block of targets, one step of dual coordinate descent per document for the whole block."""
+    n_rows, n_targets = targets.shape
+    W, alpha = np.zeros((n_features, n_targets), np.float32), np.zeros((n_rows, n_targets), np.float32)
+    step = np.zeros(n_targets, np.float32)
+    slack = np.float32(0.5) / C
+    for _ in range(passes):
+        state = shuffle(runs, state)
+        for run in runs:
+            for row in range(run * RUN, min((run + 1) * RUN, n_rows)):
+                for j in range(n_targets):
+                    step[j] = targets[row, j] - slack * alpha[row, j]
+                for i in range(indptr[row], indptr[row + 1]):
+                    weights, value = W[indices[i]], data[i]
+                    for j in range(n_targets):
+                        step[j] -= value * weights[j]
+                for j in range(n_targets):
+                    step[j] /= squares[row] + slack
+                    alpha[row, j] += step[j]
+                for i in range(indptr[row], indptr[row + 1]):
+                    weights, value = W[indices[i]], data[i]
+                    for j in range(n_targets):
+                        weights[j] += value * step[j]
+    return W

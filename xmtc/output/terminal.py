@@ -1,0 +1,68 @@
+"""Answers as a table that people read in a terminal."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import IO, TYPE_CHECKING, cast
+
+from xmtc.errors import visible
+from xmtc.output.table import Answer, AnswerTable, Cell, Write
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+TOGETHER = 100  # documents below one header
+BEGINNING = 60  # characters of a text, by which a reader knows it again
+
+
+@contextmanager
+def terminal(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
+    """Where no fields are carried along, a document is shown by the beginning of its text."""
+    from rich.console import Console
+
+    text = cast(IO[str], codecs.getwriter("utf-8")(stream))
+    console = Console(file=text, force_terminal=True, highlight=False)
+
+    def write(answers: Iterable[Answer]) -> None:
+        left = iter(answers)
+        while part := list(islice(left, TOGETHER)):
+            console.print(drawn(part, table))
+
+    yield write
+
+
+def drawn(answers: list[Answer], table: AnswerTable) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=SIMPLE_HEAD)
+    n_first = len(table.of_document)
+    names = [column.name for column in table.columns]
+    kinds = [column.kind for column in table.columns]
+    if not table.keep:
+        names, kinds = [*names[:1], "text", *names[1:]], [str, *kinds]
+        n_first += 1
+    for name, kind in zip(names, kinds, strict=True):
+        shown.add_column(Text(visible(name)), justify="left" if kind is str else "right", overflow="fold")
+    for answer in answers:
+        for number, row in enumerate(table.rows(answer)):
+            cells = row if table.keep else [row[0], beginning(answer.text), *row[1:]]
+            first = cells[:n_first] if number == 0 else [None] * n_first  # once for each document
+            shown.add_row(*(Text(in_words(cell)) for cell in (*first, *cells[n_first:])))
+    return shown
+
+
+def beginning(text: str) -> str:
+    """The first words of a text, in one line."""
+    words = " ".join(text[: 4 * BEGINNING].split())
+    return words if len(words) <= BEGINNING else words[: BEGINNING - 1] + "…"
+
+
+def in_words(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:.4f}" if isinstance(cell, float) else visible(str(cell))

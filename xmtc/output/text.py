@@ -1,0 +1,101 @@
+"""Answers as text: JSON Lines, and tables in CSV and TSV.
+
+Names of labels and documents come from a corpus, which may come from anywhere. A terminal gets them with whatever it
+would obey escaped. In a table, a text that a spreadsheet would run as a formula gets a ' before it, and how many did is
+said; numbers are left alone, the label -1 too. JSON Lines have all of it as it is, so that it is the same when it is
+read again."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import IO
+
+from xmtc.core.progress import say
+from xmtc.errors import visible, visible_json
+from xmtc.output.table import Answer, AnswerTable, Cell, Write, in_json, number_in_words
+
+# What makes a spreadsheet calculate; the wide forms do so in Chinese and Japanese ones.
+CALCULATES = frozenset("=+-@\t\r\n＝＋－＠")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet might run a text as a formula."""
+    return text[:1] in CALCULATES and NUMBER.fullmatch(text) is None
+
+
+@contextmanager
+def json_lines(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
+    def write(answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            line = visible_json(in_json(table.record(answer)))
+            stream.write(f"{line}\n".encode())
+
+    yield write
+
+
+@contextmanager
+def separated(delimiter: str, stream: IO[bytes], table: AnswerTable, bom: bool = False) -> Iterator[Write]:
+    """CSV or TSV, with a header. The byte order mark has Excel read it as UTF-8."""
+    if bom:
+        stream.write(codecs.BOM_UTF8)
+    rows = RowWriter(stream, delimiter)
+    rows.add([column.name for column in table.columns])
+
+    def write(answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            for row in table.rows(answer):
+                rows.add(row)
+        rows.flush()
+
+    yield write
+    rows.flush()  # the header, where there are no answers
+    rows.tell()
+
+
+csv_rows, tsv_rows = partial(separated, ","), partial(separated, "\t")
+
+
+class RowWriter:
+    """Rows of a table in text, which no spreadsheet runs anything of."""
+
+    def __init__(self, stream: IO[bytes], delimiter: str) -> None:
+        self.stream = stream
+        self.text = text = io.StringIO(newline="")  # of a batch, which is encoded at once
+        self.shown = visible if stream.isatty() else str
+        self.usual = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        # csv.writer leaves a lone carriage return unquoted, and csv.reader then refuses it
+        self.quoting_all = csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        self.n_formulas = 0
+
+    def add(self, row: list[Cell] | list[str]) -> None:
+        cells = [self.harmless(cell) for cell in row]
+        (self.quoting_all if "\r" in "".join(cells) else self.usual).writerow(cells)
+
+    def flush(self) -> None:
+        self.stream.write(self.text.getvalue().encode(errors="backslashreplace"))
+        self.text.seek(0)
+        self.text.truncate()
+
+    def harmless(self, cell: Cell) -> str:
+        if not isinstance(cell, str):
+            return "" if cell is None else number_in_words(cell)
+        if is_formula(cell):
+            self.n_formulas += 1
+            cell = f"'{cell}"
+        return self.shown(cell)
+
+    def tell(self) -> None:
+        """Say what was changed."""
+        if self.n_formulas:
+            cells = "1 cell begins" if self.n_formulas == 1 else f"{self.n_formulas:,} cells begin"
+            say(
+                f"{cells} as a formula does (with =, +, - or @) and got a ' in front, so that no spreadsheet runs it; "
+                "jsonl, xlsx and parquet hold the text as it is."
+            )

@@ -1,0 +1,107 @@
+"""Answers as an Excel workbook, row by row, so that memory does not grow with them.
+
+Texts are cells of text: Excel runs none of them as a formula, and those that look like one are marked so that they stay
+text when somebody edits them. What one sheet cannot hold goes on in the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from shutil import copyfileobj
+from tempfile import SpooledTemporaryFile, TemporaryDirectory
+from typing import IO, Any
+
+from xmtc.core.progress import say
+from xmtc.errors import XmtcError, missing_extra
+from xmtc.output.table import Answer, AnswerTable, Cell, Write
+from xmtc.output.text import is_formula
+
+MOST_ROWS, MOST_COLUMNS, MOST_CHARACTERS = 1_048_576, 16_384, 32_767  # of Excel
+EXACT = 10**15  # whole numbers from here on would lose digits
+MAX_IN_MEMORY = 2**20  # bytes of a workbook before it goes to a temporary file
+WIDTHS = {str: 30, int: 6, float: 10}  # of columns, in characters
+
+
+@contextmanager
+def workbook(stream: IO[bytes], table: AnswerTable, in_memory: bool = False) -> Iterator[Write]:
+    """Yield a function that adds answers; with `in_memory`, no temporary file is written."""
+    try:
+        import xlsxwriter
+        from xlsxwriter.exceptions import XlsxWriterException
+    except ImportError as error:
+        raise missing_extra("A workbook (.xlsx)", error) from None
+    if len(table.columns) > MOST_COLUMNS:
+        raise XmtcError(
+            f"A workbook has {MOST_COLUMNS:,} columns at most, and {len(table.columns):,} are asked for; give a "
+            "smaller -k, or leave --wide out."
+        )
+    with ExitStack() as stack:
+        # a zip archive that cannot be finished complains when it is forgotten, so it is not written to the stream
+        made = stack.enter_context(SpooledTemporaryFile(0 if in_memory else MAX_IN_MEMORY))
+        options: dict[str, Any] = {"in_memory": True}
+        if not in_memory:
+            options = {"constant_memory": True, "tmpdir": stack.enter_context(TemporaryDirectory())}
+        book = xlsxwriter.Workbook(made, {**options, "use_zip64": True})
+        sheets = Sheets(book, table)
+        yield sheets.write
+        try:
+            sheets.finish()
+            book.close()
+        except XlsxWriterException as error:
+            cause = error.args[0]
+            raise cause if isinstance(cause, OSError) else error from None  # it wraps those of the disk
+        made.seek(0)
+        copyfileobj(made, stream)
+    sheets.tell()
+
+
+class Sheets:
+    """The sheets of a workbook, the last of which is written to."""
+
+    def __init__(self, book: Any, table: AnswerTable) -> None:
+        self.book, self.table = book, table
+        self.bold, self.marked = book.add_format({"bold": True}), book.add_format({"quote_prefix": True})
+        self.n_cut = 0
+        self.begin()
+
+    def begin(self) -> None:
+        self.sheet = self.book.add_worksheet()
+        self.sheet.freeze_panes(1, 0)
+        self.n_rows = 1
+        for number, column in enumerate(self.table.columns):
+            self.sheet.set_column(number, number, WIDTHS[column.kind])
+            self.sheet.write_string(0, number, self.fitting(column.name), self.bold)
+
+    def write(self, answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            for row in self.table.rows(answer):
+                if self.n_rows == MOST_ROWS:
+                    self.finish()
+                    self.begin()
+                for column, cell in enumerate(row):
+                    self.write_cell(column, cell)
+                self.n_rows += 1
+
+    def write_cell(self, column: int, cell: Cell) -> None:
+        if isinstance(cell, int) and abs(cell) >= EXACT:
+            cell = str(cell)
+        if isinstance(cell, str):
+            self.sheet.write_string(self.n_rows, column, self.fitting(cell), self.marked if is_formula(cell) else None)
+        elif cell is not None:
+            self.sheet.write_number(self.n_rows, column, cell)
+
+    def fitting(self, text: str) -> str:
+        text = text.encode(errors="backslashreplace").decode()  # half of a surrogate pair has no bytes
+        if len(text) <= MOST_CHARACTERS:
+            return text
+        self.n_cut += 1
+        return text[: MOST_CHARACTERS - 1] + "…"
+
+    def finish(self) -> None:
+        self.sheet.autofilter(0, 0, self.n_rows - 1, len(self.table.columns) - 1)
+
+    def tell(self) -> None:
+        """Say what was changed."""
+        if self.n_cut:
+            cells = "1 text is" if self.n_cut == 1 else f"{self.n_cut:,} texts are"
+            say(f"{cells} longer than the {MOST_CHARACTERS:,} characters of a cell and cut; csv and parquet have all.")

@@ -1,0 +1,146 @@
+"""Scores that are probabilities: what scores 0.7 is right in 7 of 10 cases. Isotonic regression, by documents that the
+model has not learnt from (`methods/ensemble/calibrated.py`).
+
+Which these are: those that the user gives to validate with; those that a network holds out of its training anyway, to
+stop by; or else a random tenth, at most 2,000. Without these, a witness is trained, whose answers draw the curve; the
+model itself learns from all. (scikit-learn's CalibratedClassifierCV(ensemble=False) does so, too.) Where they are few
+among many, one training is enough, and no label loses its last document to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.method import Method, Model
+from xmtc.core.run import Run
+from xmtc.data.document import Document
+from xmtc.data.splits import kept_labels, labelled_rows, random_rows, without
+from xmtc.errors import XmtcError
+from xmtc.methods.ensemble.calibrated import Calibrated, curve, of_documents, raw, with_curve
+from xmtc.methods.ensemble.consensus import Consensus
+from xmtc.methods.ensemble.ensemble import Ensemble
+from xmtc.methods.ensemble.model import DEPTH
+from xmtc.methods.ensemble.witness import PART, fit_with_witness
+from xmtc.tagger import Tagger
+
+SHARE, MOST = 0.1, 2000  # documents held out, where a method holds out none by itself
+ENOUGH = 100  # documents: a curve that fewer have drawn is off by up to 0.06 (docs/results/calibration.md)
+ONCE = 0.02  # a share of the documents that is too small for a second training to matter
+
+
+@dataclass(frozen=True)
+class Calibration(Recipe):
+    """What scores mean: the probability that a label is right, where enough documents tell, or whatever the method
+    computes."""
+
+    title: ClassVar[str] = "Scores"
+
+    calibrate: bool = param(
+        True, "make probabilities of scores, by documents held out of training, where these are at least 100"
+    )
+
+
+class Fitted(NamedTuple):
+    """A trained model, the curve of its scores, and what is said of them."""
+
+    model: Model
+    curve: tuple[np.ndarray, np.ndarray] | None
+    because: str
+    n_docs: int = 0  # that the curve was drawn by
+
+    def on(self, model: Model) -> Model:
+        """The model, or what it was made into, with the curve, if there is one."""
+        return model if self.curve is None else with_curve(model, *self.curve)
+
+    def as_json(self) -> dict[str, Any]:
+        """As about.json says it."""
+        is_calibrated = self.curve is not None or isinstance(self.model, Calibrated)
+        return {
+            "are": "probabilities" if is_calibrated else "raw",
+            **({"documents": self.n_docs} if self.n_docs else {}),
+            "because": self.because,
+        }
+
+
+def fit(method: Method, data: Dataset, valid: Dataset | None, run: Run, calibrate: bool = True) -> Fitted:
+    """Train a method, and find out what its scores mean."""
+    if not calibrate:
+        return Fitted(method.fit(data, valid, run), None, "calibrate=false")
+    if method.calibrates:
+        return Fitted(method.fit(data, valid, run), None, "calibrated=true")
+    if valid is not None:
+        return fit_beside(method, data, valid, run)
+
+    rows, is_once = rows_to_hold_out(method, data)
+    if len(rows) < ENOUGH:
+        found = f"{len(rows):,} documents can be held out of training, and a calibration needs {ENOUGH}"
+        return Fitted(method.fit(data, None, run), None, found)
+    if is_once:
+        model = witness = method.fit(without(data, rows), None, run)
+    else:
+        model, witness = fit_with_witness(method, data, rows, run)
+    how = "held out of training" if model is witness else "held out of a first training"
+    return drawn(model, witness, data.rows(rows), f"documents, {how},", run)
+
+
+def fit_beside(method: Method, data: Dataset, valid: Dataset, run: Run) -> Fitted:
+    """With the user's own documents."""
+    model, n_valid = method.fit(data, valid, run), len(labelled_rows(valid))
+    if n_valid < ENOUGH:
+        found = f"{n_valid:,} validation documents have a label, and a calibration needs {ENOUGH}"
+        return Fitted(model, None, found)
+    return drawn(model, model, valid, "validation documents", run)
+
+
+def drawn(model: Model, witness: Model, held_out: Dataset, what: str, run: Run) -> Fitted:
+    """A model with the curve that its witness has drawn. Of documents to validate by, some may have only labels that
+    training has not seen: what they are given is wrong."""
+    assert held_out.Y is not None
+    found = witness.predict(held_out.only(witness.views), min(DEPTH, witness.n_labels), run.for_part(PART))
+    because = f"{held_out.n_docs:,} {what} tell what they mean"
+    return Fitted(model, curve(found, held_out.Y, held_out.weights), because, held_out.n_docs)
+
+
+def rows_to_hold_out(method: Method, data: Dataset) -> tuple[np.ndarray, bool]:
+    """Those that it holds out by itself, or a random sample: new documents have rare labels, too. And whether they are
+    too few to train a second time for: then they leave every label a document."""
+    own = method.held_out_of(data)
+    if own is not None:
+        return own, False
+    seed, n_rows = getattr(method, "seed", 0), min(MOST, int(SHARE * len(labelled_rows(data))))
+    if n_rows < ENOUGH:
+        return np.arange(n_rows), False
+    if n_rows <= ONCE * data.n_docs:
+        return kept_labels(data, seed, n_rows), True
+    return random_rows(data, seed, SHARE, MOST), False
+
+
+def n_trainings(method: Method, n_docs: int) -> int:
+    """How often `fit` trains a method on so many documents with labels, to calibrate it: once, or a witness, too.
+    Of members, some may hold out documents by themselves: at most so often."""
+    n_rows = min(MOST, int(SHARE * n_docs))
+    if method.calibrates or n_rows < ENOUGH:
+        return 1
+    if isinstance(method, Consensus | Ensemble):
+        return 2
+    has_own = type(method).held_out_of is not Method.held_out_of
+    return 1 if has_own or n_rows <= ONCE * n_docs else 2
+
+
+def calibrated(tagger: Tagger, documents: Iterable[Document], run: Run = Run()) -> Tagger:
+    """A trained model with scores that are probabilities, by documents that it has not learnt from. A decision that was
+    learnt on the scores before is dropped."""
+    bare = tagger.with_model(raw(tagger.model))
+    found, Y = bare.rank_labelled(documents, min(DEPTH, len(tagger.labels)), run)
+    has_labels = np.diff(Y.indptr) > 0
+    n_docs = int(has_labels.sum())
+    if n_docs < ENOUGH:
+        raise XmtcError(f"Found {n_docs:,} documents with labels to calibrate by; expected at least {ENOUGH}.")
+    its_curve = curve(of_documents(found, has_labels), Y[has_labels])
+    fitted = Fitted(bare.model, its_curve, f"{n_docs:,} documents tell what they mean", n_docs)
+    return replace(bare, model=fitted.on(bare.model), about=bare.about | {"scores": fitted.as_json()})

@@ -1,0 +1,61 @@
+"""A decision for a tagger, learnt from labelled documents: what `xmtc thresholds` does.
+
+`learn_decision(tagger, documents, "micro-f1").tagger.save("model")`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from scipy.sparse import csr_array
+
+from xmtc.core.predictions import Predictions
+from xmtc.core.run import Run
+from xmtc.data.document import Document
+from xmtc.data.label_collector import LabelCollector
+from xmtc.errors import XmtcError
+from xmtc.evaluation import DEPTH, judge
+from xmtc.evaluation.assignment_metrics import Decided, decided_figures, document_counts
+from xmtc.evaluation.ranked_results import Judged
+from xmtc.scores import DEEPEST, Decision, learn, parse_goal
+from xmtc.tagger import Tagger
+
+
+@dataclass(frozen=True)
+class Lesson:
+    tagger: Tagger  # with the decision
+    decision: Decision
+    reached: Decided  # on the documents that it was learnt from
+    halves: dict[str, float]  # by what a decision could be made, and the goal that one half reaches by the other's
+    ranked: Predictions
+    truth: csr_array
+
+
+def learn_decision(
+    tagger: Tagger,
+    documents: Iterable[Document],
+    goal: str = "f1",
+    by: str | None = None,
+    run: Run = Run(),
+    *,
+    always: bool = False,
+) -> Lesson:
+    """From documents that the tagger was not trained on, for a goal: f1 (of documents), micro-f1, macro-f1,
+    precision=0.9, recall=0.8 or tags=5; by one threshold for all labels, one for each label, or a number of labels for
+    each document, and if nothing is said by what serves best on halves of the documents. See xmtc.scores."""
+    wanted, collector, n_labels = parse_goal(goal), LabelCollector(), len(tagger.labels)
+    data = tagger.read(collector.watch(documents), run)
+    truth = collector.matrix(tagger.labels.words())
+    if not (truth.shape[0] and (truth.indices < n_labels).any()):
+        raise XmtcError("No document has a label that the model knows, so there is nothing to learn a decision from.")
+    for depth in (DEPTH, DEEPEST):
+        found = tagger.ranked(data, min(depth, n_labels), run, tagger.allowed, always)
+        learnt = learn(judge(found, truth), wanted, n_labels, by)
+        given = Judged(learnt.decision(found), truth)
+        most = int(document_counts(given)[1].max())
+        if 2 * most <= depth or depth >= n_labels:  # far from the end of what it looked at
+            break
+    decision = replace(learnt.decision, most=max(1, most))
+    made = tagger.with_decision(decision, documents=truth.shape[0])
+    assert made.decision is not None
+    return Lesson(made, made.decision, decided_figures(given), learnt.halves, found, truth)

@@ -1,0 +1,74 @@
+"""Arrays of a safetensors file, memory-mapped and checked: their names, types, shapes and places."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import IO, Any
+
+import numpy as np
+
+from xmtc.storage.memory_map import mapped
+from xmtc.storage.regular_files import parse_json
+
+DTYPES = {
+    "BOOL": "?", "I8": "<i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "<u1", "U16": "<u2", "U32": "<u4",
+    "U64": "<u8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
+}  # fmt: skip
+MAX_HEADER_BYTES = 2**24  # a model has some hundred arrays, each described in a hundred bytes
+MAX_DIMENSIONS = 8
+METADATA = "__metadata__"
+
+
+def map_arrays(file: IO[bytes], expected_size: int) -> dict[str, np.ndarray]:
+    """Return every array of an open safetensors file by its name. Raise ValueError if the file is not one."""
+    size = os.fstat(file.fileno()).st_size
+    if size != expected_size:
+        raise ValueError(f"it has {size} bytes instead of {expected_size}")
+    content = mapped(file, np.uint8)
+    header_bytes = int.from_bytes(content[:8].tobytes(), "little")
+    if header_bytes > min(MAX_HEADER_BYTES, size - 8):
+        raise ValueError(f"its header has {header_bytes:,} bytes, expected at most {MAX_HEADER_BYTES:,}")
+    header_end = 8 + header_bytes
+    header = parse_json(content[8:header_end].tobytes())
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+    entries = {name: entry for name, entry in header.items() if name != METADATA}
+    check_places([place_of(entry) for entry in entries.values()], size - header_end)
+    return {name: one_array(content, header_end, entry) for name, entry in entries.items()}
+
+
+def place_of(entry: Any) -> tuple[int, int]:
+    """Return the first byte of an array and the one after its last, counted from the end of the header."""
+    begin, end = entry["data_offsets"]
+    if not are_sizes([begin, end]):
+        raise ValueError("the offsets of an array are no whole numbers")
+    return begin, end
+
+
+def check_places(places: list[tuple[int, int]], size: int) -> None:
+    """Refuse arrays that overlap, and bytes that belong to none, as the safetensors format does."""
+    at = 0
+    for begin, end in sorted(places):
+        if begin != at or end < begin:
+            raise ValueError("its arrays overlap, or do not follow each other")
+        at = end
+    if at != size:
+        raise ValueError(f"its arrays end at byte {at} of {size}")
+
+
+def are_sizes(values: list[Any]) -> bool:
+    return all(type(value) is int and 0 <= value < 2**63 for value in values)
+
+
+def one_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np.ndarray:
+    begin, end = place_of(entry)
+    dtype, shape = np.dtype(DTYPES[entry["dtype"]]), entry["shape"]
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not are_sizes(shape):
+        raise ValueError("the shape of an array is no list of sizes")
+    if end - begin != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"an array of shape {shape} does not fit its offsets in the file")
+    array: np.ndarray = np.ndarray(shape, dtype, content.data, header_end + begin)
+    if not array.flags.aligned:  # compiled code would be compiled anew for it
+        raise ValueError(f"an array of shape {shape} lies askew in the file")
+    return array

@@ -1,0 +1,124 @@
+"""Arrays that may be larger than memory: written to a folder as they are made, and memory-mapped once they are whole.
+
+Files in the folder have no name. Nothing is left of them when nobody holds them any more, however the process ends."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any
+
+import numpy as np
+
+from xmtc.core.memory import poured_together
+from xmtc.errors import XmtcError
+from xmtc.storage.atomic import reason
+from xmtc.storage.memory_map import mapped
+
+
+def check_workdir(folder: Path) -> None:
+    """Refuse, before the work, a folder that nothing can be written to."""
+    File(folder).append(np.zeros(1, np.uint8))
+
+
+class File:
+    """A nameless file in a folder, which arrays are written to one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.size, self.lock = folder, 0, Lock()
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise XmtcError(f"{folder} is a file; expected a folder to work in: choose another for --workdir.")
+        try:  # open for as long as somebody holds an array of it
+            folder.mkdir(parents=True, exist_ok=True)
+            self.file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        except OSError as error:
+            raise self.unwritable(error) from None
+
+    def append(self, array: np.ndarray) -> int:
+        """Write an array to the end; returns where it begins."""
+        with self.lock:
+            begin = self.size
+            try:
+                self.file.write(np.ascontiguousarray(array).data)
+                self.file.flush()
+            except OSError as error:
+                raise self.unwritable(error) from None
+            self.size += array.nbytes
+            return begin
+
+    def mapped(self, begin: int, n: int, dtype: np.dtype) -> np.ndarray:
+        """An array in the file."""
+        return mapped(self.file, dtype, begin, n) if n else np.empty(0, dtype)
+
+    def unwritable(self, error: OSError) -> XmtcError:
+        return XmtcError(
+            f"{self.folder} cannot be written ({reason(error)}), so that the training cannot work there; make room, or "
+            "choose another folder for --workdir."
+        )
+
+
+class Shelf:
+    """Where arrays are put away until they are needed: in memory, or in a file."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.file = None if folder is None else File(folder)
+
+    def put(self, array: np.ndarray) -> Callable[[], np.ndarray]:
+        """What gives the array back."""
+        if self.file is None:
+            return lambda: array
+        file, begin, n, dtype = self.file, self.file.append(array), len(array), array.dtype
+        return lambda: np.array(file.mapped(begin, n, dtype))
+
+
+class Growing:
+    """An array of n numbers that is made piece by piece, in memory or in a file."""
+
+    def __init__(self, n: int, dtype: Any, folder: Path | None) -> None:
+        self.n, self.dtype, self.n_filled = n, np.dtype(dtype), 0
+        self.file = None if folder is None else File(folder)
+        self.array = np.empty(n if folder is None else 0, dtype)  # memory that is not written to yet costs nothing
+
+    def place(self, piece: np.ndarray) -> Callable[[], None]:
+        """What puts the piece in its place, for any thread to call. In a file it has it already."""
+        begin, self.n_filled = self.n_filled, self.n_filled + len(piece)
+        if self.file is None:
+            return partial(np.copyto, self.array[begin : self.n_filled], piece)
+        self.file.append(piece.astype(self.dtype, copy=False))
+        return nothing
+
+    def whole(self) -> np.ndarray:
+        assert self.n_filled == self.n
+        return self.array if self.file is None else self.file.mapped(0, self.n, self.dtype)
+
+
+def nothing() -> None:
+    pass
+
+
+class Gathering:
+    """An array of as many pieces as come, in memory or in a file."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.file = None if folder is None else File(folder)
+        self.pieces: list[np.ndarray] = []  # of a file, the last one alone: what it looks like
+        self.lengths: list[int] = []
+
+    def add(self, piece: np.ndarray) -> None:
+        self.lengths.append(len(piece))
+        if self.file is not None:
+            self.file.append(piece)
+            self.pieces.clear()
+        self.pieces.append(piece)
+
+    def whole(self) -> np.ndarray:
+        """All pieces, which are let go."""
+        if self.file is None:
+            return poured_together(self.pieces)
+        shape, dtype = self.pieces[0].shape[1:], self.pieces[0].dtype
+        n = sum(self.lengths) * int(np.prod(shape, dtype=np.int64))
+        return self.file.mapped(0, n, dtype).reshape(-1, *shape)

@@ -1,0 +1,140 @@
+"""Names of forms in model folders. A folder names the type of each form, and only classes of this table, or forms that
+a program has defined itself, are ever made from it. A type keeps its name for ever, wherever its class moves."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import is_dataclass
+from typing import Any
+
+from xmtc.core.registry import address, class_at, subclasses
+from xmtc.errors import XmtcError, missing_extra
+from xmtc.storage.form import Form
+
+FORM_TYPES = {
+    # texts
+    "tokenizer": "xmtc.text.tokenizer:Tokenizer",
+    "string-index": "xmtc.text.term_index:Vocabulary",
+    "tfidf-view": "xmtc.features.tfidf:FittedTfidf",
+    "analyzed-tfidf-view": "xmtc.features.tfidf:AnalyzedTfidf",
+    "joined-tfidf-view": "xmtc.features.tfidf:SideBySide",
+    "word-view": "xmtc.features.words:FittedWords",
+    "stem-view": "xmtc.features.words:FittedStems",
+    "subword-view": "xmtc.features.subwords:FittedSubwords",
+    "label-name-view": "xmtc.features.names:FittedNames",
+    "column-view": "xmtc.features.columns:FittedColumns",
+    "occurring-column-view": "xmtc.features.columns:OccurringColumns",
+    # labels
+    "label-concepts": "xmtc.vocabulary.label_concepts:LabelConcepts",
+    "concept-vocabulary": "xmtc.vocabulary.vocabulary:Vocabulary",
+    "concept-links": "xmtc.vocabulary.vocabulary:Links",
+    "concept-names": "xmtc.vocabulary.vocabulary:Names",
+    "decision": "xmtc.scores.thresholds:Decision",
+    # models
+    "linear-tree": "xmtc.linear.tree:Tree",
+    "linear-tree-model": "xmtc.linear.model:TreeModel",
+    "instance-forest": "xmtc.methods.instance_tree.forest:Forest",
+    "instance-forest-model": "xmtc.methods.instance_tree.model:ForestModel",
+    "reranked-instance-forest-model": "xmtc.methods.instance_tree.model:RerankedForestModel",
+    "neighbour-learner": "xmtc.methods.embedding.model:Learner",
+    "neighbour-model": "xmtc.methods.embedding.model:NeighbourModel",
+    "fasttext-model": "xmtc.methods.embedding.fasttext_model:FastTextModel",
+    "name-automaton": "xmtc.methods.lexical.automaton:Automaton",
+    "lexical-evidence": "xmtc.methods.lexical.evidence:Evidence",
+    "lexical-model": "xmtc.methods.lexical.model:LexicalModel",
+    "calibrated-model": "xmtc.methods.ensemble.calibrated:Calibrated",
+    "adapted-model": "xmtc.methods.ensemble.model:Adapted",
+    "combined-model": "xmtc.methods.ensemble.model:Combination",
+    # networks
+    "trained-network": "xmtc.nn.network:TrainedNetwork",
+    "network-weights": "xmtc.nn.weights:Weights",
+    "recurrent-design": "xmtc.methods.attention.model:RecurrentDesign",
+    "attention-level": "xmtc.methods.attention.model:Level",
+    "attention-model": "xmtc.methods.attention.model:AttentionModel",
+    "filter-design": "xmtc.methods.convolution.xml_cnn:FilterDesign",
+    "bag-design": "xmtc.methods.convolution.bow_cnn:BagDesign",
+    "convolution-model": "xmtc.methods.convolution.family:RegionModel",
+    "autoencoder-design": "xmtc.methods.autoencoder.model:AutoencoderDesign",
+    "autoencoder-model": "xmtc.methods.autoencoder.model:AutoencoderModel",
+    "transformer-design": "xmtc.methods.transformer.model:TransformerDesign",
+    "transformer-model": "xmtc.methods.transformer.model:TransformerModel",
+}
+# Model folders of format 3, and vocabulary folders of format 1, name a type by where its class was then.
+OLD_NAMES = {
+    "xmtc.decisions.decision:Decision": "decision",
+    "xmtc.features.columns:FittedColumns": "column-view",
+    "xmtc.features.columns:OccurringColumns": "occurring-column-view",
+    "xmtc.features.names:FittedNames": "label-name-view",
+    "xmtc.features.subwords:FittedSubwords": "subword-view",
+    "xmtc.features.tfidf:AnalyzedTfidf": "analyzed-tfidf-view",
+    "xmtc.features.tfidf:FittedTfidf": "tfidf-view",
+    "xmtc.features.tfidf:SideBySide": "joined-tfidf-view",
+    "xmtc.features.words:FittedStems": "stem-view",
+    "xmtc.features.words:FittedWords": "word-view",
+    "xmtc.linear.model:TreeModel": "linear-tree-model",
+    "xmtc.linear.tree:Tree": "linear-tree",
+    "xmtc.methods.attention.model:AttentionModel": "attention-model",
+    "xmtc.methods.attention.model:Level": "attention-level",
+    "xmtc.methods.attention.model:RecurrentDesign": "recurrent-design",
+    "xmtc.methods.autoencoder.model:AutoencoderDesign": "autoencoder-design",
+    "xmtc.methods.autoencoder.model:AutoencoderModel": "autoencoder-model",
+    "xmtc.methods.convolution.bow_cnn:BagDesign": "bag-design",
+    "xmtc.methods.convolution.family:RegionModel": "convolution-model",
+    "xmtc.methods.convolution.xml_cnn:FilterDesign": "filter-design",
+    "xmtc.methods.embedding.fasttext_model:FastTextModel": "fasttext-model",
+    "xmtc.methods.embedding.model:Learner": "neighbour-learner",
+    "xmtc.methods.embedding.model:NeighbourModel": "neighbour-model",
+    "xmtc.methods.ensemble.calibrated:Calibrated": "calibrated-model",
+    "xmtc.methods.ensemble.model:Adapted": "adapted-model",
+    "xmtc.methods.ensemble.model:Combination": "combined-model",
+    "xmtc.methods.instance_tree.forest:Forest": "instance-forest",
+    "xmtc.methods.instance_tree.model:ForestModel": "instance-forest-model",
+    "xmtc.methods.instance_tree.model:RerankedForestModel": "reranked-instance-forest-model",
+    "xmtc.methods.lexical.automaton:Automaton": "name-automaton",
+    "xmtc.methods.lexical.evidence:Evidence": "lexical-evidence",
+    "xmtc.methods.lexical.model:LexicalModel": "lexical-model",
+    "xmtc.methods.transformer.model:TransformerDesign": "transformer-design",
+    "xmtc.methods.transformer.model:TransformerModel": "transformer-model",
+    "xmtc.nn.network:TrainedNetwork": "trained-network",
+    "xmtc.nn.weights:Weights": "network-weights",
+    "xmtc.text.tokenizer:Tokenizer": "tokenizer",
+    "xmtc.text.vocabulary:Vocabulary": "string-index",
+    "xmtc.vocab.labels:LabelConcepts": "label-concepts",
+    "xmtc.vocab.vocabulary:Links": "concept-links",
+    "xmtc.vocab.vocabulary:Names": "concept-names",
+    "xmtc.vocab.vocabulary:Vocabulary": "concept-vocabulary",
+}
+TYPE_NAMES = {where: name for name, where in FORM_TYPES.items()}
+
+
+def form_type(kind: type) -> str:
+    """Return the name that a folder has for a class: that of the table or, of a class of another package, where it is
+    defined."""
+    where = address(kind)
+    return TYPE_NAMES.get(where, where)
+
+
+def form_class(name: Any) -> Any:
+    """Return the class of a form that a folder names. Only modules of the table are imported; a form of another
+    package must have been defined already, which importing its method does.
+
+    Raises
+    ------
+    KeyError, TypeError
+        There is no such form.
+    XmtcError
+        It needs an optional dependency that is not installed.
+    """
+    if not isinstance(name, str):
+        raise TypeError("the type of a form is no text")
+    name = OLD_NAMES.get(name, name)
+    if name in FORM_TYPES:
+        try:
+            return class_at(FORM_TYPES[name])
+        except ImportError as error:
+            missing = missing_extra("This model", error)
+            raise missing if isinstance(missing, XmtcError) else KeyError(name) from None
+    kind = subclasses(Form)[name]
+    if not is_dataclass(kind) or inspect.isabstract(kind):
+        raise TypeError(f"{name} is no form")
+    return kind

@@ -1,8 +1,0 @@
-"""Vocabularies: concepts with names in several languages, notations, a hierarchy, and what replaces deprecated ones.
-
-`xmtc.vocab.Vocabulary.load(folder)` opens what `xmtc vocab import` wrote; `import_files` reads SKOS and tables."""
-
-from xmtc.vocab.importing import import_files
-from xmtc.vocab.vocabulary import ABSENT, Vocabulary
-
-__all__ = ["ABSENT", "Vocabulary", "import_files"]
