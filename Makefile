@@ -14,7 +14,7 @@ matrix:
 	$(PYTHON) tools/matrix.py
 
 wheel-test:
-	$(PYTHON) tools/matrix.py --python newest --versions newest -- test_portability.py
+	$(PYTHON) tools/matrix.py --python newest --versions newest -- project/test_portability.py
 
 # The page in Chromium, which must be on this machine; without playwright and it, these tests skip themselves.
 browser-test: setup
@@ -24,7 +24,7 @@ browser-test: setup
 # Clusters of several nodes on this machine; without Ray, these tests skip themselves.
 cluster-test: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster]'
-	$(BIN)/python -m pytest tests/test_cluster.py tests/security/test_cluster_token.py
+	$(BIN)/python -m pytest tests/cluster/test_ray_cluster.py tests/security/test_cluster_token.py
 
 slow: setup
 	$(BIN)/python -m pytest tests/slow -s

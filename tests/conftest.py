@@ -1,20 +1,24 @@
-"""Tests of what an installation leaves out skip themselves, as in `make matrix`, which has no PyTorch. `make test` has
-everything, and there nothing is skipped for this reason."""
+"""Shared configuration of the tests.
+
+Tests that need an optional package which is not installed are skipped, as in `make matrix`, which has no PyTorch."""
 
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+FOLDER = Path(__file__).parent
+sys.path[:0] = [str(path) for path in (FOLDER / "support", *sorted(FOLDER.iterdir())) if path.is_dir()]
 ABSENT = [name for name in ("torch", "transformers", "tokenizers", "napkinxc") if find_spec(name) is None]
 
 
 def pytest_configure() -> None:
-    """In the background of a shell, or under nohup, signals are ignored, and commands that tests start would inherit
-    that."""
+    """Restore signal handlers: under nohup, signals are ignored, and child processes would inherit that."""
     for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_IGN:
@@ -22,7 +26,7 @@ def pytest_configure() -> None:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those that led to it: what names the extra to install has come of the import that failed."""
+    """Yield an error, its cause, the cause of that, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from xmtc.tagger import Tag, Tagger
     from xmtc.vocabulary import Vocabulary
 
-# Three lists of the same names, because type checkers read the one above and the one below, and Python the third;
-# tests/test_surface.py compares them. No name may be that of a file or folder here: importing that would hide it.
+# Type checkers read the imports above and `__all__`, Python the table below; test_public_names.py compares them.
+# No name may be that of a module or package here: importing the module would hide it.
 __all__ = [
     "METHODS",
     "Classifier",

@@ -28,7 +28,7 @@ from pyarrow.parquet import write_table
 from scipy import sparse
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import cases
 from audited import watching
 from hostile_files import hostile_files

@@ -22,9 +22,6 @@ pytest.importorskip("httpx", reason="httpx is not installed")
 
 import httpx
 from fastapi.testclient import TestClient
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from serving import TEXTS, make_model, running, without_token
 
 from xmtc.errors import XmtcError

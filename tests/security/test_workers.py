@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -15,9 +14,6 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 pytest.importorskip("httpx", reason="httpx is not installed")
 
 import httpx
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from serving import TEXTS, make_model, running
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent.parent / "examples"
+FOLDER = Path(__file__).parents[2] / "examples"
 if not FOLDER.exists():
     pytest.skip("the notebooks are in the checkout alone", allow_module_level=True)
 nbformat = pytest.importorskip("nbformat")

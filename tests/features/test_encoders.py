@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_vectors import make_zip
+from test_word_vectors import make_zip
 from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")

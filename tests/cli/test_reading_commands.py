@@ -11,7 +11,7 @@ import pytest
 from commands import invoke, xmtc
 from paper import pdf
 from planted import planted
-from test_real_life_files import workbook
+from test_real_world_files import workbook
 
 from xmtc.tagger import Tagger
 

@@ -44,7 +44,8 @@ def site(tmp_path_factory) -> Path:
     """A folder with an installed package `centroids`, which adds the method `centroid`."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "centroids").mkdir()
-    (folder / "centroids" / "__init__.py").write_text(Path(__file__).with_name("centroid.py").read_text())
+    source = Path(__file__).parents[1] / "support" / "centroid.py"
+    (folder / "centroids" / "__init__.py").write_text(source.read_text())
     info = folder / "xmtc_centroids-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xmtc-centroids\nVersion: 1.0\n")

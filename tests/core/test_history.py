@@ -477,7 +477,7 @@ def test_a_highlight_in_a_notebook():
     assert ":root" not in style
 
 
-PAGE = Path(__file__).parent.parent / "docs/how-to/watch-a-training.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/watch-a-training.md"
 documented = pytest.mark.skipif(not PAGE.exists(), reason="the pages are in the checkout alone")
 
 

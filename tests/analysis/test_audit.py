@@ -25,7 +25,7 @@ from xmtc.vocabulary import import_files
 from xmtc.vocabulary.label_concepts import LabelConcepts
 
 DROPPED = range(30, 40)  # documents that lose their first label
-FLAGGED = Path(__file__).parent / "cleanlab_flags.json"
+FLAGGED = Path(__file__).parents[1] / "fixtures" / "cleanlab_flags.json"
 
 
 def dense_predictions(scores: np.ndarray) -> Predictions:

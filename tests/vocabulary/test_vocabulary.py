@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_workdir import is_mapped
+from test_disk_arrays import is_mapped
 
 from xmtc import XmtcError
 from xmtc.storage.form import same

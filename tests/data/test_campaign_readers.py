@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-CAMPAIGNS = Path(__file__).parent / "campaigns"
+CAMPAIGNS = Path(__file__).parents[1] / "campaigns"
 sys.path.insert(0, str(CAMPAIGNS))
 
 import cases  # noqa: E402

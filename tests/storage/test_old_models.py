@@ -10,7 +10,7 @@ import pytest
 
 from xmtc.methods import METHODS
 
-MODELS = Path(__file__).parent / "fixtures" / "models"
+MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 sys.path.append(str(MODELS.parent))
 
 from make_models import answers  # noqa: E402

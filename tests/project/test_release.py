@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 if not (ROOT / "tools/release.py").exists():
     pytest.skip("releases are made from the checkout alone", allow_module_level=True)
 

@@ -27,7 +27,7 @@ from xmtc.experiments.process import HOME
 from xmtc.experiments.tables import markdown
 from xmtc.explain.highlights import escaped
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "experiments"
 of_the_checkout = pytest.mark.skipif(not TABLES.exists(), reason="experiments are part of the checkout")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_array
-from test_workdir import is_mapped
+from test_disk_arrays import is_mapped
 
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Dataset, Tokens

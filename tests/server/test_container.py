@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 if not (ROOT / "Dockerfile").exists():
     pytest.skip("the Dockerfile is in the checkout alone", allow_module_level=True)
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")

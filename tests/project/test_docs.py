@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 from xmtc.cli import app
 from xmtc.evaluation import MEASURES
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 if not (ROOT / "README.md").exists():
     pytest.skip("the pages are in the checkout alone", allow_module_level=True)
 
@@ -40,17 +40,23 @@ NOT_RUN = {
     "README.md": (1, "make, which sets up a virtual environment"),
     "docs/explanation/aplc-xlnet.md": (1, "a GPU, and encoders to download"),
     "docs/explanation/autoencoders.md": (1, "word vectors to download"),
-    "docs/how-to/bring-your-own-method.md": (1, "a method that is not in the table; tests/test_outside.py runs it"),
+    "docs/how-to/bring-your-own-method.md": (
+        1,
+        "a method that is not in the table; tests/methods/test_plugin_methods.py runs it",
+    ),
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/reproduce.md": (2, "hours, corpora that are not in the repository"),
-    "docs/how-to/scores.md": (1, "more documents than these pages have; tests/test_calibration.py runs it"),
-    "docs/how-to/serve.md": (3, "services and Docker; tests/test_server_life.py and test_container.py run them"),
-    "docs/how-to/use-a-cluster.md": (4, "several machines; tests/test_cluster.py has several nodes on one"),
+    "docs/how-to/scores.md": (1, "more documents than these pages have; tests/scores/test_calibration.py runs it"),
+    "docs/how-to/serve.md": (3, "services and Docker; tests/server/test_process.py and test_container.py run them"),
+    "docs/how-to/use-a-cluster.md": (4, "several machines; tests/cluster/test_ray_cluster.py has several nodes on one"),
     "docs/results/cluster.md": (1, "measured: minutes, Ray"),
     "docs/how-to/use-a-gpu.md": (2, "a GPU, and vectors and encoders to download; several processes"),
     "docs/how-to/vectors-and-encoders.md": (3, "vectors and encoders to download"),
     "docs/how-to/vocabularies.md": (1, "vocabularies that are not in the repository"),
-    "docs/how-to/watch-a-training.md": (2, "TensorBoard and MLflow; tests/test_history.py runs them with stand-ins"),
+    "docs/how-to/watch-a-training.md": (
+        2,
+        "TensorBoard and MLflow; run by tests/core/test_history.py",
+    ),
     "docs/results/audit.md": (3, "measured: minutes, cleanlab, corpora that are not in the repository"),
     "docs/results/aplc-xlnet.md": (3, "measured: minutes, an encoder, corpora that are not in the repository"),
     "docs/results/attention-xml.md": (1, "measured: a minute"),
@@ -211,9 +217,9 @@ def figures(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("number", "name"), [(0, "centroid.py"), (1, "letters.py")])
 def test_the_page_on_own_methods_shows_what_the_tests_use(number, name):
-    """tests/test_outside.py and tests/test_own_view.py run them."""
+    """tests/methods/test_plugin_methods.py and tests/features/test_custom_view.py run them."""
     page = ROOT / "docs" / "how-to" / "bring-your-own-method.md"
-    assert blocks(page, "python")[number] == Path(__file__).with_name(name).read_text()
+    assert blocks(page, "python")[number] == (ROOT / "tests" / "support" / name).read_text()
 
 
 def test_the_readmes_example_answers_as_it_says():

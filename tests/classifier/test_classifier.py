@@ -21,7 +21,7 @@ from xmtc.data.document import Document
 TEXTS, TAGS = planted(200, seed=0)
 
 
-CLOSE = "the solver ends when it is close enough (eps), the check compares to 1e-7; see tests/test_weights.py"
+CLOSE = "the solver ends when it is close enough (eps), the check compares to 1e-7; see test_document_weights.py"
 CANNOT_APPLY = {
     "check_do_not_raise_errors_in_init_or_set_params": "a wrong parameter is refused when it is set, not at fit",
     "check_sample_weight_equivalence_on_dense_data": CLOSE,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent / "xmtc"
+ROOT = Path(__file__).parents[2] / "xmtc"
 of_the_checkout = pytest.mark.skipif(not ROOT.exists(), reason="the rules are about the sources in the checkout")
 
 # From the bottom up. A module imports modules of its own layer and of the layers below.

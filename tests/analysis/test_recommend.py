@@ -342,7 +342,7 @@ def test_a_corpus_without_labels_is_refused(tmp_path):
     assert "Found 0 documents with labels" in done.stderr.decode()
 
 
-SCRIPT = Path(__file__).parent.parent / "experiments" / "recommend.py"
+SCRIPT = Path(__file__).parents[2] / "experiments" / "recommend.py"
 
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="the results are in the checkout alone")

@@ -314,8 +314,7 @@ ENDLESS = "epochs=1000000000"
 
 @pytest.fixture
 def one_process(monkeypatch):
-    """Trainings within this process; one that would not end is ended at its limit. tests/test_measured.py is about
-    processes, and `test_an_interrupted_run_is_run_again_and_a_changed_file_too` has one."""
+    """Train within this process, with a time limit. test_measured_process.py tests processes."""
 
     def run(words, log, limit=None):
         if ENDLESS in words:

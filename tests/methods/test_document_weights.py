@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array, vstack
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
-from test_linear import labels_for, solve_plainly, sparse
+from test_solver import labels_for, solve_plainly, sparse
 
 from xmtc import Dataset, Method, Run, XmtcError
 from xmtc.core.checkpoint import Checkpoint

@@ -55,7 +55,7 @@ def test_kernels_compute_what_the_lstm_computes():
     environment = os.environ | {
         "TRITON_INTERPRET": "1",
         "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONPATH": os.pathsep.join([*sys.path, os.path.dirname(__file__)]),
+        "PYTHONPATH": os.pathsep.join([*sys.path, os.path.dirname(os.path.dirname(__file__))]),
     }
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
