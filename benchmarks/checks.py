@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc import Dataset, Run
-from xmtc.core.sparse import with_unit_rows
+from xmtc.core.sparse import normalise_rows
 from xmtc.methods import Parabel
 
 N_DOCS, N_COLUMNS, N_LABELS = 1_000_000, 100_000, 10_000
@@ -28,7 +28,7 @@ def rows(n_docs: int, per_document: int, n_columns: int, rng: np.random.Generato
 
 def corpus(n_docs: int) -> tuple[csr_array, csr_array]:
     rng = np.random.default_rng(0)
-    return with_unit_rows(rows(n_docs, 50, N_COLUMNS, rng)), rows(n_docs, 3, N_LABELS, rng)
+    return normalise_rows(rows(n_docs, 50, N_COLUMNS, rng)), rows(n_docs, 3, N_LABELS, rng)
 
 
 def main() -> None:

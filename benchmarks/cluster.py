@@ -28,7 +28,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.method import Model
 from xmtc.core.run import Run
 from xmtc.methods.label_tree.parabel import Parabel
-from xmtc.storage.folder import take_apart
+from xmtc.storage.folder import encode_value
 
 MIB = 2**20
 SENT = {"arrays": 0, "messages": 0, "batches": 0}
@@ -42,7 +42,7 @@ def nodes(n: int, store: int) -> Iterator[Cluster]:
     for _ in range(n):
         cluster.add_node(num_cpus=1, object_store_memory=store)
     connect(cluster.address)
-    list(spreading.spread("auto", warmed, range(8 * n)))  # the workers are there, and have imported what they need
+    list(spreading.map_on_cluster("auto", warmed, range(8 * n)))  # the workers are there, and have imported what they need
     try:
         yield cluster
     finally:
@@ -57,7 +57,7 @@ def warmed(number: int) -> None:
 
 
 def count_what_is_sent() -> None:
-    put, packed = sending.place_of, sending.packed
+    put, packed = sending.put_array, sending.pack_value
 
     def counted_place(array: np.ndarray, session: str, give: Callable[[Any], Any]) -> Any:
         def counted(found: np.ndarray) -> Any:
@@ -66,18 +66,18 @@ def count_what_is_sent() -> None:
 
         return put(array, session, counted)
 
-    def counted_parcel(value: Any, session: str) -> sending.Parcel:
+    def counted_parcel(value: Any, session: str) -> sending.PackedValue:
         parcel = packed(value, session)
         SENT["messages"] += len(parcel.content)
         SENT["batches"] += isinstance(value, list)
         return parcel
 
-    sending.place_of, spreading.packed = counted_place, counted_parcel
+    sending.put_array, spreading.pack_value = counted_place, counted_parcel
 
 
 def digest(model: Model) -> str:
     arrays: dict[str, np.ndarray] = {}
-    take_apart(model, "model", arrays)
+    encode_value(model, "model", arrays)
     found = hashlib.blake2b(digest_size=8)
     for name in sorted(arrays):
         found.update(np.ascontiguousarray(arrays[name]).data)
@@ -102,8 +102,8 @@ def measure(what: str, data: Dataset, run: Run, rounds: int) -> str:
 def overhead(size: int = 256 * MIB) -> None:
     """Of the parts: a task that does nothing, an array that goes to the store and to another node."""
     begin, n = time.perf_counter(), 500
-    crew = spreading.Crew(ray, abs, 1)
-    done = len(ray.get([crew.begin([number], [1]).place for number in range(n)]))
+    crew = spreading.BatchScheduler(ray, abs, 1)
+    done = len(ray.get([crew.submit([number], [1]).result_ref for number in range(n)]))
     print(f"\nA batch that takes no time: {1000 * (time.perf_counter() - begin) / done:.2f} ms")
     array, begin = np.ones(size, np.uint8), time.perf_counter()
     place = ray.put(array)

@@ -29,7 +29,7 @@ def main() -> None:
     print(f"{xmtc.__file__}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
     train, (texts, _) = planted(400, seed=0), planted(300, seed=3)
     for name in METHODS:
-        classifier = Classifier(name, **method_class(name).tiny | {"epochs": 2}).fit(*train, run=Run(device="cpu"))
+        classifier = Classifier(name, **method_class(name).quick_parameters | {"epochs": 2}).fit(*train, run=Run(device="cpu"))
         for title, run in (("default", Run(device="cpu")), ("one thread", Run(1, device="cpu"))):
             milliseconds(classifier, texts[:20], run)
             found = milliseconds(classifier, texts, run)

@@ -79,7 +79,7 @@ def stages(corpus: Path, name: str, threads: int) -> dict[str, Any]:
     from xmtc.features.tfidf import Tfidf
     from xmtc.methods import method_class
 
-    run, history = Run(threads).recorded()
+    run, history = Run(threads).record_history()
     collector, method = LabelCollector(), method_class(name)()
     texts, reading = timed(lambda: [document.text for document in collector.watch(open_corpus(str(corpus)))])
     _, in_batches = timed(lambda: sum(1 for _ in LabelCollector().watch(open_corpus(str(corpus)).in_batches(run))))

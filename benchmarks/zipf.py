@@ -29,10 +29,10 @@ from scipy.sparse import csr_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
-from xmtc.core.sparse import narrow, with_unit_rows
+from xmtc.core.sparse import narrow_indptr, normalise_rows
 from xmtc.evaluation import evaluate
 from xmtc.methods import method_class
-from xmtc.storage.folder import take_apart
+from xmtc.storage.folder import encode_value
 
 LABELS_A_DOC, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 5, 6, 2000, 6
 LABELS_IN_A_BASKET, WORDS_IN_A_BASKET, NEIGHBOURS, DOCS_IN_A_SHOP, WORDS_IN_A_SHOP = 36, 49, 60, 0.611, 0.12
@@ -57,7 +57,7 @@ def corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
     common = rng.integers(COMMON_WORDS, size=(n_docs, COMMON_A_DOC))
     n_words = COMMON_WORDS + n_labels // 2 + 1000
     X = matrix(np.hstack([words, common]), np.hstack([absent, np.zeros_like(common, bool)]), n_words)
-    return Dataset.from_matrix(with_unit_rows(X), matrix(labels, labels < 0, n_labels))
+    return Dataset.from_matrix(normalise_rows(X), matrix(labels, labels < 0, n_labels))
 
 
 def shop(n_docs: int, n_labels: int, seed: int) -> Dataset:
@@ -73,13 +73,13 @@ def shop(n_docs: int, n_labels: int, seed: int) -> Dataset:
     common = (COMMON_WORDS * rng.random((n_docs, WORDS_IN_A_BASKET - named.shape[1])) ** 3).astype(np.int32)
     X = matrix(np.hstack([words, common]), np.zeros((1, 1), bool), n_words)
     del words, common, named, own
-    return Dataset.from_matrix(with_unit_rows(X), matrix(labels.astype(np.int32), np.zeros((1, 1), bool), n_labels))
+    return Dataset.from_matrix(normalise_rows(X), matrix(labels.astype(np.int32), np.zeros((1, 1), bool), n_labels))
 
 
 def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array:
     """Ones at the columns of each row that are not absent."""
     there = np.broadcast_to(~absent, columns.shape)
-    indptr = narrow(np.append(0, np.cumsum(there.sum(axis=1))))
+    indptr = narrow_indptr(np.append(0, np.cumsum(there.sum(axis=1))))
     indices = columns[there].astype(np.int32, copy=False)
     found = csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(columns), n_columns))
     found.sum_duplicates()
@@ -119,7 +119,7 @@ def peak_gib() -> float:
 def size_mb(model: Model) -> float:
     """Of its arrays, as they lie in a model folder."""
     arrays: dict[str, np.ndarray] = {}
-    take_apart(model, "model", arrays)
+    encode_value(model, "model", arrays)
     return sum(array.nbytes for array in arrays.values()) / 1e6
 
 

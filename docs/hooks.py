@@ -22,7 +22,7 @@ from mkdocs.structure.files import File
 from typer.main import get_command
 
 from xmtc.cli import app
-from xmtc.core.hyperparameters import expected
+from xmtc.core.hyperparameters import describe_expected
 from xmtc.evaluation import MEASURES
 from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
@@ -129,7 +129,7 @@ def methods_part() -> str:
 
 
 def parameters_table(recipe) -> str:
-    rows = [[f"`{f.name}`", f"`{f.default!r}`", f"{f.metadata['help']} ({expected(f)})"] for f in fields(recipe)]
+    rows = [[f"`{f.name}`", f"`{f.default!r}`", f"{f.metadata['help']} ({describe_expected(f)})"] for f in fields(recipe)]
     return table(["parameter", "default", "what it does (what it takes)"], rows)
 
 

@@ -172,7 +172,7 @@ def speed(args: argparse.Namespace) -> None:
             labels, ends = rng.integers(0, 4000, 5 * n_docs), np.arange(n_docs + 1) * 5
             Y = csr_array((np.ones(5 * n_docs, np.float32), labels, ends), shape=(n_docs, 4000))
             data = Dataset({"subwords": tokens}, Y)
-            valid = data.rows(np.arange(batch))
+            valid = data.select_rows(np.arange(batch))
             method = method_class("aplc_xlnet")(batch=batch, epochs=args.epochs, **args.settings)
             if torch.cuda.is_available():
                 torch.cuda.reset_peak_memory_stats()

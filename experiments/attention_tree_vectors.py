@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
-from xmtc.core.sparse import with_unit_rows
+from xmtc.core.sparse import normalise_rows
 from xmtc.data.corpus import open_corpus
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
@@ -48,7 +48,7 @@ def main() -> None:
         sys.exit(str(error))
     tfidf, bag = Tfidf().fit(texts)
     data, test, tokens = Dataset.from_matrix(bag.matrix, Y), tfidf.transform(judged), Words().fit(texts)[1]
-    counts = Dataset.from_matrix(with_unit_rows(tokens.counts()), Y)
+    counts = Dataset.from_matrix(normalise_rows(tokens.to_count_matrix()), Y)
     grown_from = {"counts": LabelVectors.from_documents(counts), "tf-idf": LabelVectors.from_words(tokens, Y)}
     for seed in (0, 1):
         for kind, vectors in grown_from.items():

@@ -42,18 +42,18 @@ def by_rank(found: Predictions, held_out: Predictions, Y: csr_array, edges: tupl
     """A curve for each band of ranks; no label gets more than the one before it."""
     height = np.zeros(found.scores.shape)
     for first, last in pairwise(edges):
-        part = Predictions.trusted(held_out.labels[:, first:last], held_out.scores[:, first:last])
+        part = Predictions.from_valid_arrays(held_out.labels[:, first:last], held_out.scores[:, first:last])
         height[:, first:last] = np.interp(found.scores[:, first:last], *curve(part, Y))
     height = (1 - OWN) * np.minimum.accumulate(height, axis=1) + OWN * found.scores
-    return Predictions.trusted(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))
+    return Predictions.from_valid_arrays(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))
 
 
 def some(found: Predictions, rows: np.ndarray) -> Predictions:
-    return Predictions.trusted(found.labels[rows], found.scores[rows])
+    return Predictions.from_valid_arrays(found.labels[rows], found.scores[rows])
 
 
 def witness_answers(method: Method, data: Dataset, rows: np.ndarray, k: int) -> tuple[Predictions, csr_array]:
-    held_out = data.rows(rows)
+    held_out = data.select_rows(rows)
     return fit_on_seen(method, without(data, rows), None, RUN).predict(held_out, k, RUN), held_out.Y
 
 
@@ -66,7 +66,7 @@ def compared(method: str, corpus: str) -> Iterator[tuple[str, dict[str, Any]]]:
     documents = features.transform(prepared.fitted, collector.watch(test), RUN)
     truth = collector.matrix(prepared.labels.words())
     known = features.known(prepared.fitted, documents)
-    raw = pipeline.method.fit(data, None, RUN).predict(documents, k, RUN).only(known)
+    raw = pipeline.method.fit(data, None, RUN).predict(documents, k, RUN).mask_documents(known)
 
     def errors(found: Predictions) -> dict[str, float]:
         return {name: round(100 * value, 2) for name, value in evaluate(found, truth, MEASURES).items()}

@@ -34,7 +34,7 @@ def splits(folder: Path, n_random: int) -> Iterator[tuple[str, Dataset, Dataset]
     whole = Dataset.from_matrix(*(csr_array(vstack(pair)) for pair in ((train.X, test.X), (train.Y, test.Y))))
     for seed in range(n_random):
         order = np.random.default_rng(seed).permutation(whole.n_docs)
-        yield f"random {seed}", whole.rows(np.sort(order[test.n_docs :])), whole.rows(np.sort(order[: test.n_docs]))
+        yield f"random {seed}", whole.select_rows(np.sort(order[test.n_docs :])), whole.select_rows(np.sort(order[: test.n_docs]))
 
 
 def main() -> None:

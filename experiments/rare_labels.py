@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from xmtc.core.hyperparameters import Typed
+from xmtc.core.hyperparameters import UnparsedValue
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.evaluation import evaluate
@@ -39,7 +39,7 @@ def main() -> None:
     args = parser.parse_args()
     run = Run(threads=1, device="cpu", watch=tell)
     folder, settings = DATA / args.corpus, dict(param.split("=", 1) for param in args.param)
-    pipeline = Pipeline.of(args.method, parameters={name: Typed(value) for name, value in settings.items()})
+    pipeline = Pipeline.of(args.method, parameters={name: UnparsedValue(value) for name, value in settings.items()})
     documents = list(islice(iter(open_corpus(folder / "train.jsonl.gz")), args.n + args.m))
     dev = folder / "dev.jsonl.gz"
     others = list(islice(iter(open_corpus(dev)), args.m)) if dev.exists() else documents[args.n :]

@@ -79,7 +79,7 @@ def tried(view: Tfidf, counted: Counted, Y: csr_array, run: Run) -> Chosen:
     stems = [f"{SNOWBALL}:{language}"] if language else []
     with run.stage("choosing the analyzer"):
         trial = Trial.of(counted, Y)
-        found = {name: trial.score(view, name, run.quiet()) for name in (WORDS, *stems, GRAMS, f"{WORDS}+{GRAMS}")}
+        found = {name: trial.score(view, name, run.without_output()) for name in (WORDS, *stems, GRAMS, f"{WORDS}+{GRAMS}")}
     usual = found[WORDS]
     better = {name: score for name, score in found.items() if is_better(score, usual)}
     top = max((score.mean() for score in better.values()), default=0)
@@ -119,7 +119,7 @@ class Trial:
 
     def score(self, view: Tfidf, analyzer: str, run: Run) -> np.ndarray:
         """nDCG@5 of each document that is held out."""
-        view = view.but(min_df=min(2, view.min_df))  # of fewer documents
+        view = view.replace(min_df=min(2, view.min_df))  # of fewer documents
         fitted, shown = view.learn(self.seen, Tokenizer(), analyzer, run)
         model = Parabel(n_trees=1).fit(Dataset({"tfidf": shown}, self.Y), run=run)
         held_out = Bag(fitted.show(self.held_out.as_counts()))

@@ -19,7 +19,7 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import validate_data
 
 from xmtc import evaluation
-from xmtc.core.array_validation import document_weights, whole
+from xmtc.core.array_validation import as_document_weights, validate_sparse_matrix
 from xmtc.core.method import Method
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
@@ -142,7 +142,7 @@ class Classifier(BaseEstimator):
         if isinstance(found, list):
             return found
         if hasattr(found, "check_format"):  # which scikit-learn trusts
-            found = whole(found, "X")
+            found = validate_sparse_matrix(found, "X")
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # too large for float32 is refused as infinite
                 checked = validate_data(
@@ -188,7 +188,7 @@ class Classifier(BaseEstimator):
             return sparse(self._trained().decided(self._read(X), run, always=always), self._n_labels, as_ones=True)
         least = (SURE if k is None else 0.0) if threshold is None else threshold
         predictions = self._all_above(X, least, run, always) if k is None else self.rank(X, k, run, always=always)
-        return sparse(predictions.above(least), self._n_labels, as_ones=True)
+        return sparse(predictions.apply_threshold(least), self._n_labels, as_ones=True)
 
     def _decides(self, k: int | None, threshold: float | None) -> bool:
         return k is None and threshold is None and self._trained().decision is not None
@@ -241,7 +241,7 @@ class Classifier(BaseEstimator):
             ranked = tagger.decided(self._read(X), run, allowed, always=always)
         else:
             ranked = tagger.rank(self._read(X), k, run, allowed, always=always)
-        found = tagger.named(ranked.above(threshold), language)
+        found = tagger.named(ranked.apply_threshold(threshold), language)
         if not self._target()["numbers"]:
             return found
         return [[Tag(int(tag.label), tag.score, tag.name) for tag in tags] for tags in found]  # type: ignore[arg-type]
@@ -281,7 +281,7 @@ class Classifier(BaseEstimator):
         if sample_weight is None:
             return self.evaluate(X, y, name)[name]
         found = evaluation.per_document(*tagger.rank_labelled(self._labelled(X, y), 5, always=self._answers()), [name])
-        return float(np.average(found[name], weights=document_weights(sample_weight, len(found[name]))))
+        return float(np.average(found[name], weights=as_document_weights(sample_weight, len(found[name]))))
 
     def _labelled(self, X: Any, y: Any) -> Iterable[Document]:
         if y is None and not is_corpus(X):

@@ -15,7 +15,7 @@ from xmtc.core.method import Model
 from xmtc.errors import XmtcError
 from xmtc.features import FittedView, FittedViews, view_class
 from xmtc.scores import Decision
-from xmtc.storage.folder import MISFITS, MODEL, FolderKind, Stamp, sha256, stamp_of
+from xmtc.storage.folder import STRUCTURE_ERRORS, MODEL_KIND, FolderKind, Stamp, compute_path_sha256, read_stamp
 from xmtc.storage.json_types import check_json
 from xmtc.storage.regular_files import read_regular
 from xmtc.text.term_index import Vocabulary
@@ -25,13 +25,13 @@ FORMATS = (3, 4)  # that are read
 FORMAT = FORMATS[-1]  # that is written
 HISTORY = "history.jsonl"
 MAX_HISTORY_BYTES = 2**26
-MODELS = FolderKind(MODEL, FORMATS, "xmtc train -o", "train", (HISTORY,))
-check_target, damaged = MODELS.check_target, MODELS.damaged
+MODELS = FolderKind(MODEL_KIND, FORMATS, "xmtc train -o", "train", (HISTORY,))
+check_target, damaged = MODELS.check_target, MODELS.make_damage_error
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # name of a package, as pip takes it, or of a module
 
 __all__ = [
     "FORMAT",
-    "MISFITS",
+    "STRUCTURE_ERRORS",
     "Stamp",
     "check_target",
     "check_whole",
@@ -39,8 +39,8 @@ __all__ = [
     "load",
     "load_history",
     "save",
-    "sha256",
-    "stamp_of",
+    "compute_path_sha256",
+    "read_stamp",
 ]
 
 
@@ -125,7 +125,7 @@ def save(
     over: Stamp = (),
 ) -> None:
     """Write named parts (forms, and mappings of them), what is said about them, and what their training told."""
-    MODELS.save(folder, about, parts, {HISTORY: history.to_lines(told)} if told else {}, over)
+    MODELS.save(folder, about, parts, {HISTORY: history.to_json_lines(told)} if told else {}, over)
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -136,7 +136,7 @@ def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict
 def load_history(folder: str | Path) -> tuple[history.Entry, ...]:
     """Return the history of a training; nothing where it is missing or damaged, which harms nobody."""
     try:
-        return history.from_lines(read_regular(folder, HISTORY, MAX_HISTORY_BYTES).decode("utf-8"))
+        return history.from_json_lines(read_regular(folder, HISTORY, MAX_HISTORY_BYTES).decode("utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
         return ()
 

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from xmtc import model_folder as store
-from xmtc.core.hyperparameters import Recipe, briefly, expected, is_valid, kind_of, takes_several, value_of
+from xmtc.core.hyperparameters import ParameterSet, to_short_repr, describe_expected, is_valid_value, get_value_type, is_multi_valued, resolve_value
 from xmtc.core.method import Method
 from xmtc.data.targets import check_numbers
-from xmtc.errors import XmtcError, nearest
+from xmtc.errors import XmtcError, find_similar_names
 from xmtc.features import COLUMNS, TEXTS, View, view_class, views_for
 from xmtc.methods import method_class, method_name
 from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 
 Parameters = Mapping[str, Any]
-Made = TypeVar("Made", bound=Recipe)
+Made = TypeVar("Made", bound=ParameterSet)
 
 
 def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, dict[str, Any]]:
@@ -33,18 +33,18 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
     kind = class_of(method)
     name = name_of(method)
     known = {field.name: field for field in fields(kind)}
-    values = {key: value_of(name, known[key], value) for key, value in parameters.items() if key in known}
+    values = {key: resolve_value(name, known[key], value) for key, value in parameters.items() if key in known}
     rest = {key: value for key, value in parameters.items() if key not in known}
 
     for field in known.values():
-        if kind_of(field) is Recipe:
+        if get_value_type(field) is ParameterSet:
             value = values.get(field.name, field.default if isinstance(method, str) else getattr(method, field.name))
-            if is_valid(field, value):  # else the method itself says what does not fit
+            if is_valid_value(field, value):  # else the method itself says what does not fit
                 values[field.name], rest = build_members(field, value, rest)
     for key in rest:
         if "." in key:
             raise no_member(name, key)
-    return (kind(**values) if isinstance(method, str) else method.but(**values)), rest
+    return (kind(**values) if isinstance(method, str) else method.replace(**values)), rest
 
 
 def no_member(who: str, key: str) -> XmtcError:
@@ -64,7 +64,7 @@ def class_of(method: Method | str) -> type[Method]:
 
 def build_members(field: Field, value: Any, parameters: Parameters) -> tuple[Any, dict[str, Any]]:
     """The methods that a parameter holds, each with its own parameters, and what belongs to none of them."""
-    members = list(value) if takes_several(field) else [value]
+    members = list(value) if is_multi_valued(field) else [value]
     rest, built = dict(parameters), []
     for name, member in zip(member_names(members), members, strict=True):
         found = {key.removeprefix(f"{name}."): rest.pop(key) for key in parameters if key.startswith(f"{name}.")}
@@ -72,7 +72,7 @@ def build_members(field: Field, value: Any, parameters: Parameters) -> tuple[Any
         if strange:
             raise unknown_parameter(name, next(iter(strange)), [each.name for each in fields(method)])
         built.append(method)
-    return (tuple(built) if takes_several(field) else built[0]), rest
+    return (tuple(built) if is_multi_valued(field) else built[0]), rest
 
 
 def member_names(members: Iterable[Any]) -> list[str]:
@@ -90,7 +90,7 @@ def named_fields(method: Method, prefix: str = "") -> dict[str, tuple[Field, Any
     """Every parameter of a method and of the methods that it holds, by the name that it is set by, and its value."""
     found = {f"{prefix}{field.name}": (field, getattr(method, field.name)) for field in fields(method)}
     for field, value in list(found.values()):
-        members = () if kind_of(field) is not Recipe else value if takes_several(field) else (value,)
+        members = () if get_value_type(field) is not ParameterSet else value if is_multi_valued(field) else (value,)
         for name, member in zip(member_names(members), members, strict=True):
             found |= named_fields(member, f"{prefix}{name}.")
     return found
@@ -99,14 +99,14 @@ def named_fields(method: Method, prefix: str = "") -> dict[str, tuple[Field, Any
 def build_views(method: Method, content: str, parameters: Parameters) -> dict[str, View]:
     """The views that a method reads, of a corpus of texts or of features, with their parameters. One that several
     views have, such as `lowercase`, is set for all of them; one that none has is refused."""
-    kinds = views_for(method.reads, content, type(method).__name__)
+    kinds = views_for(method.required_views, content, type(method).__name__)
     known = [field.name for recipe in (type(method), *kinds.values(), Calibration) for field in fields(recipe)]
     for key in parameters:
         if key not in known:
             name = method_name(method)
-            who = name if isinstance(type(method).reads, tuple) else f"{name} as it is set here"
+            who = name if isinstance(type(method).required_views, tuple) else f"{name} as it is set here"
             raise unknown_parameter(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
-    return {name: made(kind, parameters).filled(preset_of_views(method)) for name, kind in kinds.items()}
+    return {name: made(kind, parameters).fill_unset(preset_of_views(method)) for name, kind in kinds.items()}
 
 
 def build_calibration(parameters: Parameters) -> tuple[Calibration, dict[str, Any]]:
@@ -121,21 +121,21 @@ def preset_of_views(method: Method) -> dict[str, Any]:
     own = {field.name for field in fields(method)}
     found = {name: value for name, value in method.preset_values.items() if name not in own}
     for field in fields(method):
-        if kind_of(field) is Recipe:
+        if get_value_type(field) is ParameterSet:
             value = getattr(method, field.name)
-            for member in value if takes_several(field) else (value,):
+            for member in value if is_multi_valued(field) else (value,):
                 found = preset_of_views(member) | found
     return found
 
 
 def made(kind: type[Made], parameters: Parameters) -> Made:
     known = {field.name: field for field in fields(kind) if field.name in parameters}
-    return kind(**{key: value_of(kind.__name__, field, parameters[key]) for key, field in known.items()})
+    return kind(**{key: resolve_value(kind.__name__, field, parameters[key]) for key, field in known.items()})
 
 
 def unknown_parameter(who: str, key: str, known: Iterable[str], corpus: str = "", where: str = "") -> XmtcError:
     names = list(dict.fromkeys(known))
-    near = nearest(key, names)
+    near = find_similar_names(key, names)
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}{where}."
     return XmtcError(f"{who} has no parameter {key!r}{corpus}; {hint}")
 
@@ -146,16 +146,16 @@ def parameters_of(method: Method | str, held: Parameters) -> dict[str, tuple[Fie
     ignored."""
     built = built_from(method, held)
     found = named_fields(built)
-    kinds = views_for(built.reads, TEXTS)
+    kinds = views_for(built.required_views, TEXTS)
     with suppress(XmtcError):  # it may read what only texts have
-        kinds |= views_for(built.reads, COLUMNS)
+        kinds |= views_for(built.required_views, COLUMNS)
     preset = preset_of_views(built)
-    for view in (made(kind, held).filled(preset) for kind in kinds.values()):
+    for view in (made(kind, held).fill_unset(preset) for kind in kinds.values()):
         found |= fields_of(view)
     return found | fields_of(made(Calibration, held))
 
 
-def fields_of(recipe: Recipe) -> dict[str, tuple[Field, Any]]:
+def fields_of(recipe: ParameterSet) -> dict[str, tuple[Field, Any]]:
     return {field.name: (field, getattr(recipe, field.name)) for field in fields(recipe)}
 
 
@@ -186,12 +186,12 @@ def built_from(method: Method | str, held: Parameters) -> Method:
 def applicable(method: Method | str, content: str, held: Parameters) -> dict[str, Any]:
     """Those of the parameters that are of use to a method, with a corpus of texts or of features."""
     built = built_from(method, held)
-    recipes: list[type[Recipe]] = [*views_for(built.reads, content, type(built).__name__).values(), Calibration]
+    recipes: list[type[ParameterSet]] = [*views_for(built.required_views, content, type(built).__name__).values(), Calibration]
     known = {*named_fields(built), *(field.name for recipe in recipes for field in fields(recipe))}
     return {name: value for name, value in held.items() if name in known}
 
 
-def as_json(recipe: Recipe) -> dict[str, Any]:
+def as_json(recipe: ParameterSet) -> dict[str, Any]:
     """The parameters of a recipe as about.json holds them."""
     return {field.name: json_value(getattr(recipe, field.name)) for field in fields(recipe)}
 
@@ -210,7 +210,7 @@ def method_from_json(described: Mapping[str, Any]) -> Method:
     return kind(**values_from_json(kind, described["parameters"]))
 
 
-def values_from_json(kind: type[Recipe], described: Parameters) -> dict[str, Any]:
+def values_from_json(kind: type[ParameterSet], described: Parameters) -> dict[str, Any]:
     """Parse the output of `as_json`. A value must be as a person could give it: only a parameter that holds methods is
     parsed as one, and any other value must have the type and the range of its parameter."""
     known = {field.name: field for field in fields(kind)}
@@ -223,12 +223,12 @@ def values_from_json(kind: type[Recipe], described: Parameters) -> dict[str, Any
 
 
 def value_from_json(owner: str, field: Field, value: Any) -> Any:
-    values = value if takes_several(field) and isinstance(value, list) else [value]
-    if kind_of(field) is Recipe:
+    values = value if is_multi_valued(field) and isinstance(value, list) else [value]
+    if get_value_type(field) is ParameterSet:
         values = [method_from_json(each) if isinstance(each, dict) else each for each in values]
-    found = tuple(values) if takes_several(field) and isinstance(value, list) else values[0]
-    if not is_valid(field, found):
-        raise ValueError(f"{owner}: {field.name}={briefly(value)} does not fit; expected {expected(field)}")
+    found = tuple(values) if is_multi_valued(field) and isinstance(value, list) else values[0]
+    if not is_valid_value(field, found):
+        raise ValueError(f"{owner}: {field.name}={to_short_repr(value)} does not fit; expected {describe_expected(field)}")
     return found
 
 
@@ -241,7 +241,7 @@ def saved_parameters(tagger: Tagger, folder: str | Path) -> dict[str, Any]:
         return given_to(tagger.about)
     except XmtcError:
         raise
-    except store.MISFITS as error:
+    except store.STRUCTURE_ERRORS as error:
         raise store.damaged(Path(folder), str(error)) from None
 
 
@@ -258,7 +258,7 @@ def given_to(about: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key != "n_columns"}
 
 
-def set_apart(kind: type[Recipe], described: Parameters, preset: Parameters | None = None) -> dict[str, Any]:
+def set_apart(kind: type[ParameterSet], described: Parameters, preset: Parameters | None = None) -> dict[str, Any]:
     """Return the parameters whose values are neither the defaults nor those of the preset, its own or, of a view, its
     method's."""
     values = values_from_json(kind, described)

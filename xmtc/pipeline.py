@@ -17,7 +17,7 @@ from xmtc import features
 from xmtc.analyzer_selection import Chosen, choose
 from xmtc.core.dataset import Dataset, LabelNames
 from xmtc.core.method import LabelName, Method
-from xmtc.core.registry import package_of
+from xmtc.core.registry import find_package
 from xmtc.core.run import Run
 from xmtc.data.batch import Batch
 from xmtc.data.corpus import Corpus
@@ -69,8 +69,8 @@ class Pipeline:
         """The same with other values of some parameters."""
         method, rest = build_method(self.method, values)
         preset = preset_of_views(method)
-        views = {name: view.but(**own(view, rest)).filled(preset) for name, view in self.views.items()}
-        return Pipeline(method, views, self.calibration.but(**own(self.calibration, rest)))
+        views = {name: view.replace(**own(view, rest)).fill_unset(preset) for name, view in self.views.items()}
+        return Pipeline(method, views, self.calibration.replace(**own(self.calibration, rest)))
 
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:
@@ -91,7 +91,7 @@ class Pipeline:
     ) -> Tagger:
         """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
         mean. `classes` are all labels in the order that they are to have, `weights` how much each document counts."""
-        run, history = run.recorded()
+        run, history = run.record_history()
         reading = documents.reading if isinstance(documents, Corpus) else {}
         with self._loading(documents, run):
             prepared = self.prepare(documents, run, classes)
@@ -110,7 +110,7 @@ class Pipeline:
             yield
             return
         pool = ThreadPoolExecutor(1)
-        pool.submit(self.method.load)
+        pool.submit(self.method.load_kernels)
         try:
             yield
         finally:
@@ -152,11 +152,11 @@ class Pipeline:
     ) -> tuple[Iterable[Document], list[LabelName]]:
         """The documents, and what labels are called. A method that asks for it needs all labels before the first text
         is read, so that the documents are held; of labels that are announced, no others can be given."""
-        if not self.method.reads_names:
+        if not self.method.has_label_name_input:
             return documents, []
         held = list(peek(documents)[1])
         labels = sorted({label for document in held for label in document.labels}) if classes is None else classes
-        names = self.method.names_of(labels)
+        names = self.method.list_label_names(labels)
         return held, list(names) if classes is None else [name for name in names if name.label in set(classes)]
 
 
@@ -188,7 +188,7 @@ class Prepared:
     def train(
         self, method: Method, valid: Dataset | None = None, run: Run = Run(), scores: Calibration = RAW
     ) -> Tagger:
-        run, history = run.recorded()
+        run, history = run.record_history()
         try:
             fitted = calibration.fit(method, self.data, valid, run, scores.calibrate)
         finally:
@@ -212,7 +212,7 @@ class Prepared:
         return {
             "xmtc": xmtc.__version__,
             **json_value(method),
-            "package": package_of(type(method)),
+            "package": find_package(type(method)),
             "views": {name: as_json(view) for name, view in self.views.items()},
             "sizes": self.data.sizes,
             "n_docs": self.data.n_docs,
@@ -230,7 +230,7 @@ def labelled(views: FittedViews, labels: Vocabulary, documents: Iterable[Documen
     data = features.transform(views, collector.watch(documents), run)
     Y = collector.matrix(labels.words())
     found, tell = replace(data, Y=Y[:, : len(labels)]), np.flatnonzero(np.diff(Y.indptr))
-    return found.rows(tell) if 0 < len(tell) < data.n_docs else found
+    return found.select_rows(tell) if 0 < len(tell) < data.n_docs else found
 
 
 def train(

@@ -13,13 +13,13 @@ from scipy.sparse import csr_array
 from xmtc import evaluation, features
 from xmtc import model_folder as store
 from xmtc.core.dataset import Dataset
-from xmtc.core.label_masks import best_allowed
+from xmtc.core.label_masks import predict_allowed
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions, check_k
 from xmtc.core.run import Run
 from xmtc.data.document import Document, as_documents
 from xmtc.data.label_collector import LabelCollector
-from xmtc.errors import XmtcError, nearest, shortened
+from xmtc.errors import XmtcError, find_similar_names, truncate_text
 from xmtc.explain.highlights import Highlight, highlight, word_weights
 from xmtc.features import COLUMNS, FittedViews, view_class
 from xmtc.scores import Decision
@@ -96,7 +96,7 @@ class Tagger:
             if decide
             else self.rank(asked, k, run, allowed, always=always)
         )
-        return self.named(found.above(threshold), language)
+        return self.named(found.apply_threshold(threshold), language)
 
     def rank(
         self,
@@ -145,8 +145,8 @@ class Tagger:
 
     def ranked(self, data: Dataset, k: int, run: Run, allowed: np.ndarray | None, always: bool = False) -> Predictions:
         """As `rank`, of documents that were read already."""
-        found = self.model.predict(data, k, run) if allowed is None else best_allowed(self.model, data, k, allowed, run)
-        return finite(found) if always else finite(found).only(features.known(self.views, data))
+        found = self.model.predict(data, k, run) if allowed is None else predict_allowed(self.model, data, k, allowed, run)
+        return finite(found) if always else finite(found).mask_documents(features.known(self.views, data))
 
     def knows(self, text: str) -> bool:
         """Whether the text holds a word that the model knows."""
@@ -184,7 +184,7 @@ class Tagger:
 
     def check_language(self, language: str | None) -> None:
         if language is not None:
-            self.check_vocabulary(f"language={shortened(language)!r}").vocabulary.check_language(language)
+            self.check_vocabulary(f"language={truncate_text(language)!r}").vocabulary.check_language(language)
 
     def check_vocabulary(self, what: str) -> LabelConcepts:
         """What the labels stand for; refused where no vocabulary tells."""
@@ -236,7 +236,7 @@ class Tagger:
                     part.check()
                 store.check_lengths(self.views, self.model)
                 store.check_frequencies(self.frequencies)
-            except store.MISFITS as error:
+            except store.STRUCTURE_ERRORS as error:
                 raise store.damaged(self.unchecked, str(error)) from None
             object.__setattr__(self, "unchecked", None)
 
@@ -328,10 +328,10 @@ class Tagger:
         if number == NO_LABEL and self.concepts is not None:  # by its notation or its name
             number = next(iter(self.concepts.labels_called(label)), NO_LABEL)
         if number == NO_LABEL:
-            near = nearest(label, self.labels.words(), n=3)
+            near = find_similar_names(label, self.labels.words(), n=3)
             named = [ascii(name) if looks_like(name, label) else repr(name) for name in near]
             hint = f"did you mean {' or '.join(named)}?" if near else f"it knows {len(self.labels)} others."
-            raise XmtcError(f"The model has no label {shortened(label)!r}; {hint}")
+            raise XmtcError(f"The model has no label {truncate_text(label)!r}; {hint}")
         return number
 
     def save(self, folder: str | Path, over: store.Stamp = ()) -> None:

@@ -196,7 +196,7 @@ def empty_and_unknown_text_gets_no_labels_unless_always(case: Case) -> None:
     assert (silent.labels[3:, 0] != NO_LABEL).all(), "a text with known words gets no label"
     assert np.isfinite(answer.scores).all()
     # nothing that is known is the same as nothing at all, but to a method that reads letters
-    for other in (2,) if "subwords" in case.recipe.reads else (1, 2):
+    for other in (2,) if "subwords" in case.recipe.required_views else (1, 2):
         np.testing.assert_allclose(answer.scores[0], answer.scores[other], rtol=1e-4)
         if case.recipe.is_exact:
             np.testing.assert_array_equal(answer.labels[0], answer.labels[other])
@@ -263,7 +263,7 @@ def weights_count_documents_or_are_refused(case: Case) -> None:
     true, weights = case.arrays, np.where(np.arange(case.arrays.n_docs) % 2, 3, 1)
     assert true.Y is not None
     half = replace(true, Y=csr_array(np.where(weights[:, None] == 1, true.Y.toarray()[::-1], true.Y.toarray())))
-    if not case.recipe.takes_weights:
+    if not case.recipe.has_weight_support:
         assert refuses(lambda: case.recipe.fit(replace(half, weights=weights), run=ONE_THREAD)), "it ignores weights"
         return
 
@@ -273,7 +273,7 @@ def weights_count_documents_or_are_refused(case: Case) -> None:
         np.put_along_axis(by_label, found.labels, found.scores, axis=1)
         return by_label
 
-    absent, thrice = half.rows(weights == 3), half.rows(np.repeat(np.arange(half.n_docs), weights))
+    absent, thrice = half.select_rows(weights == 3), half.select_rows(np.repeat(np.arange(half.n_docs), weights))
     for wanted, given in ((absent, weights == 3), (thrice, weights)):
         expected, found = scores(wanted), scores(replace(half, weights=given))
         apart = np.abs(scores(half) - expected).mean()
@@ -315,5 +315,5 @@ class Pieces:
     def advance(self, steps: float = 1) -> None:
         self.counts[self.title] += 1
 
-    def tell(self, news: str) -> None:
+    def set_status(self, news: str) -> None:
         return None

@@ -124,8 +124,8 @@ def test_each_document_is_judged_by_others():
     folds = fold_of(np.arange(len(documents)), 4)
     found = out_of_fold(pipeline.method, data, folds, 3)
     held_out, learnt = np.flatnonzero(folds == 2), np.flatnonzero(folds != 2)
-    model = pipeline.method.fit(data.rows(learnt))
-    expected = model.predict(data.rows(held_out), 3)
+    model = pipeline.method.fit(data.select_rows(learnt))
+    expected = model.predict(data.select_rows(held_out), 3)
     assert (found.labels[held_out] == expected.labels).all()
     assert found.scores[held_out] == pytest.approx(expected.scores)
 

@@ -29,7 +29,7 @@ FREQUENCIES, N_TRAIN = np.array([120, 30, 7, 2]), 150
 
 def answers() -> tuple[Predictions, Predictions]:
     ranked = Predictions(np.array(RANKED), np.array(SCORES))
-    return ranked, ranked.above(GIVEN)
+    return ranked, ranked.apply_threshold(GIVEN)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_curves_where_labels_occur_often():
     scores = (Y * 0.8 + rng.random(Y.shape) * 0.1).astype(np.float32)  # never wrong
     order = np.argsort(-scores, axis=1)
     ranked = Predictions(order, np.take_along_axis(scores, order, 1))
-    report = figures(ranked, ranked.above(0.5), csr_array(Y), np.array([30, 40, 50]), 100)
+    report = figures(ranked, ranked.apply_threshold(0.5), csr_array(Y), np.array([30, 40, 50]), 100)
     (band,) = report.bands
     assert (band.auc, band.aupr, band.f1) == pytest.approx((1, 1, 1))
     assert report.decided.micro == pytest.approx((1, 1, 1))

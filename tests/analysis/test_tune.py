@@ -21,7 +21,7 @@ from xmtc.analysis.tune import search
 from xmtc.analysis.tune.search import Goal, Trial, tune
 from xmtc.analysis.tune.space import Choice, Range, marked_at, search_space
 from xmtc.cli import app
-from xmtc.core.hyperparameters import is_valid
+from xmtc.core.hyperparameters import is_valid_value
 from xmtc.data.document import Document
 from xmtc.data.in_memory import documents_of
 from xmtc.data.splits import hold_out
@@ -132,7 +132,7 @@ def test_what_methods_mark_fits(name):
     for field in (field for kind in kinds for field in fields(kind)):
         place = marked_at(field)
         ends = () if place is None else place.values if isinstance(place, Choice) else (place.low, place.high)
-        assert all(is_valid(field, value) for value in ends), field.name
+        assert all(is_valid_value(field, value) for value in ends), field.name
         is_off = isinstance(place, Range) and place.log and field.default == 0  # which no logarithmic scale has
         assert place is None or field.default in place or is_off, field.name
         assert not isinstance(place, Range) or (place.low < place.high and (place.low > 0 or not place.log)), field.name

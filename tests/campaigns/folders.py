@@ -53,7 +53,7 @@ NUMBERS += [0.5, -0.5, 1e-300, 1e300]
 ADDRESSES = [
     "audit_watch:Touch", f"{CANARY}:Touch", f"{CANARY}.inner:Touch", "subprocess:Popen", "os:system", "builtins:eval",
     "builtins:exec", "builtins:open", "os.system", "posix:system", "importlib:import_module", "pickle:loads",
-    "xmtc.cli:main", "xmtc.cli.serve:serve", "xmtc.core.hyperparameters:Recipe", "xmtc.core.method:Method",
+    "xmtc.cli:main", "xmtc.cli.serve:serve", "xmtc.core.hyperparameters:ParameterSet", "xmtc.core.method:Method",
     "xmtc.core.method:Model", "xmtc.tagger:Tagger", "xmtc.methods:Parabel", "xmtc.methods.label_tree.parabel:Parabel",
     "xmtc.linear.tree:Tree.__init__", "xmtc.text.term_index:Vocabulary", "antigravity:x", "webbrowser", "turtle",
     "json.tool", "__main__:case", "torch:load", "numpy:load", "transformers:AutoModel", "xmtc", "",

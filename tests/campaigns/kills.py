@@ -79,7 +79,7 @@ def do(kind: str, place: Path, seed: int) -> None:
         training.KEEP_SECONDS = 0  # after every step
     run = Run(threads=1, device="cpu", checkpoint=Checkpoint(place / "parts"))
     Pipeline.of(kind, parameters=parameters).fit(documents(seed), run=run).save(place / "model")
-    run.checkpoint.forget()
+    run.checkpoint.remove()
 
 
 def in_child(work: Callable[[], None], wait: float = PATIENCE) -> int:

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc import METHODS, Classifier, XmtcError
-from xmtc.core.hyperparameters import Recipe, bounds, briefly, kind_of, takes_several
+from xmtc.core.hyperparameters import ParameterSet, get_bounds, to_short_repr, get_value_type, is_multi_valued
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.errors import MissingExtra
@@ -88,29 +88,29 @@ class Case:
     way: str  # texts, columns, call or command
 
     def __str__(self) -> str:
-        return f"{self.method} {self.way} {self.name}={briefly(self.value)}"
+        return f"{self.method} {self.way} {self.name}={to_short_repr(self.value)}"
 
 
 def quick(method: str) -> dict[str, Any]:
     """Parameters that make a method quick; one that reads subwords needs an encoder, and is left out without one."""
     kind = method_class(method)
     one_pass = {"epochs": 1} if "epochs" in {field.name for field in fields(kind)} else {}
-    if kind.reads != ("subwords",):
-        return kind.tiny | one_pass
+    if kind.required_views != ("subwords",):
+        return kind.quick_parameters | one_pass
     sys.path.append(str(HERE))
     from tiny_encoders import tiny
 
-    return {"encoder": tiny("bert"), **kind.tiny, **one_pass}
+    return {"encoder": tiny("bert"), **kind.quick_parameters, **one_pass}
 
 
 def values_of(field: Field) -> list[Any]:
     """The extremes of a parameter, and what it does not take."""
-    low, high, choices = bounds(field)
+    low, high, choices = get_bounds(field)
     edges = [bound for bound in (low, high) if bound is not None]
     edges += [edge + step for edge in edges for step in (-1, 1)]
-    kind = kind_of(field)
-    values = METHOD_VALUES if kind is Recipe else OF_KIND[kind]
-    if takes_several(field):
+    kind = get_value_type(field)
+    values = METHOD_VALUES if kind is ParameterSet else OF_KIND[kind]
+    if is_multi_valued(field):
         values = [*SEVERAL, *((value,) for value in edges), *values]
     return [*edges, *choices, *values]
 
@@ -173,7 +173,7 @@ def calling(case: Case) -> tuple[Classifier, Any, Predictions]:
     labels, name, value = planted(N_DOCS, seed=0)[1], case.name, case.value
     of_features = "scale" in name or "weight" in name
     documents = matrix(value, name == "raw scales") if "scale" in name else matrix(1.0)
-    if not of_features or method_class(case.method).reads in (("words",), ("subwords",)):
+    if not of_features or method_class(case.method).required_views in (("words",), ("subwords",)):
         documents = planted(N_DOCS, seed=0)[0]
     weights = {"weight": [value] * N_DOCS, "weights": [value, *[1.0] * (N_DOCS - 1)]}.get(name)
     set_up = {name: value} if name in ("threads", "device") else {}
@@ -182,7 +182,7 @@ def calling(case: Case) -> tuple[Classifier, Any, Predictions]:
     run = Run(**({"threads": 1, "device": "cpu"} | set_up), watch=once)
     classifier = Classifier(case.method, **given).fit(documents, labels, sample_weight=weights, run=run)
     answer = classifier.rank(documents, value if name == "k" else 5, Run(**({"threads": 1, "device": "cpu"} | set_up)))
-    return classifier, documents, answer.above(value) if name == "threshold" else answer
+    return classifier, documents, answer.apply_threshold(value) if name == "threshold" else answer
 
 
 def check(answer: Predictions, n_docs: int) -> None:

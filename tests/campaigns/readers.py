@@ -40,7 +40,7 @@ from xmtc.data.corpus import Corpus, open_corpus
 from xmtc.data.document import Document
 from xmtc.data.layout import Layout, Voice
 from xmtc.data.records import Fields
-from xmtc.errors import visible
+from xmtc.errors import escape_controls
 
 Files = dict[str, bytes]  # by name; the first is the one that is opened
 Mutation = Callable[[bytes, np.random.Generator], bytes]
@@ -397,7 +397,7 @@ def case(seed: int, number: int) -> None:
             labels_required=labels is not None and rng.random() < 0.7,
             on_error=chosen(["stop", "skip"], rng),
             layout=Layout(chosen([None, None, ";", "\t"], rng), chosen([None, None, "utf-16", "latin-1"], rng)),
-            voice=Voice(lambda sentence: visible(sentence).encode()),
+            voice=Voice(lambda sentence: escape_controls(sentence).encode()),
         )
         with watching(folder):
             for document in in_batches(corpus) if rng.random() < 0.5 else corpus:
@@ -415,7 +415,7 @@ def hostile_case(number: int, rng: np.random.Generator) -> None:
         path = Path(folder, name)
         path.write_bytes(content)
         for document in open_corpus(
-            path, None, Fields(labels=None), False, voice=Voice(lambda sentence: visible(sentence).encode())
+            path, None, Fields(labels=None), False, voice=Voice(lambda sentence: escape_controls(sentence).encode())
         ):
             check(document)
 

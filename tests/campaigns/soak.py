@@ -52,7 +52,7 @@ def round_of(number: int, seed: int, folder: Path) -> None:
     names = LINEAR + NEURAL
     name = names[number % len(names)]
     texts, tags = planted(int(rng.integers(60, 160)), seed=int(rng.integers(1000)))
-    parameters = method_class(name).tiny | ({"epochs": 1} if name in NEURAL else {})
+    parameters = method_class(name).quick_parameters | ({"epochs": 1} if name in NEURAL else {})
     Classifier(name, **parameters).fit(texts, tags, run=Run(checkpoint=folder / "parts")).save(folder / "model")
     tagger = Tagger.load(folder / "model", verify=True)
     (first, *_) = tagger.tags(texts, k=3)

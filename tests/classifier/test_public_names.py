@@ -189,7 +189,7 @@ class Sample(Base):
 
     mode: str = param("b", "chosen", choices=("a", "b"))
     sizes: tuple[int, ...] = param((1, 2), "several")
-    member: object = param("parabel", "nested", kind=xmtc.core.hyperparameters.Recipe)
+    member: object = param("parabel", "nested", kind=xmtc.core.hyperparameters.ParameterSet)
 
     def fit(self, data, valid=None, run=Run()):
         raise NotImplementedError

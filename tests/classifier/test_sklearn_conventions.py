@@ -83,7 +83,7 @@ class TestNotGivenIsNotDefault:
 
         classifier = Classifier(AttentionXML(candidates=80), preset="Amazon-670K")
         assert (classifier.get_params()["hidden"], classifier.get_params()["candidates"]) == (512, 80)
-        assert AttentionXML(candidates=80).given == {"candidates": 80}
+        assert AttentionXML(candidates=80).explicit_values == {"candidates": 80}
 
     def test_a_search_over_members(self):
         base = Classifier("consensus", members=("parabel", "plt"), parabel__max_leaf=10)

@@ -73,11 +73,11 @@ def test_tokens_of_which_nobody_said_what_is_unknown_are_known():
 
 def test_predictions_of_some_documents_alone():
     found = Predictions(np.array([[1, 2], [0, 3]]), np.array([[0.9, 0.5], [0.8, 0.1]]))
-    left = found.only(np.array([False, True]))
+    left = found.mask_documents(np.array([False, True]))
     assert left.labels.tolist() == [[NO_LABEL, NO_LABEL], [0, 3]]
     assert left.scores.tolist() == [[0, 0], pytest.approx([0.8, 0.1])]
     assert (left.labels.dtype, left.scores.dtype) == (np.int32, np.float32)
-    assert found.only(np.array([True, True])) is found
+    assert found.mask_documents(np.array([True, True])) is found
 
 
 def test_a_tagger_answers_nothing_unless_always(linear):

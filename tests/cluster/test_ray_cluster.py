@@ -30,13 +30,13 @@ from xmtc.cli.train import typed_parameters
 from xmtc.cluster import connection as connecting
 from xmtc.cluster import scheduling as spreading
 from xmtc.cluster import transfer as sending
-from xmtc.cluster.connection import connect, knock
-from xmtc.cluster.ray_train import ray_train
-from xmtc.cluster.scheduling import Pace, next_batch, spread
-from xmtc.cluster.transfer import LARGE, SENT, as_sent, place_of, unpacked
-from xmtc.cluster.worker_group import Team, left_of, team_of
+from xmtc.cluster.connection import connect, check_reachable
+from xmtc.cluster.ray_train import import_ray_train
+from xmtc.cluster.scheduling import ThroughputEstimate, next_batch, map_on_cluster
+from xmtc.cluster.transfer import MIN_SHARED_ARRAY_BYTES, SENT_ARRAYS, as_writable, put_array, unpack_value
+from xmtc.cluster.worker_group import WorkerGroup, shrink_worker_group, plan_worker_group
 from xmtc.core.events import Pass
-from xmtc.core.remote_run import Host, work_afar
+from xmtc.core.remote_run import DriverCallHandler, run_remote_work
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.in_memory import documents_of
@@ -46,7 +46,7 @@ from xmtc.pipeline import Pipeline
 
 STORE = 80 * 2**20  # bytes of a node's object store: about as few as Ray takes
 KINDS = {name: method_class(name) for name in METHODS if name not in ("ensemble", "consensus")}
-SHARED = [name for name, kind in KINDS.items() if kind.spreads and not kind.in_processes]
+SHARED = [name for name, kind in KINDS.items() if kind.has_cluster_support and not kind.has_multiprocess_support]
 TEXTS, TAGS = planted(300, 1)
 DOCUMENTS = list(documents_of(TEXTS, TAGS))
 
@@ -74,7 +74,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def trained(folder: Path, method: str, run: Run = Run(threads=2), **parameters: Any) -> dict[str, bytes]:
-    tiny = method_class(method).tiny | parameters
+    tiny = method_class(method).quick_parameters | parameters
     Pipeline.of(method, parameters={"calibrate": False} | tiny).fit(DOCUMENTS, run=run).save(folder)
     return files_of(folder)
 
@@ -137,7 +137,7 @@ def test_what_a_dead_node_was_doing_and_had_done_is_done_again(nodes):
         return number, ray.get_runtime_context().get_node_id(), np.full(50_000, number)
 
     found = []
-    for answer, size in spread("auto", work, range(20), size=lambda number: 2.5):
+    for answer, size in map_on_cluster("auto", work, range(20), size=lambda number: 2.5):
         assert size == 2.5
         found.append(answer)
         if len(found) == 5:
@@ -154,7 +154,7 @@ def test_a_node_that_joins_gets_work(nodes):
         return ray.get_runtime_context().get_node_id()
 
     joined, found = None, []
-    for node, _ in spread("auto", work, range(60)):
+    for node, _ in map_on_cluster("auto", work, range(60)):
         found.append(node)
         if joined is None:
             joined = nodes.add_node(num_cpus=1, object_store_memory=STORE)
@@ -169,7 +169,7 @@ def test_an_object_store_that_is_too_small_spills(nodes):
     def work(number: int) -> tuple[int, np.ndarray]:
         return int(arrays[number].sum()), arrays[number]
 
-    found = list(spread("auto", work, range(12)))
+    found = list(map_on_cluster("auto", work, range(12)))
     for number, ((total, array), _) in enumerate(found):
         assert total == number * arrays[0].size
         assert (array == number).all()
@@ -202,13 +202,13 @@ def test_a_training_that_was_stopped_goes_on(nodes, tmp_path, monkeypatch):
 def test_who_joins_again_sends_arrays_again(nodes):
     import ray
 
-    array = np.ones(LARGE)
+    array = np.ones(MIN_SHARED_ARRAY_BYTES)
 
     def work(number: int) -> float:
         return number * array.sum()
 
     for _ in range(2):
-        assert [answer for answer, _ in spread("auto", work, [1, 2])] == [LARGE, 2 * LARGE]
+        assert [answer for answer, _ in map_on_cluster("auto", work, [1, 2])] == [MIN_SHARED_ARRAY_BYTES, 2 * MIN_SHARED_ARRAY_BYTES]
         ray.shutdown()
         connect(nodes.address)
 
@@ -367,7 +367,7 @@ def test_a_mistake_that_a_worker_finds(nodes, tmp_path):
 def test_without_ray_train(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray.train", None)
     with pytest.raises(MissingExtra, match=r"needs Ray Train and PyTorch .* pip install 'xmtc\[neural,cluster\]'"):
-        ray_train()
+        import_ray_train()
 
 
 def test_workers_are_those_of_a_cluster():
@@ -383,55 +383,55 @@ TWO_GPUS, FOUR_CPUS, HEAD = {"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0}, {"memory": 1
 @pytest.mark.parametrize(
     ("machines", "device", "n_wanted", "expected"),
     [
-        ([HEAD, FOUR_CPUS, FOUR_CPUS], "auto", 0, Team(2, 4, False)),  # one on each machine
-        ([FOUR_CPUS, {"CPU": 2.0}], "auto", 0, Team(2, 2, False)),
-        ([FOUR_CPUS, FOUR_CPUS], "auto", 3, Team(3, 2, False)),
-        ([TWO_GPUS, TWO_GPUS, FOUR_CPUS], "auto", 0, Team(4, 4, True)),  # one for each GPU
-        ([TWO_GPUS, FOUR_CPUS], "cpu", 0, Team(2, 4, False)),
-        ([{"CPU": 1.0, "GPU": 4.0}, TWO_GPUS], "auto", 0, Team(3, 1, True)),  # where there is a CPU for it
+        ([HEAD, FOUR_CPUS, FOUR_CPUS], "auto", 0, WorkerGroup(2, 4, False)),  # one on each machine
+        ([FOUR_CPUS, {"CPU": 2.0}], "auto", 0, WorkerGroup(2, 2, False)),
+        ([FOUR_CPUS, FOUR_CPUS], "auto", 3, WorkerGroup(3, 2, False)),
+        ([TWO_GPUS, TWO_GPUS, FOUR_CPUS], "auto", 0, WorkerGroup(4, 4, True)),  # one for each GPU
+        ([TWO_GPUS, FOUR_CPUS], "cpu", 0, WorkerGroup(2, 4, False)),
+        ([{"CPU": 1.0, "GPU": 4.0}, TWO_GPUS], "auto", 0, WorkerGroup(3, 1, True)),  # where there is a CPU for it
     ],
 )
 def test_who_trains_a_network(machines, device, n_wanted, expected):
-    assert team_of(machines, device, n_wanted) == expected
+    assert plan_worker_group(machines, device, n_wanted) == expected
 
 
 def test_who_cannot_train_a_network():
     with pytest.raises(XmtcError, match="room for 2 workers, and 3 are wanted; expected at most one for each GPU"):
-        team_of([TWO_GPUS], n_wanted=3)
+        plan_worker_group([TWO_GPUS], n_requested=3)
     with pytest.raises(XmtcError, match="room for 0 workers, and 1 are wanted"):
-        team_of([HEAD])
+        plan_worker_group([HEAD])
     with pytest.raises(XmtcError, match="device=cuda:1 is a device of this machine"):
-        team_of([TWO_GPUS], "cuda:1")
-    assert left_of(Team(3, 2, False), [FOUR_CPUS]) == Team(2, 2, False)
+        plan_worker_group([TWO_GPUS], "cuda:1")
+    assert shrink_worker_group(WorkerGroup(3, 2, False), [FOUR_CPUS]) == WorkerGroup(2, 2, False)
     with pytest.raises(XmtcError, match="no machine left"):
-        left_of(Team(3, 2, False), [HEAD])
+        shrink_worker_group(WorkerGroup(3, 2, False), [HEAD])
 
 
 def test_what_a_run_elsewhere_shows_tells_and_keeps(tmp_path, monkeypatch):
     """Without a cluster: asking is calling. It begins twice, as after a death."""
     told_of, steps = [], []
     monkeypatch.setitem(WHEN_TOLD, "advance", steps.append)
-    host = Host(Run(checkpoint=tmp_path, watch=told_of.append), told)
+    host = DriverCallHandler(Run(checkpoint=tmp_path, watch=told_of.append), told)
 
     def work(run: Run) -> str:
         run.checkpoint.claim("a training")
-        kept = run.checkpoint.part("part").recall("piece")
+        kept = run.checkpoint.sub_checkpoint("part").load_piece("piece")
         if kept is None:
-            run.checkpoint.part("part").claim("a training")
-            run.checkpoint.part("part").keep("piece", {"numbers": np.arange(3)})
+            run.checkpoint.sub_checkpoint("part").claim("a training")
+            run.checkpoint.sub_checkpoint("part").save_piece("piece", {"numbers": np.arange(3)})
         with run.stage("training", 2) as progress:
-            run.tell(Pass("network", 1, 0.5, 0.1, 1.0))
+            run.notify(Pass("network", 1, 0.5, 0.1, 1.0))
             progress.advance()
             if kept is None:
                 raise RuntimeError("Another one has died.")
         return f"{run.device} {kept['numbers'].tolist()}"
 
     with pytest.raises(RuntimeError, match="has died"):
-        work_afar(work, Run(), True, True, host.answer, "cpu")
-    assert work_afar(work, Run(), True, True, host.answer, "cpu") == "cpu [0, 1, 2]"
+        run_remote_work(work, Run(), True, True, host.handle, "cpu")
+    assert run_remote_work(work, Run(), True, True, host.handle, "cpu") == "cpu [0, 1, 2]"
     assert len([event for event in told_of if isinstance(event, Pass)]) == 1
     assert steps == ["training"]
-    assert not host.open
+    assert not host.open_stages
 
 
 # What goes wrong
@@ -443,7 +443,7 @@ def test_a_users_mistake_stays_one(nodes):
             raise XmtcError("Found a three; expected another number.")
         return number
 
-    stream = spread("auto", work, range(10))
+    stream = map_on_cluster("auto", work, range(10))
     assert [next(stream)[0] for _ in range(3)] == [0, 1, 2]
     with pytest.raises(XmtcError, match=r"^Found a three; expected another number\.$"):
         next(stream)
@@ -457,7 +457,7 @@ def test_a_failure_costs_no_answer_of_its_batch(nodes, monkeypatch):
             raise XmtcError("Found thirty; expected another number.")
         return number
 
-    stream, found = spread("auto", work, range(50)), []
+    stream, found = map_on_cluster("auto", work, range(50)), []
     with pytest.raises(XmtcError, match="Found thirty"):
         found.extend(answer for answer, _ in stream)
     assert found == list(range(30))
@@ -468,7 +468,7 @@ def test_items_that_cannot_be_had_cost_no_answer_to_those_before(nodes):
         yield from range(5)
         raise XmtcError("Found nothing more; expected a sixth.")
 
-    stream, found = spread("auto", abs, items()), []
+    stream, found = map_on_cluster("auto", abs, items()), []
     with pytest.raises(XmtcError, match="expected a sixth"):
         found.extend(answer for answer, _ in stream)
     assert found == list(range(5))
@@ -490,7 +490,7 @@ def test_who_stops_it_gets_what_is_there_in_order(nodes, tmp_path, slow, expecte
         time.sleep(1)  # for the way back
         raise KeyboardInterrupt
 
-    stream, found = spread("auto", work, items()), []
+    stream, found = map_on_cluster("auto", work, items()), []
     with pytest.raises(KeyboardInterrupt):
         found.extend(answer for answer, _ in stream)
     assert found == expected
@@ -516,7 +516,7 @@ def test_other_errors_say_where_they_were(nodes):
         return 1 / number
 
     with pytest.raises(ZeroDivisionError) as caught:
-        list(spread("auto", work, [1, 0]))
+        list(map_on_cluster("auto", work, [1, 0]))
     assert "On a machine of the cluster" in caught.value.__notes__[0]
 
 
@@ -527,13 +527,13 @@ def test_work_that_ends_every_worker_is_given_up(nodes, monkeypatch):
         os._exit(1)
 
     with pytest.raises(XmtcError, match="though it was begun 2 times"):
-        list(spread("auto", work, [1, 2]))
+        list(map_on_cluster("auto", work, [1, 2]))
 
 
 def test_another_version_is_refused(nodes, monkeypatch):
     monkeypatch.setattr("xmtc.__version__", "0.0.0")
     with pytest.raises(XmtcError, match=r"and this machine 0\.0\.0; install the same"):
-        list(spread("auto", abs, [1, 2]))
+        list(map_on_cluster("auto", abs, [1, 2]))
 
 
 @pytest.mark.parametrize("address", ["head", "http://head:1", "head:port", "ray://head", 6379, None])
@@ -544,7 +544,7 @@ def test_what_can_be_no_address(address):
 
 def test_nobody_answers():
     with pytest.raises(XmtcError, match=r"No cluster answers at 127\.0\.0\.1:1 .*`ray start --head`"):
-        knock("127.0.0.1:1")
+        check_reachable("127.0.0.1:1")
 
 
 def test_without_ray(monkeypatch):
@@ -557,26 +557,26 @@ def test_without_ray(monkeypatch):
 
 
 def test_an_array_is_sent_once_and_forgotten_with_its_owner():
-    array, sent = np.zeros(LARGE), []
+    array, sent = np.zeros(MIN_SHARED_ARRAY_BYTES), []
     for _ in range(2):
-        assert place_of(array, "here", lambda found: sent.append(found) or "its place") == "its place"
+        assert put_array(array, "here", lambda found: sent.append(found) or "its place") == "its place"
     assert len(sent) == 1
-    place_of(array, "elsewhere", lambda found: "another place")
-    assert ("here", id(array)) in SENT
+    put_array(array, "elsewhere", lambda found: "another place")
+    assert ("here", id(array)) in SENT_ARRAYS
     key = "here", id(array)
     sent.clear()
     del array
     gc.collect()
-    assert key not in SENT
+    assert key not in SENT_ARRAYS
 
 
 def test_large_arrays_travel_by_themselves(nodes):
     import ray
 
-    large, small = np.arange(LARGE, dtype=np.int64), np.arange(5)
-    parcel = sending.packed({"large": large, "again": large, "small": small}, "session")
+    large, small = np.arange(MIN_SHARED_ARRAY_BYTES, dtype=np.int64), np.arange(5)
+    parcel = sending.pack_value({"large": large, "again": large, "small": small}, "session")
     assert len(parcel.content) < 1000
-    found = unpacked(parcel.content, ray.get(parcel.arrays))
+    found = unpack_value(parcel.content, ray.get(parcel.arrays))
     assert np.array_equal(found["large"], large)
     assert np.shares_memory(found["large"], found["again"])
     assert found["large"].flags.writeable
@@ -587,7 +587,7 @@ def test_what_was_marked_is_the_same_memory():
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     marked = array.view()
     marked.flags.writeable = False
-    found = as_sent(marked)
+    found = as_writable(marked)
     assert found.flags.writeable
     assert np.shares_memory(found, array)
     assert (found.dtype, found.shape, found.tolist()) == (array.dtype, array.shape, array.tolist())
@@ -597,18 +597,18 @@ def test_what_was_marked_is_the_same_memory():
 
 
 def test_compiled_functions_travel_by_name(nodes):
-    from xmtc.core.sparse import sort
+    from xmtc.core.sparse import shell_sort
 
-    assert pickle.loads(sending.packed(sort, "session").content) is sort
+    assert pickle.loads(sending.pack_value(shell_sort, "session").content) is shell_sort
 
 
 def test_batches_grow_until_they_take_a_second():
-    pace = Pace()
-    assert next_batch(iter("abc"), lambda item: 1, pace.share) == (["a"], [1])
-    pace.learn(seconds=0.5, size=2)
-    assert next_batch(iter("abcdefg"), lambda item: 1, pace.share) == (list("abcd"), [1] * 4)
-    assert next_batch(iter("ab"), lambda item: 1, pace.share) == (["a", "b"], [1, 1])
-    assert next_batch(iter(""), lambda item: 1, pace.share) is None
+    pace = ThroughputEstimate()
+    assert next_batch(iter("abc"), lambda item: 1, pace.target_batch_size) == (["a"], [1])
+    pace.update(seconds=0.5, size=2)
+    assert next_batch(iter("abcdefg"), lambda item: 1, pace.target_batch_size) == (list("abcd"), [1] * 4)
+    assert next_batch(iter("ab"), lambda item: 1, pace.target_batch_size) == (["a", "b"], [1, 1])
+    assert next_batch(iter(""), lambda item: 1, pace.target_batch_size) is None
 
 
 def test_a_signal_stays_ours():
@@ -618,7 +618,7 @@ def test_a_signal_stays_ours():
 
     before = signal.signal(signal.SIGTERM, ours)
     try:
-        with connecting.signals_kept():
+        with connecting.preserve_signal_handler():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         assert signal.getsignal(signal.SIGTERM) is ours
     finally:

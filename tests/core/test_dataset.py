@@ -26,7 +26,7 @@ from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
-from xmtc.storage.form import same
+from xmtc.storage.form import is_equal
 from xmtc.testing import ONE_THREAD, widened
 
 RNG = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def test_what_is_right_is_not_copied():
 def test_every_format_trains_the_same_model(method):
     expected = method.fit(DATA, run=ONE_THREAD)
     for given, labels in ((csc_array(X), csc_array(Y)), (GIVEN["twice and unsorted"], Y.toarray() > 0)):
-        assert same(method.fit(Dataset.from_matrix(given, labels), run=ONE_THREAD), expected)
+        assert is_equal(method.fit(Dataset.from_matrix(given, labels), run=ONE_THREAD), expected)
 
 
 def with_part(name: str, change, kind=csr_array) -> csr_array:
@@ -191,7 +191,7 @@ def test_tokens_are_converted():
     found = Tokens([3, 1, 2], np.array([0, 2, 3], np.uint8), np.int64(4))
     assert (found.ids.dtype, found.offsets.dtype, type(found.size)) == (np.int32, np.int64, int)
     assert Tokens([], [0], 0).n_docs == 0
-    assert found.rows(np.array([1])).ids.tolist() == [2]
+    assert found.select_rows(np.array([1])).ids.tolist() == [2]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_what_is_derived_is_not_looked_at_again():
     for look in looks:
         look.start()
     try:
-        for found in (both.rows(slice(0, 1)), both.rows(np.array([True, False])), both.only(["columns", "words"])):
+        for found in (both.select_rows(slice(0, 1)), both.select_rows(np.array([True, False])), both.keep_views(["columns", "words"])):
             assert found.views["columns"].vocabulary is None
             assert (found.tokens("words").size, found.tokens("words").encoder) == (4, "")
             assert found.weights[0] == 1
@@ -260,7 +260,7 @@ MODELS = {
         Dataset({"tfidf": Bag(X)}),
     ),
     "of others": (Centroid().fit(DATA), DATA),
-    "words": (WordVotes().fit(BOTH.only(["words"])), BOTH.only(["words"])),
+    "words": (WordVotes().fit(BOTH.keep_views(["words"])), BOTH.keep_views(["words"])),
     "both": (AllVotes().fit(BOTH), BOTH),
 }
 
@@ -313,7 +313,7 @@ class Untrained(Method):
 
 def test_a_method_is_reached_only_by_what_it_can_learn_from():
     assert Untrained().fit(DATA) == "trained"
-    assert Untrained().fit(DATA, DATA.rows(slice(0, 3))) == "trained"
+    assert Untrained().fit(DATA, DATA.select_rows(slice(0, 3))) == "trained"
     nothing = {
         "Found 50 documents and 0 labels to train on; expected at least one of each": [DATA.X, None],
         "Found 0 documents and 6 labels": [X[:0], Y[:0]],
@@ -369,8 +369,8 @@ def test_other_predictions_are_refused(labels, scores, said):
 
 def test_what_follows_from_predictions_is_not_looked_at_again():
     found = Predictions([[4, 2]], [[0.7, 0.2]])
-    with patch("xmtc.core.predictions.checked_labels", side_effect=AssertionError):
-        assert found.above(0.5).labels.tolist() == [[4, -1]]
+    with patch("xmtc.core.predictions.validate_label_array", side_effect=AssertionError):
+        assert found.apply_threshold(0.5).labels.tolist() == [[4, -1]]
         assert Predictions.stack([found, found]).n_docs == 2
         LINEAR.predict(DATA, run=ONE_THREAD)
         with pytest.raises(AssertionError):
@@ -385,4 +385,4 @@ def test_evaluation_refuses_labels_that_are_not_there():
 def test_64_bits_stay_where_rows_end_beyond_32():
     """Without a matrix of 16 gigabytes: with a limit that is nearer."""
     with patch.object(arrays, "MOST", 100):
-        assert arrays.as_rows(csr_array(X)).indices.dtype == np.int64
+        assert arrays.as_csr(csr_array(X)).indices.dtype == np.int64

@@ -19,7 +19,7 @@ from xmtc import Classifier, Pass, Run, Stage, Tagger, XmtcError, plot_history, 
 from xmtc.analysis.combine import combine
 from xmtc.cli import app
 from xmtc.core.checkpoint import Checkpoint
-from xmtc.core.history import from_lines, pass_rows, stage_rows, to_lines
+from xmtc.core.history import from_json_lines, build_pass_rows, build_stage_rows, to_json_lines
 from xmtc.data.document import Document
 from xmtc.explain.highlights import Highlight, Piece
 
@@ -96,7 +96,7 @@ def told_by(loss, scores, run: Run = ONE, metric: str = "P@1", **plan) -> list[P
         return loss(docs, lambda number: module.weight.sum() * 0 + number)
 
     batches = [np.array([i]) for i in range(3)]
-    watched = replace(run, watch=(*run.watchers, watch))
+    watched = replace(run, watch=(*run.callback_tuple, watch))
     plan_of_passes, score = Plan(**usual | plan), iter(scores).__next__
     train(module, lambda rng: iter(batches), of_docs, score, plan_of_passes, 3, watched, "it", metric)
     return seen
@@ -124,9 +124,9 @@ def test_the_rate_is_that_of_the_last_step():
 def test_without_validation_there_is_no_metric_and_no_number_that_is_none():
     found = told_by(lambda docs, made: made(float("nan")), [0.0, 0.0, 0.0], metric="")
     assert found[0].metrics == {}
-    line = to_lines([found[0].as_json()])
+    line = to_json_lines([found[0].as_json()])
     assert json.loads(line, parse_constant=pytest.fail)["loss"] is None
-    assert len(from_lines(line)) == 1
+    assert len(from_json_lines(line)) == 1
 
 
 def test_a_callback_stops_after_the_second_pass_and_the_model_predicts():
@@ -152,9 +152,9 @@ def test_a_callback_sees_what_the_history_holds_and_what_begins():
 def test_who_asks_to_stop():
     answers = {None: False, True: True, False: False, np.True_: True, np.False_: False, "yes": False, 1.5: False}
     for answer, stops in answers.items():
-        assert Run(watch=lambda event, answer=answer: answer).tell(Stage("training")) == stops
+        assert Run(watch=lambda event, answer=answer: answer).notify(Stage("training")) == stops
     seen = []
-    assert Run(watch=(lambda event: True, seen.append)).tell(Stage("training"))
+    assert Run(watch=(lambda event: True, seen.append)).notify(Stage("training"))
     assert seen == [Stage("training")]  # all are told, whatever the first has answered
 
 
@@ -176,9 +176,9 @@ def test_what_a_callback_raises_ends_everything(make):
 
 def test_work_within_work_tells_nothing():
     seen = []
-    run = Run(progress=True, watch=seen.append).quiet()
+    run = Run(progress=True, watch=seen.append).without_output()
     with run.stage("predicting", 10):
-        assert not run.tell(Stage("it"))
+        assert not run.notify(Stage("it"))
     assert seen == []
 
 
@@ -298,7 +298,7 @@ def test_a_resumed_training_has_the_history_of_an_unbroken_one(tmp_path, monkeyp
 
     stopped = network(replace(run, watch=stops))  # of a finished training nothing is left to stop
     assert passes(stopped) == passes(resumed)
-    run.checkpoint.forget()
+    run.checkpoint.remove()
 
 
 def test_members_have_names_and_so_have_networks_within_them():
@@ -347,8 +347,8 @@ def test_rows_for_people():
     stage = {"event": "stage", "title": "growing trees", "seconds": 1.5, "memory": 2**30}
     done = Pass("level-0", 1, 0.25, 0.002, 3.0, {"nDCG@5": 0.5}, 2**31, None).as_json()
     history = [stage, stage | {"memory": 2**31}, done, stage | {"title": "training", "memory": None}]
-    assert stage_rows(history) == [["growing trees (2 times)", "3.0", "2.00"], ["training", "1.5", ""]]
-    assert pass_rows(history) == [["level-0", "1", "0.25", "50.00", "0.002", "3.0", "2.00", ""]]
+    assert build_stage_rows(history) == [["growing trees (2 times)", "3.0", "2.00"], ["training", "1.5", ""]]
+    assert build_pass_rows(history) == [["level-0", "1", "0.25", "50.00", "0.002", "3.0", "2.00", ""]]
 
 
 def test_titles_of_any_kind_are_kept_and_shown_without_harm(tmp_path):
@@ -377,7 +377,7 @@ def test_a_plot(kind, tmp_path):
         assert [line.get_label() for line in lines] == ["level-0", "level-1"]
         np.testing.assert_allclose(lines[1].get_xydata(), [[1, 1 / 2], [2, 1 / 4], [3, 1 / 6]])
     else:
-        assert len(figure.axes[0].patches) == len(stage_rows(history))
+        assert len(figure.axes[0].patches) == len(build_stage_rows(history))
 
 
 def test_stages_of_one_title_have_a_bar_each_as_long_as_they_took():

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from xmtc import METHODS, Classifier, XmtcError
 from xmtc.cli import app
-from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.errors import MissingExtra
 from xmtc.features import VIEWS, view_class
 from xmtc.labels.propensity import PROPENSITIES, Propensity
@@ -20,7 +20,7 @@ from xmtc.methods import method_class, method_name
 
 
 @dataclass(frozen=True)
-class Soup(Recipe):
+class Soup(ParameterSet):
     n: int = param(3, "plates", low=0)
     salt: float = param(0.5, "grams")
     hot: bool = param(True, "from the stove")

@@ -12,7 +12,7 @@ import pytest
 from numba import njit
 
 from xmtc.core import numba_support as compiled
-from xmtc.core.numba_support import Compiling, prefetch, private_folder
+from xmtc.core.numba_support import CompileListener, prefetch_element, create_private_folder
 
 # As on a read-only file system: numba asks this function whether it may write to a folder.
 CODE = """
@@ -65,31 +65,31 @@ def test_kept_code_and_new_code_work_together(tmp_path: Path) -> None:
 
 def test_no_temporary_folder_where_nobody_can_tell_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "getuid")  # as on Windows
-    assert private_folder() is None
+    assert create_private_folder() is None
 
 
 def test_the_temporary_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = private_folder()
-    assert folder == private_folder() == str(tmp_path / f"xmtc-{os.getuid()}")
+    folder = create_private_folder()
+    assert folder == create_private_folder() == str(tmp_path / f"xmtc-{os.getuid()}")
     assert Path(folder).stat().st_mode & 0o777 == 0o700
     Path(folder).chmod(0o777)
-    assert private_folder() is None  # anybody could have put code there
+    assert create_private_folder() is None  # anybody could have put code there
     Path(folder).rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     Path(folder).symlink_to(tmp_path / "elsewhere")
-    assert private_folder() is None
+    assert create_private_folder() is None
 
 
 def test_no_temporary_folder_where_users_have_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("os.getuid")
-    assert private_folder() is None
+    assert create_private_folder() is None
 
 
 def test_long_compiling_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds, told = 0.0, []
     monkeypatch.setattr(compiled.time, "perf_counter", lambda: seconds)
-    listener = Compiling(lambda: told.append(seconds))
+    listener = CompileListener(lambda: told.append(seconds))
     for _ in range(20):  # kernels, of a tenth of a second each; half of it goes into a function that they call
         listener.on_start(None)
         seconds += 0.05
@@ -122,7 +122,7 @@ def fetch_and_sum(numbers, ahead):
     """Places before the first and after the last are asked for, too."""
     total = 0
     for i in range(len(numbers)):
-        prefetch(numbers, i + ahead)
+        prefetch_element(numbers, i + ahead)
         total += numbers[i]
     return total
 

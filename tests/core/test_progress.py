@@ -20,7 +20,7 @@ from commands import lines_of, make_place, xmtc
 from xmtc.cli.log import json_log
 from xmtc.core import progress
 from xmtc.core.events import Stage
-from xmtc.core.progress import FIRST, LONGEST, Lines, Pace, duration, lines, shown
+from xmtc.core.progress import FIRST_LINE_SECONDS, MAX_LINE_INTERVAL_SECONDS, ProgressLines, LineSchedule, format_duration, show_lines, show_progress
 from xmtc.core.run import Run
 
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", re.MULTILINE)
@@ -38,19 +38,19 @@ class Clock:
         return self.now
 
 
-def worked(n_steps: int, clock: Clock, pace: Pace, title: str = "training", news: bool = False) -> None:
+def worked(n_steps: int, clock: Clock, pace: LineSchedule, title: str = "training", news: bool = False) -> None:
     """A piece of work of so many steps, each of which takes a second."""
-    with lines(title, n_steps, pace) as told:
+    with show_lines(title, n_steps, pace) as told:
         for step in range(n_steps):
             clock.now += 1
             told.advance()
             if news and step % 50 == 49:
-                told.tell(f"pass {step // 50 + 1}")
+                told.set_status(f"pass {step // 50 + 1}")
 
 
 def test_lines_come_after_ten_seconds_and_then_after_growing_ones(capsys):
     clock = Clock()
-    worked(200, clock, Pace(clock))
+    worked(200, clock, LineSchedule(clock))
     said = capsys.readouterr().err
     assert len(STAMP.findall(said)) == 6
     assert STAMP.sub("", said).splitlines() == [
@@ -65,26 +65,26 @@ def test_lines_come_after_ten_seconds_and_then_after_growing_ones(capsys):
 
 def test_quick_work_says_nothing(capsys):
     clock = Clock()
-    pace = Pace(clock)
-    worked(int(FIRST) - 1, clock, pace, news=True)
+    pace = LineSchedule(clock)
+    worked(int(FIRST_LINE_SECONDS) - 1, clock, pace, news=True)
     assert capsys.readouterr() == ("", "")
 
 
 def test_many_short_pieces_are_heard_of_and_after_a_rest_the_pace_begins_anew(capsys):
     clock = Clock()
-    pace = Pace(clock)
+    pace = LineSchedule(clock)
     for _ in range(5):
         worked(4, clock, pace, "growing trees")
     said = STAMP.sub("", capsys.readouterr().err).splitlines()
     assert said == ["growing trees: 50 % after 2 s, 2 s left", "growing trees: done after 4 s"]
-    clock.now += 2 * LONGEST
+    clock.now += 2 * MAX_LINE_INTERVAL_SECONDS
     worked(9, clock, pace)
     assert capsys.readouterr().err == ""
 
 
 def test_every_pass_of_long_work_has_a_line(capsys):
     clock = Clock()
-    worked(150, clock, Pace(clock), news=True)
+    worked(150, clock, LineSchedule(clock), news=True)
     said = STAMP.sub("", capsys.readouterr().err)
     assert [line for line in said.splitlines() if "pass" in line] == [
         "training: 33 % after 50 s, 1 min 40 s left (pass 1)",
@@ -95,9 +95,9 @@ def test_every_pass_of_long_work_has_a_line(capsys):
 
 def test_news_before_the_first_line_come_with_it(capsys):
     clock = Clock()
-    with lines("training", 30, Pace(clock)) as told:
+    with show_lines("training", 30, LineSchedule(clock)) as told:
         clock.now += 6
-        told.tell("pass 1")
+        told.set_status("pass 1")
         assert capsys.readouterr().err == ""
         clock.now += 6
         told.advance(10)
@@ -107,15 +107,15 @@ def test_news_before_the_first_line_come_with_it(capsys):
 def test_work_of_no_size_and_more_than_was_announced(capsys):
     clock = Clock()
     for total in (0, 2):
-        told = Lines("reading", total, Pace(clock))
+        told = ProgressLines("reading", total, LineSchedule(clock))
         clock.now += 20
         told.advance(3)
         assert "reading: 100 % after 20 s\n" in capsys.readouterr().err
 
 
 def test_durations():
-    assert [duration(seconds) for seconds in (0.4, 42, 59.6)] == ["0 s", "42 s", "1 min 0 s"]
-    assert [duration(seconds) for seconds in (200, 3599, 7500)] == ["3 min 20 s", "59 min 59 s", "2 h 5 min"]
+    assert [format_duration(seconds) for seconds in (0.4, 42, 59.6)] == ["0 s", "42 s", "1 min 0 s"]
+    assert [format_duration(seconds) for seconds in (200, 3599, 7500)] == ["3 min 20 s", "59 min 59 s", "2 h 5 min"]
 
 
 class Broken(io.StringIO):
@@ -130,17 +130,17 @@ def test_without_standard_error_work_goes_on(stream, monkeypatch):
         streams[stream].close()
     monkeypatch.setattr(sys, "stderr", streams[stream])
     clock = Clock()
-    monkeypatch.setattr(progress, "lines", lambda title, total: lines(title, total, Pace(clock)))
+    monkeypatch.setattr(progress, "show_lines", lambda title, total: show_lines(title, total, LineSchedule(clock)))
     with Run(progress=True).stage("training", 10) as told:
         clock.now += 30
         told.advance(5)
-        told.tell("pass 1")
+        told.set_status("pass 1")
     assert sys.stderr is streams[stream]  # and nobody has put another in its place
 
 
 def test_python_shows_progress_if_asked(capsys, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(progress, "lines", lambda title, total: lines(title, total, Pace(clock)))
+    monkeypatch.setattr(progress, "show_lines", lambda title, total: show_lines(title, total, LineSchedule(clock)))
     for wanted in (False, True):
         with Run(progress=wanted).stage("training", 10) as told:
             clock.now += 30
@@ -150,7 +150,7 @@ def test_python_shows_progress_if_asked(capsys, monkeypatch):
 
 def test_only_the_first_of_several_processes_shows_and_tells(capsys, monkeypatch):
     clock, seen = Clock(), []
-    monkeypatch.setattr(progress, "lines", lambda title, total: lines(title, total, Pace(clock)))
+    monkeypatch.setattr(progress, "show_lines", lambda title, total: show_lines(title, total, LineSchedule(clock)))
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, expected in (("1", 0), ("0", 2)):
         monkeypatch.setenv("RANK", rank)
@@ -168,8 +168,8 @@ def test_a_notebook_has_bars_where_rich_can_draw_them(monkeypatch):
     assert not progress.is_notebook()  # IPython is imported, and yet this is no notebook
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert progress.is_notebook()
-    monkeypatch.setattr(progress, "bar", lambda title, total: "a bar")
-    assert shown("training", 10) == "a bar"
+    monkeypatch.setattr(progress, "show_bar", lambda title, total: "a bar")
+    assert show_progress("training", 10) == "a bar"
 
 
 def seen_on_a_terminal(code: str) -> bytes:
@@ -315,8 +315,8 @@ def test_a_bar_that_is_about_to_appear_is_taken_away_again(monkeypatch):
             told.append("stop")
 
     monkeypatch.setattr(rich.progress, "Progress", SlowBars)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    with progress.bar("training", 4):
+    monkeypatch.setattr(progress, "BAR_DELAY_SECONDS", 0.0)
+    with progress.show_bar("training", 4):
         time.sleep(0.05)
     assert told == ["start", "stop"]
 

@@ -13,21 +13,21 @@ import pytest
 
 from xmtc import Run, XmtcError
 from xmtc.core import threads
-from xmtc.core.threads import available_threads
+from xmtc.core.threads import count_available_threads
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch, tmp_path):
     """16 CPUs, no quota, nothing said in the environment, no PyTorch."""
-    for variable in threads.VARIABLES:
+    for variable in threads.THREAD_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(threads, "n_cpus", lambda: 16)
-    monkeypatch.setattr(threads, "CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(threads, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(threads, "count_cpus", lambda: 16)
+    monkeypatch.setattr(threads, "CGROUP_ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(threads, "PROCESS_CGROUP_FILE", tmp_path / "own")
     monkeypatch.setattr(threads, "sys", SimpleNamespace(modules={}))
-    threads.cpu_quota.cache_clear()
+    threads.read_cpu_quota.cache_clear()
     yield tmp_path
-    threads.cpu_quota.cache_clear()
+    threads.read_cpu_quota.cache_clear()
 
 
 def write(folder, **files: str) -> None:
@@ -37,7 +37,7 @@ def write(folder, **files: str) -> None:
 
 
 def test_without_limits_there_are_as_many_as_cpus():
-    assert available_threads() == 16
+    assert count_available_threads() == 16
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_without_limits_there_are_as_many_as_cpus():
 def test_the_environment_limits_them(variables, expected, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert available_threads() == expected
+    assert count_available_threads() == expected
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_the_environment_limits_them(variables, expected, monkeypatch):
 def test_a_container_has_the_cpus_of_its_quota(quota, expected, machine):
     (machine / "own").write_text("0::/\n")
     write(machine / "cgroup", cpu__max=quota)
-    assert available_threads() == expected
+    assert count_available_threads() == expected
 
 
 def test_a_group_above_may_have_less(machine):
     (machine / "own").write_text("0::/user.slice/session\n")
     write(machine / "cgroup" / "user.slice" / "session", cpu__max="800000 100000\n")
     write(machine / "cgroup" / "user.slice", cpu__max="300000 100000\n")
-    assert available_threads() == 3
+    assert count_available_threads() == 3
 
 
 @pytest.mark.parametrize("name", ["cpu", "cpu,cpuacct"])
@@ -79,20 +79,20 @@ def test_the_first_version_of_control_groups(name, quota, expected, machine):
     """In a container, the group has a name that is not there: what is there is its own."""
     (machine / "own").write_text(f"7:memory:/x\n4:{name}:/docker/0123\n0::/docker/0123\n")
     write(machine / "cgroup" / name, cpu__cfs_quota_us=quota, cpu__cfs_period_us="100000\n")
-    assert available_threads() == expected
+    assert count_available_threads() == expected
 
 
 @pytest.mark.parametrize("content", ["", "nonsense\n", "100000\n", "1 0\n"])
 def test_what_cannot_be_read_is_no_limit(content, machine):
     (machine / "own").write_text("0::/\n")
     write(machine / "cgroup", cpu__max=content)
-    assert available_threads() == 16
+    assert count_available_threads() == 16
 
 
 def test_pytorch_limits_them_where_it_was_told_to():
     for told, expected in ((1, 1), (7, 7), (8, 16), (16, 16)):  # 8 of 16 may be its own choice: one for each core
         threads.sys.modules["torch"] = SimpleNamespace(get_num_threads=lambda told=told: told)
-        assert available_threads() == expected
+        assert count_available_threads() == expected
 
 
 def test_a_run_in_a_signature_asks_when_it_works(monkeypatch):
@@ -149,7 +149,7 @@ class TestNetworks:
     def torch(self, monkeypatch, machine):
         monkeypatch.setattr(threads, "sys", sys)
         torch = pytest.importorskip("torch")
-        monkeypatch.setattr(threads, "n_cpus", lambda: 4)
+        monkeypatch.setattr(threads, "count_cpus", lambda: 4)
         before = torch.get_num_threads()
         torch.set_num_threads(4)
         yield torch
@@ -185,7 +185,7 @@ class TestNetworks:
         from xmtc.testing import planted
 
         texts, tags = planted(60, seed=1)
-        small = method_class("xml_rnn").tiny | {"epochs": 1}
+        small = method_class("xml_rnn").quick_parameters | {"epochs": 1}
         classifier = Classifier("xml_rnn", **small).fit(texts, tags, run=Run(device="cpu"))
         told, set_them = [], torch.set_num_threads
         monkeypatch.setattr(devices.torch, "set_num_threads", lambda n: (told.append(n), set_them(n)))
@@ -198,7 +198,7 @@ class TestNetworks:
 def test_what_several_threads_ask_for_at_first_is_made_once():
     made = []
 
-    @threads.once
+    @threads.cache_with_lock
     def squared(number: int) -> int:
         time.sleep(0.01)
         made.append(number)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from xmtc.cli.explain import block
-from xmtc.errors import XmtcError, nearest, visible, visible_json
+from xmtc.errors import XmtcError, find_similar_names, escape_controls, escape_json_controls
 from xmtc.explain.highlights import Highlight, Piece
 from xmtc.output import Answer, AnswerTable
 from xmtc.output.terminal import terminal
@@ -34,8 +34,8 @@ EVIL = "\x1b[2J\n\r\x07\x9b\u202e\u2066\u2028\u200fx"
     ],
 )
 def test_what_is_obeyed_is_escaped(text, shown):
-    assert visible(text) == shown
-    visible(text).encode()
+    assert escape_controls(text) == shown
+    escape_controls(text).encode()
 
 
 def test_a_message_is_one_line():
@@ -46,9 +46,9 @@ def test_a_message_is_one_line():
 
 def test_json_stays_the_same_json():
     said = {"label": EVIL, "text": "half \ud83d", "nested": ["ü", 1]}
-    written = visible_json(json.dumps(said, ensure_ascii=False, indent=1))
+    written = escape_json_controls(json.dumps(said, ensure_ascii=False, indent=1))
     assert json.loads(written) == said
-    assert visible(written.replace("\n", "")) == written.replace("\n", "")
+    assert escape_controls(written.replace("\n", "")) == written.replace("\n", "")
 
 
 class Terminal(io.BytesIO):
@@ -115,6 +115,6 @@ def test_an_explanation_on_a_terminal_is_harmless():
 
 
 def test_the_very_name_is_never_near():
-    assert nearest("parabel", ["parabel", "parabels"]) == ["parabels"]
-    assert nearest("parabel", ["parabel"]) == []
-    assert nearest("prabel", ["parabel", "plt"]) == ["parabel"]
+    assert find_similar_names("parabel", ["parabel", "parabels"]) == ["parabels"]
+    assert find_similar_names("parabel", ["parabel"]) == []
+    assert find_similar_names("prabel", ["parabel", "plt"]) == ["parabel"]

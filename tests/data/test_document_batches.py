@@ -242,7 +242,7 @@ def test_items_are_made_ahead_by_a_thread_of_their_own():
             made.append(threading.get_ident())
             yield i
 
-    stream = Run(threads=2).ahead(items())
+    stream = Run(threads=2).prefetch_items(items())
     assert next(stream) == 0
     until = time.monotonic() + 10
     while len(made) < 5 and time.monotonic() < until:
@@ -253,7 +253,7 @@ def test_items_are_made_ahead_by_a_thread_of_their_own():
     assert {*made} != {threading.get_ident()}
 
     made.clear()
-    assert list(Run(threads=1).ahead(items())) == list(range(100))
+    assert list(Run(threads=1).prefetch_items(items())) == list(range(100))
     assert {*made} == {threading.get_ident()}
 
 
@@ -263,7 +263,7 @@ def test_what_fails_ahead_is_told_in_its_place(threads):
         yield from range(20)
         raise XmtcError("after twenty")
 
-    stream = Run(threads=threads).ahead(items())
+    stream = Run(threads=threads).prefetch_items(items())
     assert list(itertools.islice(stream, 20)) == list(range(20))
     with pytest.raises(XmtcError, match="after twenty"):
         next(stream)
@@ -284,7 +284,7 @@ def test_answers_to_what_came_before_a_failure_are_not_lost(threads, n):
 
 def test_nobody_reads_on_when_the_rest_is_not_wanted():
     n_before, made = threading.active_count(), itertools.count()
-    stream = Run(threads=2).ahead(made)
+    stream = Run(threads=2).prefetch_items(made)
     assert [next(stream), next(stream)] == [0, 1]
     stream.close()
     n_made = next(made)

@@ -309,7 +309,7 @@ def test_of_a_row_that_is_not_there_the_nearest_are_told_first_and_not_all(corpo
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_experiments_can_be_read(path):
     """Rows are complete, members are there, and methods and parameters exist."""
-    from xmtc.core.hyperparameters import Typed
+    from xmtc.core.hyperparameters import UnparsedValue
     from xmtc.features import COLUMNS, TEXTS
     from xmtc.pipeline import Pipeline
 
@@ -321,8 +321,8 @@ def test_the_experiments_can_be_read(path):
         assert job.row.get("published", {}).keys() <= {*job.row["measures"], *(f"top{k}" for k in range(1, 6))}
         assert not job.row.get("published") or job.row.get("source")
         if "method" in job.row:
-            params = {name: Typed(value) for name, value in rows.flat(job.row["params"]).items()}
-            seed = {} if job.seed is None else {"seed": Typed(str(job.seed))}
+            params = {name: UnparsedValue(value) for name, value in rows.flat(job.row["params"]).items()}
+            seed = {} if job.seed is None else {"seed": UnparsedValue(str(job.seed))}
             content = COLUMNS if job.row.get("ending", "").startswith("txt") else TEXTS
             Pipeline.of(job.row["method"], content, params | seed)
 

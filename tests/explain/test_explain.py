@@ -105,7 +105,7 @@ def test_words_are_named_once_each():
     fitted, _ = Words(max_tokens=3).fit(["to be or not to be"])
     number = fitted.vocabulary.number("to") + 1
     ids, weights = np.array([number, 0, number]), np.array([0.25, 0.25, 0.5])
-    explanation = Explanation.summed("words", ids, weights, per_token=True)
+    explanation = Explanation.from_occurrences("words", ids, weights, per_token=True)
     found = highlight("to go to to", "l", None, fitted, explanation)
     assert [piece.weight for piece in found.pieces if piece.text.strip()] == [0.25, 0.25, 0.5, 0]
     assert found.words == [("to", 0.75), ("(unknown words)", 0.25)]

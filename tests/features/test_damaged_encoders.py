@@ -53,7 +53,7 @@ def use(folder: Path) -> np.ndarray:
     """As a training uses an encoder: its states of the first text."""
     _, tokens = Subwords(str(folder)).fit(TEXTS, ONE)
     encoder = TextEncoder(model := pretrained(str(folder)), usual_pooling(str(folder), model)).eval()
-    ids = torch.from_numpy(tokens.rows(np.array([0])).ids.astype(np.int64))[None]
+    ids = torch.from_numpy(tokens.select_rows(np.array([0])).ids.astype(np.int64))[None]
     with torch.no_grad():
         return encoder(ids, torch.ones_like(ids, dtype=torch.bool)).numpy()
 

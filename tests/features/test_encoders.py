@@ -31,7 +31,7 @@ from xmtc.features.encoders.catalogue import NAMED, EncoderPackage, cached_folde
 from xmtc.features.encoders.configuration import tokenizer_json  # noqa: E402
 from xmtc.features.encoders.loading import pretrained  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
-from xmtc.storage.cache import checksum  # noqa: E402
+from xmtc.storage.cache import compute_path_sha256  # noqa: E402
 from xmtc.text import package_download as registries  # noqa: E402
 
 FILES = "config.json", "model.safetensors", "tokenizer.json"
@@ -220,7 +220,7 @@ def cache(tmp_path, monkeypatch) -> list[str]:
     What was fetched of them is listed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = Path(tiny("bert"))
-    files = {name: checksum(folder / name) for name in ("config.json", "model.safetensors", "tokenizer.json")}
+    files = {name: compute_path_sha256(folder / name) for name in ("config.json", "model.safetensors", "tokenizer.json")}
     monkeypatch.setitem(NAMED, "minilm-l6", EncoderPackage(("one",), "1.0", "small", files))
     monkeypatch.setitem(NAMED, "mpnet-base", EncoderPackage(("a-001", "a-002", "a-003"), "1.0", "large", files))
     contents = {f"x/{name}": (folder / name).read_bytes() for name in files}

@@ -45,8 +45,8 @@ def run(*words) -> tuple[int, str]:
 
 
 def test_a_method_chooses_its_views():
-    assert views_for(Parabel.reads) == {"tfidf": Tfidf}
-    assert views_for(Parabel.reads, COLUMNS) == {"columns": Columns}
+    assert views_for(Parabel.required_views) == {"tfidf": Tfidf}
+    assert views_for(Parabel.required_views, COLUMNS) == {"columns": Columns}
     assert views_for(WordVotes.reads, TEXTS) == {"words": Words}
     assert views_for(AllVotes.reads) == {"tfidf": Tfidf, "words": Words}
 

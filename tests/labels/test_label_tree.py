@@ -13,7 +13,7 @@ from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.core.predictions import NO_LABEL
 from xmtc.core.run import Run
-from xmtc.core.sparse import compact, with_unit_rows
+from xmtc.core.sparse import compact, normalise_rows
 from xmtc.errors import XmtcError
 from xmtc.labels import balanced_kmeans as clustering
 from xmtc.labels import kmeans as dividing
@@ -248,7 +248,7 @@ def test_an_exact_search_is_an_exhaustive_one():
 def test_matched_negatives_train_on_more_documents_and_still_find_labels(method):
     rng = np.random.default_rng(10)
     Y = rng.random((80, 15)) < 0.15
-    X = with_unit_rows(matrix(Y @ rng.random((15, 30)) * (rng.random((80, 30)) < 0.9)))
+    X = normalise_rows(matrix(Y @ rng.random((15, 30)) * (rng.random((80, 30)) < 0.9)))
     data = Dataset.from_matrix(X, matrix(Y))
     taught = method(n_trees=1, max_leaf=4).fit(data)
     matched = method(n_trees=1, max_leaf=4, match_negatives=True).fit(data)
@@ -269,7 +269,7 @@ def test_k_means_keeps_clusters_together():
 
 def test_a_wide_tree_divides_what_is_large_and_leaves_what_is_small():
     rng = np.random.default_rng(2)
-    vectors = LabelVectors(with_unit_rows(matrix(rng.random((200, 10)) * (rng.random((200, 10)) < 0.3) + 1e-3)))
+    vectors = LabelVectors(normalise_rows(matrix(rng.random((200, 10)) * (rng.random((200, 10)) < 0.3) + 1e-3)))
     tree = wide_trees(vectors, max_leaf=10, arity=6, max_depth=4, seeds=[(0,)])[0]
     assert len(tree.levels) <= 4
     assert tree.levels[0].shape[1] <= 6
@@ -318,7 +318,7 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
         assert all(np.array_equal(a, b) for a, b in zip(one.arrays, other.arrays, strict=True))
     with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
         replace(method, C=2.0).fit(data, run=run)
-    run.checkpoint.forget()
+    run.checkpoint.remove()
     assert not (tmp_path / "parts").exists()
 
 

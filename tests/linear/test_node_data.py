@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 from xmtc.core.numba_support import fast_kernel
-from xmtc.core.sparse import compact, whole
+from xmtc.core.sparse import compact, as_compact
 from xmtc.linear.node_data import Documents, everything, gather
 from xmtc.linear.packing import pruned
 from xmtc.linear.simd import LANES, MOST, add_rows, add_to_rows
@@ -54,7 +54,7 @@ def check_rows_of_weights(found: Documents, dense: np.ndarray) -> None:
 
 def test_everything_is_whole():
     X = sparse(30, 100, seed=1)
-    found, expected = everything(X), whole(X)
+    found, expected = everything(X), as_compact(X)
     assert np.shares_memory(found.data, X.data)
     assert all(np.array_equal(one, other) for one, other in zip(found[:3], expected[:3], strict=True))
     np.testing.assert_allclose(found.squares, (X.toarray() ** 2).sum(axis=1), rtol=1e-6)

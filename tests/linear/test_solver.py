@@ -10,8 +10,8 @@ from scipy.sparse import csr_array, hstack, random_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from xmtc.core.memory import poured_together
-from xmtc.core.sparse import Compact, compact, sort, take_rows, whole
+from xmtc.core.memory import concatenate_and_free
+from xmtc.core.sparse import CompactMatrix, compact, shell_sort, take_rows, as_compact
 from xmtc.linear.coordinate_descent import new_alpha, shuffle
 from xmtc.linear.search import RING, margins
 from xmtc.linear.solver import LONGEST_RUN, RUN, RUNS, Solver, first_state, run_length, shuffled, signs_of
@@ -38,7 +38,7 @@ def test_compact_keeps_the_rows_and_drops_the_empty_columns(dtype):
 
 def test_a_whole_matrix_is_compact_without_a_copy():
     X = sparse(30, 100, seed=0)
-    indptr, indices, data, features = whole(X)
+    indptr, indices, data, features = as_compact(X)
     assert np.shares_memory(indices, X.indices)
     assert np.shares_memory(data, X.data)
     again = csr_array((data, indices.astype(np.int32), indptr), shape=(30, len(features)))
@@ -55,17 +55,17 @@ def test_rows_are_taken_as_by_scipy(n):
 def test_sort_is_numpys(n):
     keys = np.random.default_rng(n).integers(-50, 50, n + 6)
     expected = np.concatenate([keys[:3], np.sort(keys[3:-3]), keys[-3:]])
-    sort(keys, 3, n + 3)
+    shell_sort(keys, 3, n + 3)
     np.testing.assert_array_equal(keys, expected)
 
 
 def test_parts_are_let_go_as_they_are_poured_together(monkeypatch):
-    monkeypatch.setattr("xmtc.core.memory.MUCH", 100)
+    monkeypatch.setattr("xmtc.core.memory.MIN_TRIM_BYTES", 100)
     given_back = []
-    monkeypatch.setattr("xmtc.core.memory.give_back", lambda: given_back.append(len(parts)))
+    monkeypatch.setattr("xmtc.core.memory.trim_heap", lambda: given_back.append(len(parts)))
     parts = [np.arange(2 * n).reshape(n, 2) for n in (3, 0, 40, 1)]
     expected = np.concatenate(parts)
-    assert np.array_equal(poured_together(parts), expected)
+    assert np.array_equal(concatenate_and_free(parts), expected)
     assert (parts, given_back) == ([], [3, 1])  # after the first, whatever there was before, and after the third
 
 
@@ -123,7 +123,7 @@ def test_long_runs_hold_every_document_once(n_labels, monkeypatch):
     X, rng = sparse(103, 20, seed=5), np.random.default_rng(6)
     signs = np.where(rng.random((103, n_labels)) < 0.4, 1, -1).astype(np.float32)
     assert run_length(103, n_labels) == (11 if n_labels == 2 else RUN)
-    found = Solver(C=0.7, eps=0, max_passes=2, seed=9).solve(whole(X), signs)
+    found = Solver(C=0.7, eps=0, max_passes=2, seed=9).solve(as_compact(X), signs)
     np.testing.assert_allclose(found, solve_plainly(X.toarray(), signs, False, 0.7, 2, seed=9), atol=1e-4)
 
 
@@ -133,7 +133,7 @@ def test_solve_is_its_numpy_twin(n_labels, is_logistic):
     X = sparse(43, 20, seed=5)
     rng = np.random.default_rng(6)
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
-    documents = Compact(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
+    documents = CompactMatrix(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
     for passes in (1, 3):
         solver = Solver("logistic" if is_logistic else "squared_hinge", C=0.7, eps=0, max_passes=passes, seed=9)
         compiled = solver.solve(documents, signs)
@@ -197,8 +197,8 @@ def test_it_stops_when_a_pass_moves_little_beside_the_first(n_labels):
     moved = moved_plainly(X.toarray(), signs, passes=4)
     assert moved[3] < moved[2] < moved[1]
     for eps, passes in ((moved[2] * 1.01, 3), (moved[2] * 0.99, 4)):
-        found = Solver(eps=eps, max_passes=20).solve(whole(X), signs)
-        np.testing.assert_array_equal(found, Solver(eps=0, max_passes=passes).solve(whole(X), signs))
+        found = Solver(eps=eps, max_passes=20).solve(as_compact(X), signs)
+        np.testing.assert_array_equal(found, Solver(eps=0, max_passes=passes).solve(as_compact(X), signs))
 
 
 def moved_plainly(X, signs, passes):

@@ -25,7 +25,7 @@ from transformers import AutoModel, BertConfig, BertModel, MPNetConfig, MPNetMod
 from xmtc import Classifier, Tagger  # noqa: E402
 from xmtc.core.checkpoint import Checkpoint  # noqa: E402
 from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
-from xmtc.core.hyperparameters import Typed  # noqa: E402
+from xmtc.core.hyperparameters import UnparsedValue  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
@@ -77,7 +77,7 @@ def assert_same_weights(one, other, atol: float = 0.0):
 @pytest.mark.parametrize("kind", KINDS)
 def test_subwords_are_the_encoders_own_between_its_special_tokens(kind):
     view, tokens = subwords(kind, [*TEXTS, ""])
-    words = [[view.term(number) for number in tokens.rows(np.array([i])).ids] for i in range(4)]
+    words = [[view.term(number) for number in tokens.select_rows(np.array([i])).ids] for i in range(4)]
     if kind == "bert":
         assert words[1] == ["<cls>", "word5beta", "<sep>"]
         assert words[2][2:9] == ["s", "##t", "##r", "##a", "##n", "##g", "##e"]
@@ -89,7 +89,7 @@ def test_subwords_are_the_encoders_own_between_its_special_tokens(kind):
     assert tokens.size == view.size
     short, _ = subwords(kind, TEXTS, most=4)
     assert short.transform(TEXTS).lengths.tolist() == [4, 3, 4]
-    assert short.transform(TEXTS).ids[-1] == tokens.rows(np.array([2])).ids[-1]  # the last special token stays
+    assert short.transform(TEXTS).ids[-1] == tokens.select_rows(np.array([2])).ids[-1]  # the last special token stays
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,7 +131,7 @@ def test_pooling_is_that_of_each_text_alone(kind, pooling):
         together = encoder(batch.padded_ids(encoder.padding), batch.mask())
     assert together.shape == (3, 32)
     for row, doc in enumerate(batch.docs):
-        ids = torch.from_numpy(tokens.rows(np.array([doc])).ids.astype(np.int64))[None]
+        ids = torch.from_numpy(tokens.select_rows(np.array([doc])).ids.astype(np.int64))[None]
         segments = torch.zeros_like(ids)
         if kind == "xlnet":
             segments[0, -1] = 2
@@ -504,8 +504,8 @@ SHARES = r"shares such as 0\.7,0\.2,0\.1"
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
-        (Typed("a,b"), "numbers"),
-        (Typed("0.5,0"), SHARES),
+        (UnparsedValue("a,b"), "numbers"),
+        (UnparsedValue("0.5,0"), SHARES),
         ((0.5, 0), SHARES),
         ((0.5, -1), SHARES),
         ((0.5, inf), "numbers"),

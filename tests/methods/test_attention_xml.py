@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from xmtc import Classifier  # noqa: E402
 from xmtc.core.checkpoint import Checkpoint  # noqa: E402
 from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
-from xmtc.core.hyperparameters import Typed  # noqa: E402
+from xmtc.core.hyperparameters import UnparsedValue  # noqa: E402
 from xmtc.core.predictions import NO_LABEL, Predictions  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
@@ -369,7 +369,7 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, look_
         assert list(weights) == list(same)
         for name, array in weights.items():
             np.testing.assert_array_equal(array, same[name])
-    run.checkpoint.forget()
+    run.checkpoint.remove()
     assert not (tmp_path / "parts").exists()
 
 
@@ -467,7 +467,7 @@ def test_what_cannot_decide_when_to_stop_is_refused():
     with pytest.raises(XmtcError, match="No validation document has a label"):
         SMALL.fit(data, unlabelled, ONE)
     with pytest.raises(XmtcError, match="Found 1 documents with labels; expected two"):
-        SMALL.fit(data.rows(np.array([0])), run=ONE)
+        SMALL.fit(data.select_rows(np.array([0])), run=ONE)
 
 
 @pytest.mark.parametrize(("n_labels", "height"), [(20_000, 0), (20_001, 1), (160_000, 1), (160_001, 2), (3_000_000, 3)])
@@ -492,10 +492,10 @@ def test_a_level_sees_the_children_of_what_the_level_above_found():
         (lambda: XMLRNN(layers=()), "layers=() does not fit; expected sizes such as 512,256"),
         (lambda: XMLRNN(layers="8"), "layers='8' does not fit; expected whole numbers of at least 1"),
         (
-            lambda: build_method("xml_rnn", {"layers": Typed("a,b")}),
+            lambda: build_method("xml_rnn", {"layers": UnparsedValue("a,b")}),
             "layers='a,b' does not fit; expected whole numbers",
         ),
-        (lambda: build_method("xml_rnn", {"layers": Typed("0")}), "layers=(0,) does not fit"),
+        (lambda: build_method("xml_rnn", {"layers": UnparsedValue("0")}), "layers=(0,) does not fit"),
         (lambda: device_of(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),
         (lambda: device_of(Run(device="abacus")), "There is no device 'abacus'; expected auto, cpu"),
     ],

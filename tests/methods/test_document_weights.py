@@ -14,7 +14,7 @@ from test_solver import labels_for, solve_plainly, sparse
 from xmtc import Dataset, Method, Run, XmtcError
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Bag
-from xmtc.core.sparse import Compact, with_unit_rows
+from xmtc.core.sparse import CompactMatrix, normalise_rows
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear.solver import Solver
 from xmtc.methods.ensemble.consensus import Consensus
@@ -23,7 +23,7 @@ from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
-from xmtc.storage.form import same
+from xmtc.storage.form import is_equal
 from xmtc.testing import ONE_THREAD
 
 # trained to the end, with all weights kept: what is left are the digits of float32 and of the 16 bits of a model's
@@ -42,7 +42,7 @@ def some_data(n_docs: int = 90, n_labels: int = 8) -> Dataset:
     rng = np.random.default_rng(5)
     Y = csr_array((rng.random((n_docs, n_labels)) < 0.3).astype(np.float32))
     X = Y.toarray() @ (rng.random((n_labels, 30)) < 0.3) + (rng.random((n_docs, 30)) < 0.2)
-    return Dataset.from_matrix(with_unit_rows(csr_array(X.astype(np.float32))), Y)
+    return Dataset.from_matrix(normalise_rows(csr_array(X.astype(np.float32))), Y)
 
 
 DATA = some_data()
@@ -56,7 +56,7 @@ def weighted(data: Dataset, weights: np.ndarray) -> Dataset:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_weight_is_as_many_documents(name):
     """Weights 0 to 3, against the documents so often."""
-    method, repeated = METHODS[name], DATA.rows(np.repeat(np.arange(DATA.n_docs), TIMES))
+    method, repeated = METHODS[name], DATA.select_rows(np.repeat(np.arange(DATA.n_docs), TIMES))
     one, other = method.fit(weighted(DATA, TIMES), run=ONE_THREAD), method.fit(repeated, run=ONE_THREAD)
     plain = method.fit(DATA, run=ONE_THREAD)
     found, expected, without = (model.predict(DATA, 8, ONE_THREAD) for model in (one, other, plain))
@@ -69,7 +69,7 @@ def test_a_weight_is_as_many_documents(name):
 def test_a_weight_of_nothing_is_absence_to_the_last_byte(name):
     method, there = METHODS[name], np.arange(DATA.n_docs) % 3 > 0
     one = method.fit(weighted(DATA, there), run=ONE_THREAD)
-    assert same(one, method.fit(DATA.rows(there), run=ONE_THREAD))
+    assert is_equal(one, method.fit(DATA.select_rows(there), run=ONE_THREAD))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -108,7 +108,7 @@ def test_solve_with_weights_is_its_numpy_twin(n_labels, is_logistic):
     X, rng = sparse(43, 20, seed=5), np.random.default_rng(6)
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
     weights = (rng.random(43) * 3 + 0.1).astype(np.float32)
-    documents = Compact(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
+    documents = CompactMatrix(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
     for passes in (1, 3):
         solver = Solver("logistic" if is_logistic else "squared_hinge", C=0.7, eps=0, max_passes=passes, seed=9)
         plain = solve_plainly(X.toarray(), signs, is_logistic, 0.7, passes, seed=9, weights=weights)
@@ -117,8 +117,8 @@ def test_solve_with_weights_is_its_numpy_twin(n_labels, is_logistic):
 
 @pytest.mark.parametrize("space", ["from_documents", "from_labels", "from_both"])
 def test_label_vectors_weigh_documents(space):
-    repeated = DATA.rows(np.repeat(np.arange(DATA.n_docs), TIMES))
-    found = getattr(LabelVectors, space)(weighted(DATA, TIMES).without_weightless())
+    repeated = DATA.select_rows(np.repeat(np.arange(DATA.n_docs), TIMES))
+    found = getattr(LabelVectors, space)(weighted(DATA, TIMES).drop_zero_weights())
     expected = getattr(LabelVectors, space)(repeated)
     np.testing.assert_allclose(found.matrix.toarray(), expected.matrix.toarray(), atol=1e-6)
 
@@ -131,7 +131,7 @@ def test_members_take_weights_where_all_do():
     assert not Consensus((Parabel(), Weightless())).takes_weights
     there = np.arange(DATA.n_docs) % 3 > 0
     small = Consensus((METHODS["parabel"], METHODS["dismec"]))
-    assert same(small.fit(weighted(DATA, there), run=ONE_THREAD), small.fit(DATA.rows(there), run=ONE_THREAD))
+    assert is_equal(small.fit(weighted(DATA, there), run=ONE_THREAD), small.fit(DATA.select_rows(there), run=ONE_THREAD))
 
 
 @dataclass(frozen=True)
@@ -181,12 +181,12 @@ def test_other_weights_are_refused(weights, said):
 def test_weights_go_with_their_documents():
     data = weighted(DATA, np.arange(90))
     assert data.weights.dtype == np.float32
-    assert data.rows(np.array([5, 2])).weights.tolist() == [5, 2]
-    assert data.only(["columns"]).weights is data.weights
-    assert data.without_weightless().weights.tolist() == list(range(1, 90))
-    assert DATA.without_weightless() is DATA
+    assert data.select_rows(np.array([5, 2])).weights.tolist() == [5, 2]
+    assert data.keep_views(["columns"]).weights is data.weights
+    assert data.drop_zero_weights().weights.tolist() == list(range(1, 90))
+    assert DATA.drop_zero_weights() is DATA
     with pytest.raises(XmtcError, match="All documents have the weight zero"):
-        DiSMEC().fit(data.rows(np.array([0])))
+        DiSMEC().fit(data.select_rows(np.array([0])))
 
 
 def test_weights_are_in_the_fingerprint_only_where_there_are_any(tmp_path):
@@ -200,4 +200,4 @@ def test_weights_are_in_the_fingerprint_only_where_there_are_any(tmp_path):
 
 def test_several_views_have_one_weight():
     twice = Dataset({"a": Bag(DATA.X), "b": Bag(vstack([DATA.X]))}, DATA.Y, TIMES)
-    assert twice.only(["b"]).weights.tolist() == TIMES.tolist()
+    assert twice.keep_views(["b"]).weights.tolist() == TIMES.tolist()

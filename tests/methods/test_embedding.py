@@ -11,7 +11,7 @@ from planted import planted
 from scipy.sparse import csr_array, random_array
 
 from xmtc import Classifier, Dataset, Run, XmtcError
-from xmtc.core.sparse import compact, with_unit_rows
+from xmtc.core.sparse import compact, normalise_rows
 from xmtc.errors import MissingExtra
 from xmtc.linear.ridge import ridge
 from xmtc.methods import SLEEC, AnnexML
@@ -19,7 +19,7 @@ from xmtc.methods.embedding import annexml, neighbours
 from xmtc.methods.embedding.model import in_8_bits, positions, project, route, vote
 from xmtc.methods.embedding.neighbours import NOBODY, label_neighbours, nearest
 from xmtc.methods.embedding.sleec import centres, embeddings, near_products, residuals
-from xmtc.storage.form import same
+from xmtc.storage.form import is_equal
 
 ONE, TWO = Run(threads=1), Run(threads=2)
 RNG = np.random.default_rng(0)
@@ -39,12 +39,12 @@ def labels_of(n: int, m: int, density: float = 0.15, seed: int = 0) -> csr_array
 def data(n: int = 300, seed: int = 0) -> Dataset:
     """Documents whose features tell their labels."""
     Y = labels_of(n, 12, 0.2, seed)
-    return Dataset.from_matrix(with_unit_rows(csr_array(Y @ sparse(12, 60, 0.2, 1) + 0.1 * sparse(n, 60, 0.1, 2))), Y)
+    return Dataset.from_matrix(normalise_rows(csr_array(Y @ sparse(12, 60, 0.2, 1) + 0.1 * sparse(n, 60, 0.1, 2))), Y)
 
 
 def test_label_neighbours_are_those_of_the_largest_cosines(monkeypatch):
     Y = labels_of(90, 14)
-    unit = with_unit_rows(Y).toarray()
+    unit = normalise_rows(Y).toarray()
     cosines = unit @ unit.T
     np.fill_diagonal(cosines, 0)
     monkeypatch.setattr(neighbours, "DOCS", 32)
@@ -104,7 +104,7 @@ def test_ridge_is_the_closed_form():
 
 def test_products_of_label_vectors_and_what_is_missing():
     Y = labels_of(40, 10)
-    unit = with_unit_rows(Y).toarray()
+    unit = normalise_rows(Y).toarray()
     found = near_products(Y, 4)
     dense, whole = found.toarray(), unit @ unit.T
     np.testing.assert_allclose(dense[dense != 0], whole[dense != 0], rtol=1e-5)
@@ -228,7 +228,7 @@ def test_clusters_learnt_from_labels_keep_neighbours_together():
 
 
 def test_k_means_gives_centres_of_length_1():
-    found = centres(with_unit_rows(sparse(50, 20, 0.5)), 3, (0, 0))
+    found = centres(normalise_rows(sparse(50, 20, 0.5)), 3, (0, 0))
     np.testing.assert_allclose(np.linalg.norm(found, axis=0), 1, rtol=1e-5)
 
 
@@ -236,7 +236,7 @@ def test_k_means_gives_centres_of_length_1():
 def test_several_clusters_give_the_same_bytes_on_any_number_of_threads(method):
     method = method.but(n_clusters=3, n_neighbours=5)
     one, two = (method.fit(data(), run=run) for run in (ONE, TWO))
-    assert same(one, two)
+    assert is_equal(one, two)
     assert sorted(one.learners[0].members) == list(range(one.n_docs))
     one.check()
     found = one.predict(data(), 3, TWO)
@@ -270,7 +270,7 @@ def test_a_training_goes_on_from_the_learners_that_are_finished(method, tmp_path
     kept = len(list((tmp_path / "kept").glob("learner-*.npz")))
     assert 1 <= kept < 3
     calls[:] = [1] * 10
-    assert same(recipe.fit(data(), run=run), whole)
+    assert is_equal(recipe.fit(data(), run=run), whole)
     assert len(calls) == 10 + 2 * (3 - kept)
 
 
@@ -297,7 +297,7 @@ def test_without_the_library_it_says_so_before_training_and_searches_exactly_aft
 
 
 def test_what_no_memory_holds_is_refused_before_the_training(monkeypatch):
-    monkeypatch.setattr("xmtc.core.memory.memory", lambda: 10_000.0)
+    monkeypatch.setattr("xmtc.core.memory.get_memory_limit", lambda: 10_000.0)
     with pytest.raises(XmtcError, match=r"A model of 15 learners would take .* lower n_learners"):
         AnnexML().fit(data(), run=ONE)
 

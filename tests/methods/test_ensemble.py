@@ -21,7 +21,7 @@ from voting import enter
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Bag, Dataset, Tokens
-from xmtc.core.hyperparameters import Typed
+from xmtc.core.hyperparameters import UnparsedValue
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
@@ -327,7 +327,7 @@ def test_what_is_no_answer_stays_none():
     assert found.labels.tolist() == [[3, NO_LABEL]]
     np.testing.assert_allclose(found.scores, [[0.48, 0]], atol=1e-3)
     Y = csr_array((1, 5), dtype=np.float32)
-    diverged = Predictions.trusted(np.array([[3]], np.int32), np.array([[np.nan]], np.float32))  # as a network can
+    diverged = Predictions.from_valid_arrays(np.array([[3]], np.int32), np.array([[np.nan]], np.float32))  # as a network can
     for nothing in (answer([[NO_LABEL]], [[0.0]]), diverged):
         assert [part.tolist() for part in curve(nothing, Y)] == [[0, 1], [0, 1]]
 
@@ -368,12 +368,12 @@ def test_names_with_dots_set_the_members_parameters():
     def built(name, **parameters):
         return Pipeline.of(name, parameters={key.replace("__", "."): value for key, value in parameters.items()}).method
 
-    assert built("ensemble", parabel__n_trees=1, parabel__C=Typed("2")) == Ensemble(Parabel(n_trees=1, C=2.0))
+    assert built("ensemble", parabel__n_trees=1, parabel__C=UnparsedValue("2")) == Ensemble(Parabel(n_trees=1, C=2.0))
     assert built("consensus", **{key.replace(".", "__"): value for key, value in LINEAR.items()}).members == MEMBERS
     members = ("ensemble", "dismec")
     nested = built("consensus", members=members, ensemble__member="plt", ensemble__plt__C=2.0, dismec__C=3.0)
     assert nested.members == (Ensemble(PLT(C=2.0)), DiSMEC(C=3.0))
-    typed = built("consensus", members=Typed("parabel, plt"), plt__C=Typed("5"))
+    typed = built("consensus", members=UnparsedValue("parabel, plt"), plt__C=UnparsedValue("5"))
     assert typed == Consensus((Parabel(), PLT(C=5.0)))
 
 
@@ -403,13 +403,13 @@ def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
         ("ensemble", {"parabel.n_tres": 1}, "parabel has no parameter 'n_tres'; did you mean n_trees?"),
         ("ensemble", {"parabel.xyz": 1}, "parabel has no parameter 'xyz'; it has n_trees, max_leaf"),
         ("ensemble", {"parabel.min_df": 1}, "parabel has no parameter 'min_df'; it has n_trees"),
-        ("ensemble", {"parabel.n_trees": Typed("many")}, "parabel: n_trees='many' does not fit; expected a whole num"),
+        ("ensemble", {"parabel.n_trees": UnparsedValue("many")}, "parabel: n_trees='many' does not fit; expected a whole num"),
         ("ensemble", {"parabel.n_trees": 0}, "Parabel: n_trees=0 does not fit; expected a whole number from 1 to 1000"),
         ("ensemble", {"parabel.seed": 1}, "its members must not share seed=1; set its own seed"),
         ("ensemble", {"n_members": 0}, "Ensemble: n_members=0 does not fit; expected a whole number from 1 to 1000"),
         ("consensus", {"members": ("parabel",)}, "found 1 members, expected at least two"),
         ("consensus", {"members": "parabel"}, "members='parabel' does not fit; expected methods"),
-        ("consensus", {"members": Typed("plt, nothing")}, "There is no method 'nothing'"),
+        ("consensus", {"members": UnparsedValue("plt, nothing")}, "There is no method 'nothing'"),
         ("consensus", {"members": ("plt", "parabel"), "dismec.C": 1.0}, "consensus has no member 'dismec'"),
         ("parabel", {"plt.C": 1.0}, "parabel has no member 'plt', whose 'plt.C' could be set."),
     ],
@@ -514,7 +514,7 @@ def test_a_training_that_was_stopped_goes_on(method, other, tmp_path, monkeypatc
     for one, other in zip(whole.models, resumed.models, strict=True):
         for tree, same in zip(one.trees, other.trees, strict=True):
             assert all(np.array_equal(a, b) for a, b in zip(tree.arrays, same.arrays, strict=True))
-    run.checkpoint.forget()
+    run.checkpoint.remove()
     assert not (tmp_path / "parts").exists()
 
 

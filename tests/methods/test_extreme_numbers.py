@@ -191,10 +191,10 @@ def test_too_little_room_to_begin_is_said(monkeypatch, tmp_path, left, is_refuse
     statm = tmp_path / "statm"
     statm.write_text("1000 500 300 1 0 400 0\n")
     monkeypatch.setattr(memory, "STATM", statm)
-    monkeypatch.setattr(memory, "address_space", lambda: [left + 1000 * os.sysconf("SC_PAGE_SIZE")])
+    monkeypatch.setattr(memory, "get_address_space_limits", lambda: [left + 1000 * os.sysconf("SC_PAGE_SIZE")])
     refused = pytest.raises(XmtcError, match=r"leaves 100 MiB, but at least 192 MiB are needed") if is_refused else None
     with refused or nullcontext():
-        memory.check_room()
+        memory.check_address_space()
 
 
 @pytest.mark.parametrize(
@@ -254,13 +254,13 @@ def test_more_labels_than_there_are(trained):
 def test_strange_thresholds_are_refused(threshold):
     answer = Predictions(np.array([[0]]), np.array([[0.5]]))
     with pytest.raises(XmtcError, match=r"threshold=.* is no number to compare scores with"):
-        answer.above(threshold)
+        answer.apply_threshold(threshold)
 
 
 def test_thresholds_that_are_numbers():
     answer = Predictions(np.array([[0]]), np.array([[0.5]]))
-    assert answer.above(float("inf")).labels.tolist() == [[-1]]
-    assert answer.above(-1).labels.tolist() == answer.above(np.float64(0.5)).labels.tolist() == [[0]]
+    assert answer.apply_threshold(float("inf")).labels.tolist() == [[-1]]
+    assert answer.apply_threshold(-1).labels.tolist() == answer.apply_threshold(np.float64(0.5)).labels.tolist() == [[0]]
 
 
 @pytest.mark.parametrize("threads", [-1, 10**9, 1.5, float("nan"), "2", None, True])

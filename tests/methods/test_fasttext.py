@@ -183,7 +183,7 @@ def test_ngrams_that_training_has_not_seen_have_no_vector():
 def test_an_explanation_adds_up_to_the_logits(loss):
     model = model_of(loss, ngrams=3)
     for doc in range(4):
-        one = DATA.rows(np.array([doc]))
+        one = DATA.select_rows(np.array([doc]))
         h = model.features(one.tokens("words")).toarray()[0]
         without_end = np.where(np.arange(len(h)) == 0, 0, h) @ model.vectors
         for label in range(5):
@@ -232,7 +232,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, mo
     run = replace(ONE, checkpoint=tmp_path / "kept")
     with pytest.raises(Stopped):
         Classifier("fasttext", **small).fit(*train, run=replace(run, watch=stop))
-    assert int(run.checkpoint.recall("vectors")["n_passes"]) == 2
+    assert int(run.checkpoint.load_piece("vectors")["n_passes"]) == 2
     resumed = Classifier("fasttext", **small).fit(*train, run=run).tagger_.model
     np.testing.assert_array_equal(resumed.vectors, whole.vectors)
     np.testing.assert_array_equal(resumed.outputs, whole.outputs)

@@ -15,7 +15,7 @@ from xmtc import XmtcError
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
-from xmtc.core.sparse import rows_of
+from xmtc.core.sparse import to_kernel_arrays
 from xmtc.data.in_memory import documents_of
 from xmtc.labels.propensity import Propensity
 from xmtc.linear import l1_logistic
@@ -123,7 +123,7 @@ class TestL1Logistic:
         X = csr_array(X * np.where(np.arange(60) % 2, 0.1, 1).astype(np.float32))
         costs *= 0.5
         against, in_favour, columns = np.zeros(60), np.zeros(60), np.empty(60, np.int32)
-        n = l1_logistic.reach(*rows_of(X), np.arange(60), signs, costs, against, in_favour, columns)
+        n = l1_logistic.reach(*to_kernel_arrays(X), np.arange(60), signs, costs, against, in_favour, columns)
         weighted = costs[:, None] * signs[:, None] * X.toarray()
         np.testing.assert_allclose(in_favour, np.maximum(weighted, 0).sum(axis=0), rtol=1e-6)
         np.testing.assert_allclose(against, np.maximum(-weighted, 0).sum(axis=0), rtol=1e-6)
@@ -194,7 +194,7 @@ class TestGrowing:
         X, signs, costs = random_problem(3, n_columns=40)
         docs = np.array([5, 3, 50, 21, 8, 30, 31])
         signs, costs = signs[: len(docs)], costs[: len(docs)]
-        arrays, n_features = rows_of(X), 40
+        arrays, n_features = to_kernel_arrays(X), 40
         against, in_favour, place = np.zeros(41), np.zeros(41), np.zeros(41, np.int64)
         columns = np.empty(41, np.int32)
         n, n_entries = growing.useful_columns(*arrays, docs, signs, costs, against, in_favour, place, columns)
@@ -232,7 +232,7 @@ class TestGrowing:
     def test_a_tree_sends_its_own_documents_where_it_put_them(self):
         """Leaves are as large as the number of training documents that a walk brings there."""
         forest = model().forest
-        leaves = forest.leaves(*rows_of(data().X), model().n_features)
+        leaves = forest.leaves(*to_kernel_arrays(data().X), model().n_features)
         counted = np.bincount(leaves.ravel(), minlength=len(forest.sizes))
         in_leaf = forest.negative == LEAF
         assert (counted[~in_leaf] == 0).all()
@@ -277,11 +277,11 @@ def assert_ranked_as(answers, expected: np.ndarray) -> None:
 
 class TestModels:
     def test_votes(self):
-        documents = data().rows(slice(0, 40))
+        documents = data().select_rows(slice(0, 40))
         assert_ranked_as(model().predict(documents, 7, ONE), slow_scores(model(), documents.X.toarray()))
 
     def test_centres(self):
-        documents, found = data().rows(slice(0, 40)), reranked()
+        documents, found = data().select_rows(slice(0, 40)), reranked()
         X, Y = data().X.toarray(), data().Y.toarray()
         unit = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
         centres = (Y.T @ unit) / Y.sum(axis=0)[:, None]
@@ -307,7 +307,7 @@ class TestModels:
     def test_shares(self):
         """Of the training documents that pass a node, those with the label."""
         forest, (begin, end) = model().forest, model().forest.roots[:2]
-        leaves, has_label = forest.leaves(*rows_of(data().X), model().n_features)[:, 0], data().Y.toarray()[:, 7] > 0
+        leaves, has_label = forest.leaves(*to_kernel_arrays(data().X), model().n_features)[:, 0], data().Y.toarray()[:, 7] > 0
         shares = np.empty(end - begin)
         nodes = forest.negative[begin:end], forest.sizes[begin:end], forest.ends[begin : end + 1]
         shares_of(7, *nodes, forest.items, forest.values, shares)
@@ -351,7 +351,7 @@ class TestModels:
             np.testing.assert_array_equal(ours, theirs)
 
     def test_too_little_memory_is_told_before_the_training(self, monkeypatch):
-        monkeypatch.setattr("xmtc.core.memory.memory", lambda: 1000.0)
+        monkeypatch.setattr("xmtc.core.memory.get_memory_limit", lambda: 1000.0)
         with pytest.raises(XmtcError, match=r"^Growing 1 trees at a time would take .* give it fewer threads"):
             FastXML().fit(data(), run=ONE)
 
@@ -429,7 +429,7 @@ def test_extreme_numbers_give_scores(method, kind, C):
     scores = found.predict(given, 4, ONE).scores
     assert np.isfinite(scores).all()
     assert ((scores >= 0) & (scores <= 1)).all()
-    assert np.isfinite(found.explain(given.rows([0]), 2).weights).all()
+    assert np.isfinite(found.explain(given.select_rows([0]), 2).weights).all()
 
 
 def test_zeros_that_are_written_down_are_no_features():

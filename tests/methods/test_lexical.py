@@ -306,10 +306,10 @@ def test_names_change_the_fingerprint_and_stay_with_rows():
     views, Y = {"names": tokens_of([[1], [2]])}, csr_array(np.eye(2, dtype=np.float32))
     one, other = (Dataset(views, Y, names=names_of([[word]], [0])) for word in (1, 2))
     assert one.fingerprint() != other.fingerprint()
-    assert one.rows(np.array([1])).names is one.names
-    assert one.only(["names"]).names is one.names
-    assert one.labels_at(np.array([1])).names is None
-    assert one.labels_at(np.array([1])).Y.toarray().tolist() == [[0], [1]]
+    assert one.select_rows(np.array([1])).names is one.names
+    assert one.keep_views(["names"]).names is one.names
+    assert one.select_label_columns(np.array([1])).names is None
+    assert one.select_label_columns(np.array([1])).Y.toarray().tolist() == [[0], [1]]
 
 
 def test_train_vocab_gives_names_to_look_for(vocabulary, tmp_path):

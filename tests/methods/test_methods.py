@@ -36,13 +36,13 @@ def quick(name: str) -> dict[str, Any]:
         method = method_class(name)
     except MissingExtra as missing:
         pytest.skip(str(missing))
-    if method.reads == ("names",):
-        return {"vocabulary": planted_names(), **method.tiny}
-    if method.reads != ("subwords",):
-        return method.tiny
+    if method.required_views == ("names",):
+        return {"vocabulary": planted_names(), **method.quick_parameters}
+    if method.required_views != ("subwords",):
+        return method.quick_parameters
     from tiny_encoders import tiny
 
-    return {"encoder": tiny("bert", 128), **method.tiny}
+    return {"encoder": tiny("bert", 128), **method.quick_parameters}
 
 
 @cache
@@ -102,7 +102,7 @@ def test_a_preset_names_parameters_of_the_method_and_of_its_views(name):
     if not method.presets:
         pytest.skip("has none")
     for name, values in method.presets.items():
-        reads = method(**{key: value for key, value in values.items() if key == "input"}).reads
+        reads = method(**{key: value for key, value in values.items() if key == "input"}).required_views
         known = {field.name for kind in (method, *views_for(reads).values()) for field in fields(kind)}
         assert set(values) <= known, name
 

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, random_array
 from xmtc.classifier import Classifier
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
-from xmtc.core.sparse import Compact, compact
+from xmtc.core.sparse import CompactMatrix, compact
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
 from xmtc.linear.active_set import ActiveSolver, Documents, best_bias
@@ -59,7 +59,7 @@ def soft_plainly(values, penalty):
     return np.sign(values) * np.maximum(np.abs(values) - penalty, 0)
 
 
-def everything(X: csr_array) -> Compact:
+def everything(X: csr_array) -> CompactMatrix:
     return compact(X, np.arange(X.shape[0]))
 
 
@@ -100,7 +100,7 @@ def test_a_penalty_and_factors_in_the_block_solver(n_labels, steps):
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
     factors = rng.uniform(1, 4, n_labels).astype(np.float32)
     solver = Solver(C=0.7, eps=0, max_passes=3, seed=9, penalty=0.2, steps=steps)
-    documents = Compact(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
+    documents = CompactMatrix(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
     found = solver.solve(documents, signs, None, factors)
     np.testing.assert_allclose(found, solve_plainly(X.toarray(), signs, 0.7, factors, 0.2, 3, steps, 9), atol=1e-4)
 
@@ -400,11 +400,11 @@ def test_pd_sparse_goes_on_from_a_checkpoint(tmp_path):
 
 def test_pd_sparse_says_before_it_starts_that_its_weights_do_not_fit():
     data = Dataset.from_matrix(sparse(50, 30, seed=0), labels_for(50, 8, seed=1))
-    with patch("xmtc.core.memory.memory", lambda: 100.0), pytest.raises(XmtcError, match="use ppd_sparse"):
+    with patch("xmtc.core.memory.get_memory_limit", lambda: 100.0), pytest.raises(XmtcError, match="use ppd_sparse"):
         PDSparse().fit(data, run=ONE)
 
 
 def test_pd_sparse_takes_validation_documents():
     data = Dataset.from_matrix(sparse(80, 30, seed=0), labels_for(80, 5, seed=1))
-    model = PDSparse(max_passes=2).fit(data.rows(np.arange(60)), data.rows(np.arange(60, 80)), ONE)
+    model = PDSparse(max_passes=2).fit(data.select_rows(np.arange(60)), data.select_rows(np.arange(60, 80)), ONE)
     assert model.predict(data, 3, ONE).labels.shape == (80, 3)

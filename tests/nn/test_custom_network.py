@@ -68,7 +68,7 @@ class ConvolutionModel(NetworkModel):
             words = network.words(batch).detach().requires_grad_(True)
             (gradient,) = torch.autograd.grad(network.logits(words, batch.mask())[0, label], words)
         weights = (words * gradient).sum(1)[0, : batch.longest].detach().numpy()
-        return Explanation.summed("words", tokens.ids, weights, per_token=True)
+        return Explanation.from_occurrences("words", tokens.ids, weights, per_token=True)
 
 
 @dataclass(frozen=True)

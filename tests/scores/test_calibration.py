@@ -29,7 +29,7 @@ from xmtc.methods.one_vs_all.pd_sparse import PDSparse
 from xmtc.pipeline import Pipeline
 from xmtc.scores import calibration
 from xmtc.scores.calibration import Calibration, n_trainings, rows_to_hold_out
-from xmtc.storage.form import same
+from xmtc.storage.form import is_equal
 from xmtc.tagger import Tagger
 
 ONE = Run(threads=1, device="cpu")
@@ -96,7 +96,7 @@ def test_enough_documents_make_probabilities(trained, plain):
 
 
 def test_the_model_has_learnt_from_all_documents_and_its_order_stays(trained, plain):
-    assert same(trained.tagger_.model.model, plain.tagger_.model)
+    assert is_equal(trained.tagger_.model.model, plain.tagger_.model)
     one, other = (each.rank(TEST[0], 40, ONE) for each in (trained, plain))
     np.testing.assert_array_equal(one.labels, other.labels)
     assert (np.diff(one.scores, axis=1) <= 0).all()
@@ -105,7 +105,7 @@ def test_the_model_has_learnt_from_all_documents_and_its_order_stays(trained, pl
 
 def test_fewer_documents_leave_a_model_as_it_is():
     one, other = (Classifier("parabel", **QUICK, calibrate=on).fit(*FEW, run=ONE).tagger_ for on in (True, False))
-    assert same(one.model, other.model)
+    assert is_equal(one.model, other.model)
     said = one.about["scores"]
     assert (said["are"], said["because"]) == (
         "raw",
@@ -164,10 +164,10 @@ def test_a_label_of_a_held_out_document_alone_is_learnt():
 def test_documents_of_the_user_decide(plain):
     texts, tags = noisy(*ENOUGH)
     classifier = Classifier("parabel", **QUICK).fit(texts, tags, valid=noisy(*TEST), run=ONE)
-    assert same(classifier.tagger_.model.model, plain.tagger_.model)
+    assert is_equal(classifier.tagger_.model.model, plain.tagger_.model)
     assert classifier.tagger_.about["scores"]["documents"] == len(TEST[0])
     few = Classifier("parabel", **QUICK).fit(texts, tags, valid=(TEST[0][:50], TEST[1][:50]), run=ONE)
-    assert same(few.tagger_.model, plain.tagger_.model)
+    assert is_equal(few.tagger_.model, plain.tagger_.model)
     assert "50 validation documents have a label" in few.tagger_.about["scores"]["because"]
 
 
@@ -178,7 +178,7 @@ def test_documents_without_labels_tell_nothing():
     told = Classifier("parabel", **QUICK).fit(texts, tags, valid=valid, run=ONE)
     with_others = (valid[0] + TEST[0], valid[1] + unlabelled)
     same_told = Classifier("parabel", **QUICK).fit(texts, tags, valid=with_others, run=ONE)
-    assert same(same_told.tagger_.model, told.tagger_.model)
+    assert is_equal(same_told.tagger_.model, told.tagger_.model)
     assert same_told.tagger_.about["scores"] == told.tagger_.about["scores"]
     nothing = Classifier("parabel", **QUICK).fit(texts, tags, valid=(TEST[0], unlabelled), run=ONE)
     assert "0 validation documents have a label" in nothing.tagger_.about["scores"]["because"]
@@ -196,7 +196,7 @@ def test_what_a_method_holds_out_by_itself_is_used_and_nothing_is_trained_twice(
     one, other = (Classifier("pd_sparse", calibrate=on).fit(*ENOUGH, run=ONE).tagger_ for on in (True, False))
     assert counted == [1000, 1000]
     assert one.about["scores"]["documents"] == 50
-    assert same(one.model.model, other.model)
+    assert is_equal(one.model.model, other.model)
 
 
 def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monkeypatch):
@@ -214,13 +214,13 @@ def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monke
     assert counted == {PDSparse: [1000], Parabel: [950, 1000]}
     assert [n_trainings(kind(), 1000) for kind in counted] == [1, 2]
     other = Classifier("consensus", **settings, calibrate=False).fit(*ENOUGH, run=ONE).tagger_
-    assert same(one.model.model, other.model)
+    assert is_equal(one.model.model, other.model)
 
 
 def test_a_network_is_calibrated_by_the_documents_that_it_stops_by(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(calibration, "ENOUGH", 40)
-    settings = method_class("bow_cnn").tiny
+    settings = method_class("bow_cnn").quick_parameters
     one, other = (Classifier("bow_cnn", **settings, calibrate=on).fit(*FEW, run=ONE).tagger_ for on in (True, False))
     assert one.about["scores"]["documents"] == 49
     tests = one.read(documents_of(TEST[0]), ONE)
@@ -231,7 +231,7 @@ def test_a_network_is_calibrated_by_the_documents_that_it_stops_by(monkeypatch):
 
 @pytest.mark.parametrize("method", ["ensemble", "consensus"])
 def test_one_curve_not_two(method):
-    settings = method_class(method).tiny | {"calibrated": True}
+    settings = method_class(method).quick_parameters | {"calibrated": True}
     model = Classifier(method, **settings).fit(*ENOUGH, run=ONE).tagger_.model
     assert isinstance(model, Calibrated)
     assert not isinstance(model.model, Calibrated)
@@ -245,7 +245,7 @@ def test_one_curve_not_two(method):
 def test_the_suite_of_methods_holds(name, check, monkeypatch):
     monkeypatch.setattr(calibration, "ENOUGH", 30)
     if name not in CASES:
-        CASES[name] = testing.Case(name, method_class(name).tiny, 0.98)
+        CASES[name] = testing.Case(name, method_class(name).quick_parameters, 0.98)
         assert isinstance(CASES[name].trained.tagger_.model, Calibrated)
     check(CASES[name])
 
@@ -288,7 +288,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bytes(after, trained, t
     trained.save(tmp_path / "whole")
     files = ["about.json", "arrays.safetensors"]
     assert filecmp.cmpfiles(tmp_path / "resumed", tmp_path / "whole", files, shallow=False) == (files, [], [])
-    run.checkpoint.forget()
+    run.checkpoint.remove()
     assert not folder.exists()
 
 
@@ -338,7 +338,7 @@ def test_tuning_calibrates_no_trial(monkeypatch):
 def test_models_are_combined_by_their_raw_scores(trained, plain):
     other = Classifier("dismec").fit(*FEW, run=ONE).tagger_
     one, two = (combine([each.tagger_, other]) for each in (trained, plain))
-    assert same(one.model, two.model)
+    assert is_equal(one.model, two.model)
     assert one.about["scores"]["are"] == "raw"
 
 
@@ -379,12 +379,12 @@ def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
     assert "300 documents tell what they mean" in invoke("calibrate", raw, corpora / "valid.jsonl", "-o", level).stderr
     one, other = Tagger.load(raw), Tagger.load(level)
     assert isinstance(other.model, Calibrated)
-    assert same(other.model.model, one.model)
+    assert is_equal(other.model.model, one.model)
     assert other.about["scores"]["are"] == "probabilities"
     errors = [tagger.evaluate(documents_of(*noisy(*TEST)), ["ECE@5"])["ECE@5"] for tagger in (one, other)]
     assert errors[1] < 0.02 < errors[0]
     invoke("calibrate", level, corpora / "valid.jsonl")  # again, in its place: one curve, not two
-    assert same(Tagger.load(level).model, other.model)
+    assert is_equal(Tagger.load(level).model, other.model)
     assert json.loads(invoke("info", level).stdout)["scores"]["documents"] == 300
 
 

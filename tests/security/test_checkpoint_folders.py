@@ -7,27 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xmtc.core.checkpoint import CLAIM, Checkpoint
+from xmtc.core.checkpoint import CLAIM_FILE, Checkpoint
 from xmtc.errors import XmtcError
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
     target, folder = tmp_path / "target", tmp_path / "checkpoint"
     target.mkdir()
-    (target / CLAIM).write_text("a training")
+    (target / CLAIM_FILE).write_text("a training")
     (target / "mine.npz").write_text("data")
     checkpoint = Checkpoint(folder)
     checkpoint.claim("a training")
-    checkpoint.keep("piece", {"a": np.zeros(1)})
+    checkpoint.save_piece("piece", {"a": np.zeros(1)})
     (folder / "sub").symlink_to(target)
-    checkpoint.forget()
+    checkpoint.remove()
     assert (target / "mine.npz").read_text() == "data"
     assert [path.name for path in folder.iterdir()] == ["sub"]
 
 
 @pytest.mark.parametrize("claim", ["", "a tr"])
 def test_an_incomplete_claim_beside_other_files_is_refused(tmp_path: Path, claim: str) -> None:
-    (tmp_path / CLAIM).write_text(claim)
+    (tmp_path / CLAIM_FILE).write_text(claim)
     (tmp_path / "mine.npz").write_text("data")
     with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
         Checkpoint(tmp_path).claim("a training")
@@ -35,8 +35,8 @@ def test_an_incomplete_claim_beside_other_files_is_refused(tmp_path: Path, claim
 
 
 def test_a_claim_that_was_cut_off_is_taken_over(tmp_path: Path) -> None:
-    (tmp_path / CLAIM).write_text("a tr")
+    (tmp_path / CLAIM_FILE).write_text("a tr")
     checkpoint = Checkpoint(tmp_path)
     checkpoint.claim("a training")
-    assert (tmp_path / CLAIM).read_text() == "a training"
-    checkpoint.forget()
+    assert (tmp_path / CLAIM_FILE).read_text() == "a training"
+    checkpoint.remove()

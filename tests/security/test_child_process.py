@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from xmtc.core.child_process import ChildFailed, Children, Limits
+from xmtc.core.child_process import ChildTaskError, ChildPool, TaskLimits
 from xmtc.errors import XmtcError
 
 MIB = 2**20
@@ -22,13 +22,13 @@ linux = pytest.mark.skipif(
 
 @pytest.fixture
 def children():
-    found = Children(idle_seconds=0)
+    found = ChildPool(idle_seconds=0)
     yield found
     found.close()
 
 
-def run(children: Children, task: str, request=None, content=b"", **limits):
-    return list(children.run(f"child_tasks:{task}", request, content, Limits(**limits)))
+def run(children: ChildPool, task: str, request=None, content=b"", **limits):
+    return list(children.run(f"child_tasks:{task}", request, content, TaskLimits(**limits)))
 
 
 def is_running(pid: int) -> bool:
@@ -55,46 +55,46 @@ def test_a_child_is_used_again(children):
 
 @linux
 def test_memory_is_limited(children):
-    with pytest.raises(ChildFailed, match=r"^it needs more than 100 MiB of memory, or crashes its reader$"):
+    with pytest.raises(ChildTaskError, match=r"^it needs more than 100 MiB of memory, or crashes its reader$"):
         run(children, "allocate", 200 * MIB, memory=100 * MIB)
     assert run(children, "allocate", 50 * MIB, memory=100 * MIB) == [50 * MIB]
 
 
 def test_time_is_limited_and_the_child_killed(children):
-    values = children.run("child_tasks:never_end", None, b"", Limits(seconds=0.5))
+    values = children.run("child_tasks:never_end", None, b"", TaskLimits(seconds=0.5))
     pid = next(values)
     begin = time.monotonic()
-    with pytest.raises(ChildFailed, match=r"^it takes longer than 0\.5 seconds$"):
+    with pytest.raises(ChildTaskError, match=r"^it takes longer than 0\.5 seconds$"):
         next(values)
     assert time.monotonic() - begin < 2
     assert ends_within(pid, 1)
 
 
 def test_time_of_the_reader_of_values_does_not_count(children):
-    for value in children.run("child_tasks:many", 4, b"", Limits(seconds=0.5)):
+    for value in children.run("child_tasks:many", 4, b"", TaskLimits(seconds=0.5)):
         time.sleep(0.2)
         assert len(value) == MIB
 
 
 def test_output_is_limited(children):
-    with pytest.raises(ChildFailed, match=r"^it holds more than 3 MiB of text$"):
+    with pytest.raises(ChildTaskError, match=r"^it holds more than 3 MiB of text$"):
         run(children, "many", 10**9, output=3 * MIB)
-    with pytest.raises(ChildFailed, match=r"^it is damaged \(one of its texts is too long\)$"):
+    with pytest.raises(ChildTaskError, match=r"^it is damaged \(one of its texts is too long\)$"):
         run(children, "huge")
 
 
 def test_a_frame_above_the_limit_is_not_read(children):
     from io import BytesIO
 
-    from xmtc.core.child_worker import HEADER, FrameTooLong, read_frame
+    from xmtc.core.child_worker import HEADER, FrameTooLongError, read_frame
 
     stream = BytesIO(HEADER.pack(b"d", 100) + b"x" * 100)
-    with pytest.raises(FrameTooLong):
+    with pytest.raises(FrameTooLongError):
         read_frame(stream, 99)
     assert stream.tell() == HEADER.size
     stream.seek(0)
     assert read_frame(stream, 100) == (b"d", b"x" * 100)
-    with pytest.raises(ChildFailed, match=r"^it holds more than 1 MiB of text$"):
+    with pytest.raises(ChildTaskError, match=r"^it holds more than 1 MiB of text$"):
         run(children, "many", 1, output=MIB)
     assert len(run(children, "many", 1, output=MIB + 2)) == 1
 
@@ -108,7 +108,7 @@ def test_a_frame_above_the_limit_is_not_read(children):
     ],
 )
 def test_a_child_that_ends_fails_its_task_alone(children, how, said):
-    with pytest.raises(ChildFailed) as raised:
+    with pytest.raises(ChildTaskError) as raised:
         run(children, "end", how)
     assert str(raised.value) == said
     assert run(children, "size")[0][1:] == [None, 0]
@@ -133,12 +133,12 @@ def test_a_child_opens_nothing(children, what):
 
 @linux
 def test_a_child_opens_modules_and_its_own_descriptors():
-    from xmtc.core.child_worker import is_readable
+    from xmtc.core.child_worker import is_open_allowed
 
-    assert is_readable("/proc/self/fd/3", os.O_RDWR)
-    assert is_readable(os.__file__, os.O_RDONLY)
+    assert is_open_allowed("/proc/self/fd/3", os.O_RDWR)
+    assert is_open_allowed(os.__file__, os.O_RDONLY)
     for path in ("/proc/self/fd/3/../../root/etc/passwd", "/proc/self/statm", "/proc/self/fd/", "/proc/1/fd/3"):
-        assert not is_readable(path, os.O_RDONLY)
+        assert not is_open_allowed(path, os.O_RDONLY)
 
 
 def test_a_child_gets_no_secrets(children, monkeypatch):
@@ -184,7 +184,7 @@ def test_a_job_is_killed_from_another_thread(children):
     values = job.values()
     pid = next(values)
     threading.Timer(0.1, job.kill).start()
-    with pytest.raises(ChildFailed):
+    with pytest.raises(ChildTaskError):
         next(values)
     assert ends_within(pid, 1)
     assert job.child is None
@@ -198,7 +198,7 @@ def test_values_that_nobody_reads_end_the_child(children):
 
 
 def test_an_unused_child_ends_and_is_replaced():
-    children = Children(idle_seconds=0.2)
+    children = ChildPool(idle_seconds=0.2)
     ((first, *_),) = run(children, "size")
     assert ends_within(first, 2)
     ((second, *_),) = run(children, "size")

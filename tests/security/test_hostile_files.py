@@ -21,7 +21,7 @@ import hostile_files
 from audited import watching
 from hostile_files import page_of, pdf, stream, workbook, zipped
 
-from xmtc.core.child_process import CHILDREN, Children, Limits
+from xmtc.core.child_process import CHILD_POOL, ChildPool, TaskLimits
 from xmtc.data import file_streams as files
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import encoding_named
@@ -182,7 +182,7 @@ class TestService:
 def test_an_upload_where_every_file_has_a_name(tmp_path, monkeypatch):
     """As on macOS and Windows: the child may write in a temporary folder of its own, which it removes."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    children = Children(idle_seconds=0)
+    children = ChildPool(idle_seconds=0)
     request = {"name": "a.csv", "column": None, "remembered": None}
     (found,) = children.run("child_tasks:upload_without_memfd", request, b"text\nwords\n")
     assert json.loads(found)["documents"] == [{"id": "2", "text": "words"}]
@@ -215,8 +215,8 @@ class TestCommand:
         slow = b"<html><body>" + b"<p>" * 400_000
         for name, content in (pages | {"b": slow}).items():
             (tmp_path / f"{name}.html").write_bytes(content)
-        monkeypatch.setattr(whole.Limits, "of_file", lambda _: Limits(seconds=1))
-        list(CHILDREN.run("xmtc.data.formats.whole:parse", ["html", None, None], pages["a"]))  # the child has started
+        monkeypatch.setattr(whole.TaskLimits, "for_file_size", lambda _: TaskLimits(seconds=1))
+        list(CHILD_POOL.run("xmtc.data.formats.whole:parse", ["html", None, None], pages["a"]))  # the child has started
         with watching(tmp_path):
             corpus = open_corpus(tmp_path, fields=Fields(labels=None), labels_required=False, on_error="skip")
             assert [document.id for document in corpus] == ["a", "c"]

@@ -22,11 +22,11 @@ from safetensors.numpy import save
 import xmtc
 from xmtc import Classifier, Form, Method, Model, Tagger, XmtcError
 from xmtc.core.checkpoint import Checkpoint
-from xmtc.core.registry import address, subclasses
+from xmtc.core.registry import get_class_address, find_subclasses
 from xmtc.features import view_class
 from xmtc.methods import method_class
-from xmtc.storage.form_types import FORM_TYPES, OLD_NAMES, form_class, form_type
-from xmtc.storage.regular_files import NotRegularError, open_regular, parse_json, read_regular, real_place
+from xmtc.storage.form_types import FORM_TYPES, OLD_NAMES, get_form_class, get_form_name
+from xmtc.storage.regular_files import NotRegularError, open_regular, parse_json, read_regular, resolve_links
 from xmtc.vocabulary import Vocabulary
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -121,7 +121,7 @@ def test_members_are_methods_and_nothing_else(tmp_path: Path) -> None:
         "builtins:eval",
         "os:system",
         "xmtc.cli:main",
-        "xmtc.core.hyperparameters:Recipe",
+        "xmtc.core.hyperparameters:ParameterSet",
         "xmtc.tagger:Tagger",
         "tests",
         "os.system",
@@ -138,7 +138,7 @@ def test_a_registry_finds_registered_classes_only(name: Any) -> None:
         with pytest.raises(XmtcError, match=r"^(There is no (method|view) |The (method|view) .* is not here; import)"):
             find(name)
     with pytest.raises((KeyError, TypeError)):
-        form_class(name)
+        get_form_class(name)
     assert set(sys.modules) == before
 
 
@@ -148,7 +148,7 @@ def test_a_method_and_a_form_are_not_exchanged() -> None:
         with pytest.raises(XmtcError, match="view"):
             view_class(name)
         with pytest.raises(KeyError):
-            form_class(name)
+            get_form_class(name)
     with pytest.raises(XmtcError, match="no method 'linear-tree'"):
         method_class("linear-tree")
 
@@ -174,7 +174,7 @@ class OwnMethod(Method):
 
 def test_classes_of_a_program_are_found_once_they_are_defined(tmp_path: Path) -> None:
     assert method_class(f"{__name__}:OwnMethod") is OwnMethod
-    assert form_class(f"{__name__}:OwnModel") is OwnModel
+    assert get_form_class(f"{__name__}:OwnModel") is OwnModel
     Classifier(OwnMethod()).fit(TEXTS, TAGS).save(tmp_path / "model")
     assert isinstance(Classifier.load(tmp_path / "model").tagger_.model, OwnModel)
 
@@ -195,12 +195,12 @@ def test_every_form_has_a_type_name() -> None:
     for module in pkgutil.walk_packages(xmtc.__path__, "xmtc."):
         if module.name not in ("xmtc.__main__", "xmtc.nn.lstm_kernels"):
             importlib.import_module(module.name)
-    ours = {where: kind for where, kind in subclasses(Form).items() if where.startswith("xmtc.")}
+    ours = {where: kind for where, kind in find_subclasses(Form).items() if where.startswith("xmtc.")}
     concrete = {where for where, kind in ours.items() if not inspect.isabstract(kind) and "<locals>" not in where}
     assert sorted(FORM_TYPES.values()) == sorted(concrete)
     for name, where in FORM_TYPES.items():
-        assert address(form_class(name)) == where
-        assert form_type(form_class(name)) == name
+        assert get_class_address(get_form_class(name)) == where
+        assert get_form_name(get_form_class(name)) == name
     assert set(OLD_NAMES.values()) <= FORM_TYPES.keys()
 
 
@@ -413,7 +413,7 @@ def test_checkpoints_are_opened_the_same_way(tmp_path: Path, name: str) -> None:
     else:
         os.mkfifo(tmp_path / name)
         with pytest.raises(XmtcError, match=r"piece\.npz cannot be read \(piece\.npz is no regular file\)"):
-            checkpoint.recall("piece")
+            checkpoint.load_piece("piece")
 
 
 # --- reading and parsing
@@ -441,10 +441,10 @@ def test_links_stay_in_their_folder_or_in_a_cache_of_the_hub(tmp_path: Path) -> 
     (blobs / "abc").write_text("{}")
     (snapshot / "config.json").symlink_to("../../blobs/abc")
     (snapshot / "out").symlink_to(tmp_path)
-    assert real_place(snapshot, "config.json") == (blobs.resolve(), "abc")
+    assert resolve_links(snapshot, "config.json") == (blobs.resolve(), "abc")
     for name in ("out", "out/x", "../../../x"):
         with pytest.raises(NotRegularError, match="is a link that leads out of its folder"):
-            real_place(snapshot, name)
+            resolve_links(snapshot, name)
 
 
 def test_json_is_parsed_strictly() -> None:

@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 from xmtc import Tagger, XmtcError, open_corpus
-from xmtc.core.array_validation import are_offsets, ascends
-from xmtc.storage.folder import sha256
+from xmtc.core.array_validation import is_offset_array, is_ascending
+from xmtc.storage.folder import compute_path_sha256
 from xmtc.vocabulary.vocabulary import check_ends
 
 MODELS = Path(__file__).parents[1] / "fixtures/models/format-3"
@@ -30,14 +30,14 @@ def wrapped(offsets: np.ndarray) -> np.ndarray:
 def test_numbers_are_compared_and_not_subtracted():
     numbers = wrapped(np.arange(8))
     assert (np.diff(numbers[2:5]) >= 0).all()
-    assert not ascends(numbers)
-    assert not are_offsets(numbers, 7, 7)
-    assert not ascends(np.array([2, 1], np.uint32))
-    assert are_offsets(np.array([0, 0, 3]), 2, 3)
-    assert not are_offsets(np.array([0, 4, 3]), 2, 3)
-    assert not are_offsets(np.array([0, 3]), 2, 3)
-    assert ascends(np.array([1, 2, 2]))
-    assert not ascends(np.array([1, 2, 2]), strictly=True)
+    assert not is_ascending(numbers)
+    assert not is_offset_array(numbers, 7, 7)
+    assert not is_ascending(np.array([2, 1], np.uint32))
+    assert is_offset_array(np.array([0, 0, 3]), 2, 3)
+    assert not is_offset_array(np.array([0, 4, 3]), 2, 3)
+    assert not is_offset_array(np.array([0, 3]), 2, 3)
+    assert is_ascending(np.array([1, 2, 2]))
+    assert not is_ascending(np.array([1, 2, 2]), strict=True)
 
 
 ARRAYS = [
@@ -60,7 +60,7 @@ def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name
     about = json.loads((folder / "about.json").read_text())
     about["files"]["arrays.safetensors"] = {
         "bytes": (folder / "arrays.safetensors").stat().st_size,
-        "sha256": sha256(folder / "arrays.safetensors"),
+        "sha256": compute_path_sha256(folder / "arrays.safetensors"),
     }
     (folder / "about.json").write_text(json.dumps(about))
     with pytest.raises(XmtcError, match=r"is damaged: .*(fit together|names are not those of its labels)"):

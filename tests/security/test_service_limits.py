@@ -562,11 +562,11 @@ def test_a_question_with_filters_is_not_answered_in_the_event_loop():
 
 
 def test_near_names_are_found_in_limited_time():
-    from xmtc.errors import nearest
+    from xmtc.errors import find_similar_names
 
     begin = time.perf_counter()
-    assert nearest("a" * 101, ["a" * 102] * 2) == []
-    assert nearest("label 1x", [f"{number} label" for number in range(400_000)] + ["label 1"]) == ["label 1"]
+    assert find_similar_names("a" * 101, ["a" * 102] * 2) == []
+    assert find_similar_names("label 1x", [f"{number} label" for number in range(400_000)] + ["label 1"]) == ["label 1"]
     assert time.perf_counter() - begin < 1
 
 

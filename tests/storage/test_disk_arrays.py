@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from test_features import run as xmtc
 
 from xmtc import Classifier, Run, XmtcError
-from xmtc.core.memory import memory
+from xmtc.core.memory import get_memory_limit
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.word_counts import Counted, Entries, Held
-from xmtc.storage.disk_arrays import Growing, Shelf
-from xmtc.storage.memory_map import mapped
+from xmtc.storage.disk_arrays import PreallocatedArray, ArrayStore
+from xmtc.storage.memory_map import map_file
 from xmtc.text.tokenizer import Tokenizer
 
 TEXTS = [f"common word{i % 7} books{i % 5} library number{i}" for i in range(400)]
@@ -50,7 +50,7 @@ def test_a_model_has_the_same_bytes(corpus, tmp_path, analyzer, threads):
 
 def test_what_is_made_lies_in_the_folder(tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr("xmtc.storage.disk_arrays.File.append", recording(written))
+    monkeypatch.setattr("xmtc.storage.disk_arrays.WorkFile.append", recording(written))
     memory = Tfidf().fit(TEXTS)[1].matrix
     assert not written
     disk = Tfidf().fit(TEXTS, Run(workdir=tmp_path))[1].matrix
@@ -61,9 +61,9 @@ def test_what_is_made_lies_in_the_folder(tmp_path, monkeypatch):
 
 
 def recording(written: list[int]):
-    from xmtc.storage.disk_arrays import File
+    from xmtc.storage.disk_arrays import WorkFile
 
-    append = File.append
+    append = WorkFile.append
 
     def recorded(self, array):
         written.append(array.nbytes)
@@ -82,11 +82,11 @@ def is_mapped(array: np.ndarray) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems reserve no memory, or have none to spare")
 def test_files_that_are_larger_than_memory_are_mapped(tmp_path):
     with (tmp_path / "large").open("w+b") as file:
-        n = int(2 * memory())
+        n = int(2 * get_memory_limit())
         file.truncate(n)
-        found = mapped(file, np.int16, n // 2 * 2 - 2 * mmap.ALLOCATIONGRANULARITY + 2)
+        found = map_file(file, np.int16, n // 2 * 2 - 2 * mmap.ALLOCATIONGRANULARITY + 2)
         assert len(found) == mmap.ALLOCATIONGRANULARITY - 1
-        assert len(mapped(file, np.uint8)) == n
+        assert len(map_file(file, np.uint8)) == n
     assert found.flags.writeable
     assert not found.any()
 
@@ -149,14 +149,14 @@ def test_nothing_is_left_after_an_error(tmp_path):
 def test_arrays_grow_and_are_put_away_alike(tmp_path):
     pieces = [np.arange(n, dtype=np.int32) for n in (3, 0, 5)]
     for folder in (None, tmp_path):
-        growing, shelf = Growing(8, np.int32, folder), Shelf(folder)
+        growing, shelf = PreallocatedArray(8, np.int32, folder), ArrayStore(folder)
         takes = [shelf.put(piece) for piece in pieces]
         for piece in pieces:
-            growing.place(piece)()
-        assert growing.whole().tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
+            growing.prepare_write(piece)()
+        assert growing.to_array().tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
         assert [take().tolist() for take in takes] == [piece.tolist() for piece in pieces]
-        assert not len(Growing(0, np.float32, folder).whole())
-        assert growing.whole().flags.writeable  # or kernels would be compiled twice
+        assert not len(PreallocatedArray(0, np.float32, folder).to_array())
+        assert growing.to_array().flags.writeable  # or kernels would be compiled twice
 
 
 @settings(deadline=None)
@@ -165,7 +165,7 @@ def test_counts_that_are_held_are_the_same(documents):
     starts = np.cumsum([0, *map(len, documents)])
     terms = np.array([term for document in documents for term in document], np.int32)
     counts = np.array([count for document in documents for count in document.values()], np.int32)
-    held = Held.of(Entries(starts, terms, counts), 301, Shelf(None))
+    held = Held.of(Entries(starts, terms, counts), 301, ArrayStore(None))
     for found, expected in zip(held.entries(), (starts, terms, counts), strict=True):
         assert found.tolist() == expected.tolist()
         assert found.dtype == expected.dtype

@@ -73,7 +73,7 @@ def test_the_smallest_model_is_not_smaller_than_the_room_that_is_asked_for(tmp_p
     """Nobody may be refused who would have had room: three files and a folder, in blocks of 4 KiB."""
     Classifier(n_trees=1, min_df=1).fit(["red apple", "green pear"], [["x"], ["y"]]).save(tmp_path / "model")
     blocks = [-(-path.stat().st_size // 4096) for path in (tmp_path / "model").iterdir()]
-    assert 4096 * (sum(blocks) + 1) >= folders.SMALLEST
+    assert 4096 * (sum(blocks) + 1) >= folders.MIN_FOLDER_BYTES
 
 
 def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
@@ -91,15 +91,15 @@ def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
     with pytest.raises(XmtcError, match=r"Nothing is lost: repeat the command with the same --checkpoint .*parts"):
         save(tagger, tmp_path / "thesis", pieces)
     assert pieces.is_claimed
-    pieces.forget()
+    pieces.remove()
 
 
 def moved_aside(model: Path) -> Path:
     """As a process leaves it that was killed between the two renames."""
-    holder = disk.hidden(model, MARK + disk.SAVING)
+    holder = disk.to_hidden_path(model, MARK + disk.SAVING_SUFFIX)
     holder.mkdir()
-    (holder / disk.NEW).mkdir()
-    os.replace(model, holder / disk.OLD)
+    (holder / disk.NEW_FOLDER).mkdir()
+    os.replace(model, holder / disk.OLD_FOLDER)
     return holder
 
 
@@ -114,7 +114,7 @@ def test_a_model_that_was_moved_aside_comes_back_at_the_next_opening(tagger, tmp
 
 
 def test_what_is_being_saved_is_left_alone(tagger, tmp_path):
-    with disk.new_folder(tmp_path / "model") as new:
+    with disk.atomic_folder(tmp_path / "model") as new:
         (new / "half").write_text("")
         disk.recover_folder(tmp_path / "model")
         assert (new / "half").exists()
@@ -136,7 +136,7 @@ def test_names_are_exchanged_in_one_step(tmp_path):
 def test_no_link_is_followed(tmp_path, monkeypatch):
     (tmp_path / "precious").write_text("years of work")
     monkeypatch.setattr(disk.secrets, "token_hex", lambda n: MARK)
-    disk.hidden(tmp_path / "o.csv", MARK + ".part").symlink_to(tmp_path / "precious")
+    disk.to_hidden_path(tmp_path / "o.csv", MARK + ".part").symlink_to(tmp_path / "precious")
     with pytest.raises(XmtcError, match="cannot be written"), writing(str(tmp_path / "o.csv")) as stream:
         stream.write(b"row")
     assert (tmp_path / "precious").read_text() == "years of work"
@@ -152,7 +152,7 @@ def test_long_names_have_room(tmp_path):
 @pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.csv.bz2", "o.csv.zst"])
 def test_unfinished_files_of_the_dead_are_removed_and_those_of_the_living_are_not(name, tmp_path):
     target = tmp_path / name
-    leftover = disk.hidden(target, MARK + ".part")
+    leftover = disk.to_hidden_path(target, MARK + ".part")
     leftover.write_text("half")
     with writing(str(target)) as first:
         first.write(b"one")
@@ -180,7 +180,7 @@ def test_two_trainings_do_not_share_a_checkpoint(tmp_path):
         with pytest.raises(XmtcError, match="parts is in use by a training that is going on; wait until it ends, or"):
             mine.claim(training)
     with pytest.raises(XmtcError, match="is in use"):
-        mine.forget()
+        mine.remove()
     process.send_signal(signal.SIGKILL)
     process.communicate()
     mine.claim("a training")
@@ -188,7 +188,7 @@ def test_two_trainings_do_not_share_a_checkpoint(tmp_path):
     with pytest.raises(XmtcError, match="other data or parameters"):
         mine.claim("another")
     mine.claim("a training")
-    mine.forget()
+    mine.remove()
     assert os.listdir(tmp_path) == []
     assert not held_in(tmp_path)
 
@@ -196,16 +196,16 @@ def test_two_trainings_do_not_share_a_checkpoint(tmp_path):
 def test_a_full_disk_in_a_checkpoint_leaves_what_was_kept(tmp_path):
     pieces = Checkpoint(tmp_path / "parts")
     pieces.claim("a training")
-    pieces.keep("one", {"numbers": np.arange(10)})
+    pieces.save_piece("one", {"numbers": np.arange(10)})
     with files_of_at_most(1000), pytest.raises(XmtcError, match="repeat it: it goes on from what is finished"):
-        pieces.keep("two", {"numbers": np.arange(1000)})
+        pieces.save_piece("two", {"numbers": np.arange(1000)})
     assert sorted(os.listdir(tmp_path / "parts")) == ["one.npz", "training.txt"]
-    pieces.keep("one", {"numbers": np.arange(5)})
-    assert pieces.recall("one")["numbers"].tolist() == [0, 1, 2, 3, 4]
+    pieces.save_piece("one", {"numbers": np.arange(5)})
+    assert pieces.load_piece("one")["numbers"].tolist() == [0, 1, 2, 3, 4]
     (tmp_path / "parts" / "one.npz").write_bytes(b"PK half of a piece")
     with pytest.raises(XmtcError, match=r"one.npz cannot be read .*; remove it and repeat"):
-        pieces.recall("one")
-    pieces.forget()
+        pieces.load_piece("one")
+    pieces.remove()
 
 
 def test_a_claim_that_was_cut_off_and_unfinished_pieces(tmp_path):
@@ -216,7 +216,7 @@ def test_a_claim_that_was_cut_off_and_unfinished_pieces(tmp_path):
     pieces.claim("a training")
     assert (pieces.folder / "training.txt").read_text() == "a training"
     assert os.listdir(pieces.folder) == ["training.txt"]
-    pieces.forget()
+    pieces.remove()
 
 
 @pytest.fixture(scope="module")
@@ -254,4 +254,4 @@ def test_a_training_that_has_ended_holds_no_file_open(tmp_path):
 
 
 def held_in(folder: Path) -> list[Path]:
-    return [path for path in checkpoint.HELD if path.is_relative_to(folder)]
+    return [path for path in checkpoint.OPEN_CLAIMS if path.is_relative_to(folder)]

@@ -33,7 +33,7 @@ class CentroidModel(Model):
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         (view,), X = self.views, document.X
-        return Explanation.summed(view, X.indices, X.data * self.centroids[label, X.indices])
+        return Explanation.from_occurrences(view, X.indices, X.data * self.centroids[label, X.indices])
 
     def check(self) -> None:
         if self.centroids.shape != (self.n_labels, sum(self.views.values())):

@@ -28,7 +28,7 @@ class WordVotesModel(Model):
     votes: np.ndarray = array(np.float32, ndim=2)  # (n_words, n_labels)
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        return best(data.tokens("words").counts() @ self.votes, k)
+        return best(data.tokens("words").to_count_matrix() @ self.votes, k)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         return Explanation("words", np.arange(3, dtype=np.int32), np.ones(3, np.float32))
@@ -44,7 +44,7 @@ class WordVotes(Method):
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> WordVotesModel:
         assert list(data.views) == ["words"]
         assert valid is None or valid.sizes == data.sizes
-        found = votes(data.tokens("words").counts(), data.Y) ** self.power
+        found = votes(data.tokens("words").to_count_matrix(), data.Y) ** self.power
         return WordVotesModel(n_labels=data.n_labels, views=data.sizes, votes=found)
 
 
@@ -54,11 +54,11 @@ class AllVotesModel(Model):
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         of_terms, of_words = np.split(self.votes, [self.views["tfidf"]])
-        return best(data.X @ of_terms + data.tokens("words").counts() @ of_words, k)
+        return best(data.X @ of_terms + data.tokens("words").to_count_matrix() @ of_words, k)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         terms = document.X.indices
-        return Explanation.summed("tfidf", terms, self.votes[terms, label] * document.X.data)
+        return Explanation.from_occurrences("tfidf", terms, self.votes[terms, label] * document.X.data)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class AllVotes(Method):
     reads = ("tfidf", "words")
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AllVotesModel:
-        both = np.concatenate([votes(data.X, data.Y), votes(data.tokens("words").counts(), data.Y)])
+        both = np.concatenate([votes(data.X, data.Y), votes(data.tokens("words").to_count_matrix(), data.Y)])
         return AllVotesModel(n_labels=data.n_labels, views=data.sizes, votes=both)
 
 

@@ -159,7 +159,7 @@ def test_each_distinct_word_is_stemmed_once():
 def test_stems_join_the_forms_of_a_word():
     fitted, shown = Tfidf(analyzer="snowball:english").fit(TEXTS)
     assert {"book", "librari", "lend"} <= set(fitted.vocabulary.words())
-    assert shown.fineness == 1
+    assert shown.weight_scale == 1
     runs, _ = Tfidf(analyzer="snowball:english", ngrams=2, min_df=1).fit(TEXTS)
     assert {"librari lend", "lend book"} <= set(runs.vocabulary.words())
     assert Tfidf(analyzer="simplemma:en", min_df=1).fit(TEXTS)[0].vocabulary.number("library") >= 0
@@ -196,15 +196,15 @@ def test_labels_are_clustered_by_words_where_these_are_enough():
     texts = [*TEXTS[:4], *TEXTS[:4]]
     _, shown = Tfidf(analyzer="words+grams").fit(texts)
     words, plain = Tfidf(analyzer="words").fit(texts)
-    assert shown.lead == words.size
-    assert 0 < shown.fineness < 0.7
-    assert shown.rows(np.array([0, 1])).lead == words.size
+    assert shown.n_cluster_columns == words.size
+    assert 0 < shown.weight_scale < 0.7
+    assert shown.select_rows(np.array([0, 1])).n_cluster_columns == words.size
     Y = csr_array(np.eye(8, 2, dtype=np.float32))
     vectors = LabelVectors.from_documents(Dataset({"tfidf": shown}, Y)).matrix
     expected = LabelVectors.from_documents(Dataset({"tfidf": plain}, Y)).matrix
     np.testing.assert_allclose(vectors.toarray(), expected.toarray(), atol=1e-6)
     _, new = Tfidf(analyzer="words+grams", min_df=1).fit(TEXTS)  # most words occur once
-    assert new.lead == 0
+    assert new.n_cluster_columns == 0
 
 
 def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):
@@ -216,7 +216,7 @@ def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):
     genuine = family.TreeTrainer
     monkeypatch.setattr(family, "TreeTrainer", lambda *a, **k: kept.append(k["min_weight"]) or genuine(*a, **k))
     for fineness in (1.0, 0.25):
-        Parabel(n_trees=1).fit(Dataset({"tfidf": Bag(X, fineness=fineness)}, Y))
+        Parabel(n_trees=1).fit(Dataset({"tfidf": Bag(X, weight_scale=fineness)}, Y))
     assert kept == [0.1, 0.025]
 
 

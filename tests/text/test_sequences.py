@@ -179,7 +179,7 @@ def test_lengths_and_counts():
     tokens = some_tokens()
     assert tokens.n_docs == 3
     assert tokens.lengths.tolist() == [3, 1, 3]
-    counts = tokens.counts()
+    counts = tokens.to_count_matrix()
     assert (counts.dtype, counts.indices.dtype, counts.has_canonical_format) == (np.float32, np.int32, True)
     assert counts.toarray().tolist() == [[0, 2, 0, 1], [0, 0, 0, 0], [0, 0, 2, 0]]
     assert tokens.ids.tolist() == [1, 3, 1, 0, 2, 0, 2]  # counting leaves them as they were
@@ -191,7 +191,7 @@ def test_lengths_and_counts():
 )
 def test_rows_of_tokens(index):
     tokens = some_tokens()
-    chosen, lists = tokens.rows(index), lists_of(tokens)
+    chosen, lists = tokens.select_rows(index), lists_of(tokens)
     assert lists_of(chosen) == [lists[i] for i in np.arange(3)[index]]
     assert (chosen.ids.dtype, chosen.offsets.dtype, chosen.size) == (np.int32, np.int64, 4)
     assert chosen.vocabulary is tokens.vocabulary
@@ -203,7 +203,7 @@ def test_a_dataset_of_words():
     assert list(data.views) == ["words"]
     assert (data.n_docs, data.sizes, data.n_labels) == (3, {"words": 4}, 0)
     assert Dataset.from_matrix(csr_array((3, 2), dtype=np.float32)).sizes == {"columns": 2}
-    labelled = Dataset(data.views, csr_array(np.eye(3, dtype=np.float32))).rows(np.array([2, 1]))
+    labelled = Dataset(data.views, csr_array(np.eye(3, dtype=np.float32))).select_rows(np.array([2, 1]))
     assert lists_of(labelled.tokens("words")) == [[2, 0, 2], [0]]
     assert labelled.Y.indices.tolist() == [2, 1]
 

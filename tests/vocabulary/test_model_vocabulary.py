@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
 from xmtc.analysis.combine import combine
-from xmtc.core.label_masks import best_allowed
+from xmtc.core.label_masks import predict_allowed
 from xmtc.data.document import as_documents
 from xmtc.output import Answer, AnswerTable
 from xmtc.vocabulary import import_files
@@ -222,7 +222,7 @@ def test_filtered_answers_are_the_best_of_all_answers(method):
     data = model.read(as_documents(TEXTS))
     allowed = np.arange(len(model.labels)) % 3 == 0
     every = model.model.predict(data, len(model.labels), ONE)
-    found = best_allowed(model.model, data, 4, allowed, ONE)
+    found = predict_allowed(model.model, data, 4, allowed, ONE)
     for row in range(len(TEXTS)):
         pairs = zip(every.labels[row], every.scores[row], strict=True)
         labels, scores = zip(*[(i, score) for i, score in pairs if i >= 0 and allowed[i]][:4], strict=True)

@@ -10,7 +10,7 @@ import pytest
 from test_disk_arrays import is_mapped
 
 from xmtc import XmtcError
-from xmtc.storage.form import same
+from xmtc.storage.form import is_equal
 from xmtc.text.term_index import FREE
 from xmtc.vocabulary import ABSENT, Vocabulary, import_files
 from xmtc.vocabulary.build import copy_parts, line_hashes
@@ -244,7 +244,7 @@ def test_full_addresses_find_plain_ids(tmp_path):
 def test_a_folder_holds_all_of_it_and_opens_mapped(zoo, tmp_path):
     zoo.save(tmp_path / "zoo")
     loaded = Vocabulary.load(tmp_path / "zoo")
-    assert same(zoo, loaded)
+    assert is_equal(zoo, loaded)
     assert is_mapped(loaded.terms.text)
     zoo.save(tmp_path / "zoo")  # replaces it
 
@@ -313,7 +313,7 @@ def test_parts_are_copied_to_their_places():
 @pytest.mark.parametrize("at_once", [1, 2, 1000])
 def test_it_does_not_matter_how_many_names_are_taken_at_once(turtle, zoo, monkeypatch, at_once):
     monkeypatch.setattr("xmtc.vocabulary.build.AT_ONCE", at_once)
-    assert same(import_files([str(turtle)]), zoo)
+    assert is_equal(import_files([str(turtle)]), zoo)
 
 
 def test_a_name_given_twice_is_kept_once(tmp_path):

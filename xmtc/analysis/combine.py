@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import xmtc
-from xmtc.core.history import of_part
+from xmtc.core.history import add_name_prefix
 from xmtc.core.method import Model
 from xmtc.core.run import Run
 from xmtc.data.document import Document
@@ -21,7 +21,7 @@ from xmtc.methods.ensemble.calibrated import calibrated_together, raw
 from xmtc.methods.ensemble.merging import NOISY_OR
 from xmtc.methods.ensemble.model import Adapted, Combination
 from xmtc.pipeline import labelled
-from xmtc.storage.form import same
+from xmtc.storage.form import is_equal
 from xmtc.tagger import Tagger
 from xmtc.text.term_index import Vocabulary
 
@@ -35,7 +35,7 @@ def combine(
     contents = {view.made_from for tagger in taggers for view in tagger.views.values()}
     if len(contents) > 1:
         raise XmtcError("Some of the models read texts, others features, and no corpus holds both; combine one kind.")
-    run, told = run.recorded()
+    run, told = run.record_history()
     labels = Vocabulary.of(sorted({name for tagger in taggers for name in tagger.labels.words()}))
     views: FittedViews = {}
     models = []
@@ -49,7 +49,7 @@ def combine(
     held_out = None if valid is None else labelled(views, labels, valid, run)
     model = together if held_out is None else calibrated_together(together, held_out, run)
     about = describe(taggers, rule, None if valid is None else len(valid), sizes, len(labels))
-    before = [entry for i, tagger in enumerate(taggers) for entry in of_part(tagger.history, f"member-{i}")]
+    before = [entry for i, tagger in enumerate(taggers) for entry in add_name_prefix(tagger.history, f"member-{i}")]
     history = (*before, *told)
     combined = Tagger(views, labels, frequencies_of(taggers, labels), model, about, history=history)
     return with_attached(combined, taggers)
@@ -74,7 +74,7 @@ def with_attached(combined: Tagger, taggers: Sequence[Tagger]) -> Tagger:
 def shared_name(views: FittedViews, name: str, view: Any) -> str:
     """The name of the same view, if it is there; else one that is free: tfidf, tfidf-2 ..."""
     number, candidate = 1, name
-    while candidate in views and not same(views[candidate], view):
+    while candidate in views and not is_equal(views[candidate], view):
         number += 1
         candidate = f"{name}-{number}"
     return candidate
@@ -83,7 +83,7 @@ def shared_name(views: FittedViews, name: str, view: Any) -> str:
 def adapted(tagger: Tagger, names: dict[str, str], labels: Vocabulary) -> Model:
     """A tagger's model for the views and labels of all; as it is, where they are its own."""
     model = raw(tagger.model)  # whose own curve says nothing of all together
-    if all(name == here for name, here in names.items()) and same(tagger.labels, labels):
+    if all(name == here for name, here in names.items()) and is_equal(tagger.labels, labels):
         return model
     return Adapted(
         n_labels=len(labels),

@@ -15,8 +15,8 @@ import typer
 
 from xmtc.cli import streams
 from xmtc.cli.streams import echo
-from xmtc.core.memory import check_room
-from xmtc.errors import XmtcError, visible
+from xmtc.core.memory import check_address_space
+from xmtc.errors import XmtcError, escape_controls
 
 # In the order of the help; each is the function in the file of its name.
 COMMANDS: tuple[str, ...] = (
@@ -50,9 +50,9 @@ def begin(
         False, "--version", callback=version, is_eager=True, help="Print the version and stop."
     ),
 ) -> None:
-    from xmtc.core.progress import PACE
+    from xmtc.core.progress import LINE_SCHEDULE
 
-    PACE.rest()  # of commands in one process, as tests run them, each has a pace of its own
+    LINE_SCHEDULE.reset()  # of commands in one process, as tests run them, each has a pace of its own
 
 
 def app_of(names: Iterable[str]) -> typer.Typer:
@@ -106,7 +106,7 @@ def main() -> None:
 def outcome() -> int | str | None:
     """What a command ends with: its exit code."""
     try:
-        check_room()
+        check_address_space()
         app_of(asked_for(sys.argv[1:]))()
     except SystemExit as end:
         return end.code
@@ -141,5 +141,5 @@ def leave(number: int, frame: Any) -> NoReturn:
 
 
 def complain(sentence: str) -> int:
-    echo(f"xmtc: {visible(sentence)}", err=True)
+    echo(f"xmtc: {escape_controls(sentence)}", err=True)
     return 2

@@ -114,18 +114,18 @@ def deliver(found: Audit, output: str | None, json: bool, quiet: bool) -> None:
     from json import dumps
 
     from xmtc.analysis.audit.build import COLUMNS
-    from xmtc.errors import visible, visible_json
+    from xmtc.errors import escape_controls, escape_json_controls
     from xmtc.output import write_records
 
     if output is not None:
         write_records(output, COLUMNS, found.records())
     if json:
-        echo(visible_json(dumps(as_json(found), ensure_ascii=False, indent=1)))
+        echo(escape_json_controls(dumps(as_json(found), ensure_ascii=False, indent=1)))
     else:
         show(found)
     if output is not None and not quiet:
         n = sum(map(len, found.findings.values()))
-        echo(f"{n:,} findings written to {visible(output)}.", err=True)
+        echo(f"{n:,} findings written to {escape_controls(output)}.", err=True)
 
 
 def check_asked(output: str | None, corpora: list[Corpus], language: str | None, vocab: str | None) -> None:
@@ -185,7 +185,7 @@ def some(findings: list[Finding]) -> list[Finding]:
 def drawn(kind: str, findings: list[Finding]) -> Table:
     from rich.table import Table
 
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
 
     columns = ["score", "document", "label", "text"]
     if "duplicate" in kind:
@@ -203,7 +203,7 @@ def drawn(kind: str, findings: list[Finding]) -> Table:
             "suggestion": finding.suggestion,
             "text": finding.text,
         }
-        table.add_row(*(visible(cells[name]) for name in columns))
+        table.add_row(*(escape_controls(cells[name]) for name in columns))
     return table
 
 

@@ -44,7 +44,7 @@ def calibrate(
     run = make_run(threads, quiet, device=device)
     target = Path(model) if output is None else output
     store.check_target(target)
-    opened = store.stamp_of(model)
+    opened = store.read_stamp(model)
     tagger = Tagger.load(model)
     source = open_input(valid, reading, remembered_by(tagger), quiet=quiet)
     found = calibrated(tagger, source, run)

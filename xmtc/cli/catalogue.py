@@ -79,16 +79,16 @@ def names_for(found: DataSet) -> str:
 
 def check(found: DataSet, train: Path, test: Path) -> None:
     """Print what is here beside what was published."""
-    from xmtc.core.progress import shown
+    from xmtc.core.progress import show_progress
     from xmtc.data.catalogue import compared, count
-    from xmtc.storage.cache import checksum
+    from xmtc.storage.cache import compute_path_sha256
 
-    counts, is_text = count(train, test, shown), "txt" not in train.name
+    counts, is_text = count(train, test, show_progress), "txt" not in train.name
     for title, here, published, agrees in compared(found, counts):
         if not (is_text and title == "features"):
             echo(f"  {'' if agrees else 'differs: '}{title}: {here}; published: {published}")
     known = [path for path in (train, test) if path.name in found.sha256]
-    if changed := [path.name for path in known if checksum(path) != found.sha256[path.name]]:
+    if changed := [path.name for path in known if compute_path_sha256(path) != found.sha256[path.name]]:
         echo(f"  differs: the checksum of {' and '.join(changed)}: other files than those that xmtc knows")
     elif known:
         echo("  checksums: as xmtc knows them")

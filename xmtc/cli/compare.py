@@ -116,7 +116,7 @@ def writer(output: str, quiet: bool) -> Write:
     from xmtc.analysis.compare.files import markdown, page, rows
     from xmtc.analysis.compare.stored import as_json
     from xmtc.data.file_streams import writing
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
 
     form = form_of(output, {"html": page, "md": markdown, "json": as_json, "csv": rows}, OURS, "comparison")
 
@@ -124,9 +124,9 @@ def writer(output: str, quiet: bool) -> Write:
         with writing(output) as stream:
             stream.write(form(found).encode("utf-8", "replace"))
         if output != "-":
-            echo("\n".join(visible(line) for each in found for line in summary(each, len(found) == 1)))
+            echo("\n".join(escape_controls(line) for each in found for line in summary(each, len(found) == 1)))
         if output != "-" and not quiet:
-            echo(f"{visible(output)} written.", err=True)
+            echo(f"{escape_controls(output)} written.", err=True)
 
     return write
 

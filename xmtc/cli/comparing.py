@@ -66,10 +66,10 @@ class Asked:
         return Place(name, (train,), test, work, (), self.machine, self.limit, self.cluster, self.n_cpus)
 
     def tell(self, sentence: str) -> None:
-        from xmtc.errors import visible
+        from xmtc.errors import escape_controls
 
         if not self.quiet:
-            echo(visible(sentence), err=True)
+            echo(escape_controls(sentence), err=True)
 
 
 def tell_rejects(corpus: Corpus) -> None:

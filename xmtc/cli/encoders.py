@@ -49,12 +49,12 @@ def export(
 ) -> None:
     """Write an encoder in parts with checksums, to be copied to a machine without a network and joined there."""
     from xmtc.cli.options import make_run
-    from xmtc.errors import missing_extra
+    from xmtc.errors import as_missing_extra
 
     try:
         from xmtc.features.encoders.export import export as write
     except ImportError as error:
-        raise missing_extra("xmtc encoders export", error) from None
+        raise as_missing_extra("xmtc encoders export", error) from None
     n = write(encoder, output, precision, bytes_of(part_size), make_run(0))
     echo(f"{output}: {encoder} in {n} parts. Next, where it was copied to: xmtc encoders join {output} FOLDER")
 
@@ -65,12 +65,12 @@ def join(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the encoder to write")],
 ) -> None:
     """Put an exported encoder together; every part and file is checked."""
-    from xmtc.errors import missing_extra
+    from xmtc.errors import as_missing_extra
 
     try:
         from xmtc.features.encoders.export import join as put_together
     except ImportError as error:
-        raise missing_extra("xmtc encoders join", error) from None
+        raise as_missing_extra("xmtc encoders join", error) from None
     put_together(parts, folder)
     echo(f"{folder}: whole. Next: xmtc train CORPUS -m aplc_xlnet -p encoder={folder} -o MODEL")
 

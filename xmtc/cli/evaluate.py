@@ -109,11 +109,11 @@ def check_file(path: str, source: Corpus) -> None:
 def write_labels(path: str, tagger: Tagger, given: Given, truth: csr_array, unseen: list[str]) -> None:
     """The figures of each label, by the labels that a report counts as given."""
     from xmtc.analysis.report.per_label import columns, label_records
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
     from xmtc.output import write_records
 
     write_records(path, columns(tagger), label_records(tagger, given.labels, truth, unseen))
-    echo(f"{visible(path)} written: labels count as given {given.how}.", err=True)
+    echo(f"{escape_controls(path)} written: labels count as given {given.how}.", err=True)
 
 
 def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity:

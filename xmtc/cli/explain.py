@@ -36,7 +36,7 @@ def explain(
 
     from xmtc.cli.log import say_when_compiling
     from xmtc.data.file_streams import STANDARD_STREAM
-    from xmtc.errors import visible_json
+    from xmtc.errors import escape_json_controls
     from xmtc.tagger import Tagger
 
     check_page(html, json)
@@ -52,7 +52,7 @@ def explain(
     if html is not None:
         write_page(html, found)
     if json:
-        echo(visible_json(dumps({"labels": [as_json(each) for each in found]}, ensure_ascii=False)))
+        echo(escape_json_controls(dumps({"labels": [as_json(each) for each in found]}, ensure_ascii=False)))
     elif html != STANDARD_STREAM:
         show(found)
 
@@ -140,15 +140,15 @@ def show(found: list[Highlight]) -> None:
 def block(highlight: Highlight, console: Console) -> str:
     """Return a label with its score, the text, and its strongest words. Only the text itself is kept as it is where no
     terminal shows it."""
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
     from xmtc.explain.terminal import terminal
 
     score = "not among the labels that the model finds" if highlight.score is None else f"{highlight.score:.4f}"
     text = terminal(highlight, console)
-    words = ", ".join(f"{visible(word)} {weight:.3g}" for word, weight in highlight.words)
+    words = ", ".join(f"{escape_controls(word)} {weight:.3g}" for word, weight in highlight.words)
     words = words or "No word of this text weighs anything for the label."
     pages = "".join(
-        f"page {page}: {', '.join(f'{visible(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
+        f"page {page}: {', '.join(f'{escape_controls(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
         for page, pieces in highlight.by_page().items()
     )
-    return f"{visible(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{pages}"
+    return f"{escape_controls(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{pages}"

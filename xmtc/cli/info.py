@@ -20,15 +20,15 @@ def info(
     """Print what a model is: method, parameters, sizes, data fingerprint. Or how its training went."""
     from json import dumps
 
-    from xmtc.core.history import plot_history, to_lines
-    from xmtc.errors import visible_json
+    from xmtc.core.history import plot_history, to_json_lines
+    from xmtc.errors import escape_json_controls
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model, verify)
     if not history:
-        echo(visible_json(dumps(tagger.about, indent=2, ensure_ascii=False)))
+        echo(escape_json_controls(dumps(tagger.about, indent=2, ensure_ascii=False)))
     elif json:
-        echo(visible_json(to_lines(tagger.history)), nl=False)
+        echo(escape_json_controls(to_json_lines(tagger.history)), nl=False)
     else:
         show_history(model, tagger.history)
     if plot is not None:
@@ -39,13 +39,13 @@ def info(
 
 def show_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
     """A table of the stages, and one of the passes."""
-    from xmtc.core.history import metrics, pass_rows, printable, stage_rows
+    from xmtc.core.history import list_metric_names, build_pass_rows, replace_unprintable, build_stage_rows
 
     if not history:
         echo(f"{model} has no history; a training of today would write one.", err=True)
-    show_table(["stage", "seconds", "GiB"], stage_rows(history))
-    columns = ["network", "pass", "loss", *map(printable, metrics(history)), "rate", "seconds", "GiB", "GPU GiB"]
-    show_table(columns, pass_rows(history))
+    show_table(["stage", "seconds", "GiB"], build_stage_rows(history))
+    columns = ["network", "pass", "loss", *map(replace_unprintable, list_metric_names(history)), "rate", "seconds", "GiB", "GPU GiB"]
+    show_table(columns, build_pass_rows(history))
 
 
 def show_table(columns: list[str], rows: list[list[str]]) -> None:
@@ -54,7 +54,7 @@ def show_table(columns: list[str], rows: list[list[str]]) -> None:
     from rich.table import Table
 
     from xmtc.cli.tune import WIDE
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
 
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     if not kept:
@@ -63,6 +63,6 @@ def show_table(columns: list[str], rows: list[list[str]]) -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*(visible(row[i]) for i in kept))
+        table.add_row(*(escape_controls(row[i]) for i in kept))
     console = Console(highlight=False, markup=False)
     Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table, "")

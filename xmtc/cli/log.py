@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from xmtc.core.events import Event
-from xmtc.core.progress import is_first_process, say
+from xmtc.core.progress import is_first_process, print_to_stderr
 from xmtc.data.file_streams import check_outside
 from xmtc.errors import XmtcError
 
@@ -68,7 +68,7 @@ def is_log(path: Path) -> bool:
 @functools.cache
 def say_when_compiling() -> None:
     """One line on standard error, if this command has to compile what it uses."""
-    from xmtc.core.numba_support import when_compiling
+    from xmtc.core.numba_support import register_compile_callback
 
     said = "xmtc: compiling what is used here for the first time, which takes some seconds once ..."
-    when_compiling(lambda: say(said))
+    register_compile_callback(lambda: print_to_stderr(said))

@@ -38,7 +38,7 @@ def views_read(method: type[Method]) -> list[str]:
     """The views that a method reads, and those that take their place; of one that holds others, all that there are."""
     from xmtc.features import TABLE, view_class
 
-    names, reads = TABLE.names(), method.reads
+    names, reads = TABLE.names(), method.required_views
     if not isinstance(reads, tuple):
         return names
     return [*reads, *(name for name in names if view_class(name).instead_of in reads)]
@@ -62,8 +62,8 @@ def first_line(kind: type) -> str:
 def parameter_table(kind: type) -> str:
     from dataclasses import fields
 
-    from xmtc.core.hyperparameters import expected
+    from xmtc.core.hyperparameters import describe_expected
 
-    rows = [(f.name, repr(f.default), f"{f.metadata['help']} ({expected(f)})") for f in fields(kind)]
+    rows = [(f.name, repr(f.default), f"{f.metadata['help']} ({describe_expected(f)})") for f in fields(kind)]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     return "\n".join(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows)

@@ -117,10 +117,10 @@ def fetches_corpus(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def called(*, corpus: list[str], threads: int = 0, reading: Reading = Reading(), **values: Any) -> None:
-        from xmtc.core.threads import available_threads
+        from xmtc.core.threads import count_available_threads
         from xmtc.data.fetching import fetching
 
-        is_fetched = reading == Reading() and (threads or available_threads()) > 1
+        is_fetched = reading == Reading() and (threads or count_available_threads()) > 1
         with fetching(corpus[0]) if is_fetched else nullcontext():
             command(corpus=corpus, threads=threads, reading=reading, **values)
 
@@ -139,11 +139,11 @@ def open_input(
 ) -> Corpus:
     """The corpus that the options speak of; `remembered` is how the model's was read. The fields to keep are carried
     along."""
-    from xmtc.core.progress import shown, silent
+    from xmtc.core.progress import show_progress, hide_progress
     from xmtc.data.corpus import open_corpus
     from xmtc.data.layout import Layout, Voice
     from xmtc.data.records import Fields
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
 
     check_together(reading)
     remembered = remembered or {}
@@ -156,7 +156,7 @@ def open_input(
         labels_required and reads_labels,
         reading.on_error,
         reading.rejects,
-        silent if quiet else shown,
+        hide_progress if quiet else show_progress,
         layout=Layout(
             reading.delimiter,
             reading.encoding,
@@ -167,7 +167,7 @@ def open_input(
         voice=voice,
     )
     if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and reads_labels:
-        echo(f"Labels are read from {visible(corpus.files[1])}.", err=True)  # nobody named it
+        echo(f"Labels are read from {escape_controls(corpus.files[1])}.", err=True)  # nobody named it
     note_unused(reading, corpus)
     return corpus
 
@@ -194,10 +194,10 @@ def note_unused(reading: Reading, corpus: Corpus) -> None:
 def say(sentence: str) -> None:
     """What was noticed about a corpus; of several processes, one says it."""
     from xmtc.core.progress import is_first_process
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
 
     if is_first_process():
-        echo(visible(sentence), err=True)
+        echo(escape_controls(sentence), err=True)
 
 
 def remembered_by(tagger: Tagger) -> dict[str, Any]:

@@ -250,8 +250,8 @@ def check_asked(file: str | None, string: str | None, target: Target) -> None:
 def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
     """Refuse documents of a format without named fields, where some are to be kept; say which fields were always
     empty, as JSON Lines need not have them."""
-    from xmtc.core.progress import say
-    from xmtc.errors import XmtcError, visible
+    from xmtc.core.progress import print_to_stderr
+    from xmtc.errors import XmtcError, escape_controls
 
     empty = set(range(len(kept)))
     for document in documents:
@@ -262,7 +262,7 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
             empty = {place for place in empty if document.kept[place] in (None, "")}
         yield document
     for place in sorted(empty):
-        say(f"No document has anything in the field {visible(kept[place])!r}; check --keep.")
+        print_to_stderr(f"No document has anything in the field {escape_controls(kept[place])!r}; check --keep.")
 
 
 def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run) -> Done:
@@ -273,7 +273,7 @@ def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: 
     writer, documents = target.opened(source, tagger, asked)
     with writer as write:
         for batch, ranked in answered(tagger, in_batches(documents), asked, run):
-            tags = tagger.named(ranked.above(asked.threshold), asked.language)
+            tags = tagger.named(ranked.apply_threshold(asked.threshold), asked.language)
             is_deep = asked.k == ranked.k < len(tagger.labels)  # then those beyond were not looked at
             n_full = sum(len(each) > asked.k - is_deep for each in tags) if asked.decide else 0
             tags = [each[: asked.k] for each in tags]
@@ -289,7 +289,7 @@ def answered(
     tagger: Tagger, batches: Iterator[list[Document]], asked: Asked, run: Run
 ) -> Iterator[tuple[list[Document], Predictions]]:
     """Each batch and its ranked labels; on a cluster, a machine of it has ranked them."""
-    from xmtc.cluster.scheduling import spread
+    from xmtc.cluster.scheduling import map_on_cluster
     from xmtc.core.run import Run
 
     if not run.cluster:
@@ -303,7 +303,7 @@ def answered(
             yield [document._replace(kept=()) for document in batch]
 
     work = partial(asked.of, tagger, run=Run(threads=1, device=run.device))
-    for ranked, _ in spread(run.cluster, work, sent(), size=len, n_ahead=AHEAD):
+    for ranked, _ in map_on_cluster(run.cluster, work, sent(), size=len, max_pending_per_cpu=AHEAD):
         yield held.popleft(), ranked
 
 

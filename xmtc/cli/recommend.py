@@ -73,9 +73,9 @@ def recommend(
 
 
 def say(sentence: str) -> None:
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
 
-    echo(visible(sentence), err=True)
+    echo(escape_controls(sentence), err=True)
 
 
 def command(chosen: Expected, corpus: str, options: list[str]) -> str:

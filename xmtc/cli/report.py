@@ -57,7 +57,7 @@ def report(
     from xmtc.analysis.report.page import page
     from xmtc.core.predictions import check_threshold
     from xmtc.data.file_streams import writing
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
     from xmtc.tagger import Tagger
 
     forms = {"html": page, "md": markdown, "json": as_json, "csv": label_rows}
@@ -74,5 +74,5 @@ def report(
     with writing(output) as stream:
         stream.write(form(made).encode("utf-8", "replace"))
     if output != "-" and not quiet:
-        echo(f"{visible(output)} written.", err=True)
+        echo(f"{escape_controls(output)} written.", err=True)
     report_rejects(source)

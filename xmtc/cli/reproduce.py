@@ -129,7 +129,7 @@ def print_table(experiment: Experiment, place: Place) -> None:
 
 def write_report(names: list[str], output: str, results: Path | None, data: Path | None) -> None:
     from xmtc.data.file_streams import writing
-    from xmtc.errors import XmtcError, visible
+    from xmtc.errors import XmtcError, escape_controls
     from xmtc.experiments.keeping import kept_in
     from xmtc.experiments.page import form_of, sections_of
     from xmtc.experiments.rows import FOLDER, all_tables, find, read
@@ -148,4 +148,4 @@ def write_report(names: list[str], output: str, results: Path | None, data: Path
     with writing(output) as stream:
         stream.write(form(sections).encode())
     if output != "-":
-        echo(f"{visible(output)} written; tables: {len(paths)}.", err=True)
+        echo(f"{escape_controls(output)} written; tables: {len(paths)}.", err=True)

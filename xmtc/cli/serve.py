@@ -50,7 +50,7 @@ def serve(
     mcp: Mcp = False,
 ) -> None:
     """Serve models: an interface for programs, Annif's interface, and a page for people."""
-    from xmtc.errors import missing_extra
+    from xmtc.errors import as_missing_extra
     from xmtc.server.settings import Limits, Settings, named_folders, named_reports
 
     given = locals()
@@ -81,7 +81,7 @@ def serve(
 
             from xmtc.server.running import serve as begin
     except ImportError as error:
-        raise missing_extra("xmtc serve", error) from None
+        raise as_missing_extra("xmtc serve", error) from None
     begin(settings)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from xmtc.errors import visible
+from xmtc.errors import escape_controls
 
 # A closed stream is opened the wrong way round, so that whoever needs it is refused; but anything may be said.
 INSTEAD = (os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)
@@ -28,7 +28,7 @@ class Forgiving(io.FileIO):
 def echo(text: str, err: bool = False, nl: bool = True) -> None:
     """Print text that may quote anything, a file name or a label; of what a terminal obeys, only line ends and tabs are
     left as they are."""
-    lines = ("\t".join(map(visible, line.split("\t"))) for line in text.split("\n"))
+    lines = ("\t".join(map(escape_controls, line.split("\t"))) for line in text.split("\n"))
     typer.echo("\n".join(lines), err=err, nl=nl)
 
 

@@ -64,7 +64,7 @@ def thresholds(
     from json import dumps
 
     from xmtc.errors import XmtcError
-    from xmtc.model_folder import check_target, stamp_of
+    from xmtc.model_folder import check_target, read_stamp
     from xmtc.scores import parse_goal
     from xmtc.scores.tagger_thresholds import learn_decision
     from xmtc.scores.threshold_tuning import kinds_for
@@ -74,7 +74,7 @@ def thresholds(
         found = "both VALID and --clear" if clear else "no documents"
         raise XmtcError(f"Found {found}; give VALID to learn a decision from, or --clear to take the model's away.")
     kinds_for(parse_goal(goal), by)  # refused before the work
-    opened = stamp_of(model)
+    opened = read_stamp(model)
     tagger = Tagger.load(model)
     check_target(model)
     if valid is None:

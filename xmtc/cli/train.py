@@ -30,7 +30,7 @@ from xmtc.cli.vocab import open_vocabulary, report_problems
 
 if TYPE_CHECKING:
     from xmtc.core.checkpoint import Checkpoint
-    from xmtc.core.hyperparameters import Typed
+    from xmtc.core.hyperparameters import UnparsedValue
     from xmtc.data.corpus import Corpus
     from xmtc.pipeline import Pipeline
     from xmtc.tagger import Tagger
@@ -90,7 +90,7 @@ def train(
         trained = trained.with_vocabulary(vocabulary, language)
         report_problems(trained)
     save(trained, output, run.checkpoint)
-    run.checkpoint.forget()
+    run.checkpoint.remove()
     report_rejects(source)
     if checked is not None:
         report_rejects(checked)
@@ -128,7 +128,7 @@ def told_where_it_goes_on(checkpoint: Checkpoint) -> Iterator[None]:
 
 def say_if_alone(pipeline: Pipeline, method: str) -> None:
     """What a cluster is no help for."""
-    if not pipeline.method.spreads:
+    if not pipeline.method.has_cluster_support:
         echo(f"{method} trains on one machine: there is nothing in it that a cluster could share.", err=True)
 
 
@@ -149,7 +149,7 @@ def check_use(workdir: Path, pipeline: Pipeline, method: str) -> None:
     from xmtc.errors import XmtcError
     from xmtc.storage.disk_arrays import check_workdir
 
-    if not (pipeline.method.uses_workdir or any(view.uses_workdir for view in pipeline.views.values())):
+    if not (pipeline.method.has_workdir_support or any(view.uses_workdir for view in pipeline.views.values())):
         raise XmtcError(
             f"--workdir is for tf-idf made of texts and for label trees, and {method} reads {', '.join(pipeline.views)}"
             " of this corpus; leave it out, or choose parabel, or a linear method and a corpus of texts."
@@ -181,17 +181,17 @@ def save(trained: Tagger, output: Path, checkpoint: Checkpoint) -> None:
         raise XmtcError(f"{error} Meanwhile the trained model was saved to {place}; move it from there.") from None
 
 
-def typed_parameters(parameters: list[str]) -> dict[str, Typed]:
+def typed_parameters(parameters: list[str]) -> dict[str, UnparsedValue]:
     """The -p name=value options of a command."""
-    from xmtc.core.hyperparameters import Typed
+    from xmtc.core.hyperparameters import UnparsedValue
     from xmtc.errors import XmtcError
 
-    values: dict[str, Typed] = {}
+    values: dict[str, UnparsedValue] = {}
     for parameter in parameters:
         name, equals, value = parameter.partition("=")
         if not equals:
             raise XmtcError(f"-p {parameter} has no value; expected -p name=value.")
-        values[name] = Typed(value)
+        values[name] = UnparsedValue(value)
     return values
 
 

@@ -61,7 +61,7 @@ def tune(
 
     from xmtc.analysis.tune.search import Goal
     from xmtc.cli.train import train
-    from xmtc.core.hyperparameters import shown
+    from xmtc.core.hyperparameters import format_cli_value
     from xmtc.data.file_streams import STANDARD_STREAM
 
     run = make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster)
@@ -70,7 +70,7 @@ def tune(
     check_targets(source, output, json)
     goal, fixed = Goal(metric, trials, minutes, seed, at_once), parameter or []
     found = searched(method, fixed, search or [], source, checked, goal, run)
-    chosen = [*fixed, *(f"{name}={shown(value)}" for name, value in found[0].parameters.items())]
+    chosen = [*fixed, *(f"{name}={format_cli_value(value)}" for name, value in found[0].parameters.items())]
     command = train_command(corpus, method, output, {"valid": valid, "device": device} | asdict(reading), chosen)
     if json is not None:
         about = {"method": method, "fixed": fixed, "metric": goal.metric, "seed": seed, "command": command}
@@ -152,8 +152,8 @@ def show(trials: list[Trial], metric: str, command: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from xmtc.core.hyperparameters import shown
-    from xmtc.errors import visible
+    from xmtc.core.hyperparameters import format_cli_value
+    from xmtc.errors import escape_controls
 
     names = list(trials[0].parameters)
     table = Table("trial", metric, "seconds", *names, box=None, pad_edge=False)
@@ -161,12 +161,12 @@ def show(trials: list[Trial], metric: str, command: str) -> None:
         column.justify = "right"
     for trial in trials:
         value = "failed" if trial.value is None else f"{100 * trial.value:.2f}"
-        cells = (visible(shown(trial.parameters[name])) for name in names)
+        cells = (escape_controls(format_cli_value(trial.parameters[name])) for name in names)
         table.add_row(str(trial.number), value, f"{trial.seconds:.1f}", *cells)
     console = Console(highlight=False, markup=False)
     Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table)
     for trial in trials:
         if trial.failure:
             echo(f"Trial {trial.number} failed: {trial.failure}", err=True)
-    best = " ".join(f"{name}={shown(value)}" for name, value in trials[0].parameters.items())
+    best = " ".join(f"{name}={format_cli_value(value)}" for name, value in trials[0].parameters.items())
     echo(f"\nBest: {best}\n\n{command}")

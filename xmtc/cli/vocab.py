@@ -39,7 +39,7 @@ def import_(
     """Make a vocabulary folder of SKOS (Turtle, RDF/XML, N-Triples, JSON-LD) or of tables (TSV, CSV)."""
     import time
 
-    from xmtc.core.progress import shown, silent
+    from xmtc.core.progress import show_progress, hide_progress
     from xmtc.errors import XmtcError
     from xmtc.vocabulary import import_files
     from xmtc.vocabulary.vocabulary import VOCABULARIES
@@ -49,7 +49,7 @@ def import_(
         raise XmtcError(f"Found only {output}; expected the file of a vocabulary and the folder to write.")
     start = time.perf_counter()
     VOCABULARIES.check_target(output)
-    found = import_files(paths, format, language, silent if quiet else shown)
+    found = import_files(paths, format, language, hide_progress if quiet else show_progress)
     found.save(output)
     if not quiet:
         seconds = time.perf_counter() - start
@@ -63,21 +63,21 @@ def stats(
     """Print how many concepts, names, languages and links a vocabulary has, and its schemes and collections."""
     from json import dumps
 
-    from xmtc.errors import visible, visible_json
+    from xmtc.errors import escape_controls, escape_json_controls
     from xmtc.vocabulary.statistics import groups_of, statistics
 
     found = open_vocabulary(vocab)
     numbers, groups = statistics(found), groups_of(found)
     if json:
         listed = [group._asdict() for group in groups]
-        echo(visible_json(dumps(numbers | {"groups": listed}, indent=2, ensure_ascii=False)))
+        echo(escape_json_controls(dumps(numbers | {"groups": listed}, indent=2, ensure_ascii=False)))
         return
     width = max(map(len, numbers))
     for name, number in numbers.items():
-        echo(f"{visible(name):<{width}}  {number:>10,}")
+        echo(f"{escape_controls(name):<{width}}  {number:>10,}")
     for group in groups:
-        name = "" if group.name is None else f"{visible(group.name)} "
-        echo(f"{group.kind} {name}<{visible(group.uri)}>: {group.concepts:,} concepts")
+        name = "" if group.name is None else f"{escape_controls(group.name)} "
+        echo(f"{group.kind} {name}<{escape_controls(group.uri)}>: {group.concepts:,} concepts")
 
 
 @app.command()
@@ -88,7 +88,7 @@ def find(
     part: Annotated[bool, typer.Option("--part", help="also concepts with NAME within a name of theirs")] = False,
 ) -> None:
     """Print the concepts that are called so, the closest first: URI, notations and name, with tabs between them."""
-    from xmtc.errors import XmtcError, visible
+    from xmtc.errors import XmtcError, escape_controls
 
     found = open_vocabulary(vocab, language)
     concepts = found.find_all(label)
@@ -99,7 +99,7 @@ def find(
         raise XmtcError(f"{vocab} has no concept {label!r}; {hint}")
     for concept in concepts:
         cells = (found.uri(concept), " ".join(found.notations(concept)), found.name(concept, language) or "")
-        echo("\t".join(map(visible, cells)))
+        echo("\t".join(map(escape_controls, cells)))
 
 
 @app.command()
@@ -112,7 +112,7 @@ def show(
     """Print all that a vocabulary says of a concept: names in all languages, what is above and below it."""
     from json import dumps
 
-    from xmtc.errors import XmtcError, visible, visible_json
+    from xmtc.errors import XmtcError, escape_controls, escape_json_controls
     from xmtc.vocabulary import ABSENT
     from xmtc.vocabulary.statistics import described
 
@@ -122,11 +122,11 @@ def show(
         raise XmtcError(f"{vocab} has no concept {label!r}; expected a URI, an id, a notation or a name.")
     said = described(found, concept, language)
     if json:
-        echo(visible_json(dumps(said, indent=2, ensure_ascii=False)))
+        echo(escape_json_controls(dumps(said, indent=2, ensure_ascii=False)))
         return
     for name, value in said.items():
         for each in value if isinstance(value, list) else [value]:
-            echo(f"{name}: {visible(str(each))}")
+            echo(f"{name}: {escape_controls(str(each))}")
 
 
 @app.command()
@@ -139,10 +139,10 @@ def attach(
     quiet: Quiet = False,
 ) -> None:
     """Let a model know what its labels are called; it keeps the vocabulary, and any filter, in its folder."""
-    from xmtc.model_folder import stamp_of
+    from xmtc.model_folder import read_stamp
     from xmtc.tagger import Tagger
 
-    opened = stamp_of(model)
+    opened = read_stamp(model)
     tagger = Tagger.load(model).with_vocabulary(open_vocabulary(vocab, language, quiet), language)
     if allow or deny:
         tagger = tagger.with_filter(allow or [], deny or [])
@@ -162,13 +162,13 @@ def filter(
 ) -> None:
     """Decide which labels a model may answer, from now on; a filter that it has is replaced."""
     from xmtc.errors import XmtcError
-    from xmtc.model_folder import stamp_of
+    from xmtc.model_folder import read_stamp
     from xmtc.tagger import Tagger
 
     if clear == bool(allow or deny):
         found = "both --clear and a filter" if clear else "no filter"
         raise XmtcError(f"Found {found}; give --allow or --deny, or --clear to take the model's filter away.")
-    opened = stamp_of(model)
+    opened = read_stamp(model)
     tagger = Tagger.load(model).with_filter(allow or [], deny or [])
     report_empty(tagger, allow, deny)
     tagger.save(model, over=opened)
@@ -178,7 +178,7 @@ def filter(
 @app.command()
 def check(model: ModelPath) -> None:
     """Print the labels of a model that its vocabulary does not have or has deprecated: label, documents, and why."""
-    from xmtc.errors import XmtcError, visible
+    from xmtc.errors import XmtcError, escape_controls
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model)
@@ -189,17 +189,17 @@ def check(model: ModelPath) -> None:
         label, n_docs = tagger.labels[problem.label], tagger.frequencies[problem.label]
         replaced = " ".join(tagger.concepts.vocabulary.uri(each) for each in problem.replacements)
         why = "deprecated" if problem.is_deprecated else "not in the vocabulary"
-        echo("\t".join(map(visible, (label, str(n_docs), why, replaced))))
+        echo("\t".join(map(escape_controls, (label, str(n_docs), why, replaced))))
     report_problems(tagger)
 
 
 def open_vocabulary(path: str, language: str | None = None, quiet: bool = True) -> Vocabulary:
     """A vocabulary folder, or a file that is imported on the way; with names in a language."""
-    from xmtc.core.progress import shown, silent
+    from xmtc.core.progress import show_progress, hide_progress
     from xmtc.vocabulary import Vocabulary, import_files
 
     is_file = Path(path).is_file()
-    found = import_files([path], None, None, silent if quiet else shown) if is_file else Vocabulary.load(path)
+    found = import_files([path], None, None, hide_progress if quiet else show_progress) if is_file else Vocabulary.load(path)
     found.check_language(language)
     return found
 
@@ -211,12 +211,12 @@ def said_of(vocabulary: Vocabulary) -> str:
 
 def report_empty(tagger: Tagger, allow: list[str] | None, deny: list[str] | None) -> None:
     """Say which entries of a filter do nothing, because the model has no label of them."""
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
     from xmtc.vocabulary.label_filters import empty_entries
 
     for option, entries in (("--allow", allow), ("--deny", deny)):
         for entry in empty_entries(entries or [], tagger.labels, tagger.concepts):
-            echo(f"{option} {visible(entry)} does nothing: the model has no label of it.", err=True)
+            echo(f"{option} {escape_controls(entry)} does nothing: the model has no label of it.", err=True)
 
 
 def said_of_filter(model: str, tagger: Tagger) -> None:
@@ -234,18 +234,18 @@ def report_problems(tagger: Tagger) -> None:
 
 
 def problem_lines(tagger: Tagger) -> Iterator[str]:
-    from xmtc.errors import visible
+    from xmtc.errors import escape_controls
 
     assert tagger.concepts is not None
     problems, vocabulary = list(tagger.concepts.problems()), tagger.concepts.vocabulary
-    unknown = [visible(tagger.labels[problem.label]) for problem in problems if not problem.is_deprecated]
+    unknown = [escape_controls(tagger.labels[problem.label]) for problem in problems if not problem.is_deprecated]
     deprecated = [problem for problem in problems if problem.is_deprecated]
     if unknown:
         yield f"Not in it: {some(unknown)}"
     replaced = []
     for problem in deprecated:
-        instead = " and ".join(visible(vocabulary.name(i) or vocabulary.uri(i)) for i in problem.replacements)
-        name = visible(tagger.concepts.name(problem.label) or tagger.labels[problem.label])
+        instead = " and ".join(escape_controls(vocabulary.name(i) or vocabulary.uri(i)) for i in problem.replacements)
+        name = escape_controls(tagger.concepts.name(problem.label) or tagger.labels[problem.label])
         replaced.append(f"{name} (replaced by {instead})" if instead else name)
     if replaced:
         yield f"Deprecated: {some(replaced)}"

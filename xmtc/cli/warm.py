@@ -18,9 +18,9 @@ def main() -> None:
             method = method_class(name)
         except MissingExtra:
             continue
-        if "subwords" in (method.reads if isinstance(method.reads, tuple) else ()):
+        if "subwords" in (method.required_views if isinstance(method.required_views, tuple) else ()):
             continue  # takes an encoder, which may have to be fetched, and compiles nothing of its own
-        classifier = Classifier(name, **method.tiny).fit(texts, tags)
+        classifier = Classifier(name, **method.quick_parameters).fit(texts, tags)
         with tempfile.TemporaryDirectory() as folder:
             classifier.save(f"{folder}/model")
             Classifier.load(f"{folder}/model").predict(texts[:1])

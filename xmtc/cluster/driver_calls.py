@@ -9,31 +9,31 @@ from types import ModuleType
 from typing import Any
 
 
-class Desk:
+class CallQueue:
     """An actor. Whoever asks waits until the answer is there."""
 
     def __init__(self) -> None:
-        self.numbers = count()
-        self.asked: asyncio.Queue[tuple[int, list[Any]]] = asyncio.Queue()
-        self.waiting: dict[int, asyncio.Future[list[Any]]] = {}
+        self.call_ids = count()
+        self.queue: asyncio.Queue[tuple[int, list[Any]]] = asyncio.Queue()
+        self.pending: dict[int, asyncio.Future[list[Any]]] = {}
         self.closed = asyncio.Event()
 
     async def ask(self, question: list[Any]) -> list[Any]:
-        number = next(self.numbers)
-        self.waiting[number] = asyncio.get_running_loop().create_future()
-        await self.asked.put((number, question))
+        number = next(self.call_ids)
+        self.pending[number] = asyncio.get_running_loop().create_future()
+        await self.queue.put((number, question))
         try:
-            return await self.waiting[number]
+            return await self.pending[number]
         finally:
-            del self.waiting[number]
+            del self.pending[number]
 
     async def next(self) -> tuple[int, list[Any]]:
         """A question that nobody has taken yet, when there is one."""
-        return await self.asked.get()
+        return await self.queue.get()
 
     async def answer(self, number: int, answer: list[Any]) -> None:
-        if number in self.waiting:  # and has not died meanwhile
-            self.waiting[number].set_result(answer)
+        if number in self.pending:  # and has not died meanwhile
+            self.pending[number].set_result(answer)
 
     async def close(self) -> None:
         self.closed.set()
@@ -42,7 +42,7 @@ class Desk:
         await self.closed.wait()
 
 
-def actor_here(ray: ModuleType, kind: type) -> Any:
+def start_local_actor(ray: ModuleType, kind: type) -> Any:
     """An actor on this machine, or on that of the cluster which this one is a client of: it lives as long as that."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -50,7 +50,7 @@ def actor_here(ray: ModuleType, kind: type) -> Any:
     return ray.remote(num_cpus=0, scheduling_strategy=here)(kind).remote()
 
 
-def ask(desk: Any, *question: Any) -> Any:
+def call_driver(desk: Any, *question: Any) -> Any:
     """What is said to a question where the command was typed. Both stay where they are, and only their places go to the
     desk: a network may have gigabytes of weights."""
     import ray

@@ -16,28 +16,28 @@ from threading import Thread
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from xmtc.cluster.driver_calls import ask
-from xmtc.cluster.transfer import unpacked
+from xmtc.cluster.driver_calls import call_driver
+from xmtc.cluster.transfer import unpack_value
 from xmtc.cluster.worker import check_version
-from xmtc.cluster.worker_group import Team, is_alone, left_of, machines
+from xmtc.cluster.worker_group import WorkerGroup, is_single_process, shrink_worker_group, list_machines
 from xmtc.errors import MissingExtra
 
-AGAIN = 3  # times that all are begun anew after one of them has died
-PATIENCE = 20  # seconds within which they must find room
-FAILED = "failed"  # what a process says before it gives up
+MAX_RESTARTS = 3  # times that all are begun anew after one of them has died
+START_TIMEOUT_SECONDS = 20  # seconds within which they must find room
+FAILURE_CALL = "failed"  # what a process says before it gives up
 # Of Ray Train's process. Workers are to stay in the folder that they are in.
-SETTINGS = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(PATIENCE), "RAY_CHDIR_TO_TRIAL_DIR": "0"}
+RAY_TRAIN_VARIABLES = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(START_TIMEOUT_SECONDS), "RAY_CHDIR_TO_TRIAL_DIR": "0"}
 
-Ask = Callable[..., Any]
+DriverCall = Callable[..., Any]
 
 
-class Errand(NamedTuple):
+class WorkerSpec(NamedTuple):
     """What every process needs to know."""
 
     version: str  # of xmtc
     folder: str  # where the command was typed
     device: str
-    desk: Any
+    call_queue: Any
     work: bytes
     arrays: list[Any]  # their places
 
@@ -45,28 +45,28 @@ class Errand(NamedTuple):
 class Launcher:
     """An actor: the process in which Ray Train runs."""
 
-    def train(self, errand: Errand, team: Team) -> bytes:
+    def train(self, errand: WorkerSpec, team: WorkerGroup) -> bytes:
         """What comes of the work, pickled. Where machines are gone for good, those that are left go on."""
         import ray
 
-        train, trainer = ray_train()
-        Thread(target=interrupt_when_closed, args=(errand.desk,), daemon=True).start()
-        for times in range(AGAIN + 1):
+        train, trainer = import_ray_train()
+        Thread(target=interrupt_when_closed, args=(errand.call_queue,), daemon=True).start()
+        for times in range(MAX_RESTARTS + 1):
             with TemporaryDirectory() as folder:  # which Ray Train would have in the home of the user
                 try:
-                    return trainer(partial(process, errand), **configured(train, team, folder)).fit().return_value
+                    return trainer(partial(run_worker, errand), **build_trainer_options(train, team, folder)).fit().return_value
                 except SystemExit:  # it was told to stop: nobody waits for this
                     return b""
                 except train.ControllerError:
-                    if times == AGAIN:
+                    if times == MAX_RESTARTS:
                         raise
-            team = left_of(team, machines(ray))
+            team = shrink_worker_group(team, list_machines(ray))
         raise AssertionError("the last of several attempts returns or raises")
 
 
-def ray_train() -> tuple[ModuleType, Any]:
+def import_ray_train() -> tuple[ModuleType, Any]:
     """Ray Train, and what trains networks of PyTorch there."""
-    os.environ |= SETTINGS
+    os.environ |= RAY_TRAIN_VARIABLES
     try:
         return import_module("ray.train"), import_module("ray.train.torch").TorchTrainer
     except ImportError as error:
@@ -83,17 +83,17 @@ def interrupt_when_closed(desk: Any) -> None:
     interrupt_main()
 
 
-def configured(train: ModuleType, team: Team, folder: str) -> dict[str, Any]:
+def build_trainer_options(train: ModuleType, team: WorkerGroup, folder: str) -> dict[str, Any]:
     each = {"CPU": team.n_cpus} | ({"GPU": 1} if team.has_gpus else {})
     scaling = train.ScalingConfig(
         num_workers=team.n_workers, use_gpu=team.has_gpus, resources_per_worker=each, placement_strategy="SPREAD"
     )
     # what fails before they have begun is about room, and is counted above
-    failures = train.FailureConfig(max_failures=AGAIN, controller_failure_limit=0)
+    failures = train.FailureConfig(max_failures=MAX_RESTARTS, controller_failure_limit=0)
     return {"scaling_config": scaling, "run_config": train.RunConfig(storage_path=folder, failure_config=failures)}
 
 
-def process(errand: Errand) -> bytes:
+def run_worker(errand: WorkerSpec) -> bytes:
     """One of those that train together, where Ray Train has set the variables and they have met."""
     import ray
 
@@ -101,25 +101,25 @@ def process(errand: Errand) -> bytes:
         check_version(errand.version)
         with suppress(OSError):  # names of files mean the same where all see that folder
             os.chdir(errand.folder)
-        work = unpacked(errand.work, ray.get(errand.arrays))
-        return pickle.dumps(work(partial(ask, errand.desk), errand.device), protocol=5)
+        work = unpack_value(errand.work, ray.get(errand.arrays))
+        return pickle.dumps(work(partial(call_driver, errand.call_queue), errand.device), protocol=5)
     except Exception as error:
-        if not is_anothers(error):
-            ask(errand.desk, FAILED, pickled(error), traceback.format_exc())  # never answered: this ends all
+        if not is_peer_failure(error):
+            call_driver(errand.call_queue, FAILURE_CALL, pickle_error(error), traceback.format_exc())  # never answered: this ends all
         raise
 
 
-def is_anothers(error: Exception) -> bool:
+def is_peer_failure(error: Exception) -> bool:
     """Whether it may be raised because another process has died: by Ray, or by PyTorch, which has no error of its own
     for that. Ray Train then begins all of them anew."""
     import ray
 
     is_memory = type(error).__name__ == "OutOfMemoryError"
-    is_torchs = isinstance(error, RuntimeError) and not is_alone() and not is_memory
+    is_torchs = isinstance(error, RuntimeError) and not is_single_process() and not is_memory
     return is_torchs or isinstance(error, ray.exceptions.RayError)
 
 
-def pickled(error: Exception) -> bytes:
+def pickle_error(error: Exception) -> bytes:
     """Some errors cannot be sent; then what they say can."""
     try:
         pickle.loads(found := pickle.dumps(error))

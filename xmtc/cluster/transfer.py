@@ -15,24 +15,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-LARGE = 1 << 18  # bytes, from which on an array is sent by itself
-SENT: dict[tuple[str, int], tuple[weakref.ref, Any]] = {}  # by cluster session and array: its place in the store
+MIN_SHARED_ARRAY_BYTES = 1 << 18  # bytes, from which on an array is sent by itself
+SENT_ARRAYS: dict[tuple[str, int], tuple[weakref.ref, Any]] = {}  # by cluster session and array: its place in the store
 
 
-class Parcel(NamedTuple):
+class PackedValue(NamedTuple):
     """Something pickled, and the places of the arrays that it refers to by number."""
 
     content: bytes
     arrays: list[Any]
 
 
-def session_of(ray: ModuleType) -> str:
+def get_session_id(ray: ModuleType) -> str:
     """Another one each time that this process joins a cluster: jobs are numbered, but in all clusters from 1 on."""
     context = ray.get_runtime_context()
     return f"{context.get_node_id()} {context.get_job_id()}"
 
 
-def packed(value: Any, session: str) -> Parcel:
+def pack_value(value: Any, session: str) -> PackedValue:
     import ray
     from ray.cloudpickle import Pickler
 
@@ -40,9 +40,9 @@ def packed(value: Any, session: str) -> Parcel:
 
     class Packer(Pickler):
         def persistent_id(self, found: Any) -> int | None:
-            if not isinstance(found, np.ndarray) or found.nbytes < LARGE or found.dtype.hasobject:
+            if not isinstance(found, np.ndarray) or found.nbytes < MIN_SHARED_ARRAY_BYTES or found.dtype.hasobject:
                 return None
-            arrays.append(place_of(found, session, ray.put))
+            arrays.append(put_array(found, session, ray.put))
             return len(arrays) - 1
 
         def reducer_override(self, found: Any) -> Any:
@@ -51,34 +51,34 @@ def packed(value: Any, session: str) -> Parcel:
 
     stream = io.BytesIO()
     Packer(stream, protocol=5).dump(value)
-    return Parcel(stream.getvalue(), arrays)
+    return PackedValue(stream.getvalue(), arrays)
 
 
-def place_of(array: np.ndarray, session: str, put: Any) -> Any:
+def put_array(array: np.ndarray, session: str, put: Any) -> Any:
     """Where an array lies in the object store; it is put there at its first use, and leaves when it is forgotten
     here."""
     key = session, id(array)
-    known = SENT.get(key)
+    known = SENT_ARRAYS.get(key)
     if known is None or known[0]() is not array:
-        forget = weakref.ref(array, lambda _: SENT.pop(key, None))
-        known = SENT[key] = forget, put(np.asarray(array))
+        forget = weakref.ref(array, lambda _: SENT_ARRAYS.pop(key, None))
+        known = SENT_ARRAYS[key] = forget, put(np.asarray(array))
     return known[1]
 
 
-def unpacked(content: bytes, arrays: Sequence[np.ndarray]) -> Any:
+def unpack_value(content: bytes, arrays: Sequence[np.ndarray]) -> Any:
     class Unpacker(pickle.Unpickler):
         def persistent_load(self, number: int) -> np.ndarray:
-            return as_sent(arrays[number])
+            return as_writable(arrays[number])
 
     return Unpacker(io.BytesIO(content)).load()
 
 
-def as_sent(array: np.ndarray) -> np.ndarray:
+def as_writable(array: np.ndarray) -> np.ndarray:
     """The same memory, not marked as read-only."""
-    return np.asarray(Unmarked(array))
+    return np.asarray(WritableView(array))
 
 
-class Unmarked:
+class WritableView:
     """Holds the array whose memory it lends."""
 
     def __init__(self, array: np.ndarray) -> None:

@@ -11,23 +11,23 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import xmtc
-from xmtc.cluster.transfer import unpacked
+from xmtc.cluster.transfer import unpack_value
 from xmtc.errors import XmtcError
 
-LATEST: dict[str, Any] = {}  # the work that this process did last, by its name: it is unpacked once
+WORK_CACHE: dict[str, Any] = {}  # the work that this process did last, by its name: it is unpacked once
 
 
-def work_on(version: str, name: str, work: bytes, items: bytes, n_arrays: int, *arrays: np.ndarray) -> bytes:
+def process_items(version: str, name: str, work: bytes, items: bytes, n_arrays: int, *arrays: np.ndarray) -> bytes:
     """The answers to some items, and the seconds that they took. Where one fails, those to the items before it: whoever
     asks again, for it and the rest, is told why. The first n_arrays belong to the work, the others to the items; Ray
     has brought them here."""
     check_version(version)
-    if name not in LATEST:
-        LATEST.clear()
+    if name not in WORK_CACHE:
+        WORK_CACHE.clear()
         threadpool_limits(1, "blas")  # its number of threads may change a digit
-        LATEST[name] = unpacked(work, arrays[:n_arrays])
-    begin, function, answers = time.perf_counter(), LATEST[name], []
-    for item in unpacked(items, arrays[n_arrays:]):
+        WORK_CACHE[name] = unpack_value(work, arrays[:n_arrays])
+    begin, function, answers = time.perf_counter(), WORK_CACHE[name], []
+    for item in unpack_value(items, arrays[n_arrays:]):
         try:
             answers.append(function(item))
         except Exception:

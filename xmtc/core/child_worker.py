@@ -41,21 +41,21 @@ FILE_EVENTS: tuple[str, ...] = (
     *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown"),
     "shutil.",
 )
-OWN_DESCRIPTOR = re.compile(r"/proc/self/fd/[0-9]+")
-CODE = (".py", ".pyc", ".so", ".pyd")  # ends of the names of modules
+DESCRIPTOR_PATH_PATTERN = re.compile(r"/proc/self/fd/[0-9]+")
+MODULE_SUFFIXES = (".py", ".pyc", ".so", ".pyd")  # ends of the names of modules
 
-OWN_FOLDER = "xmtc-file-"  # begin of the names of temporary folders in which a child may write
+TEMP_FOLDER_PREFIX = "xmtc-file-"  # begin of the names of temporary folders in which a child may write
 
-Task = Callable[[Any, IO[bytes]], Iterable[Any]]  # from a request and the content of a file
+TaskFunction = Callable[[Any, IO[bytes]], Iterable[Any]]  # from a request and the content of a file
 is_child = False  # True in a child process, where tasks run directly
 
 
-def task_named(name: str) -> Task:
+def import_task(name: str) -> TaskFunction:
     module, _, function = name.partition(":")
     return getattr(import_module(module), function)
 
 
-def utf8_json(value: Any) -> bytes:
+def to_utf8_json(value: Any) -> bytes:
     """Return JSON in UTF-8, which takes less than ASCII with escapes. Lone surrogates are escaped."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
@@ -66,7 +66,7 @@ def write_all(stream: IO[bytes], content: bytes) -> None:
         left = left[stream.write(left) or 0 :]
 
 
-def read_all(stream: IO[bytes], n: int) -> bytes | None:
+def read_exactly(stream: IO[bytes], n: int) -> bytes | None:
     """Return n bytes; None at the end of the stream."""
     found = io.BytesIO()  # whose value is no copy
     while found.tell() < n:
@@ -77,42 +77,42 @@ def read_all(stream: IO[bytes], n: int) -> bytes | None:
     return found.getvalue()
 
 
-class FrameTooLong(Exception):
+class FrameTooLongError(Exception):
     """A frame that is longer than it may be, of which only the header has been read."""
 
 
 def read_frame(stream: IO[bytes], max_bytes: int = MAX_FRAME_BYTES) -> tuple[bytes, bytes] | None:
     """Return the kind and the content of the next frame; None at the end of the stream."""
-    head = read_all(stream, HEADER.size)
+    head = read_exactly(stream, HEADER.size)
     if head is None:
         return None
     kind, length = HEADER.unpack(head)
     if length > max_bytes:
-        raise FrameTooLong
-    content = read_all(stream, length)
+        raise FrameTooLongError
+    content = read_exactly(stream, length)
     return None if content is None else (kind, content)
 
 
-class Content(io.RawIOBase):
+class ContentStream(io.RawIOBase):
     """The content frames of a request as a stream."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self.stream, self.waiting, self.is_over = stream, memoryview(b""), False
+        self.stream, self.pending, self.is_at_end = stream, memoryview(b""), False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self.waiting and not self.is_over:
+        while not self.pending and not self.is_at_end:
             found = read_frame(self.stream)
             if found is None:
                 os._exit(1)  # the parent has ended
             kind, content = found
-            self.is_over, self.waiting = kind == END_OF_CONTENT, memoryview(content)
-            if self.is_over:
+            self.is_at_end, self.pending = kind == END_OF_CONTENT, memoryview(content)
+            if self.is_at_end:
                 die_with_parent(self.stream, True)
-        n = min(len(buffer), len(self.waiting))
-        buffer[:n], self.waiting = self.waiting[:n], self.waiting[n:]
+        n = min(len(buffer), len(self.pending))
+        buffer[:n], self.pending = self.pending[:n], self.pending[n:]
         return n
 
 
@@ -129,7 +129,7 @@ def main(preload: list[str], idle_seconds: float, niceness: int) -> None:
     for module in preload:
         with suppress(ImportError):  # of a package that is not installed, which the task tells
             import_module(module)
-    base = mapped_bytes()
+    base = read_address_space_bytes()
     set_limit("RLIMIT_CORE", 0)
     set_limit("RLIMIT_FSIZE", MAX_FRAME_BYTES)
     if not hasattr(os, "memfd_create"):
@@ -137,14 +137,14 @@ def main(preload: list[str], idle_seconds: float, niceness: int) -> None:
     sys.addaudithook(refuse_access)
     while wait_for_request(requests, idle_seconds or None) and (found := read_frame(requests)) is not None:
         name, request, (memory, seconds) = json.loads(found[1])
-        answer = Answer(answers)
+        answer = FrameWriter(answers)
         answer.write(BEGIN)
         set_limit("RLIMIT_AS", None if base is None else base + memory)
         set_limit("RLIMIT_CPU", int(time.process_time() + seconds) + 2)
-        content = Content(requests)
-        kind, last = do(name, request, io.BufferedReader(content, CHUNK_BYTES), answer)
-        while not content.is_over:
-            content.waiting = memoryview(b"")
+        content = ContentStream(requests)
+        kind, last = execute_task(name, request, io.BufferedReader(content, CHUNK_BYTES), answer)
+        while not content.is_at_end:
+            content.pending = memoryview(b"")
             content.readinto(bytearray(0))
         die_with_parent(requests, False)
         answer.write(kind, last)
@@ -157,14 +157,14 @@ def wait_for_request(requests: IO[bytes], seconds: float | None) -> bool:
     return bool(select.select([requests], [], [], seconds)[0])
 
 
-def do(name: str, request: Any, content: IO[bytes], answer: Answer) -> tuple[bytes, bytes]:
+def execute_task(name: str, request: Any, content: IO[bytes], answer: FrameWriter) -> tuple[bytes, bytes]:
     """Run a task, and return the last frame of its answer."""
     try:
-        for value in task_named(name)(request, content):
+        for value in import_task(name)(request, content):
             if isinstance(value, bytes):
                 answer.write(BYTES, value)
             else:
-                answer.write(VALUE, utf8_json(value))
+                answer.write(VALUE, to_utf8_json(value))
         return END, b""
     except XmtcError as error:
         return ERROR, json.dumps(str(error)).encode()
@@ -175,7 +175,7 @@ def do(name: str, request: Any, content: IO[bytes], answer: Answer) -> tuple[byt
         return FAILURE, json.dumps(f"it is damaged ({said})").encode()
 
 
-class Answer:
+class FrameWriter:
     """The frames that the child writes."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -195,35 +195,35 @@ def refuse_access(event: str, arguments: tuple[Any, ...]) -> None:
     """Audit hook: refuse connections, processes, and files outside the Python installation."""
     if event == "open":
         path, _, flags = arguments
-        is_allowed = isinstance(path, int) or is_readable(path, flags)
+        is_allowed = isinstance(path, int) or is_open_allowed(path, flags)
     elif event.startswith(FILE_EVENTS):
         paths = [each for each in arguments if isinstance(each, (str, bytes))]
-        is_allowed = bool(paths) and all(is_in_own_folder(place_of(path)) for path in paths)
+        is_allowed = bool(paths) and all(is_in_temp_folder(to_absolute_path(path)) for path in paths)
     else:
         is_allowed = not event.startswith(REFUSED_EVENTS)
     if not is_allowed:
         raise PermissionError("it names another file or address, which is not opened")
 
 
-def place_of(path: str | bytes) -> str:
+def to_absolute_path(path: str | bytes) -> str:
     """Return the absolute path. Links are followed if the path goes up, because the system follows them before it."""
     name = os.fsdecode(path)
     return os.path.realpath(name) if os.pardir in name else os.path.abspath(name)
 
 
-def is_in_own_folder(place: str) -> bool:
+def is_in_temp_folder(place: str) -> bool:
     """Return True for the temporary folder of the child, which it has only where every file has a name."""
-    return tempfile.tempdir is not None and place.startswith(os.path.join(tempfile.tempdir, OWN_FOLDER))
+    return tempfile.tempdir is not None and place.startswith(os.path.join(tempfile.tempdir, TEMP_FOLDER_PREFIX))
 
 
-def is_readable(path: str | bytes, flags: int) -> bool:
+def is_open_allowed(path: str | bytes, flags: int) -> bool:
     """Return True for modules and their data, which are read when first used, and for what the child itself holds."""
-    place = place_of(path)
-    if place == os.devnull or OWN_DESCRIPTOR.fullmatch(os.fsdecode(path)) or is_in_own_folder(place):
+    place = to_absolute_path(path)
+    if place == os.devnull or DESCRIPTOR_PATH_PATTERN.fullmatch(os.fsdecode(path)) or is_in_temp_folder(place):
         return True
     if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
         return False
-    is_code = place.endswith(CODE)
+    is_code = place.endswith(MODULE_SUFFIXES)
     folders = [root for root in sys.path if is_code or root.endswith("-packages")]
     return place.startswith(tuple(root.rstrip(os.sep) + os.sep for root in (sys.prefix, sys.base_prefix, *folders)))
 
@@ -237,7 +237,7 @@ def set_limit(name: str, value: int | None) -> None:
         resource.setrlimit(getattr(resource, name), (value if hard < 0 else min(value, hard), hard))
 
 
-def mapped_bytes() -> int | None:
+def read_address_space_bytes() -> int | None:
     """Return the size of the address space of this process, where the system tells it."""
     try:
         with open("/proc/self/statm", "rb") as file:

@@ -17,14 +17,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.array_validation import (
-    document_weights,
-    feature_matrix,
-    label_matrix,
-    token_ids,
-    token_offsets,
-    trusted,
+    as_document_weights,
+    as_feature_matrix,
+    as_label_matrix,
+    as_token_ids,
+    as_token_offsets,
+    construct_unchecked,
 )
-from xmtc.core.sparse import narrow
+from xmtc.core.sparse import narrow_indptr
 from xmtc.errors import XmtcError
 
 Index = np.ndarray | slice
@@ -44,11 +44,11 @@ class Bag:
 
     matrix: csr_array  # (n_docs, size) float32, finite; columns rise within each row
     vocabulary: Terms | None = None  # the term of each column, where they have one
-    lead: int = 0  # the first columns, by which alone labels are clustered; 0: all
-    fineness: float = 1.0  # how small weights are expected, where documents have many terms for each word
+    n_cluster_columns: int = 0  # the first columns, by which alone labels are clustered; 0: all
+    weight_scale: float = 1.0  # how small weights are expected, where documents have many terms for each word
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "matrix", feature_matrix(self.matrix))
+        object.__setattr__(self, "matrix", as_feature_matrix(self.matrix))
 
     @property
     def n_docs(self) -> int:
@@ -59,17 +59,17 @@ class Bag:
         """Columns."""
         return self.matrix.shape[1]
 
-    def rows(self, index: Index) -> Bag:
+    def select_rows(self, index: Index) -> Bag:
         """The documents at these rows."""
-        return self.derived(matrix=self.matrix[index])
+        return self.copy_with(matrix=self.matrix[index])
 
-    def derived(self, **values: Any) -> Bag:
+    def copy_with(self, **values: Any) -> Bag:
         """With other values of some fields, which follow from those that were checked."""
-        return trusted(Bag, **(vars(self) | values))
+        return construct_unchecked(Bag, **(vars(self) | values))
 
     def arrays(self) -> Iterator[np.ndarray]:
         """Every number, and the shapes that tell where one array ends and the next begins."""
-        return arrays_of(self.matrix)
+        return iterate_csr_arrays(self.matrix)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Tokens:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", int(self.size))
-        object.__setattr__(self, "ids", token_ids(self.ids, self.size))
-        object.__setattr__(self, "offsets", token_offsets(self.offsets, len(self.ids)))
+        object.__setattr__(self, "ids", as_token_ids(self.ids, self.size))
+        object.__setattr__(self, "offsets", as_token_offsets(self.offsets, len(self.ids)))
 
     @property
     def n_docs(self) -> int:
@@ -96,23 +96,23 @@ class Tokens:
         """(n_docs,) int64, how many tokens each document has."""
         return np.diff(self.offsets)
 
-    def rows(self, index: Index) -> Tokens:
+    def select_rows(self, index: Index) -> Tokens:
         """The documents at these rows."""
         begins, lengths = self.offsets[:-1][index], self.lengths[index]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         positions = np.repeat(begins - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return self.derived(ids=self.ids[positions], offsets=offsets)
+        return self.copy_with(ids=self.ids[positions], offsets=offsets)
 
-    def derived(self, **values: Any) -> Tokens:
+    def copy_with(self, **values: Any) -> Tokens:
         """With other values of some fields, which follow from those that were checked."""
-        return trusted(Tokens, **(vars(self) | values))
+        return construct_unchecked(Tokens, **(vars(self) | values))
 
-    def counts(self) -> csr_array:
+    def to_count_matrix(self) -> csr_array:
         """(n_docs, size) float32: how often each word occurs in each document; the unknown word is left out."""
         known = self.ids != 0
         ends = np.concatenate([[0], np.cumsum(known)])[self.offsets]
         ids = self.ids[known]
-        counted = csr_array((np.ones(len(ids), np.float32), ids, narrow(ends)), shape=(self.n_docs, self.size))
+        counted = csr_array((np.ones(len(ids), np.float32), ids, narrow_indptr(ends)), shape=(self.n_docs, self.size))
         counted.sum_duplicates()
         return counted
 
@@ -150,10 +150,10 @@ class Dataset:
             if not isinstance(view, Bag | Tokens):
                 raise XmtcError(f"The view {name} is a {type(view).__name__}; expected a Bag(matrix) or Tokens.")
         if self.Y is not None:
-            object.__setattr__(self, "Y", label_matrix(self.Y))
+            object.__setattr__(self, "Y", as_label_matrix(self.Y))
         self._check_rows()
         if self.weights is not None:
-            object.__setattr__(self, "weights", document_weights(self.weights, self.n_docs))
+            object.__setattr__(self, "weights", as_document_weights(self.weights, self.n_docs))
 
     def _check_rows(self) -> None:
         rows = {name: view.n_docs for name, view in self.views.items()}
@@ -200,35 +200,35 @@ class Dataset:
         assert isinstance(found, Tokens)
         return found
 
-    def only(self, names: Iterable[str]) -> Dataset:
+    def keep_views(self, names: Iterable[str]) -> Dataset:
         """Without the views that are not named."""
         views = {name: self.views[name] for name in names}
-        return self.derived(views=views)
+        return self.copy_with(views=views)
 
-    def rows(self, index: Index) -> Dataset:
+    def select_rows(self, index: Index) -> Dataset:
         """The documents at these rows."""
-        views = {name: view.rows(index) for name, view in self.views.items()}
+        views = {name: view.select_rows(index) for name, view in self.views.items()}
         Y = None if self.Y is None else self.Y[index]
         weights = None if self.weights is None else self.weights[index]
-        return self.derived(views=views, Y=Y, weights=weights)
+        return self.copy_with(views=views, Y=Y, weights=weights)
 
-    def labels_at(self, columns: np.ndarray) -> Dataset:
+    def select_label_columns(self, columns: np.ndarray) -> Dataset:
         """With some of the labels only, and without names, which are of all."""
-        return self.derived(Y=None if self.Y is None else self.Y[:, columns], names=None)
+        return self.copy_with(Y=None if self.Y is None else self.Y[:, columns], names=None)
 
-    def derived(self, **values: Any) -> Dataset:
+    def copy_with(self, **values: Any) -> Dataset:
         """With other values of some fields, which follow from those that were checked."""
-        return trusted(Dataset, **(vars(self) | values))
+        return construct_unchecked(Dataset, **(vars(self) | values))
 
-    def without_weightless(self) -> Dataset:
+    def drop_zero_weights(self) -> Dataset:
         """Without the documents of weight 0, and without weights where all others weigh 1."""
         if self.weights is None:
             return self
         counted = self.weights > 0
         if not counted.any():
             raise XmtcError("All documents have the weight zero; expected more for those to learn from.")
-        left = self if counted.all() else self.rows(counted)
-        return left if np.any(left.weights != 1) else left.derived(weights=None)
+        left = self if counted.all() else self.select_rows(counted)
+        return left if np.any(left.weights != 1) else left.copy_with(weights=None)
 
     def fingerprint(self) -> str:
         """The same for the same numbers alone."""
@@ -237,7 +237,7 @@ class Dataset:
             found.update(name.encode())
             for part in view.arrays():
                 found.update(np.ascontiguousarray(part).data)
-        for part in () if self.Y is None else arrays_of(self.Y):
+        for part in () if self.Y is None else iterate_csr_arrays(self.Y):
             found.update(np.ascontiguousarray(part).data)
         if self.weights is not None:
             found.update(self.weights.data)
@@ -246,5 +246,5 @@ class Dataset:
         return found.hexdigest()
 
 
-def arrays_of(matrix: csr_array) -> Iterator[np.ndarray]:
+def iterate_csr_arrays(matrix: csr_array) -> Iterator[np.ndarray]:
     yield from (np.array(matrix.shape), matrix.indptr, matrix.indices, matrix.data)

@@ -16,7 +16,7 @@ class Event(Protocol):
     def as_json(self) -> dict[str, Any]: ...
 
 
-Watch = Callable[[Any], Any]  # is handed an event; what it answers with True asks the training to stop
+Callback = Callable[[Any], Any]  # is handed an event; what it answers with True asks the training to stop
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Pass:
         }
 
 
-def peak_memory() -> int | None:
+def measure_peak_memory() -> int | None:
     """The most memory that this process has held, in bytes; None on systems that do not say."""
     try:
         import resource

@@ -15,9 +15,9 @@ import numpy as np
 from xmtc.errors import XmtcError
 
 Presets = dict[str, dict[str, Any]]
-LOWEST, HIGHEST = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
-LONG = 200  # characters of a value that errors show
-TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
+MAX_REPR_CHARACTERS = 200  # characters of a value that errors show
+BOOLEAN_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def param(
@@ -40,7 +40,7 @@ def param(
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ParameterSet:
     """A frozen dataclass of param() fields, each checked when it is made and held in the type of its default: a numpy
     number or a whole float becomes what JSON and range() take, a list becomes a tuple.
 
@@ -65,24 +65,24 @@ class Recipe:
     def __post_init__(self) -> None:
         own = {parameter.name for parameter in fields(self)}
         for name, value in self.preset_values.items():
-            if name in own and name not in self._names_given():
+            if name in own and name not in self._explicit_names():
                 object.__setattr__(self, name, value)
         for parameter in fields(self):
             value = getattr(self, parameter.name)
-            if not is_valid(parameter, value):
+            if not is_valid_value(parameter, value):
                 raise XmtcError(
-                    f"{type(self).__name__}: {parameter.name}={briefly(value)} does not fit; "
-                    f"expected {expected(parameter)}."
+                    f"{type(self).__name__}: {parameter.name}={to_short_repr(value)} does not fit; "
+                    f"expected {describe_expected(parameter)}."
                 )
-            object.__setattr__(self, parameter.name, held(parameter, value))
+            object.__setattr__(self, parameter.name, convert_value(parameter, value))
 
-    def _names_given(self) -> tuple[str, ...]:
+    def _explicit_names(self) -> tuple[str, ...]:
         return vars(self)["_given"]
 
     @property
-    def given(self) -> dict[str, Any]:
+    def explicit_values(self) -> dict[str, Any]:
         """The parameters that were given, in their own types; not those that a preset or a default has set."""
-        return {name: getattr(self, name) for name in self._names_given()}
+        return {name: getattr(self, name) for name in self._explicit_names()}
 
     @property
     def preset_values(self) -> dict[str, Any]:
@@ -90,141 +90,141 @@ class Recipe:
         preset = getattr(self, "preset", "")
         return self.presets.get(preset, {}) if isinstance(preset, str) else {}
 
-    def but(self, **values: Any) -> Self:
+    def replace(self, **values: Any) -> Self:
         """The same with other values of some parameters. Unlike dataclasses.replace, it gives no more than was given:
         `recipe.but(preset="EUR-Lex")` has the preset's values."""
-        return type(self)(**(self.given | values))
+        return type(self)(**(self.explicit_values | values))
 
-    def filled(self, values: Mapping[str, Any]) -> Self:
+    def fill_unset(self, values: Mapping[str, Any]) -> Self:
         """The same with these values where none was given, as those of a preset are."""
         own = {parameter.name: values[parameter.name] for parameter in fields(self) if parameter.name in values}
-        made = type(self)(**(own | self.given))
-        object.__setattr__(made, "_given", self._names_given())
+        made = type(self)(**(own | self.explicit_values))
+        object.__setattr__(made, "_given", self._explicit_names())
         return made
 
 
-def kind_of(parameter: Field) -> Any:
+def get_value_type(parameter: Field) -> Any:
     """The type of a parameter's value, or of each of its values."""
     default: Any = parameter.default
-    return parameter.metadata["kind"] or type(default[0] if takes_several(parameter) else default)
+    return parameter.metadata["kind"] or type(default[0] if is_multi_valued(parameter) else default)
 
 
-def takes_several(parameter: Field) -> bool:
+def is_multi_valued(parameter: Field) -> bool:
     return isinstance(parameter.default, tuple)
 
 
-def held(parameter: Field, value: Any) -> Any:
+def convert_value(parameter: Field, value: Any) -> Any:
     """A valid value as a recipe holds it."""
-    kind = kind_of(parameter)
-    if kind is Recipe:
-        return tuple(value) if takes_several(parameter) else value
-    return tuple(map(kind, value)) if takes_several(parameter) else kind(value)
+    kind = get_value_type(parameter)
+    if kind is ParameterSet:
+        return tuple(value) if is_multi_valued(parameter) else value
+    return tuple(map(kind, value)) if is_multi_valued(parameter) else kind(value)
 
 
 # What a parameter takes, as errors and help say it.
-WORDS: dict[type, str] = {
+TYPE_DESCRIPTIONS: dict[type, str] = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
     str: "text",
-    Recipe: "a method",
+    ParameterSet: "a method",
 }
-WORDS_FOR_SEVERAL: dict[type, str] = {
+PLURAL_TYPE_DESCRIPTIONS: dict[type, str] = {
     int: "whole numbers",
     float: "numbers",
     bool: "truth values",
     str: "texts",
-    Recipe: "methods",
+    ParameterSet: "methods",
 }
 
 
-def is_valid(parameter: Field, value: Any) -> bool:
-    if not takes_several(parameter):
-        return is_one_valid(parameter, value)
-    return isinstance(value, (tuple, list)) and all(is_one_valid(parameter, item) for item in value)
+def is_valid_value(parameter: Field, value: Any) -> bool:
+    if not is_multi_valued(parameter):
+        return is_valid_item(parameter, value)
+    return isinstance(value, (tuple, list)) and all(is_valid_item(parameter, item) for item in value)
 
 
-def is_one_valid(parameter: Field, value: Any) -> bool:
-    kind = kind_of(parameter)
-    low, high, choices = bounds(parameter)
+def is_valid_item(parameter: Field, value: Any) -> bool:
+    kind = get_value_type(parameter)
+    low, high, choices = get_bounds(parameter)
 
     if kind in (int, float):
-        fits = is_number(value, kind) and (low is None or value >= low) and (high is None or value <= high)
-    elif kind is Recipe:
-        fits = isinstance(value, (Recipe, str))
+        fits = is_number_of_type(value, kind) and (low is None or value >= low) and (high is None or value <= high)
+    elif kind is ParameterSet:
+        fits = isinstance(value, (ParameterSet, str))
     else:
         fits = isinstance(value, (bool, np.bool_) if kind is bool else kind)
     return fits and (not choices or value in choices)
 
 
-def is_number(value: Any, kind: type) -> bool:
+def is_number_of_type(value: Any, kind: type) -> bool:
     """Whether a value is a finite number; of kind int, a whole one that 64 bits hold."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         return False
     try:
-        return isfinite(value) if kind is float else int(value) == value and LOWEST <= int(value) <= HIGHEST
+        return isfinite(value) if kind is float else int(value) == value and MIN_INT64 <= int(value) <= MAX_INT64
     except (OverflowError, ValueError):  # a whole number that no float can hold; inf and nan, which have no whole one
         return False
 
 
-def bounds(parameter: Field) -> tuple[float | None, float | None, tuple]:
+def get_bounds(parameter: Field) -> tuple[float | None, float | None, tuple]:
     return parameter.metadata["low"], parameter.metadata["high"], parameter.metadata["choices"]
 
 
-def expected(parameter: Field) -> str:
+def describe_expected(parameter: Field) -> str:
     """The values a hyper-parameter takes, in words."""
-    low, high, choices = bounds(parameter)
+    low, high, choices = get_bounds(parameter)
     if choices:
         return "one of " + ", ".join(repr(choice) for choice in choices)
 
-    words = (WORDS_FOR_SEVERAL if takes_several(parameter) else WORDS)[kind_of(parameter)]
+    words = (PLURAL_TYPE_DESCRIPTIONS if is_multi_valued(parameter) else TYPE_DESCRIPTIONS)[get_value_type(parameter)]
     if low is not None and high is not None:
         return f"{words} from {low} to {high}"
     least, most = ("" if bound is None else f"{bound}" for bound in (low, high))
     return words + (least and f" of at least {least}") + (most and f" of at most {most}")
 
 
-def briefly(value: Any) -> str:
+def to_short_repr(value: Any) -> str:
     """A value as it is written in Python, of a long one the beginning."""
     try:
         written = repr(value)
     except ValueError:  # Python does not write numbers of more than 4,300 digits
         return "a number of thousands of digits"
-    return written if len(written) <= LONG else f"{written[:LONG]}…"
+    return written if len(written) <= MAX_REPR_CHARACTERS else f"{written[:MAX_REPR_CHARACTERS]}…"
 
 
-def shown(value: Any) -> str:
+def format_cli_value(value: Any) -> str:
     """A value as it is typed on the command line."""
     if isinstance(value, tuple):
-        return ",".join(map(shown, value))
+        return ",".join(map(format_cli_value, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class Typed(str):
+class UnparsedValue(str):
     """The value of a hyper-parameter as it was typed on the command line, not yet in its own type."""
 
 
-def value_of(owner: str, parameter: Field, value: Any) -> Any:
+def resolve_value(owner: str, parameter: Field, value: Any) -> Any:
     """A value for a parameter, parsed if it was typed."""
-    return parse_value(owner, parameter, value) if isinstance(value, Typed) else value
+    return parse_value(owner, parameter, value) if isinstance(value, UnparsedValue) else value
 
 
 def parse_value(owner: str, parameter: Field, text: str) -> Any:
     """A hyper-parameter given as text (`-p n_trees=3`, `-p layers=512,256`), in its own type."""
-    kind = kind_of(parameter)
+    kind = get_value_type(parameter)
     try:
-        if takes_several(parameter):
-            return tuple(parsed(kind, item.strip()) for item in text.split(",") if item.strip())
-        return parsed(kind, text)
+        if is_multi_valued(parameter):
+            return tuple(parse_item(kind, item.strip()) for item in text.split(",") if item.strip())
+        return parse_item(kind, text)
     except (ValueError, KeyError):
-        found = f"{parameter.name}={briefly(str(text))}"
-        raise XmtcError(f"{owner}: {found} does not fit; expected {expected(parameter)}.") from None
+        found = f"{parameter.name}={to_short_repr(str(text))}"
+        raise XmtcError(f"{owner}: {found} does not fit; expected {describe_expected(parameter)}.") from None
 
 
-def parsed(kind: Any, text: str) -> Any:
+def parse_item(kind: Any, text: str) -> Any:
     if kind is bool:
-        return TRUTH[text.lower()]
-    return str(text) if kind is Recipe else kind(text)
+        return BOOLEAN_WORDS[text.lower()]
+    return str(text) if kind is ParameterSet else kind(text)
 
 
 def describe_parameters(recipe: type) -> None:
@@ -234,7 +234,7 @@ def describe_parameters(recipe: type) -> None:
         return
     parts = [cleandoc(recipe.__doc__)]
 
-    entries = [entry(parameter, name) for name, parameter in parameters_of(recipe).items()]
+    entries = [format_doc_entry(parameter, name) for name, parameter in collect_parameters(recipe).items()]
     if entries:
         parts.append("\n".join(["Parameters", "----------", *entries]))
 
@@ -244,7 +244,7 @@ def describe_parameters(recipe: type) -> None:
     recipe.__doc__ = "\n\n".join(parts) + "\n"
 
 
-def parameters_of(recipe: type) -> dict[str, Field]:
+def collect_parameters(recipe: type) -> dict[str, Field]:
     """The parameters by name, those of its bases first, as `dataclass` will order them."""
     found: dict[str, Field] = {}
     for kind in reversed(recipe.__mro__[1:]):
@@ -253,15 +253,15 @@ def parameters_of(recipe: type) -> dict[str, Field]:
     return {name: parameter for name, parameter in found.items() if "help" in parameter.metadata}
 
 
-def entry(parameter: Field, name: str) -> str:
+def format_doc_entry(parameter: Field, name: str) -> str:
     default: Any = parameter.default
-    return f"{name} : {type_of(parameter)}, default {default!r}\n" + indent(parameter.metadata["help"], "    ")
+    return f"{name} : {format_type(parameter)}, default {default!r}\n" + indent(parameter.metadata["help"], "    ")
 
 
-def type_of(parameter: Field) -> str:
+def format_type(parameter: Field) -> str:
     """The type of a parameter as numpydoc writes it: int, tuple of int, {'sum', 'mean'}."""
     if parameter.metadata["choices"]:
         return "{" + ", ".join(map(repr, parameter.metadata["choices"])) + "}"
-    kind = kind_of(parameter).__name__
+    kind = get_value_type(parameter).__name__
     name = "Method or str" if kind == "Recipe" else kind
-    return f"tuple of {name}" if takes_several(parameter) else name
+    return f"tuple of {name}" if is_multi_valued(parameter) else name

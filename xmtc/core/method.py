@@ -14,17 +14,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from xmtc.cluster.worker_group import is_alone
+from xmtc.cluster.worker_group import is_single_process
 from xmtc.core.dataset import Dataset
-from xmtc.core.hyperparameters import Recipe
-from xmtc.core.memory import check_room
+from xmtc.core.hyperparameters import ParameterSet
+from xmtc.core.memory import check_address_space
 from xmtc.core.predictions import Predictions, check_k
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.storage.form import Form
 
 
-def put_before(check: Callable[..., None], kind: type, name: str) -> None:
+def add_argument_check(check: Callable[..., None], kind: type, name: str) -> None:
     """Let a class's own method of that name begin with a check of what it is given."""
     method = vars(kind).get(name)
     if method is None:
@@ -38,7 +38,7 @@ def put_before(check: Callable[..., None], kind: type, name: str) -> None:
     setattr(kind, name, checked)
 
 
-def share_out(kind: type) -> None:
+def distribute_fit(kind: type) -> None:
     """Let a class's own `fit` be done by processes of the cluster, if there is one; where torchrun has started some, by
     these."""
     fit = vars(kind).get("fit")
@@ -47,8 +47,8 @@ def share_out(kind: type) -> None:
 
     @wraps(fit)
     def shared(self: Any, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Any:
-        if run.cluster and is_alone():
-            return run.together(partial(self.fit, data, valid))
+        if run.cluster and is_single_process():
+            return run.run_in_worker_group(partial(self.fit, data, valid))
         return fit(self, data, valid, run)
 
     kind.fit = shared  # type: ignore[attr-defined]
@@ -72,7 +72,7 @@ class Explanation:
     per_token: np.ndarray | None = None  # (n_tokens,) float32, the weight of each token of the document
 
     @classmethod
-    def summed(cls, view: str, ids: np.ndarray, weights: np.ndarray, per_token: bool = False) -> Explanation:
+    def from_occurrences(cls, view: str, ids: np.ndarray, weights: np.ndarray, per_token: bool = False) -> Explanation:
         """From weights of ids that may occur several times; with per_token, they are those of the document's tokens."""
         distinct, which = np.unique(ids, return_inverse=True)
         total = np.bincount(which, weights, len(distinct)).astype(np.float32)
@@ -90,8 +90,8 @@ class Model(Form, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        put_before(Model._check_data, cls, "predict")
-        put_before(Model._check_document, cls, "explain")
+        add_argument_check(Model._check_data, cls, "predict")
+        add_argument_check(Model._check_document, cls, "explain")
 
     def _check_data(self, data: Dataset, k: int = 5, *_: Any, **__: Any) -> None:
         """The views that it was trained on, as wide as they were then, and some labels to be named."""
@@ -99,7 +99,7 @@ class Model(Form, ABC):
         check_is_dataset(data)
         if data.sizes != self.views:
             raise XmtcError(
-                f"The documents have {in_words(data.sizes)}, but the model was trained on {in_words(self.views)}; give "
+                f"The documents have {format_view_sizes(data.sizes)}, but the model was trained on {format_view_sizes(self.views)}; give "
                 "it the views, and the columns, that it was trained on."
             )
 
@@ -116,7 +116,7 @@ class Model(Form, ABC):
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What speaks for the label in a Dataset of one document."""
 
-    def unbounded(self) -> Model:
+    def to_exhaustive(self) -> Model:
         """The same model, with a search that leaves out no label, however long it takes: for those who want the best of
         a few labels only. Itself where its search is not bounded, or cannot be otherwise."""
         return self
@@ -135,44 +135,44 @@ class LabelName(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method(Recipe, ABC):
+class Method(ParameterSet, ABC):
     """A recipe for training. A subclass is a frozen dataclass with param() fields, named as its paper names it."""
 
     # The views of a document that it is trained on; a property where that depends on parameters.
-    reads: ClassVar[tuple[str, ...]] = ("tfidf",)
+    required_views: ClassVar[tuple[str, ...]] = ("tfidf",)
     # Parameters that make it train in a second on a few hundred documents, for tests and for compiling ahead.
-    tiny: ClassVar[dict[str, Any]] = {}
+    quick_parameters: ClassVar[dict[str, Any]] = {}
     # Whether batches and threads change no digit. Networks add up in another order.
     is_exact: ClassVar[bool] = True
     # Whether documents may have weights (Dataset.weights), by which their losses are multiplied.
-    takes_weights: ClassVar[bool] = False
+    has_weight_support: ClassVar[bool] = False
     # Whether it reads the names of labels (Dataset.names), and can give labels that no training document has.
-    reads_names: ClassVar[bool] = False
+    has_label_name_input: ClassVar[bool] = False
     # Whether the machines of a cluster share its training.
-    spreads: ClassVar[bool] = False
+    has_cluster_support: ClassVar[bool] = False
     # Whether several processes can train it together, as torchrun starts them, and Ray Train on a cluster.
-    in_processes: ClassVar[bool] = False
+    has_multiprocess_support: ClassVar[bool] = False
     # Whether it writes its model to the work folder of a run while it is trained.
-    uses_workdir: ClassVar[bool] = False
+    has_workdir_support: ClassVar[bool] = False
     # Whether its fit makes probabilities of scores by itself.
-    calibrates: ClassVar[bool] = False
+    has_own_calibration: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if cls.in_processes:
-            share_out(cls)
-        put_before(Method._check_data, cls, "fit")
+        if cls.has_multiprocess_support:
+            distribute_fit(cls)
+        add_argument_check(Method._check_data, cls, "fit")
 
     def _check_data(self, data: Dataset, valid: Dataset | None = None, *_: Any, **__: Any) -> None:
         """Documents with labels, and weights only where it takes them; validation documents in the same views."""
-        check_room()
+        check_address_space()
         check_is_dataset(data)
         if data.Y is None or not (data.n_docs and data.n_labels):
             raise XmtcError(
                 f"Found {data.n_docs} documents and {data.n_labels} labels to train on; expected at least one of each: "
                 "Dataset(views, Y)."
             )
-        if data.weights is not None and not self.takes_weights:
+        if data.weights is not None and not self.has_weight_support:
             raise XmtcError(
                 f"{type(self).__name__} does not take weights of documents; leave sample_weight out, or use one "
                 "that does, such as parabel or dismec."
@@ -180,18 +180,18 @@ class Method(Recipe, ABC):
         if valid is not None:
             check_is_dataset(valid)
             if (valid.sizes, valid.n_labels) != (data.sizes, data.n_labels):
-                found, wanted = (f"{in_words(part.sizes)} and {part.n_labels} labels" for part in (valid, data))
+                found, wanted = (f"{format_view_sizes(part.sizes)} and {part.n_labels} labels" for part in (valid, data))
                 raise XmtcError(f"The validation documents have {found}; expected {wanted}, as in training.")
 
-    def names_of(self, labels: Sequence[str]) -> Iterable[LabelName]:
+    def list_label_names(self, labels: Sequence[str]) -> Iterable[LabelName]:
         """Where it reads names: those of the labels of the training documents, and of all others that it can give."""
         return ()
 
-    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+    def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         """The rows that its training holds out of data by itself, to stop by; None where it learns from all."""
         return None
 
-    def load(self) -> None:
+    def load_kernels(self) -> None:
         """Load the compiled code of `fit`, while documents are still being read; nothing where that takes no time."""
 
     @abstractmethod
@@ -199,6 +199,6 @@ class Method(Recipe, ABC):
         """Train on data; valid, where there is one, only ever decides when to stop, or what scores mean."""
 
 
-def in_words(sizes: dict[str, int]) -> str:
+def format_view_sizes(sizes: dict[str, int]) -> str:
     """Views and their sizes, for a sentence."""
     return ", ".join(f"{size:,} {name}" for name, size in sizes.items()) or "no views"

@@ -30,35 +30,35 @@ from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401 (the last names that compiled code may ask for)
 from numba.extending import intrinsic
 
-SETTINGS: Any = numba.config
-OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}  # nobody calls kernels from C
-FINITE = {"nnan", "ninf", "nsz", "arcp", "contract", "afn"}  # all of fastmath but "reassoc"
-READ, INTO_ALL_CACHES, DATA = 0, 3, 1  # how LLVM numbers what can be fetched
-PATIENCE = 0.5  # seconds of compiling that nobody needs to be told of
+NUMBA_CONFIG: Any = numba.config
+JIT_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}  # nobody calls kernels from C
+FASTMATH_FLAGS = {"nnan", "ninf", "nsz", "arcp", "contract", "afn"}  # all of fastmath but "reassoc"
+PREFETCH_READ, PREFETCH_LOCALITY, PREFETCH_DATA_CACHE = 0, 3, 1  # how LLVM numbers what can be fetched
+COMPILE_NOTICE_SECONDS = 0.5  # seconds of compiling that nobody needs to be told of
 
 
 def kernel(function: Callable) -> Any:
     """Says that it is exact, because a function that says nothing becomes what the first to call it is."""
-    return compiled(function, fastmath=False)
+    return compile_kernel(function, fastmath=False)
 
 
 def fast_kernel(function: Callable) -> Any:
-    return compiled(function, fastmath=FINITE)
+    return compile_kernel(function, fastmath=FASTMATH_FLAGS)
 
 
-def compiled(function: Callable, **options: Any) -> Any:
-    found: Any = njit(**OPTIONS, **options)(function)
+def compile_kernel(function: Callable, **options: Any) -> Any:
+    found: Any = njit(**JIT_OPTIONS, **options)(function)
     try:
-        found._cache = Kept(function)
+        found._cache = KernelCache(function)
     except RuntimeError:  # numba found no folder that it can write to
-        folder = private_folder()
-        if folder is not None and folder != SETTINGS.CACHE_DIR:
-            SETTINGS.CACHE_DIR = folder
-            return compiled(function, **options)
+        folder = create_private_folder()
+        if folder is not None and folder != NUMBA_CONFIG.CACHE_DIR:
+            NUMBA_CONFIG.CACHE_DIR = folder
+            return compile_kernel(function, **options)
     return found
 
 
-class Kept(FunctionCache):
+class KernelCache(FunctionCache):
     """Compiled code on disk, as numba keeps it (`cache=True`). Before it is loaded, numba's own readies its compiler,
     which takes longer than all else that it does at a start; nothing is compiled then, and what compiles does so
     itself."""
@@ -70,7 +70,7 @@ class Kept(FunctionCache):
 
 
 @intrinsic
-def prefetch(typing_context, array, index):
+def prefetch_element(typing_context, array, index):
     """In a kernel, have the processor fetch array[index] of a C-contiguous array while it goes on: what is read from
     memory in no order costs most where it is waited for. Nothing happens where there is no such place."""
 
@@ -80,13 +80,13 @@ def prefetch(typing_context, array, index):
         fetch = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         function = cgutils.get_or_insert_function(builder.module, fetch, "llvm.prefetch.p0")
         place = builder.bitcast(builder.gep(view.data, [arguments[1]]), byte)
-        builder.call(function, [place, word(READ), word(INTO_ALL_CACHES), word(DATA)])
+        builder.call(function, [place, word(PREFETCH_READ), word(PREFETCH_LOCALITY), word(PREFETCH_DATA_CACHE)])
         return context.get_dummy_value()
 
     return types.void(array, index), generate
 
 
-def private_folder() -> str | None:
+def create_private_folder() -> str | None:
     """A temporary folder that nobody else can write to, because what lies in it will be executed. None where that
     cannot be made sure of, as on Windows, whose folders do not say whose they are."""
     if not hasattr(os, "getuid"):
@@ -101,28 +101,28 @@ def private_folder() -> str | None:
     return str(folder) if is_ours else None
 
 
-def when_compiling(tell: Callable[[], None]) -> None:
+def register_compile_callback(tell: Callable[[], None]) -> None:
     """Have `tell` called once, when this process has been compiling for a while and goes on. What was compiled by an
     earlier one is only loaded."""
-    event.register("numba:compile", Compiling(tell))
+    event.register("numba:compile", CompileListener(tell))
 
 
-class Compiling(event.Listener):
+class CompileListener(event.Listener):
     """Adds up the time. Kernels are compiled one after the other, and inside of each the functions that it calls."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
-        self.tell, self.told = tell, False
-        self.seconds, self.began, self.depth = 0.0, 0.0, 0
+        self.callback, self.has_notified = tell, False
+        self.seconds, self.start_time, self.depth = 0.0, 0.0, 0
 
     def on_start(self, event: Any) -> None:
         if self.depth == 0:
-            self.began = time.perf_counter()
+            self.start_time = time.perf_counter()
         self.depth += 1
-        if not self.told and self.seconds + time.perf_counter() - self.began > PATIENCE:
-            self.told = True
-            self.tell()
+        if not self.has_notified and self.seconds + time.perf_counter() - self.start_time > COMPILE_NOTICE_SECONDS:
+            self.has_notified = True
+            self.callback()
 
     def on_end(self, event: Any) -> None:
         self.depth -= 1
         if self.depth == 0:
-            self.seconds += time.perf_counter() - self.began
+            self.seconds += time.perf_counter() - self.start_time

@@ -7,8 +7,8 @@ from math import isnan
 
 import numpy as np
 
-from xmtc.core.array_validation import KINDS, MOST, trusted
-from xmtc.core.hyperparameters import briefly
+from xmtc.core.array_validation import NUMERIC_KINDS, MAX_INDEX, construct_unchecked
+from xmtc.core.hyperparameters import to_short_repr
 from xmtc.errors import XmtcError
 
 NO_LABEL = -1
@@ -28,8 +28,8 @@ class Predictions:
                 f"Found labels of shape {labels.shape} and scores of shape {scores.shape}; expected both to have a row "
                 "for each document, and as many columns."
             )
-        object.__setattr__(self, "labels", checked_labels(labels))
-        object.__setattr__(self, "scores", checked_scores(scores))
+        object.__setattr__(self, "labels", validate_label_array(labels))
+        object.__setattr__(self, "scores", validate_score_array(scores))
 
     @property
     def n_docs(self) -> int:
@@ -39,48 +39,48 @@ class Predictions:
     def k(self) -> int:
         return self.labels.shape[1]
 
-    def above(self, threshold: float) -> Predictions:
+    def apply_threshold(self, threshold: float) -> Predictions:
         """Only the labels that score at least the threshold; the others become NO_LABEL."""
         check_threshold(threshold)
         with np.errstate(over="ignore"):  # what float32 cannot hold is more than any score
             keep = self.scores >= threshold
         labels, scores = np.where(keep, self.labels, NO_LABEL), np.where(keep, self.scores, 0)
-        return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
+        return Predictions.from_valid_arrays(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
 
-    def only(self, rows: np.ndarray) -> Predictions:
+    def mask_documents(self, rows: np.ndarray) -> Predictions:
         """Of these documents alone (n_docs,) bool; the others get no label."""
         if rows.all():
             return self
         labels, scores = np.where(rows[:, None], self.labels, NO_LABEL), np.where(rows[:, None], self.scores, 0)
-        return Predictions.trusted(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
+        return Predictions.from_valid_arrays(labels.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
 
-    def first(self, k: int) -> Predictions:
+    def keep_best(self, k: int) -> Predictions:
         """The best k of each document alone."""
-        return self if k >= self.k else Predictions.trusted(self.labels[:, :k], self.scores[:, :k])
+        return self if k >= self.k else Predictions.from_valid_arrays(self.labels[:, :k], self.scores[:, :k])
 
-    def widened(self, k: int) -> Predictions:
+    def pad(self, k: int) -> Predictions:
         """The same with k places for each document, of which the further ones are empty."""
         more = ((0, 0), (0, max(0, k - self.k)))
         labels, scores = np.pad(self.labels, more, constant_values=NO_LABEL), np.pad(self.scores, more)
-        return Predictions.trusted(labels, scores)
+        return Predictions.from_valid_arrays(labels, scores)
 
     @staticmethod
     def stack(parts: list[Predictions]) -> Predictions:
         """One answer from the answers to consecutive batches of documents."""
-        return Predictions.trusted(np.vstack([p.labels for p in parts]), np.vstack([p.scores for p in parts]))
+        return Predictions.from_valid_arrays(np.vstack([p.labels for p in parts]), np.vstack([p.scores for p in parts]))
 
     @staticmethod
-    def trusted(labels: np.ndarray, scores: np.ndarray) -> Predictions:
+    def from_valid_arrays(labels: np.ndarray, scores: np.ndarray) -> Predictions:
         """Without a look at them: of models whose code keeps to the contract."""
-        return trusted(Predictions, labels=labels, scores=scores)
+        return construct_unchecked(Predictions, labels=labels, scores=scores)
 
 
 def check_k(k: int) -> None:
     """Refuse to name other than a whole number of labels."""
     if not isinstance(k, (int, np.integer)) or isinstance(k, bool):
-        raise XmtcError(f"k={briefly(k)} is no number of labels; expected a whole number of at least 1.")
+        raise XmtcError(f"k={to_short_repr(k)} is no number of labels; expected a whole number of at least 1.")
     if k < 1:
-        raise XmtcError(f"k={briefly(k)} asks for no labels; expected at least 1.")
+        raise XmtcError(f"k={to_short_repr(k)} asks for no labels; expected at least 1.")
 
 
 def check_threshold(threshold: float) -> None:
@@ -90,14 +90,14 @@ def check_threshold(threshold: float) -> None:
     except OverflowError:  # a whole number that no float can hold
         fits = False
     if not fits:
-        found = f"threshold={briefly(threshold)}"
+        found = f"threshold={to_short_repr(threshold)}"
         raise XmtcError(f"{found} is no number to compare scores with; expected one such as 0.5.")
 
 
-def checked_labels(labels: np.ndarray) -> np.ndarray:
+def validate_label_array(labels: np.ndarray) -> np.ndarray:
     if labels.size and labels.dtype.kind not in "iu":
         raise XmtcError(f"The labels are of type {labels.dtype}; expected whole numbers, or {NO_LABEL} for none.")
-    if labels.size and not (labels.min() >= NO_LABEL and labels.max() <= MOST):
+    if labels.size and not (labels.min() >= NO_LABEL and labels.max() <= MAX_INDEX):
         raise XmtcError(
             f"The labels go from {labels.min()} to {labels.max()}; expected their numbers, or {NO_LABEL} for none."
         )
@@ -111,8 +111,8 @@ def checked_labels(labels: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(labels, np.int32)
 
 
-def checked_scores(scores: np.ndarray) -> np.ndarray:
-    if scores.dtype.kind not in KINDS:
+def validate_score_array(scores: np.ndarray) -> np.ndarray:
+    if scores.dtype.kind not in NUMERIC_KINDS:
         raise XmtcError(f"The scores are of type {scores.dtype}; expected numbers.")
     rows = np.argwhere(np.isnan(scores))
     if len(rows):

@@ -10,23 +10,23 @@ from typing import Any, Generic, TypeVar
 Item = TypeVar("Item")
 
 
-class Ahead(Generic[Item]):
+class PrefetchIterator(Generic[Item]):
     """The same items; making them begins at once, and so many at most wait to be asked for. After `close` no more are
     made."""
 
-    def __init__(self, items: Iterable[Item], most: int) -> None:
+    def __init__(self, items: Iterable[Item], max_pending: int) -> None:
         self.items, self.end = iter(items), object()
         self.pool = ThreadPoolExecutor(1)
-        self.waiting: deque[Future[Any]] = deque()
-        for _ in range(most):
-            self._make_one()
+        self.pending: deque[Future[Any]] = deque()
+        for _ in range(max_pending):
+            self._submit_next()
 
-    def _make_one(self) -> None:
-        self.waiting.append(self.pool.submit(next, self.items, self.end))
+    def _submit_next(self) -> None:
+        self.pending.append(self.pool.submit(next, self.items, self.end))
 
     def __iter__(self) -> Iterator[Item]:
-        while (item := self.waiting.popleft().result()) is not self.end:
-            self._make_one()
+        while (item := self.pending.popleft().result()) is not self.end:
+            self._submit_next()
             yield item
 
     def close(self) -> None:
@@ -35,23 +35,23 @@ class Ahead(Generic[Item]):
         self.items = iter(())
 
 
-class Behind(Generic[Item]):
+class BackgroundWorker(Generic[Item]):
     """Work on items, one after the other; whoever hands them over goes on, until so many wait."""
 
-    def __init__(self, work: Callable[[Item], object], most: int) -> None:
-        self.work, self.most = work, most
+    def __init__(self, work: Callable[[Item], object], max_pending: int) -> None:
+        self.work, self.max_pending = work, max_pending
         self.pool = ThreadPoolExecutor(1)
-        self.waiting: deque[Future[Any]] = deque()
+        self.pending: deque[Future[Any]] = deque()
 
     def __call__(self, item: Item) -> None:
-        if len(self.waiting) == self.most:
-            self.waiting.popleft().result()
-        self.waiting.append(self.pool.submit(self.work, item))
+        if len(self.pending) == self.max_pending:
+            self.pending.popleft().result()
+        self.pending.append(self.pool.submit(self.work, item))
 
     def finish(self) -> None:
         """Wait until nothing waits."""
-        while self.waiting:
-            self.waiting.popleft().result()
+        while self.pending:
+            self.pending.popleft().result()
 
     def close(self) -> None:
         self.finish()

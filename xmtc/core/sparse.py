@@ -10,22 +10,22 @@ from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import kernel
 
-ROWS = 1024  # copied by one thread at a time
+ROWS_PER_TASK = 1024  # copied by one thread at a time
 
 
-def narrow(ends: np.ndarray) -> np.ndarray:
+def narrow_indptr(ends: np.ndarray) -> np.ndarray:
     """Row ends (indptr) as int32 while they fit: scipy gives the column numbers the type of the row ends, so that wide
     ones would double the matrix."""
     return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
 
 
-def rows_of(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def to_kernel_arrays(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The arrays of a CSR matrix as kernels take them, whatever width scipy has given the row ends: int64, int32 and
     the values."""
     return matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False), matrix.data
 
 
-def with_unit_rows(matrix: csr_array) -> csr_array:
+def normalise_rows(matrix: csr_array) -> csr_array:
     """The matrix with each row divided by its length; empty rows stay empty."""
     counts = np.diff(matrix.indptr)
     rows = np.repeat(np.arange(matrix.shape[0]), counts)
@@ -35,7 +35,7 @@ def with_unit_rows(matrix: csr_array) -> csr_array:
     return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def with_weighted_rows(matrix: csr_array, weights: np.ndarray | None) -> csr_array:
+def scale_rows(matrix: csr_array, weights: np.ndarray | None) -> csr_array:
     """The matrix with each row multiplied by its weight; as it is without weights."""
     if weights is None:
         return matrix
@@ -43,7 +43,7 @@ def with_weighted_rows(matrix: csr_array, weights: np.ndarray | None) -> csr_arr
     return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def take_rows(matrix: csr_array, rows: np.ndarray, each: Callable[..., Iterable] = map) -> csr_array:
+def take_rows(matrix: csr_array, rows: np.ndarray, map_function: Callable[..., Iterable] = map) -> csr_array:
     """matrix[rows], by as many threads as `each` has."""
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
@@ -51,10 +51,10 @@ def take_rows(matrix: csr_array, rows: np.ndarray, each: Callable[..., Iterable]
 
     def take(begin: int) -> None:
         source = matrix.indptr, matrix.indices, matrix.data
-        copy_rows(*source, rows[begin : begin + ROWS], indptr[begin : begin + ROWS + 1], indices, data)
+        copy_rows(*source, rows[begin : begin + ROWS_PER_TASK], indptr[begin : begin + ROWS_PER_TASK + 1], indices, data)
 
-    list(each(take, range(0, len(rows), ROWS)))
-    return csr_array((data, indices, narrow(indptr)), shape=(len(rows), matrix.shape[1]))
+    list(map_function(take, range(0, len(rows), ROWS_PER_TASK)))
+    return csr_array((data, indices, narrow_indptr(indptr)), shape=(len(rows), matrix.shape[1]))
 
 
 @kernel
@@ -65,7 +65,7 @@ def copy_rows(indptr, indices, data, rows, new_indptr, new_indices, new_data):
             new_indices[new_begin + i], new_data[new_begin + i] = indices[begin + i], data[begin + i]
 
 
-class Compact(NamedTuple):
+class CompactMatrix(NamedTuple):
     """Some rows of a sparse matrix over the columns that occur in them."""
 
     indptr: np.ndarray  # int64
@@ -74,13 +74,13 @@ class Compact(NamedTuple):
     columns: np.ndarray  # int32, ascending: which of the matrix' columns they are
 
 
-def whole(matrix: csr_array) -> Compact:
+def as_compact(matrix: csr_array) -> CompactMatrix:
     """All rows over all columns, whether they occur or not, without a copy of the matrix."""
     indices = matrix.indices.astype(np.int32, copy=False).view(np.uint32)
-    return Compact(matrix.indptr.astype(np.int64), indices, matrix.data, np.arange(matrix.shape[1], dtype=np.int32))
+    return CompactMatrix(matrix.indptr.astype(np.int64), indices, matrix.data, np.arange(matrix.shape[1], dtype=np.int32))
 
 
-def compact(matrix: csr_array, rows: np.ndarray) -> Compact:
+def compact(matrix: csr_array, rows: np.ndarray) -> CompactMatrix:
     rows = rows.astype(np.int64, copy=False)
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
@@ -90,7 +90,7 @@ def compact(matrix: csr_array, rows: np.ndarray) -> Compact:
 
     source = matrix.indptr, matrix.indices, matrix.data
     n_columns = compact_rows(*source, rows, eights, eights.view(np.uint8), number, columns, indptr, indices, data)
-    return Compact(indptr, indices, data, columns[:n_columns].copy())
+    return CompactMatrix(indptr, indices, data, columns[:n_columns].copy())
 
 
 @kernel
@@ -117,7 +117,7 @@ def compact_rows(indptr, indices, data, rows, eights, seen, number, columns, new
 
 
 @kernel
-def sort(keys, begin, end):
+def shell_sort(keys, begin, end):
     """Shell's sort of keys[begin:end]. NumPy's own, inside a kernel, takes a second to compile."""
     gap = 1
     while gap < (end - begin) // 3:

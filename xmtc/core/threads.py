@@ -13,70 +13,70 @@ from pathlib import Path
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
-CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CGROUP_ROOT, PROCESS_CGROUP_FILE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # What OpenMP, numba and joblib are told. In its worker processes joblib sets the first two, to share the CPUs out.
-VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
-Asked = ParamSpec("Asked")
-Made = TypeVar("Made")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+Arguments = ParamSpec("Asked")
+Result = TypeVar("Made")
 
 
-def once(make: Callable[Asked, Made]) -> Callable[Asked, Made]:
+def cache_with_lock(make: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """As functools.cache; of several threads that are the first to ask, one makes the answer and the others wait. With
     the cache alone each would make it, one beside the other and, in Python, none faster for it."""
     kept, lock = cache(make), Lock()
 
     @wraps(make)
-    def found(*args: Asked.args, **kwargs: Asked.kwargs) -> Made:
+    def found(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         with lock:
             return kept(*args, **kwargs)  # type: ignore[arg-type]
 
     return found
 
 
-def available_threads() -> int:
+def count_available_threads() -> int:
     """Asked whenever it is needed: a process may be given other CPUs, and its workers other variables."""
-    return max(1, int(min(n_cpus(), cpu_quota(), *from_environment(), *from_torch())))
+    return max(1, int(min(count_cpus(), read_cpu_quota(), *read_environment_limits(), *read_torch_limit())))
 
 
-def n_cpus() -> int:
+def count_cpus() -> int:
     """Those that this process may run on: taskset, a batch system or a container may have left it fewer."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def from_environment() -> Iterator[int]:
-    for variable in VARIABLES:
+def read_environment_limits() -> Iterator[int]:
+    for variable in THREAD_VARIABLES:
         first = os.environ.get(variable, "").partition(",")[0].strip()  # OpenMP takes one number for each nesting
         if first.isdecimal() and int(first) > 0:
             yield int(first)
 
 
-def from_torch() -> Iterator[int]:
+def read_torch_limit() -> Iterator[int]:
     """Where it has been told to use few, as its data loaders tell it. By itself it may take one thread for two CPUs, if
     these are one core: that is nobody's wish, and no limit for others."""
     asked = getattr(sys.modules.get("torch"), "get_num_threads", None)
-    if asked is not None and (n := asked()) < n_cpus() / 2:
+    if asked is not None and (n := asked()) < count_cpus() / 2:
         yield n
 
 
 @cache  # files take longer to read than a text to tag, and quotas stay
-def cpu_quota() -> float:
+def read_cpu_quota() -> float:
     """CPUs that this process's control groups leave it the time of, rounded up: a container with two CPUs of a machine
     with 64 sees all of them, and is stopped when it uses more."""
-    return min((quota for folder in control_groups() for quota in quotas_in(folder)), default=inf)
+    return min((quota for folder in find_cgroup_folders() for quota in read_cgroup_quotas(folder)), default=inf)
 
 
-def control_groups() -> Iterator[Path]:
+def find_cgroup_folders() -> Iterator[Path]:
     """The folders of this process's groups and of those above them, of both versions of the interface."""
     try:
-        lines = OWN_CGROUPS.read_text().splitlines()
+        lines = PROCESS_CGROUP_FILE.read_text().splitlines()
     except OSError:  # another system
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            roots = [CGROUPS, CGROUPS / "unified"]
+            roots = [CGROUP_ROOT, CGROUP_ROOT / "unified"]
         elif "cpu" in controllers.split(","):
-            roots = [CGROUPS / "cpu", CGROUPS / controllers]
+            roots = [CGROUP_ROOT / "cpu", CGROUP_ROOT / controllers]
         else:
             continue
         parts = [part for part in path.split("/") if part]
@@ -84,7 +84,7 @@ def control_groups() -> Iterator[Path]:
             yield from (root.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
 
 
-def quotas_in(folder: Path) -> Iterator[int]:
+def read_cgroup_quotas(folder: Path) -> Iterator[int]:
     for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             quota, period = " ".join((folder / file).read_text() for file in files).split()

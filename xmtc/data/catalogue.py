@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from xmtc.core.progress import ShowProgress, silent
+from xmtc.core.progress import ProgressFactory, hide_progress
 from xmtc.data.corpus import open_corpus
-from xmtc.errors import XmtcError, nearest
-from xmtc.storage.cache import cache_folder
+from xmtc.errors import XmtcError, find_similar_names
+from xmtc.storage.cache import get_cache_folder
 
 PARTS = ("train", "test")
 NOT_DATA = (".rejects", ".events", ".log")
@@ -65,13 +65,13 @@ def named(name: str) -> DataSet:
     known = {each.lower(): found for found in catalogue().values() for each in (found.name, *found.aliases)}
     if name.lower() in known:
         return known[name.lower()]
-    meant = "".join(f"; did you mean {known[each].name}?" for each in nearest(name.lower(), known)) or "."
+    meant = "".join(f"; did you mean {known[each].name}?" for each in find_similar_names(name.lower(), known)) or "."
     raise XmtcError(f"There is no data set {name!r} in the catalogue{meant} `xmtc data list` shows all.")
 
 
 def corpora_folder() -> Path:
     """Where data sets lie that nobody says another place of."""
-    return cache_folder("corpora")
+    return get_cache_folder("corpora")
 
 
 def files_of(folder: Path, part: str) -> list[Path]:
@@ -92,7 +92,7 @@ def forms_in(folder: Path) -> list[tuple[Path, Path]]:
     return [(path, found["test"][ending]) for ending, path in found["train"].items() if ending in found["test"]]
 
 
-def count(train: Path, test: Path, show: ShowProgress = silent) -> list[Counts]:
+def count(train: Path, test: Path, show: ProgressFactory = hide_progress) -> list[Counts]:
     """What the papers' tables print, of these two files. Averages are of the training documents; the second of them of
     all: papers do either, and do not say which."""
     n_docs, labels, n_assigned, n_features = [0, 0], [set[str](), set[str]()], [0, 0], 0

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from xmtc.core.progress import ShowProgress, silent
+from xmtc.core.progress import ProgressFactory, hide_progress
 from xmtc.core.run import Run
 from xmtc.data.batch import Batch
 from xmtc.data.document import Document
@@ -26,7 +26,7 @@ from xmtc.data.layout import Layout, Voice
 from xmtc.data.records import Fields
 from xmtc.data.rejects import Rejects
 from xmtc.data.source import BadLine, Source, pipe_of, stop
-from xmtc.errors import XmtcError, visible
+from xmtc.errors import XmtcError, escape_controls
 
 ON_ERROR = ("stop", "skip")
 # Formats of text in lines, whose encoding is looked for; the others are bytes, or look for it file by file.
@@ -96,7 +96,7 @@ class Corpus:
     only a pipe can be read no more than once. How many documents there are takes a pass to tell, so it has no `len`.
     """
 
-    def __init__(self, parts: list[Part], rejects: Rejects | None, progress: ShowProgress) -> None:
+    def __init__(self, parts: list[Part], rejects: Rejects | None, progress: ProgressFactory) -> None:
         self.parts = parts
         self.rejects = rejects
         self.progress = progress
@@ -213,7 +213,7 @@ class Corpus:
         n_bytes = os.path.getsize(file) if os.path.isfile(file) else None
         is_empty = True
 
-        with self.progress(f"reading {visible(part.source.path)}", n_bytes) as progress:
+        with self.progress(f"reading {escape_controls(part.source.path)}", n_bytes) as progress:
             for document in part.read(reject, progress.advance, run):
                 is_empty = False
                 yield document
@@ -236,7 +236,7 @@ def open_corpus(
     labels_required: bool = True,
     on_error: str = "stop",
     rejects: str | Path | None = None,
-    progress: ShowProgress = silent,
+    progress: ProgressFactory = hide_progress,
     *,
     layout: Layout = Layout(),
     likely: Layout = Layout(),

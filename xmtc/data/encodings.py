@@ -10,7 +10,7 @@ import codecs
 import re
 from typing import NamedTuple
 
-from xmtc.errors import XmtcError, nearest
+from xmtc.errors import XmtcError, find_similar_names
 
 UTF8 = "utf-8"
 HEAD_BYTES = 1 << 20  # of a file, what is looked at
@@ -55,7 +55,7 @@ def encoding_named(name: str) -> str:
     """Return the name of an encoding that Python knows, without a byte order mark; raise XmtcError for any other."""
     if is_text_encoding(name):
         return name.lower().replace("_sig", "").replace("-sig", "")
-    near = nearest(name.lower(), ("utf-8", "utf-16", "latin-1", *CODE_PAGES))
+    near = find_similar_names(name.lower(), ("utf-8", "utf-16", "latin-1", *CODE_PAGES))
     hint = f"did you mean {near[0]}?" if near else f"expected one such as utf-8, utf-16, latin-1 or {WESTERN}."
     raise XmtcError(f"There is no encoding {name!r}; {hint}")
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xmtc.core.prefetch import Ahead
+from xmtc.core.prefetch import PrefetchIterator
 from xmtc.data.file_streams import Block, OnRead, read_blocks, without_compression
 
 IN_BLOCKS = (".jsonl", ".ndjson")  # files that are read so
@@ -20,7 +20,7 @@ class Fetched:
     def __init__(self, path: str) -> None:
         self.n_bytes = self.n_told = 0
         self.on_read: OnRead = lambda n: None
-        self.blocks = Ahead(read_blocks(path, self._count), MOST)
+        self.blocks = PrefetchIterator(read_blocks(path, self._count), MOST)
 
     def _count(self, n: int) -> None:
         self.n_bytes += n

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from xmtc.data.encodings import MARKS, Encoding, without_mark
-from xmtc.errors import XmtcError, nearest
-from xmtc.storage.atomic import clear_leftovers, new_file, reason
+from xmtc.errors import XmtcError, find_similar_names
+from xmtc.storage.atomic import remove_stale_files, atomic_file, describe_error
 
 unzipping: Any = zlib
 with suppress(ImportError):
@@ -212,7 +212,7 @@ def too_long(path: str, number: int) -> XmtcError:
 
 def damaged(path: str, number: int, error: BaseException) -> XmtcError:
     return XmtcError(
-        f"{display_name(path)}, after line {number}: the data is damaged or ends too early ({reason(error)}), "
+        f"{display_name(path)}, after line {number}: the data is damaged or ends too early ({describe_error(error)}), "
         f"expected a whole file; fetch or compress it again."
     )
 
@@ -229,10 +229,10 @@ def check_place(path: str) -> None:
 def check_outside(path: str) -> None:
     """Refuse a file within a model or another folder that is replaced as a whole: what else is in it could only be lost
     by that, or stand in its way."""
-    from xmtc.storage.folder import is_whole
+    from xmtc.storage.folder import is_complete_folder
 
     for folder in Path(os.path.realpath(path)).parents if path != STANDARD_STREAM else ():
-        if is_whole(folder):
+        if is_complete_folder(folder):
             raise XmtcError(
                 f"{path} lies in the folder of a model or vocabulary, which is written and replaced as a whole; choose "
                 "another place."
@@ -254,13 +254,13 @@ def writing(path: str) -> Iterator[IO[bytes]]:
     check_outside(path)
     try:
         if not is_device:
-            clear_leftovers(target)
-        with target.open("wb") if is_device else new_file(target) as raw, _compressing(raw, path) as stream:
+            remove_stale_files(target)
+        with target.open("wb") if is_device else atomic_file(target) as raw, _compressing(raw, path) as stream:
             yield stream
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise XmtcError(f"{path} cannot be written ({reason(error)}); choose another place.") from None
+        raise XmtcError(f"{path} cannot be written ({describe_error(error)}); choose another place.") from None
 
 
 @contextmanager
@@ -293,13 +293,13 @@ def unreadable(path: str, error: OSError) -> XmtcError:
         siblings = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
         if os.path.islink(path):
             return XmtcError(f"{path} is a link to {os.path.realpath(path)}, which is not there; check the link.")
-        near = nearest(name, siblings)
+        near = find_similar_names(name, siblings)
         hint = f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path."
         return XmtcError(f"{path}: there is no such file; {hint}")
     is_folder = os.name == "nt" and os.path.isdir(path)  # of which Windows only says that permission is denied
     if is_folder or isinstance(error, IsADirectoryError):
         return XmtcError(f"{path} is a folder, expected a file; name a file in it.")
-    return XmtcError(f"{path} cannot be read ({reason(error)}); check the path and its permissions.")
+    return XmtcError(f"{path} cannot be read ({describe_error(error)}); check the path and its permissions.")
 
 
 def _compression_of(head: bytes) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.core.array_validation import KINDS
+from xmtc.core.array_validation import NUMERIC_KINDS
 from xmtc.data.corpus import Corpus
 from xmtc.data.dataframes import UNORDERED, as_array, is_frame
 from xmtc.data.document import Document
@@ -70,7 +70,7 @@ def texts_or_matrix(X: Any) -> Any:
         return table_of(X) if holds_rows(X) else X
     if array.ndim == 2 and array.shape[1] == 1 and array.size and isinstance(array[0, 0], str):
         array = array[:, 0]
-    return array if array.ndim != 1 or array.dtype.kind in KINDS else array.tolist()
+    return array if array.ndim != 1 or array.dtype.kind in NUMERIC_KINDS else array.tolist()
 
 
 def texts_in(frame: Any) -> list[Any]:
@@ -79,7 +79,7 @@ def texts_in(frame: Any) -> list[Any]:
     return [
         name
         for name, values in columns.items()
-        if values.dtype.kind not in KINDS and any(isinstance(value, str) for value in values)
+        if values.dtype.kind not in NUMERIC_KINDS and any(isinstance(value, str) for value in values)
     ]
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.memory import GIB, memory
+from xmtc.core.memory import GIB, get_memory_limit
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.core.sparse import narrow
+from xmtc.core.sparse import narrow_indptr
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 
@@ -23,7 +23,7 @@ def sparse(predictions: Predictions, n_labels: int, as_ones: bool = False) -> cs
     is_named = predictions.labels != NO_LABEL
     labels = predictions.labels[is_named]
     values = np.ones(len(labels), np.int64) if as_ones else predictions.scores[is_named]
-    ends = narrow(np.concatenate([[0], np.cumsum(is_named.sum(axis=1))]))
+    ends = narrow_indptr(np.concatenate([[0], np.cumsum(is_named.sum(axis=1))]))
     matrix = csr_array((values, labels, ends), shape=(predictions.n_docs, n_labels))
     matrix.sort_indices()
     return matrix
@@ -46,7 +46,7 @@ def dense(
 def check_room(n_docs: int, n_labels: int, item_size: int) -> None:
     """Refuse a dense matrix that would fill the memory."""
     needed = n_docs * n_labels * item_size
-    if needed > SHARE * memory():
+    if needed > SHARE * get_memory_limit():
         raise XmtcError(
             f"The scores of {n_docs:,} documents × {n_labels:,} labels take {needed / GIB:,.1f} GiB, more than half of "
             "the memory; ask for the best alone with predict_proba(X, k=100) or rank(X, k=100)."

@@ -12,9 +12,9 @@ from typing import TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.prefetch import Behind
+from xmtc.core.prefetch import BackgroundWorker
 from xmtc.core.run import Run
-from xmtc.core.sparse import narrow
+from xmtc.core.sparse import narrow_indptr
 from xmtc.data.batch import Batch, Texts, whole_numbers
 from xmtc.data.document import Document
 
@@ -39,7 +39,7 @@ class LabelCollector:
 
     def watch(self, documents: Iterable[Documents]) -> Iterator[Documents]:
         """The same documents; their labels are collected as they are read."""
-        with closing(Behind(self.contents.update, HASHED_BEHIND)) as hash_behind:
+        with closing(BackgroundWorker(self.contents.update, HASHED_BEHIND)) as hash_behind:
             for document in documents:
                 if isinstance(document, Batch):
                     self._add_batch(document, self.contents.update if self.run.n_threads == 1 else hash_behind)
@@ -101,7 +101,7 @@ class LabelCollector:
 
         indices = column_of[np.frombuffer(self.flat, np.int32)] if len(self.flat) else np.zeros(0, np.int32)
         ones = np.ones(len(indices), np.float32)
-        indptr = narrow(np.array(self.offsets))
+        indptr = narrow_indptr(np.array(self.offsets))
 
         Y = csr_array((ones, indices, indptr), shape=(len(indptr) - 1, len(columns)))
         Y.sum_duplicates()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.sparse import narrow
+from xmtc.core.sparse import narrow_indptr
 from xmtc.data.corpus import Corpus, writing_corpus
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
@@ -174,7 +174,7 @@ def with_ones(cells: np.ndarray, like: csr_array) -> csr_array:
     n_docs, n_labels = like.shape
     ends = np.searchsorted(cells, np.arange(n_docs + 1) * n_labels)
     ones = np.ones(len(cells), like.dtype)
-    return csr_array((ones, (cells % max(n_labels, 1)).astype(np.int32), narrow(ends)), shape=like.shape)
+    return csr_array((ones, (cells % max(n_labels, 1)).astype(np.int32), narrow_indptr(ends)), shape=like.shape)
 
 
 def row_of(Y: csr_array, doc: int) -> np.ndarray:

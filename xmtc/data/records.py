@@ -17,7 +17,7 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 from xmtc.data.document import Document
-from xmtc.errors import nearest
+from xmtc.errors import find_similar_names
 
 CELL_SEPARATOR = "|"
 LISTED_NAMES = 12
@@ -138,7 +138,7 @@ def require_field(present: Iterable[str], name: str, option: str) -> None:
         return
 
     lowered = {field.lower(): field for field in names}
-    near = [name.lower()] if name.lower() in lowered else nearest(name.lower(), list(lowered)[:COMPARED_NAMES])
+    near = [name.lower()] if name.lower() in lowered else find_similar_names(name.lower(), list(lowered)[:COMPARED_NAMES])
     hint = f" (did you mean {lowered[near[0]]!r}?)" if near else ""
     listed = ", ".join(map(repr, names[:LISTED_NAMES])) + (", …" if len(names) > LISTED_NAMES else "")
     raise BadRecord(

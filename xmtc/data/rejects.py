@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xmtc.data.source import BadLine
-from xmtc.errors import XmtcError, visible
+from xmtc.errors import XmtcError, escape_controls
 
 
 class Rejects:
@@ -40,7 +40,7 @@ class Rejects:
                 self._file = io.FileIO(self.path, "w")  # unbuffered: a bad line is on disk at once
             line = bad.raw.rstrip(b"\r\n").replace(b"\r\n", b"\\n").replace(b"\n", b"\\n")
             where = str(bad.location) if bad.name == self.corpus else f"{bad.name}:{bad.location}"
-            self._file.write(f"{visible(where)}\t{visible(bad.reason)}\t".encode() + line + b"\n")
+            self._file.write(f"{escape_controls(where)}\t{escape_controls(bad.reason)}\t".encode() + line + b"\n")
         except OSError as error:
             raise XmtcError(f"{self.path} cannot be written ({error.strerror}); name another with --rejects.") from None
         self.count += 1
@@ -49,9 +49,9 @@ class Rejects:
     def __str__(self) -> str:
         """One sentence for the user at the end of a pass."""
         if self.first is None:
-            return visible(f"no line of {self.corpus} was set aside.")
+            return escape_controls(f"no line of {self.corpus} was set aside.")
         lines = f"1 {self.first.unit}" if self.count == 1 else f"{self.count} {self.first.unit}s"
-        return visible(
+        return escape_controls(
             f"{lines} of {self.corpus} set aside in {self.path}, "
             f"the first at {self.first.unit} {self.first.location}: {self.first.reason}."
         )

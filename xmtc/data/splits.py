@@ -135,7 +135,7 @@ def train_valid_split(
         _check_has_labels(valid)
         return data, valid
     held_out = random_rows(data, seed, share, max_valid)
-    return without(data, held_out), data.rows(held_out)
+    return without(data, held_out), data.select_rows(held_out)
 
 
 def random_rows(data: Dataset, seed: int, share: float = VALID_SHARE, most: int = MAX_VALID) -> np.ndarray:
@@ -166,7 +166,7 @@ def labelled_rows(data: Dataset) -> np.ndarray:
 
 
 def without(data: Dataset, rows: np.ndarray) -> Dataset:
-    return data.rows(np.setdiff1d(np.arange(data.n_docs), rows))
+    return data.select_rows(np.setdiff1d(np.arange(data.n_docs), rows))
 
 
 def _check_parts(corpus: Corpus, train: str, test: str) -> None:

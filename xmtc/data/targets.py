@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.core.array_validation import KINDS, MOST
+from xmtc.core.array_validation import NUMERIC_KINDS, MAX_INDEX
 from xmtc.data.dataframes import UNORDERED, as_array, is_frame
 from xmtc.errors import XmtcError
 
@@ -60,7 +60,7 @@ def target_of(y: Any, names: Sequence[str] | None = None, kind: str = "") -> Tar
         array = np.array([values_in(row) for row in rows])
     if is_column_of_names(array, kind):
         return target_of_lists(array, COLUMN)
-    if array.ndim == 2 and array.dtype.kind in KINDS:
+    if array.ndim == 2 and array.dtype.kind in NUMERIC_KINDS:
         return indicator(ARRAY, csr_array(check_bits(array)), names)
     return target_of_lists(array)
 
@@ -78,9 +78,9 @@ def target_of_frame(frame: Any, of_training: str = "") -> Target:
     array = np.asarray(frame.to_numpy())
     if is_column_of_names(array, of_training):
         return target_of_lists(array, COLUMN)
-    if array.dtype.kind not in KINDS and array.shape[1] == 1:
+    if array.dtype.kind not in NUMERIC_KINDS and array.shape[1] == 1:
         return target_of_lists(array[:, 0])
-    if array.dtype.kind not in KINDS:
+    if array.dtype.kind not in NUMERIC_KINDS:
         array = check_numeric(array)
     if "" in frame.columns:
         raise XmtcError("A column of the labels' data frame has an empty name; expected a name for each label.")
@@ -97,8 +97,8 @@ def indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> Target:
     check_bits(Y.data)
     if names is not None and len(names) != Y.shape[1]:
         raise XmtcError(f"y has {Y.shape[1]} columns, but there are {len(names)} labels; expected one for each.")
-    if Y.shape[1] > MOST:
-        raise XmtcError(f"y has {Y.shape[1]:,} columns; expected at most {MOST:,}: leave out those without ones.")
+    if Y.shape[1] > MAX_INDEX:
+        raise XmtcError(f"y has {Y.shape[1]:,} columns; expected at most {MAX_INDEX:,}: leave out those without ones.")
     Y.sum_duplicates()
     Y.eliminate_zeros()
     columns = list(map(str, range(Y.shape[1]))) if names is None else list(names)

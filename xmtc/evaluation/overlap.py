@@ -22,4 +22,4 @@ def overlap(one: Predictions, other: Predictions, k: int) -> float:
 def renumbered(predictions: Predictions, labels: Vocabulary, wanted: Vocabulary) -> Predictions:
     """Predictions with the numbers that other labels have for the same names; NO_LABEL for a name they do not have."""
     numbers = np.append(wanted.find(labels.text, labels.ends), NO_LABEL)  # the last for NO_LABEL itself, which is -1
-    return Predictions.trusted(numbers[predictions.labels].astype(np.int32), predictions.scores)
+    return Predictions.from_valid_arrays(numbers[predictions.labels].astype(np.int32), predictions.scores)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from xmtc.core.array_validation import KINDS, label_matrix
+from xmtc.core.array_validation import NUMERIC_KINDS, as_label_matrix
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
@@ -71,7 +71,7 @@ class Judged:
 
     def above(self, threshold: float) -> Judged:
         """Only the predictions that score at least the threshold."""
-        found = Judged(self.predictions.above(threshold), self.Y)
+        found = Judged(self.predictions.apply_threshold(threshold), self.Y)
         vars(found)["hits"] = self.hits & (found.predictions.labels != NO_LABEL)  # which need not be looked up again
         return found
 
@@ -122,9 +122,9 @@ def true_labels(Y: Indicators) -> csr_array:
         matrix = Y if issparse(Y) else np.asarray(Y)
     except ValueError:  # lists of different lengths
         matrix = np.array(None)
-    if matrix.ndim != 2 or matrix.dtype.kind not in KINDS:
+    if matrix.ndim != 2 or matrix.dtype.kind not in NUMERIC_KINDS:
         raise XmtcError(
             f"Y is a {type(Y).__name__}, expected a matrix of zeros and ones, with a row per document; scikit-learn's "
             "MultiLabelBinarizer(classes=classifier.classes_) makes one of lists of labels."
         )
-    return label_matrix(matrix)
+    return as_label_matrix(matrix)

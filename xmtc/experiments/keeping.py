@@ -15,7 +15,7 @@ from typing import Any
 import xmtc
 from xmtc.errors import XmtcError
 from xmtc.experiments.process import HOME
-from xmtc.storage.atomic import LOCK, hidden, locked, new_file
+from xmtc.storage.atomic import LOCK_SUFFIX, to_hidden_path, hold_lock, atomic_file
 
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "transformers")
 OURS = threading.Lock()  # threads of ours may finish together, also where the system has no locks
@@ -41,9 +41,9 @@ def kept_in(path: Path) -> dict[str, Result]:
 def keep(path: Path, name: str, result: Result) -> None:
     """Add a result to the file, beside what other threads and processes write meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with OURS, locked(hidden(path, LOCK)):
+    with OURS, hold_lock(to_hidden_path(path, LOCK_SUFFIX)):
         whole = kept_in(path) | {name: result}
-        with new_file(path) as file:
+        with atomic_file(path) as file:
             file.write((json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode())
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from xmtc.errors import XmtcError, nearest
+from xmtc.errors import XmtcError, find_similar_names
 from xmtc.experiments.process import HOME, INSTALLED
 
 MADE_BY = ("method", "combine", "compare")  # a row says one of these
@@ -140,7 +140,7 @@ def find(name: str) -> Path:
             f"{name} is not there; give the path of a table, a .toml file. The papers' tables lie in the folder "
             f"{FOLDER} of xmtc's repository, which an installation does not bring along."
         )
-    meant = "".join(f"; did you mean {each}?" for each in nearest(name, known)) or "."
+    meant = "".join(f"; did you mean {each}?" for each in find_similar_names(name, known)) or "."
     raise XmtcError(f"There is no table {name}{meant} In {FOLDER} lie {', '.join(known)}.")
 
 

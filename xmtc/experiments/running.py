@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xmtc.errors import XmtcError, nearest
+from xmtc.errors import XmtcError, find_similar_names
 from xmtc.experiments.commands import Failed, Place, asked, judging, making, overridable, preparing
 from xmtc.experiments.keeping import Result, keep, kept_in, size_of
 from xmtc.experiments.process import Measured, measure
 from xmtc.experiments.rows import Experiment, Job, members
-from xmtc.storage.atomic import new_file
+from xmtc.storage.atomic import atomic_file
 
 SHOWN = 5  # names of rows, where one is wrong
 Say = Callable[[str], None]
@@ -63,7 +63,7 @@ def check_names(only: Sequence[str], experiment: Experiment) -> None:
     for name in only:
         if name in known:
             continue
-        near = ", ".join(map(repr, nearest(name, rows, SHOWN, cutoff=0)))  # those that are far off show how names look
+        near = ", ".join(map(repr, find_similar_names(name, rows, SHOWN, cutoff=0)))  # those that are far off show how names look
         expected = f"one of {near}" if len(rows) <= SHOWN else f"one of {len(rows):,} names, such as {near}"
         raise XmtcError(
             f"--only {name!r}: no row of {experiment.path} is called so, expected {expected}; "
@@ -185,7 +185,7 @@ def make_model(job: Job, jobs: Sequence[Job], place: Place) -> dict[str, Any]:
     done = well_done(measure(command, log, place.limit, place.stop))
     took: dict[str, Any] = {"train_s": done.seconds, "train_cpu_s": done.cpu_seconds, "peak_mb": done.peak_mb}
     took |= {"model_mb": size_of(place.model(job)), "command": place.shown(words)}
-    with new_file(stamp) as file:
+    with atomic_file(stamp) as file:
         file.write(json.dumps(took).encode())
     return took
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xmtc.core.dataset import Bag, Dataset, Tokens
-from xmtc.core.registry import Table
+from xmtc.core.registry import Registry
 from xmtc.core.run import Run
 from xmtc.data.batch import Batch
 from xmtc.data.document import Document
@@ -38,7 +38,7 @@ VIEWS = {
     "subwords": "xmtc.features.subwords:Subwords",
     "names": "xmtc.features.names:Names",
 }
-TABLE = Table("view", View, VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
+TABLE = Registry("view", View, VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
 
 Views = dict[str, View]
 FittedViews = dict[str, FittedView]

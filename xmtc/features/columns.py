@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.array_validation import ascends
+from xmtc.core.array_validation import is_ascending
 from xmtc.core.dataset import Bag, Tokens
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
-from xmtc.core.sparse import narrow, with_unit_rows
+from xmtc.core.sparse import narrow_indptr, normalise_rows
 from xmtc.errors import XmtcError
 from xmtc.features.view import COLUMNS, FittedView, View
 from xmtc.storage.form import array
@@ -62,7 +62,7 @@ class FittedColumns(FittedView):
         return self.scaled(X if X.shape[1] == self.n_columns else only(X, X.indices < self.n_columns, self.n_columns))
 
     def scaled(self, X: csr_array) -> Bag:
-        return Bag(with_unit_rows(X) if self.unit_length else X)
+        return Bag(normalise_rows(X) if self.unit_length else X)
 
     def known(self, shown: Bag | Tokens) -> np.ndarray:
         """All of them: a feature of zero is a value like others, and says something."""
@@ -104,7 +104,7 @@ class OccurringColumns(FittedColumns):
 
     def check(self) -> None:
         super().check()
-        rise = self.size > 0 and self.columns[0] >= 0 and ascends(self.columns, strictly=True)
+        rise = self.size > 0 and self.columns[0] >= 0 and is_ascending(self.columns, strict=True)
         if not rise or self.columns[-1] >= self.n_columns:
             raise ValueError(f"its columns do not rise from 0 to {self.n_columns}")
 
@@ -113,7 +113,7 @@ def only(X: csr_array, kept: np.ndarray, n_columns: int, columns: np.ndarray | N
     """Some of the entries of a matrix of so many columns, with other column numbers where these are given."""
     ends = np.concatenate([[0], np.cumsum(kept)])[X.indptr]
     columns = X.indices if columns is None else columns
-    return csr_array((X.data[kept], columns[kept].astype(np.int32), narrow(ends)), shape=(X.shape[0], n_columns))
+    return csr_array((X.data[kept], columns[kept].astype(np.int32), narrow_indptr(ends)), shape=(X.shape[0], n_columns))
 
 
 def matrix_of(rows: Iterable[Row], n_columns: int = 0) -> csr_array:
@@ -127,4 +127,4 @@ def matrix_of(rows: Iterable[Row], n_columns: int = 0) -> csr_array:
     columns = np.concatenate([np.zeros(0, np.int32), *indices])
     width = max(n_columns, int(columns.max(initial=-1)) + 1)
     values = np.concatenate([np.zeros(0, np.float32), *data])
-    return csr_array((values, columns, narrow(np.array(ends))), shape=(len(ends) - 1, width))
+    return csr_array((values, columns, narrow_indptr(np.array(ends))), shape=(len(ends) - 1, width))

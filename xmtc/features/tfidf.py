@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-from xmtc.core.array_validation import trusted
+from xmtc.core.array_validation import construct_unchecked
 from xmtc.core.dataset import Bag
 from xmtc.core.hyperparameters import param
 from xmtc.core.numba_support import kernel
 from xmtc.core.run import Run
-from xmtc.core.sparse import narrow, sort
+from xmtc.core.sparse import narrow_indptr, shell_sort
 from xmtc.errors import XmtcError
 from xmtc.features.view import ANALYZER, FittedView, View
 from xmtc.features.word_counts import FEW_NEW, Counted, Entries, spread, with_columns
-from xmtc.storage.disk_arrays import Growing
+from xmtc.storage.disk_arrays import PreallocatedArray
 from xmtc.storage.form import array
 from xmtc.text.analyzers import AUTO, WORDS, analyzer_named, check_name, has_grams, names_in
 from xmtc.text.stop_words import stop_list
@@ -125,8 +125,8 @@ class Tfidf(View):
         n_batches, batches = len(counted.batches), counted.handed_over() if is_last else counted.batches
         blocks = run.map(lambda batch: weigh(batch.entries()), batches, "weighing words", total=n_batches)
         matrix = gathered(blocks, (n_docs, len(kept)), nnz=int(frequencies[kept].sum()), run=run)
-        shown = trusted(Bag, matrix=matrix, vocabulary=fitted.vocabulary)
-        return fitted, shown.derived(fineness=fineness(n_entries, shown))
+        shown = construct_unchecked(Bag, matrix=matrix, vocabulary=fitted.vocabulary)
+        return fitted, shown.copy_with(fineness=fineness(n_entries, shown))
 
     def _nothing_to_learn_from(self, n_docs: int, any_words: bool) -> XmtcError:
         found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
@@ -190,12 +190,12 @@ class FittedTfidf(FittedView):
         return Source(None, self.vocabulary, first)
 
     def stacked(self, blocks: Iterator[csr_array]) -> Bag:
-        return trusted(Bag, matrix=stack(blocks, self.size), vocabulary=self.vocabulary)
+        return construct_unchecked(Bag, matrix=stack(blocks, self.size), vocabulary=self.vocabulary)
 
     def weigh(self, batch: Entries, columns: np.ndarray) -> csr_array:
         """Features of a batch, given the column of each of its terms."""
         data, indices, indptr = weigh_rows(*batch, columns, self.idf, self.sublinear_tf)
-        return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, self.size))
+        return csr_array((data, indices, narrow_indptr(indptr)), shape=(len(indptr) - 1, self.size))
 
     def check(self) -> None:
         self.tokenizer.check()
@@ -261,7 +261,7 @@ class SideBySide(FittedView):
             return self.show(self.parts[0].tokenizer.count(batch))
 
         blocks = run.map(weigh, batches(contents), "reading texts", size=len)
-        return trusted(Bag, matrix=stack(blocks, self.size), vocabulary=Terms(self.parts))
+        return construct_unchecked(Bag, matrix=stack(blocks, self.size), vocabulary=Terms(self.parts))
 
     def show(self, counts: Counts) -> csr_array:
         """Features of a batch that has words of its own."""
@@ -271,12 +271,12 @@ class SideBySide(FittedView):
         """What training sees. Where words are enough to cluster labels by, grams are left out of it, which takes half
         the time."""
         lead = sum(part.size for part in self.parts if not is_of_grams(part)) if by_words else 0
-        n_words = max(int(bag.matrix.nnz * bag.fineness**2) for bag in shown)
+        n_words = max(int(bag.matrix.nnz * bag.weight_scale**2) for bag in shown)
         n_docs = shown[0].n_docs
         blocks = (side_by_side([bag.matrix[at : at + ROWS] for bag in shown]) for at in range(0, n_docs, ROWS))
         matrix = gathered(blocks, (n_docs, self.size), nnz=sum(bag.matrix.nnz for bag in shown), run=run)
-        found = trusted(Bag, matrix=matrix, vocabulary=Terms(self.parts))
-        return found.derived(lead=lead, fineness=fineness(n_words, found))
+        found = construct_unchecked(Bag, matrix=matrix, vocabulary=Terms(self.parts))
+        return found.copy_with(lead=lead, fineness=fineness(n_words, found))
 
     def spans(self, text: str) -> list[Span]:
         sources = [part.source(first) for part, first in zip(self.parts, self.firsts, strict=True)]
@@ -315,20 +315,20 @@ def gathered(blocks: Iterable[csr_array], shape: tuple[int, int], nnz: int, run:
     """Blocks of rows, one below the other, of which it is known how large they are together: each is let go of when it
     is in its place, in memory or in the run's folder. All threads put them there: memory that is written to for the
     first time costs more than the copy."""
-    data, indices = Growing(nnz, np.float32, run.workdir), Growing(nnz, np.int32, run.workdir)
+    data, indices = PreallocatedArray(nnz, np.float32, run.workdir), PreallocatedArray(nnz, np.int32, run.workdir)
     lengths, row = np.zeros(1 + shape[0], np.int64), 1
 
     def put(block: csr_array) -> Iterator[Callable[[], None]]:
         nonlocal row
         lengths[row : row + block.shape[0]] = np.diff(block.indptr)
         row += block.shape[0]
-        yield data.place(block.data)
-        yield indices.place(block.indices)
+        yield data.prepare_write(block.data)
+        yield indices.prepare_write(block.indices)
 
     puts = (each for block in blocks for each in put(block))
-    for _ in run.quiet().map(lambda put: put(), puts, "putting rows below each other"):
+    for _ in run.without_output().map(lambda put: put(), puts, "putting rows below each other"):
         pass
-    return csr_array((data.whole(), indices.whole(), narrow(np.cumsum(lengths))), shape=shape)
+    return csr_array((data.to_array(), indices.to_array(), narrow_indptr(np.cumsum(lengths))), shape=shape)
 
 
 def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:
@@ -340,7 +340,7 @@ def stack(blocks: Iterator[csr_array], n_features: int) -> csr_array:
     np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts] or [np.zeros(0)]), out=indptr[1:])
     data = np.concatenate([part.data for part in parts] or [np.zeros(0, np.float32)])
     indices = np.concatenate([part.indices for part in parts] or [np.zeros(0, np.int32)])
-    return csr_array((data, indices, narrow(indptr)), shape=(len(indptr) - 1, n_features))
+    return csr_array((data, indices, narrow_indptr(indptr)), shape=(len(indptr) - 1, n_features))
 
 
 def weigh_rows(
@@ -366,7 +366,7 @@ def write_rows(starts, terms, counts, columns, idf, sublinear_tf, keys, values, 
             if column != FREE:
                 keys[n] = column << 32 | counts[entry]
                 n += 1
-        sort(keys, begin, n)
+        shell_sort(keys, begin, n)
         for i in range(begin, n):
             column, tf = keys[i] >> 32, float(keys[i] & 0xFFFFFFFF)
             values[i] = (np.log(tf) + 1 if sublinear_tf else tf) * idf[column]

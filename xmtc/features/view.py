@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmtc.core.dataset import Bag, Tokens
-from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.storage.form import Form
@@ -26,7 +26,7 @@ UNKNOWN = 0  # the id of a word that is not in a vocabulary
 
 
 @dataclass(frozen=True)
-class View(Recipe, ABC):
+class View(ParameterSet, ABC):
     """One way to look at documents. A subclass is a frozen dataclass with param() fields."""
 
     title: ClassVar[str]  # what people call it

@@ -12,7 +12,7 @@ import numpy as np
 from xmtc.core.numba_support import kernel
 from xmtc.core.run import Run
 from xmtc.data.batch import Texts
-from xmtc.storage.disk_arrays import Shelf
+from xmtc.storage.disk_arrays import ArrayStore
 from xmtc.text.analyzers import Pieces
 from xmtc.text.term_index import FREE, Merging, cut_out
 from xmtc.text.tokenizer import Counts, Tokenizer, batches
@@ -44,7 +44,7 @@ class Held:
     counts: Callable[[], np.ndarray]
 
     @classmethod
-    def of(cls, batch: Entries, n_words: int, shelf: Shelf) -> Held:
+    def of(cls, batch: Entries, n_words: int, shelf: ArrayStore) -> Held:
         lengths = np.diff(batch.starts)
         return cls(
             np.arange(n_words, dtype=np.int32),
@@ -70,7 +70,7 @@ class Counted:
     @classmethod
     def of(cls, tokenizer: Tokenizer, contents: Iterable[str | Texts], run: Run) -> Counted:
         """Texts may be a stream: only their counts are kept, in the run's folder if it has one."""
-        shelf, words, held = Shelf(run.workdir), Merging(), []
+        shelf, words, held = ArrayStore(run.workdir), Merging(), []
 
         def count(batch: Iterable[str]) -> tuple[np.ndarray, np.ndarray, Held]:
             found = tokenizer.count(Texts.of(batch))  # as Texts, they are normalised by compiled code, too
@@ -113,7 +113,7 @@ class Counted:
         used, numbers = np.unique(np.concatenate(terms), return_inverse=True)
         text, ends = cut_out(self.text, self.ends, used)
         rows = Entries(np.cumsum(np.concatenate(lengths)), numbers.astype(np.int32), np.concatenate(counts))
-        return Counted(text, ends, [Held.of(rows, len(used), Shelf(None))])
+        return Counted(text, ends, [Held.of(rows, len(used), ArrayStore(None))])
 
     def as_counts(self) -> Counts:
         """Of one batch."""

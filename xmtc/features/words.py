@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xmtc.core.array_validation import trusted
+from xmtc.core.array_validation import construct_unchecked
 from xmtc.core.dataset import Tokens
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
@@ -123,7 +123,7 @@ class FittedWords(FittedView):
             of_batch = np.concatenate([np.zeros(1, np.int32), number + np.int32(1)])
             ids[begin : begin + len(part.ids)] = of_batch[part.ids]
             begin += len(part.ids)
-        tokens = trusted(Tokens, ids=ids, offsets=offsets, size=self.size, vocabulary=self.vocabulary, encoder="")
+        tokens = construct_unchecked(Tokens, ids=ids, offsets=offsets, size=self.size, vocabulary=self.vocabulary, encoder="")
         return with_something_known(tokens)
 
     def check(self) -> None:
@@ -169,4 +169,4 @@ def with_something_known(tokens: Tokens) -> Tokens:
     lengths = np.where(unknown, 1, tokens.lengths)
     dropped = np.repeat(unknown, tokens.lengths)
     dropped[tokens.offsets[:-1]] = False
-    return tokens.derived(ids=tokens.ids[~dropped], offsets=np.concatenate([[0], np.cumsum(lengths)]))
+    return tokens.copy_with(ids=tokens.ids[~dropped], offsets=np.concatenate([[0], np.cumsum(lengths)]))

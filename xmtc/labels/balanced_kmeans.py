@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import kernel
-from xmtc.core.run import Each
+from xmtc.core.run import MapFunction
 from xmtc.labels.vectors import LabelVectors
 
 MIN_GAIN = 1e-4  # stop when the mean similarity to the centre grows by less: the authors' value
@@ -37,7 +37,7 @@ def pieces_of(lengths: np.ndarray, least: int | None = None) -> list[slice]:
 
 
 def halve(
-    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, each: Each = map
+    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, each: MapFunction = map
 ) -> tuple[np.ndarray, ...]:
     """Two halves, equal but for one label, of the labels in `part`, each around its own centre."""
     first, second = np.random.default_rng(seed).choice(len(part), 2, replace=False)
@@ -45,7 +45,7 @@ def halve(
     return part[is_first], part[~is_first]
 
 
-def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int, each: Each = map) -> np.ndarray:
+def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int, each: MapFunction = map) -> np.ndarray:
     """Which positions of `part` make the first half, those that belong together; the rows at the positions `first` and
     `second` are the first centres."""
     pieces = pieces_of(V.indptr[part + 1] - V.indptr[part])
@@ -188,7 +188,7 @@ def choose_half(leaning, room, is_first):
             n_alike -= 1
 
 
-def add_to(total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndarray, each: Each = map) -> None:
+def add_to(total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndarray, each: MapFunction = map) -> None:
     """Add the rows of these labels to `total`, each times its factor: those of a piece first to each other."""
     pieces = pieces_of(V.indptr[labels + 1] - V.indptr[labels])
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.core.numba_support import fast_kernel, kernel
-from xmtc.core.run import Each
-from xmtc.core.sparse import Compact, compact
+from xmtc.core.run import MapFunction
+from xmtc.core.sparse import CompactMatrix, compact
 from xmtc.labels.balanced_kmeans import MAX_ROUNDS, pieces_of
 from xmtc.labels.vectors import LabelVectors
 
@@ -19,7 +19,7 @@ Sums = tuple[np.ndarray, np.ndarray, np.ndarray]  # of some clusters: features, 
 
 
 def divide(
-    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, each: Each = map, n_clusters: int = 100
+    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, each: MapFunction = map, n_clusters: int = 100
 ) -> tuple[np.ndarray, ...]:
     """Up to n_clusters groups, of any size, of the labels in `part`: spherical k-means (Bonsai, section 3.2)."""
     starts = np.random.default_rng(seed).choice(len(part), min(n_clusters, len(part)), replace=False)
@@ -28,7 +28,7 @@ def divide(
     return tuple(group for group in groups if len(group))
 
 
-def k_means(rows: Compact, starts: np.ndarray, each: Each = map) -> np.ndarray:
+def k_means(rows: CompactMatrix, starts: np.ndarray, each: MapFunction = map) -> np.ndarray:
     """The cluster of every row, from the rows `starts` on: rows join the cluster of the nearest centre, and centres
     move to their rows, a piece of the rows and a group of the centres at a time. Centres lie features × clusters, so
     that a row's feature meets them all at once."""
@@ -110,14 +110,14 @@ def sort_by_cluster(cluster, sizes, after, by_cluster):
         after[cluster[row]] += 1
 
 
-def as_sums(rows: Compact, members: np.ndarray) -> Sums:
+def as_sums(rows: CompactMatrix, members: np.ndarray) -> Sums:
     """Of clusters of one row each, as it is."""
     parts = [slice(rows.indptr[member], rows.indptr[member + 1]) for member in members]
     features, values = (np.concatenate([array[part] for part in parts]) for array in (rows.indices, rows.data))
     return features, values, np.array([part.stop - part.start for part in parts])
 
 
-def sums_of(rows: Compact, members: np.ndarray, sizes: np.ndarray) -> Sums:
+def sums_of(rows: CompactMatrix, members: np.ndarray, sizes: np.ndarray) -> Sums:
     """Of clusters of these sizes, whose rows are `members`, one cluster's after the other's; made of length 1."""
     n_features, n_values = len(rows.columns), int((rows.indptr[members + 1] - rows.indptr[members]).sum())
     room = min(n_values, n_features * len(sizes))

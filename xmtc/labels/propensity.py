@@ -11,11 +11,11 @@ from math import log
 
 import numpy as np
 
-from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.hyperparameters import ParameterSet, param
 
 
 @dataclass(frozen=True)
-class Propensity(Recipe):
+class Propensity(ParameterSet):
     """The sigmoid model of label propensities with its two constants, fitted once per kind of data."""
 
     A: float = param(0.55, "how much a label's frequency counts", low=0.0, high=10.0)

@@ -15,7 +15,7 @@ from scipy.sparse import csc_array, csr_array
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.numba_support import kernel
-from xmtc.core.run import Each, Run
+from xmtc.core.run import MapFunction, Run
 from xmtc.labels.balanced_kmeans import add_to, dot, halve, pieces_of, two_means
 from xmtc.labels.vectors import LabelVectors, input_space, norms_of_sums, sum_rows, sums_of_rows
 
@@ -35,7 +35,7 @@ class ManyLabels:
     def n_labels(self) -> int:
         return len(self.scale)
 
-    def halve(self, part: np.ndarray, seed: np.random.SeedSequence, each: Each = map) -> tuple[np.ndarray, ...]:
+    def halve(self, part: np.ndarray, seed: np.random.SeedSequence, each: MapFunction = map) -> tuple[np.ndarray, ...]:
         """As `clustering.halve`, and with the same beginning."""
         if self.sizes[part].sum() <= FEW:
             among = np.arange(len(part))
@@ -72,7 +72,7 @@ class Halving:
 
     labels: ManyLabels
     part: np.ndarray
-    each: Each
+    each: MapFunction
 
     @cached_property
     def documents(self) -> np.ndarray:

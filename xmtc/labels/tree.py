@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.run import Each, Run
+from xmtc.core.run import MapFunction, Run
 from xmtc.labels.balanced_kmeans import halve
 from xmtc.labels.kmeans import divide
 from xmtc.labels.streaming_kmeans import ManyLabels
@@ -58,7 +58,7 @@ def edges(groups: list[np.ndarray]) -> csr_array:
 
 
 Seed = tuple[int, ...]
-Divide = Callable[[np.ndarray, np.random.SeedSequence, Each], tuple[np.ndarray, ...]]
+Divide = Callable[[np.ndarray, np.random.SeedSequence, MapFunction], tuple[np.ndarray, ...]]
 Job = tuple[np.ndarray, Seed]  # a part that is to be divided
 AT_ONCE = 16  # parts that all threads divide together, at a time: each holds sums of its own
 
@@ -111,16 +111,16 @@ def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list
     is_large = [2 * len(part) * run.n_threads > n_labels for part, _ in jobs]
     large, small = ([i for i in waiting if is_large[i] == wanted] for wanted in (True, False))
 
-    def work(i: int, each: Each = map) -> tuple[np.ndarray, ...]:
+    def work(i: int, each: MapFunction = map) -> tuple[np.ndarray, ...]:
         part, seed = jobs[i]
         return divide(part, np.random.SeedSequence(seed), each)
 
-    with run.stage("growing trees", n_labels) as progress, run.each() as each:
-        beside = replace(run.quiet(), threads=min(run.n_threads, AT_ONCE))
+    with run.stage("growing trees", n_labels) as progress, run.open_thread_map() as each:
+        beside = replace(run.without_output(), threads=min(run.n_threads, AT_ONCE))
         for i, parts in zip(large, beside.map(partial(work, each=each), large, "growing trees"), strict=True):
             divided[i] = parts
             progress.advance(len(jobs[i][0]))
-        for i, parts in zip(small, run.quiet().spread(work, small, "growing trees"), strict=True):
+        for i, parts in zip(small, run.without_output().map_on_cluster(work, small, "growing trees"), strict=True):
             divided[i] = parts
             progress.advance(len(jobs[i][0]))
     return [divided[i] for i in range(len(jobs))]

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack
 
 from xmtc.core.dataset import Dataset, Tokens
-from xmtc.core.memory import poured_together
+from xmtc.core.memory import concatenate_and_free
 from xmtc.core.numba_support import kernel
 from xmtc.core.run import Run
-from xmtc.core.sparse import narrow, with_unit_rows, with_weighted_rows
+from xmtc.core.sparse import narrow_indptr, normalise_rows, scale_rows
 
 LABELS = 1024  # summed by one thread at a time, at most
 PARTS = 64  # into which the labels are cut at least, so that every thread has some
@@ -39,28 +39,28 @@ class LabelVectors:
     @classmethod
     def from_words(cls, tokens: Tokens, Y: csr_array, run: Run = Run()) -> LabelVectors:
         """Input space where documents are sequences of words: the normalised sum of their tf-idf."""
-        counts = tokens.counts()
+        counts = tokens.to_count_matrix()
         df = np.bincount(counts.indices, minlength=tokens.size)
         idf = 1 + np.log((1 + tokens.n_docs) / (1 + df))
         counts.data = ((1 + np.log(counts.data)) * idf[counts.indices]).astype(np.float32)
-        return cls(sums_of_rows(with_unit_rows(counts), csc_array(Y), run))
+        return cls(sums_of_rows(normalise_rows(counts), csc_array(Y), run))
 
     @classmethod
     def from_labels(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Output space: how often a label occurs with every label, itself included."""
-        return cls(sums_of_rows(with_weighted_rows(csr_array(data.Y), data.weights), csc_array(data.Y), run))
+        return cls(sums_of_rows(scale_rows(csr_array(data.Y), data.weights), csc_array(data.Y), run))
 
     @classmethod
     def from_both(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Joint space: input and output side by side."""
         both = (cls.from_documents(data, run).matrix, cls.from_labels(data, run).matrix)
-        return cls(with_unit_rows(csr_array(hstack(both, format="csr"))))
+        return cls(normalise_rows(csr_array(hstack(both, format="csr"))))
 
 
 def input_space(data: Dataset) -> csr_array:
     """Documents as they are added up: by their leading features, if some are named so, and with their weights."""
-    X = data.X if not data.bag.lead else with_unit_rows(csr_array(data.X[:, : data.bag.lead]))
-    return with_weighted_rows(X, data.weights)
+    X = data.X if not data.bag.n_cluster_columns else normalise_rows(csr_array(data.X[:, : data.bag.n_cluster_columns]))
+    return scale_rows(X, data.weights)
 
 
 def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
@@ -68,8 +68,8 @@ def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     parts = list(sums_of_parts(X, members, run))
     lengths, indices, values = ([part[i] for part in parts] for i in range(3))
     parts.clear()
-    indptr = narrow(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]))
-    return csr_array((poured_together(values), poured_together(indices), indptr), shape=(members.shape[1], X.shape[1]))
+    indptr = narrow_indptr(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]))
+    return csr_array((concatenate_and_free(values), concatenate_and_free(indices), indptr), shape=(members.shape[1], X.shape[1]))
 
 
 def norms_of_sums(X: csr_array, members: csc_array, run: Run) -> np.ndarray:
@@ -87,7 +87,7 @@ def sums_of_parts(X: csr_array, members: csc_array, run: Run) -> Iterator[Sums]:
         return sum_rows(X, members.indptr[part[0] : part[1] + 1], members.indices)
 
     bounds = list(pairwise(cuts))
-    return run.spread(sums, bounds, "summing labels", total=len(bounds))
+    return run.map_on_cluster(sums, bounds, "summing labels", total=len(bounds))
 
 
 def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> Sums:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import fast_kernel, kernel
-from xmtc.core.sparse import Compact
+from xmtc.core.sparse import CompactMatrix
 from xmtc.linear.coordinate_descent import next_state, square_lengths
 from xmtc.linear.proximal import soft
 from xmtc.linear.search import insert
@@ -61,7 +61,7 @@ class FrankWolfe:
     draws: int = 10  # features of a document, drawn by size, that a search looks at
     seed: int = 0
 
-    def go_on(self, X: Compact, duals: Duals, W: np.ndarray, number: int, n_threads: int) -> None:
+    def go_on(self, X: CompactMatrix, duals: Duals, W: np.ndarray, number: int, n_threads: int) -> None:
         """Visit the next part of the documents, which every pass takes in an order of its own."""
         order = self.order(len(duals.n_own), number // PARTS)
         order = np.array_split(order, PARTS)[number % PARTS]
@@ -85,7 +85,7 @@ class FrankWolfe:
 
     def _visit(
         self,
-        X: Compact,
+        X: CompactMatrix,
         squares: np.ndarray,
         rows: np.ndarray,
         found: np.ndarray,
@@ -97,25 +97,25 @@ class FrankWolfe:
         state = duals.begins, duals.n_own, duals.counts, duals.labels, duals.alphas
         visit(*X[:3], squares, rows, found, np.float32(self.C), penalty, *state, W, *room)
 
-    def polish(self, X: Compact, duals: Duals, W: np.ndarray, number: int) -> None:
+    def polish(self, X: CompactMatrix, duals: Duals, W: np.ndarray, number: int) -> None:
         """A pass without penalty and without search, in which only weights that are not zero move."""
         nothing = np.empty((len(duals.n_own), 0), np.int32)
         self._visit(X, lengths_of(X), self.order(len(duals.n_own), number), nothing, duals, W, None)
 
 
-def weights_of(X: Compact, duals: Duals, W: np.ndarray) -> None:
+def weights_of(X: CompactMatrix, duals: Duals, W: np.ndarray) -> None:
     """Add up the weights anew, before their proximal step."""
     W[:] = 0
     add_up(*X[:3], duals.begins, duals.n_own, duals.counts, duals.labels, duals.alphas, W)
 
 
-def lengths_of(X: Compact) -> np.ndarray:
+def lengths_of(X: CompactMatrix) -> np.ndarray:
     squares = np.empty(len(X.indptr) - 1, np.float32)
     square_lengths(X.indptr, X.data, squares)
     return squares
 
 
-def first_labels(X: Compact, W: np.ndarray, penalty: float, n_threads: int) -> np.ndarray:
+def first_labels(X: CompactMatrix, W: np.ndarray, penalty: float, n_threads: int) -> np.ndarray:
     """(n_docs,) the best label of each document."""
     n_docs = len(X.indptr) - 1
     found = np.empty((n_docs, 1), np.int32)

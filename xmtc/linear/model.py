@@ -45,11 +45,11 @@ class TreeModel(Model):
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
         def work(batch: slice) -> Predictions:
-            return Predictions.trusted(*rank(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees)))
+            return Predictions.from_valid_arrays(*rank(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees)))
 
         if data.n_docs == 1:  # to tell of it would take as long as the answer
             return work(slice(0, 1))
-        empty = Predictions.trusted(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
+        empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
     def unbounded(self) -> TreeModel:
@@ -81,7 +81,7 @@ class TreeModel(Model):
                     features, weights = tree.slot_weights(chunk, slot)
                     total[features] += weights * x[features] / len(self.trees)
         features = np.flatnonzero(total)
-        return Explanation.summed(view, features, total[features])
+        return Explanation.from_occurrences(view, features, total[features])
 
     def check(self) -> None:
         if self.link not in LINKS or self.beam < 0 or not self.trees:

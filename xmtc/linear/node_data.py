@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.numba_support import kernel, prefetch
-from xmtc.core.sparse import whole
+from xmtc.core.numba_support import kernel, prefetch_element
+from xmtc.core.sparse import as_compact
 from xmtc.linear.coordinate_descent import square_lengths
 
 LINE = 16  # numbers that the processor fetches from memory at once
@@ -43,7 +43,7 @@ class Documents(NamedTuple):
 
 def everything(matrix: csr_array) -> Documents:
     """All rows over all columns, whether they occur or not, without a copy of the matrix; none is set apart."""
-    indptr, indices, data, columns = whole(matrix)
+    indptr, indices, data, columns = as_compact(matrix)
     own, squares = np.zeros((2, matrix.shape[0]), np.float32)
     square_lengths(indptr, data, squares)
     return Documents(indptr, indices, data, own, squares, len(columns), 0, columns, in_order(len(columns)))
@@ -74,7 +74,7 @@ def gather(matrix: csr_array, rows: np.ndarray, squares: np.ndarray) -> Document
 @kernel
 def fetch_row(indptr, array, row):
     for i in range(indptr[row], indptr[row + 1], LINE):
-        prefetch(array, i)
+        prefetch_element(array, i)
 
 
 @kernel

@@ -17,7 +17,7 @@ from xmtc.linear.node_data import in_order
 from xmtc.linear.search import home
 from xmtc.linear.solver import LinearWeights
 from xmtc.linear.tree import EMPTY, HERE, Tree
-from xmtc.storage.disk_arrays import Gathering
+from xmtc.storage.disk_arrays import ArrayCollector
 
 FINEST = 32767  # weights are kept as whole multiples of their chunk's largest divided by this
 WIDEST = 32768  # slots of a chunk, so that 16 bits number them
@@ -216,8 +216,8 @@ class Chunk:
 def tree_of(chunks: Iterable[Chunk], folder: Path | None = None) -> Tree:
     """Chunks may be made as they are asked for: of each, only what is packed is held, and that not twice; with a
     folder, in files there."""
-    small = {name: Gathering(None) for name in ("above", "leads", "bias")}
-    table, entries, scales, homes = Gathering(folder), Gathering(folder), [], []
+    small = {name: ArrayCollector(None) for name in ("above", "leads", "bias")}
+    table, entries, scales, homes = ArrayCollector(folder), ArrayCollector(folder), [], []
     last: tuple[Rows, Packed] | None = None
     for chunk in chunks:
         part = chunk.rows
@@ -235,13 +235,13 @@ def tree_of(chunks: Iterable[Chunk], folder: Path | None = None) -> Tree:
     del chunk, last, part
     return Tree(
         slots=offsets(small["leads"].lengths),
-        **{name: found.whole() for name, found in small.items()},
+        **{name: found.to_array() for name, found in small.items()},
         scale=np.array(scales, np.float32),
         homes=np.array(homes, np.int64),
         places=offsets(table.lengths),
-        table=table.whole(),
+        table=table.to_array(),
         firsts=offsets(entries.lengths),
-        entries=entries.whole(),
+        entries=entries.to_array(),
     )
 
 

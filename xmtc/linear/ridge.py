@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.core.numba_support import fast_kernel
-from xmtc.core.sparse import Compact
+from xmtc.core.sparse import CompactMatrix
 from xmtc.linear.coordinate_descent import shuffle, square_lengths
 from xmtc.linear.solver import BLOCK, LANES, RUN, first_state
 
 
-def ridge(documents: Compact, targets: np.ndarray, C: float, passes: int, seed: int) -> np.ndarray:
+def ridge(documents: CompactMatrix, targets: np.ndarray, C: float, passes: int, seed: int) -> np.ndarray:
     """(n_features, n_targets) float32: min ½‖w‖² + C Σ (w·x − t)² for each column of targets."""
     n_rows, n_targets = targets.shape
     squares, n_features = np.empty(n_rows, np.float32), len(documents.columns)

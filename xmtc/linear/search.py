@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.numba_support import fast_kernel, kernel, prefetch
+from xmtc.core.numba_support import fast_kernel, kernel, prefetch_element
 from xmtc.core.predictions import NO_LABEL
 from xmtc.linear.tree import NOTHING, Tree
 
@@ -88,15 +88,15 @@ def margins(indices, data, table, n_homes, entries, bias, scale, held, out):
     for slot in range(n):
         out[slot] = 0
     for k in range(min(AHEAD, n_words)):
-        prefetch(places, 2 * home(np.uint32(indices[k]), n_homes))
+        prefetch_element(places, 2 * home(np.uint32(indices[k]), n_homes))
     for k in range(n_words + LATER):
         if k + AHEAD < n_words:
-            prefetch(places, 2 * home(np.uint32(indices[k + AHEAD]), n_homes))
+            prefetch_element(places, 2 * home(np.uint32(indices[k + AHEAD]), n_homes))
         if k < n_words:
             begin, end = look_up(np.uint32(indices[k]), table, n_homes)
             held[k & RING, 0], held[k & RING, 1] = begin, end
             for entry in range(begin, min(end, begin + FETCHED), LINE):
-                prefetch(entries, entry)
+                prefetch_element(entries, entry)
         if k < LATER:
             continue
         begin, end, value = held[(k - LATER) & RING, 0], held[(k - LATER) & RING, 1], data[k - LATER]

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import kernel
-from xmtc.core.sparse import Compact, compact, whole
+from xmtc.core.sparse import CompactMatrix, compact, as_compact
 from xmtc.errors import XmtcError
 from xmtc.linear.coordinate_descent import descend_block, descend_pair, mean_signs, shrink, shuffle, square_lengths
 from xmtc.linear.node_data import Documents, RowsOfWeights
@@ -66,7 +66,7 @@ class Solver:
         whose own weights are positive, where they have any. `factors` (n_labels,) multiply the losses of each label's
         own documents."""
         is_all = np.array_equal(rows, np.arange(X.shape[0]))
-        documents, n_labels = whole(X) if is_all else compact(X, rows), positives.shape[1]
+        documents, n_labels = as_compact(X) if is_all else compact(X, rows), positives.shape[1]
         weights = None if weights is None else weights[rows]
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
         for begin in range(0, n_labels, BLOCK):
@@ -91,7 +91,7 @@ class Solver:
 
     def solve(
         self,
-        documents: Compact,
+        documents: CompactMatrix,
         signs: np.ndarray,
         weights: np.ndarray | None = None,
         factors: np.ndarray | None = None,
@@ -159,7 +159,7 @@ def signs_of(positives: csr_array, begin: int, width: int) -> np.ndarray:
     return signs
 
 
-def square_lengths_of(documents: Compact) -> np.ndarray:
+def square_lengths_of(documents: CompactMatrix) -> np.ndarray:
     squares = np.empty(len(documents.indptr) - 1, np.float32)
     square_lengths(documents.indptr, documents.data, squares)
     return squares

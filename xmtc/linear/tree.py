@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from xmtc.core.array_validation import are_offsets
+from xmtc.core.array_validation import is_offset_array
 from xmtc.core.numba_support import kernel
 from xmtc.storage.form import Form, array
 
@@ -86,9 +86,9 @@ class Tree(Form):
         return (
             all(array.ndim == (2 if array is self.table else 1) for array in self.arrays)
             and self.n_chunks >= 1
-            and are_offsets(self.slots, self.n_chunks, len(self.bias))
-            and are_offsets(self.places, self.n_chunks, len(self.table))
-            and are_offsets(self.firsts, self.n_chunks, len(self.entries))
+            and is_offset_array(self.slots, self.n_chunks, len(self.bias))
+            and is_offset_array(self.places, self.n_chunks, len(self.table))
+            and is_offset_array(self.firsts, self.n_chunks, len(self.entries))
             and len(self.above) == len(self.leads) == len(self.bias)
             and len(self.homes) == self.n_chunks
             and self.table.shape[1] == 2

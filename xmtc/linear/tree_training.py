@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from xmtc.core.dataset import Dataset
-from xmtc.core.memory import give_back
+from xmtc.core.memory import trim_heap
 from xmtc.core.run import Run
 from xmtc.core.sparse import take_rows
 from xmtc.labels.tree import LabelTree, as_ones
@@ -51,7 +51,7 @@ class TreeTrainer:
         if run.checkpoint.folder:
             shapes = [tree.levels[-1].indices.sum() for tree in trees]
             run.checkpoint.claim(f"{self} {[len(tree.levels) for tree in trees]} {shapes} {data.fingerprint()}")
-        give_back()  # what the trees were grown from
+        trim_heap()  # what the trees were grown from
         data = in_random_order(data, self.solver.seed, run)
         grown = self._matched(data, trees, run) if self.match else self._taught(data, trees, run)
         return self._model(data, data.n_labels, grown)
@@ -61,22 +61,22 @@ class TreeTrainer:
 
     def _taught(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
         """All nodes of all trees that are not finished yet in one stream, so that no thread ever waits."""
-        kept = {number: run.checkpoint.recall(f"tree-{number}") for number in range(len(trees))}
+        kept = {number: run.checkpoint.load_piece(f"tree-{number}") for number in range(len(trees))}
         finished = {number: Tree(**arrays) for number, arrays in kept.items() if arrays is not None}
         waiting = {number: tree for number, tree in enumerate(trees) if number not in finished}
         blocks = [block for number, tree in waiting.items() for block in taught_blocks(tree, data.Y, number)]
         trained = self._trained(data, blocks, run)
         for number in waiting:
             finished[number] = assemble(trees[number], partial(trained.take, number), run.workdir)
-            run.checkpoint.keep(f"tree-{number}", vars(finished[number]))
+            run.checkpoint.save_piece(f"tree-{number}", vars(finished[number]))
         trained.end()
         return tuple(finished[number] for number in range(len(trees)))
 
     def _matched(self, data: Dataset, trees: list[LabelTree], run: Run) -> tuple[Tree, ...]:
         def trained(number: int) -> Tree:
-            kept = run.checkpoint.recall(f"tree-{number}")
+            kept = run.checkpoint.load_piece(f"tree-{number}")
             tree = self._matched_tree(data, trees[number], run) if kept is None else Tree(**kept)
-            run.checkpoint.keep(f"tree-{number}", vars(tree))
+            run.checkpoint.save_piece(f"tree-{number}", vars(tree))
             return tree
 
         return tuple(trained(number) for number in range(len(trees)))
@@ -106,7 +106,7 @@ class TreeTrainer:
         total = sum(block.cost for block in blocks)
         order = list(together(sorted(blocks, key=lambda block: block.turn(total)), data.n_docs))
         train = partial(self._train, data, everything(data.X))
-        results = run.spread(train, order, "training", size=cost_of, total=total, ahead=AHEAD)
+        results = run.map_on_cluster(train, order, "training", size=cost_of, total=total, max_pending_per_thread=AHEAD)
         return Trained(one_by_one(order, results), blocks, constant(1, CERTAIN[self.solver.loss]))
 
     def _train(self, data: Dataset, all_documents: Documents, blocks: list[Block]) -> list[Node]:
@@ -136,12 +136,12 @@ def one_by_one(order: list[list[Block]], results: Iterable[list[Node]]) -> Itera
 
 def in_random_order(data: Dataset, seed: int, run: Run) -> Dataset:
     order = shuffled(data.n_docs, seed)
-    with run.each() as each:
-        bag = data.bag.derived(matrix=take_rows(data.X, order, each))
+    with run.open_thread_map() as each:
+        bag = data.bag.copy_with(matrix=take_rows(data.X, order, each))
     (name,) = data.views
     assert data.Y is not None
     weights = None if data.weights is None else data.weights[order]
-    return data.derived(views={name: bag}, Y=data.Y[order], weights=weights)
+    return data.copy_with(views={name: bag}, Y=data.Y[order], weights=weights)
 
 
 class Trained:

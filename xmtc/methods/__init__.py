@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from xmtc.core.method import Method, Model
-from xmtc.core.registry import Table
+from xmtc.core.registry import Registry
 from xmtc.errors import XmtcError
 from xmtc.storage.form import Form, check_form
 
@@ -60,7 +60,7 @@ METHODS = {
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }
-TABLE = Table("method", Method, METHODS, group="xmtc.methods", hint="`xmtc methods`")
+TABLE = Registry("method", Method, METHODS, group="xmtc.methods", hint="`xmtc methods`")
 PUBLIC = ("METHODS", "as_method", "method_class", "method_name")  # beside the classes of the methods
 
 
@@ -85,7 +85,7 @@ def method_class(name: Any) -> type[Method]:
 
 def method_name(method: Method) -> str:
     """The name of a method; of one that no table lists, "module:Class"."""
-    return TABLE.name_of(type(method))
+    return TABLE.get_name(type(method))
 
 
 def as_method(method: Method | str) -> Method:

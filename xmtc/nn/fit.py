@@ -85,7 +85,7 @@ def fit_network(
     def score() -> float:
         if Y is None:
             return 0.0  # of equal scores the last stays
-        return evaluate(answer(run.quiet()), Y, [MEASURE])[MEASURE]
+        return evaluate(answer(run.without_output()), Y, [MEASURE])[MEASURE]
 
     if Y is None:
         plan = replace(plan, look_every=0)  # the weights after the last step stay, not those of the last look

@@ -175,7 +175,7 @@ def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
             "The network's scores are no numbers: its training has diverged, or features are very large; scale these, "
             "or train it anew with a lower learning rate."
         )
-    return Predictions.trusted(labels, scores)
+    return Predictions.from_valid_arrays(labels, scores)
 
 
 def at_most(numbers: dict[str, int], device: torch.device) -> int:

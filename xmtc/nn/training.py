@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xmtc.core.events import Pass, peak_memory
+from xmtc.core.events import Pass, measure_peak_memory
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.nn import distributed
@@ -83,7 +83,7 @@ def train(
     state.resume(run, name)
     begin = time.monotonic() - state.seconds
     with run.stage("training", plan.epochs * n_docs) as progress:
-        stop = sum(run.tell(done) for done in state.passes) > 0
+        stop = sum(run.notify(done) for done in state.passes) > 0
         progress.advance(state.epoch * n_docs)
         while distributed.agreed(state.wants_more and not stop):
             network.train()
@@ -100,9 +100,9 @@ def train(
             mean_loss, rate = distributed.mean(state.total_loss) / max(1, state.n_done), state.rate
             state.finish_epoch(lambda: distributed.agreed(score()))
             state.seconds = time.monotonic() - begin
-            state.describe_pass(run.named(name), mean_loss, rate, metric)
-            stop = run.tell(state.passes[-1])
-            progress.tell(state.news)
+            state.describe_pass(run.qualify_name(name), mean_loss, rate, metric)
+            stop = run.notify(state.passes[-1])
+            progress.set_status(state.news)
     state.keep(run, name)
     state.restore_best()
 
@@ -166,7 +166,7 @@ class State:
             rate=rate,
             seconds=self.seconds - sum(before.seconds for before in self.passes),
             metrics={metric: self.scores[-1]} if metric else {},
-            memory=peak_memory(),
+            memory=measure_peak_memory(),
             gpu_memory=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         )
         self.passes.append(done)
@@ -267,11 +267,11 @@ class State:
             counts = np.array([self.epoch, self.n_done, self.n_steps, self.n_averaged, self.seconds])
             passes = np.array(json.dumps([asdict(done) for done in self.passes]))
             known = {"counts": counts, "scores": np.array(self.scores), "passes": passes}
-            run.checkpoint.keep(f"{name}-unfinished", arrays | known)
+            run.checkpoint.save_piece(f"{name}-unfinished", arrays | known)
 
     @torch.no_grad()
     def resume(self, run: Run, name: str) -> None:
-        kept = run.checkpoint.recall(f"{name}-unfinished")
+        kept = run.checkpoint.load_piece(f"{name}-unfinished")
         if kept is None:
             return
         self.epoch, self.n_done, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:4])

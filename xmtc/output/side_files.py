@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmtc.core.progress import say
+from xmtc.core.progress import print_to_stderr
 from xmtc.data.document import Document
 from xmtc.data.file_streams import writing
 from xmtc.data.formats.folder import ENDINGS
@@ -59,7 +59,7 @@ class Results:
         yield self.write
         if self.n_left:
             said = "1 result was" if self.n_left == 1 else f"{self.n_left:,} results were"
-            say(f"{said} there already and left as before; --force replaces them.")
+            print_to_stderr(f"{said} there already and left as before; --force replaces them.")
 
     def write(self, answers: Iterable[Answer]) -> None:
         for answer in answers:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import IO, TYPE_CHECKING, cast
 
-from xmtc.errors import visible
+from xmtc.errors import escape_controls
 from xmtc.output.table import Answer, AnswerTable, Cell, Write
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def drawn(answers: list[Answer], table: AnswerTable) -> Table:
         names, kinds = [*names[:1], "text", *names[1:]], [str, *kinds]
         n_first += 1
     for name, kind in zip(names, kinds, strict=True):
-        shown.add_column(Text(visible(name)), justify="left" if kind is str else "right", overflow="fold")
+        shown.add_column(Text(escape_controls(name)), justify="left" if kind is str else "right", overflow="fold")
     for answer in answers:
         for number, row in enumerate(table.rows(answer)):
             cells = row if table.keep else [row[0], beginning(answer.text), *row[1:]]
@@ -65,4 +65,4 @@ def beginning(text: str) -> str:
 def in_words(cell: Cell) -> str:
     if cell is None:
         return ""
-    return f"{cell:.4f}" if isinstance(cell, float) else visible(str(cell))
+    return f"{cell:.4f}" if isinstance(cell, float) else escape_controls(str(cell))

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import IO
 
-from xmtc.core.progress import say
-from xmtc.errors import visible, visible_json
+from xmtc.core.progress import print_to_stderr
+from xmtc.errors import escape_controls, escape_json_controls
 from xmtc.output.table import Answer, AnswerTable, Cell, Write, in_json, number_in_words
 
 # What makes a spreadsheet calculate; the wide forms do so in Chinese and Japanese ones.
@@ -34,7 +34,7 @@ def is_formula(text: str) -> bool:
 def json_lines(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
     def write(answers: Iterable[Answer]) -> None:
         for answer in answers:
-            line = visible_json(in_json(table.record(answer)))
+            line = escape_json_controls(in_json(table.record(answer)))
             stream.write(f"{line}\n".encode())
 
     yield write
@@ -68,7 +68,7 @@ class RowWriter:
     def __init__(self, stream: IO[bytes], delimiter: str) -> None:
         self.stream = stream
         self.text = text = io.StringIO(newline="")  # of a batch, which is encoded at once
-        self.shown = visible if stream.isatty() else str
+        self.shown = escape_controls if stream.isatty() else str
         self.usual = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         # csv.writer leaves a lone carriage return unquoted, and csv.reader then refuses it
         self.quoting_all = csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -95,7 +95,7 @@ class RowWriter:
         """Say what was changed."""
         if self.n_formulas:
             cells = "1 cell begins" if self.n_formulas == 1 else f"{self.n_formulas:,} cells begin"
-            say(
+            print_to_stderr(
                 f"{cells} as a formula does (with =, +, - or @) and got a ' in front, so that no spreadsheet runs it; "
                 "jsonl, xlsx and parquet hold the text as it is."
             )

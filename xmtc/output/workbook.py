@@ -11,8 +11,8 @@ from shutil import copyfileobj
 from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from typing import IO, Any
 
-from xmtc.core.progress import say
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.core.progress import print_to_stderr
+from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.output.table import Answer, AnswerTable, Cell, Write
 from xmtc.output.text import is_formula
 
@@ -29,7 +29,7 @@ def workbook(stream: IO[bytes], table: AnswerTable, in_memory: bool = False) -> 
         import xlsxwriter
         from xlsxwriter.exceptions import XlsxWriterException
     except ImportError as error:
-        raise missing_extra("A workbook (.xlsx)", error) from None
+        raise as_missing_extra("A workbook (.xlsx)", error) from None
     if len(table.columns) > MOST_COLUMNS:
         raise XmtcError(
             f"A workbook has {MOST_COLUMNS:,} columns at most, and {len(table.columns):,} are asked for; give a "
@@ -104,4 +104,4 @@ class Sheets:
         """Say what was changed."""
         if self.n_cut:
             cells = "1 text is" if self.n_cut == 1 else f"{self.n_cut:,} texts are"
-            say(f"{cells} longer than the {MOST_CHARACTERS:,} characters of a cell and cut; csv and parquet have all.")
+            print_to_stderr(f"{cells} longer than the {MOST_CHARACTERS:,} characters of a cell and cut; csv and parquet have all.")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from xmtc.core.dataset import Dataset
-from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
 from xmtc.data.document import Document
@@ -34,7 +34,7 @@ ONCE = 0.02  # a share of the documents that is too small for a second training 
 
 
 @dataclass(frozen=True)
-class Calibration(Recipe):
+class Calibration(ParameterSet):
     """What scores mean: the probability that a label is right, where enough documents tell, or whatever the method
     computes."""
 
@@ -71,7 +71,7 @@ def fit(method: Method, data: Dataset, valid: Dataset | None, run: Run, calibrat
     """Train a method, and find out what its scores mean."""
     if not calibrate:
         return Fitted(method.fit(data, valid, run), None, "calibrate=false")
-    if method.calibrates:
+    if method.has_own_calibration:
         return Fitted(method.fit(data, valid, run), None, "calibrated=true")
     if valid is not None:
         return fit_beside(method, data, valid, run)
@@ -85,7 +85,7 @@ def fit(method: Method, data: Dataset, valid: Dataset | None, run: Run, calibrat
     else:
         model, witness = fit_with_witness(method, data, rows, run)
     how = "held out of training" if model is witness else "held out of a first training"
-    return drawn(model, witness, data.rows(rows), f"documents, {how},", run)
+    return drawn(model, witness, data.select_rows(rows), f"documents, {how},", run)
 
 
 def fit_beside(method: Method, data: Dataset, valid: Dataset, run: Run) -> Fitted:
@@ -101,7 +101,7 @@ def drawn(model: Model, witness: Model, held_out: Dataset, what: str, run: Run) 
     """A model with the curve that its witness has drawn. Of documents to validate by, some may have only labels that
     training has not seen: what they are given is wrong."""
     assert held_out.Y is not None
-    found = witness.predict(held_out.only(witness.views), min(DEPTH, witness.n_labels), run.for_part(PART))
+    found = witness.predict(held_out.keep_views(witness.views), min(DEPTH, witness.n_labels), run.for_part(PART))
     because = f"{held_out.n_docs:,} {what} tell what they mean"
     return Fitted(model, curve(found, held_out.Y, held_out.weights), because, held_out.n_docs)
 
@@ -109,7 +109,7 @@ def drawn(model: Model, witness: Model, held_out: Dataset, what: str, run: Run) 
 def rows_to_hold_out(method: Method, data: Dataset) -> tuple[np.ndarray, bool]:
     """Those that it holds out by itself, or a random sample: new documents have rare labels, too. And whether they are
     too few to train a second time for: then they leave every label a document."""
-    own = method.held_out_of(data)
+    own = method.select_held_out_rows(data)
     if own is not None:
         return own, False
     seed, n_rows = getattr(method, "seed", 0), min(MOST, int(SHARE * len(labelled_rows(data))))
@@ -124,11 +124,11 @@ def n_trainings(method: Method, n_docs: int) -> int:
     """How often `fit` trains a method on so many documents with labels, to calibrate it: once, or a witness, too.
     Of members, some may hold out documents by themselves: at most so often."""
     n_rows = min(MOST, int(SHARE * n_docs))
-    if method.calibrates or n_rows < ENOUGH:
+    if method.has_own_calibration or n_rows < ENOUGH:
         return 1
     if isinstance(method, Consensus | Ensemble):
         return 2
-    has_own = type(method).held_out_of is not Method.held_out_of
+    has_own = type(method).select_held_out_rows is not Method.select_held_out_rows
     return 1 if has_own or n_rows <= ONCE * n_docs else 2
 
 

@@ -84,7 +84,7 @@ def on_halves(judged: Judged, goal: Goal, n_labels: int, tried: Sequence[Trial])
 
 def documents_of(judged: Judged, which: np.ndarray) -> Judged:
     found = judged.predictions
-    return Judged(Predictions.trusted(found.labels[which], found.scores[which]), judged.Y[which])
+    return Judged(Predictions.from_valid_arrays(found.labels[which], found.scores[which]), judged.Y[which])
 
 
 def value(goal: Goal, decision: Decision, judged: Judged) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.evaluation import DEPTH
-from xmtc.storage.folder import take_apart
+from xmtc.storage.folder import encode_value
 from xmtc.storage.form import Form, array
 
 GOALS = ("f1", "micro-f1", "macro-f1", "precision", "recall", "tags")
@@ -63,7 +63,7 @@ class Decision(Form):
 
     def __call__(self, found: Predictions) -> Predictions:
         """Only the labels that are given, best first."""
-        found = found.first(self.depth)
+        found = found.keep_best(self.depth)
         if self.by == DOCUMENT:
             return kept(found, by_expected_f1(found, self.scale))
         labels = np.maximum(found.labels, 0)
@@ -98,7 +98,7 @@ def scores_of(model: Form) -> str:
     """A mark by which a model is known whose scores have changed, because it was calibrated, say. Of large arrays it
     looks at both ends alone, so that it takes no time."""
     arrays: dict[str, np.ndarray] = {}
-    take_apart(model, "model", arrays)
+    encode_value(model, "model", arrays)
     mark = sha256()
     for name, values in sorted(arrays.items()):
         flat = values.reshape(-1)
@@ -112,7 +112,7 @@ def kept(found: Predictions, given: np.ndarray) -> Predictions:
     given = np.take_along_axis(given, order, axis=1)
     labels = np.where(given, np.take_along_axis(found.labels, order, axis=1), NO_LABEL)
     scores = np.where(given, np.take_along_axis(found.scores, order, axis=1), 0)
-    return Predictions.trusted(labels.astype(np.int32), scores.astype(np.float32))
+    return Predictions.from_valid_arrays(labels.astype(np.int32), scores.astype(np.float32))
 
 
 def by_expected_f1(found: Predictions, scale: float = 1.0) -> np.ndarray:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 
-from xmtc.core.child_worker import OWN_FOLDER, utf8_json
+from xmtc.core.child_worker import TEMP_FOLDER_PREFIX, to_utf8_json
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import HEAD_BYTES, encoding_of
 from xmtc.data.file_streams import open_binary
@@ -25,7 +25,7 @@ from xmtc.data.formats.xlsx import HEADER_ROWS, as_text, open_workbook
 from xmtc.data.layout import Voice
 from xmtc.data.records import Fields, matching
 from xmtc.data.source import BadLine
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.output import Answer, AnswerTable, writer_of
 from xmtc.server.refusals import Refused
 
@@ -84,14 +84,14 @@ def read_upload(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
     found["note"] = without_path(found["note"], path, ending)
     if not found["columns"] and len(found["documents"]) == 1:  # one text, which is called as its file
         found["documents"][0]["id"] = Path(request["name"].replace("\\", "/")).stem
-    yield utf8_json(found)
+    yield to_utf8_json(found)
 
 
 @contextmanager
 def file_of(content: bytes, ending: str) -> Iterator[Path]:
     """Yield the path of a file with this content, which has no name in any folder where the system has such files."""
     if not hasattr(os, "memfd_create"):
-        with TemporaryDirectory(prefix=OWN_FOLDER) as folder:
+        with TemporaryDirectory(prefix=TEMP_FOLDER_PREFIX) as folder:
             path = Path(folder, f"file{ending}")
             path.write_bytes(content)
             yield path
@@ -158,7 +158,7 @@ def rows_of_workbook(path: Path) -> list[list[str]]:
     try:
         import python_calamine  # noqa: F401
     except ImportError as error:
-        raise missing_extra("Reading a workbook", error) from None
+        raise as_missing_extra("Reading a workbook", error) from None
     try:
         with open_binary(str(path)) as file:
             workbook = open_workbook("file", file)

@@ -21,7 +21,7 @@ from xmtc.server import log
 from xmtc.server.batching import Batcher, Question
 from xmtc.server.refusals import busy
 from xmtc.server.settings import Settings
-from xmtc.storage.folder import ABOUT, Stamp, stamp_of
+from xmtc.storage.folder import ABOUT_FILE, Stamp, read_stamp
 from xmtc.storage.regular_files import is_regular, read_regular
 from xmtc.tagger import Tag, Tagger
 
@@ -57,7 +57,7 @@ class Opened:
             If anything is wrong with the folder.
         """
         try:
-            stamp, changed = stamp_of(folder), changed_at(folder)
+            stamp, changed = read_stamp(folder), changed_at(folder)
             opened = cls(Tagger.load(folder, verify=True), run, stamp, changed)
             if not opened.reads_texts:
                 raise XmtcError(f"{folder} was trained on features without words; only models of texts can be served.")
@@ -148,7 +148,7 @@ def distance_between(wanted: str, name: str) -> int:
 
 def changed_at(folder: str) -> float:
     try:
-        return Path(folder, ABOUT).stat().st_mtime
+        return Path(folder, ABOUT_FILE).stat().st_mtime
     except OSError:
         return 0.0
 
@@ -237,12 +237,12 @@ class Models:
         for name, folder in self.settings.models:
             self.served[name] = served = Served(name, folder, None)
             while served.found is None:
-                stamp = stamp_of(folder)
+                stamp = read_stamp(folder)
                 try:
                     served.found = Opened.load(folder, self.run)
                 except XmtcError as error:
                     time.sleep(SETTLING_SECONDS)
-                    if stamp_of(folder) == stamp:  # otherwise the folder was being replaced
+                    if read_stamp(folder) == stamp:  # otherwise the folder was being replaced
                         served.refused = stamp
                         self._log_refused(name, error)
                         break
@@ -275,7 +275,7 @@ class Models:
             for served in self.served.values():
                 if not anyway and not self.settings.watch and served.found is not None:
                     continue
-                stamp = stamp_of(served.folder)
+                stamp = read_stamp(served.folder)
                 is_new = served.found is None or stamp != served.found.stamp
                 if is_new and (anyway or (stamp != served.refused and await self._is_written(served, stamp))):
                     await self._take_over(served, stamp)
@@ -283,7 +283,7 @@ class Models:
     async def _is_written(self, served: Served, stamp: Stamp) -> bool:
         """Return True if the folder is not being written: it does not change for a moment."""
         await asyncio.sleep(min(self.settings.watch or 0.5, 0.5))
-        return stamp_of(served.folder) == stamp
+        return read_stamp(served.folder) == stamp
 
     async def _take_over(self, served: Served, stamp: Stamp) -> None:
         try:

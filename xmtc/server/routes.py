@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import Response
 
-from xmtc.core.child_worker import utf8_json
+from xmtc.core.child_worker import to_utf8_json
 from xmtc.server import explaining, messages
 from xmtc.server.explaining import placed_words
 from xmtc.server.files import READ, TYPES, WRITE, check_cells, check_upload
@@ -122,7 +122,7 @@ def file_routes(service: Service) -> APIRouter:
         def rows() -> bytes:
             tags = ([(tag.label, tag.score, tag.name) for tag in row.tags] for row in asked.rows)
             found = [(row.id, row.text, each) for row, each in zip(asked.rows, tags, strict=True)]
-            return utf8_json(found)
+            return to_utf8_json(found)
 
         made = await service.in_child(request, WRITE, {"format": asked.format}, rows)
         return Response(made, media_type=TYPES[asked.format])

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from xmtc.core.child_process import GIB, MIB, ChildFailed, Children, Limits
+from xmtc.core.child_process import GIB, MIB, ChildTaskError, ChildPool, TaskLimits
 from xmtc.server import messages
 from xmtc.server.batching import Question
 from xmtc.server.files import PRELOAD
@@ -38,7 +38,7 @@ class Service:
         self.file_threads = ThreadPoolExecutor(IN_THREADS, "files")  # each waits for a child process
         self.file_turns = asyncio.Semaphore(IN_THREADS)
         self.n_files = 0
-        self.children = Children(PRELOAD, idle_seconds=0, n_spare=IN_THREADS, niceness=FILE_NICENESS)
+        self.children = ChildPool(PRELOAD, idle_seconds=0, max_idle=IN_THREADS, niceness=FILE_NICENESS)
 
     def on_start(self) -> None:
         """Do nothing; a process of its own sets another function, which is called when all models are open."""
@@ -82,14 +82,14 @@ class Service:
         except BaseException:
             self.n_files -= 1
             raise
-        limits = Limits(FILE_MEMORY, self.settings.limits.seconds, FILE_OUTPUT)
-        job = self.children.job(task, request, lambda: (content(),), limits)
-        future = self.file_threads.submit(lambda: list(job.values()))
+        limits = TaskLimits(FILE_MEMORY, self.settings.limits.seconds, FILE_OUTPUT)
+        job = self.children.create_task(task, request, lambda: (content(),), limits)
+        future = self.file_threads.submit(lambda: list(job.run()))
         loop = asyncio.get_running_loop()
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._left_child))
         try:
             (value,) = await asyncio.wrap_future(future)
-        except ChildFailed as problem:
+        except ChildTaskError as problem:
             raise Refused(422, f"The file cannot be used: {problem}.") from None
         except asyncio.CancelledError:
             job.kill()

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from xmtc.storage.memory_map import mapped
+from xmtc.storage.memory_map import map_file
 from xmtc.storage.regular_files import parse_json
 
 DTYPES = {
@@ -25,7 +25,7 @@ def map_arrays(file: IO[bytes], expected_size: int) -> dict[str, np.ndarray]:
     size = os.fstat(file.fileno()).st_size
     if size != expected_size:
         raise ValueError(f"it has {size} bytes instead of {expected_size}")
-    content = mapped(file, np.uint8)
+    content = map_file(file, np.uint8)
     header_bytes = int.from_bytes(content[:8].tobytes(), "little")
     if header_bytes > min(MAX_HEADER_BYTES, size - 8):
         raise ValueError(f"its header has {header_bytes:,} bytes, expected at most {MAX_HEADER_BYTES:,}")
@@ -34,19 +34,19 @@ def map_arrays(file: IO[bytes], expected_size: int) -> dict[str, np.ndarray]:
     if not isinstance(header, dict):
         raise ValueError("its header is no object")
     entries = {name: entry for name, entry in header.items() if name != METADATA}
-    check_places([place_of(entry) for entry in entries.values()], size - header_end)
-    return {name: one_array(content, header_end, entry) for name, entry in entries.items()}
+    check_byte_ranges([parse_byte_range(entry) for entry in entries.values()], size - header_end)
+    return {name: map_array(content, header_end, entry) for name, entry in entries.items()}
 
 
-def place_of(entry: Any) -> tuple[int, int]:
+def parse_byte_range(entry: Any) -> tuple[int, int]:
     """Return the first byte of an array and the one after its last, counted from the end of the header."""
     begin, end = entry["data_offsets"]
-    if not are_sizes([begin, end]):
+    if not is_size_list([begin, end]):
         raise ValueError("the offsets of an array are no whole numbers")
     return begin, end
 
 
-def check_places(places: list[tuple[int, int]], size: int) -> None:
+def check_byte_ranges(places: list[tuple[int, int]], size: int) -> None:
     """Refuse arrays that overlap, and bytes that belong to none, as the safetensors format does."""
     at = 0
     for begin, end in sorted(places):
@@ -57,14 +57,14 @@ def check_places(places: list[tuple[int, int]], size: int) -> None:
         raise ValueError(f"its arrays end at byte {at} of {size}")
 
 
-def are_sizes(values: list[Any]) -> bool:
+def is_size_list(values: list[Any]) -> bool:
     return all(type(value) is int and 0 <= value < 2**63 for value in values)
 
 
-def one_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np.ndarray:
-    begin, end = place_of(entry)
+def map_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np.ndarray:
+    begin, end = parse_byte_range(entry)
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), entry["shape"]
-    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not are_sizes(shape):
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not is_size_list(shape):
         raise ValueError("the shape of an array is no list of sizes")
     if end - begin != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"an array of shape {shape} does not fit its offsets in the file")

@@ -9,11 +9,11 @@ from pathlib import Path
 from xmtc.errors import XmtcError
 
 
-def cache_folder(kind: str) -> Path:
+def get_cache_folder(kind: str) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xmtc" / kind
 
 
-def made(folder: Path) -> Path:
+def create_cache_folder(folder: Path) -> Path:
     """A folder of the cache, made if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -22,6 +22,6 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def checksum(path: Path) -> str:
+def compute_path_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

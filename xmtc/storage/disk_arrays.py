@@ -14,18 +14,18 @@ from typing import IO, Any
 
 import numpy as np
 
-from xmtc.core.memory import poured_together
+from xmtc.core.memory import concatenate_and_free
 from xmtc.errors import XmtcError
-from xmtc.storage.atomic import reason
-from xmtc.storage.memory_map import mapped
+from xmtc.storage.atomic import describe_error
+from xmtc.storage.memory_map import map_file
 
 
 def check_workdir(folder: Path) -> None:
     """Refuse, before the work, a folder that nothing can be written to."""
-    File(folder).append(np.zeros(1, np.uint8))
+    WorkFile(folder).append(np.zeros(1, np.uint8))
 
 
-class File:
+class WorkFile:
     """A nameless file in a folder, which arrays are written to one after the other."""
 
     def __init__(self, folder: Path) -> None:
@@ -36,7 +36,7 @@ class File:
             folder.mkdir(parents=True, exist_ok=True)
             self.file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         except OSError as error:
-            raise self.unwritable(error) from None
+            raise self.as_workdir_error(error) from None
 
     def append(self, array: np.ndarray) -> int:
         """Write an array to the end; returns where it begins."""
@@ -46,65 +46,65 @@ class File:
                 self.file.write(np.ascontiguousarray(array).data)
                 self.file.flush()
             except OSError as error:
-                raise self.unwritable(error) from None
+                raise self.as_workdir_error(error) from None
             self.size += array.nbytes
             return begin
 
-    def mapped(self, begin: int, n: int, dtype: np.dtype) -> np.ndarray:
+    def map_range(self, begin: int, n: int, dtype: np.dtype) -> np.ndarray:
         """An array in the file."""
-        return mapped(self.file, dtype, begin, n) if n else np.empty(0, dtype)
+        return map_file(self.file, dtype, begin, n) if n else np.empty(0, dtype)
 
-    def unwritable(self, error: OSError) -> XmtcError:
+    def as_workdir_error(self, error: OSError) -> XmtcError:
         return XmtcError(
-            f"{self.folder} cannot be written ({reason(error)}), so that the training cannot work there; make room, or "
+            f"{self.folder} cannot be written ({describe_error(error)}), so that the training cannot work there; make room, or "
             "choose another folder for --workdir."
         )
 
 
-class Shelf:
+class ArrayStore:
     """Where arrays are put away until they are needed: in memory, or in a file."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.file = None if folder is None else File(folder)
+        self.file = None if folder is None else WorkFile(folder)
 
     def put(self, array: np.ndarray) -> Callable[[], np.ndarray]:
         """What gives the array back."""
         if self.file is None:
             return lambda: array
         file, begin, n, dtype = self.file, self.file.append(array), len(array), array.dtype
-        return lambda: np.array(file.mapped(begin, n, dtype))
+        return lambda: np.array(file.map_range(begin, n, dtype))
 
 
-class Growing:
+class PreallocatedArray:
     """An array of n numbers that is made piece by piece, in memory or in a file."""
 
     def __init__(self, n: int, dtype: Any, folder: Path | None) -> None:
         self.n, self.dtype, self.n_filled = n, np.dtype(dtype), 0
-        self.file = None if folder is None else File(folder)
+        self.file = None if folder is None else WorkFile(folder)
         self.array = np.empty(n if folder is None else 0, dtype)  # memory that is not written to yet costs nothing
 
-    def place(self, piece: np.ndarray) -> Callable[[], None]:
+    def prepare_write(self, piece: np.ndarray) -> Callable[[], None]:
         """What puts the piece in its place, for any thread to call. In a file it has it already."""
         begin, self.n_filled = self.n_filled, self.n_filled + len(piece)
         if self.file is None:
             return partial(np.copyto, self.array[begin : self.n_filled], piece)
         self.file.append(piece.astype(self.dtype, copy=False))
-        return nothing
+        return do_nothing
 
-    def whole(self) -> np.ndarray:
+    def to_array(self) -> np.ndarray:
         assert self.n_filled == self.n
-        return self.array if self.file is None else self.file.mapped(0, self.n, self.dtype)
+        return self.array if self.file is None else self.file.map_range(0, self.n, self.dtype)
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     pass
 
 
-class Gathering:
+class ArrayCollector:
     """An array of as many pieces as come, in memory or in a file."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.file = None if folder is None else File(folder)
+        self.file = None if folder is None else WorkFile(folder)
         self.pieces: list[np.ndarray] = []  # of a file, the last one alone: what it looks like
         self.lengths: list[int] = []
 
@@ -115,10 +115,10 @@ class Gathering:
             self.pieces.clear()
         self.pieces.append(piece)
 
-    def whole(self) -> np.ndarray:
+    def to_array(self) -> np.ndarray:
         """All pieces, which are let go."""
         if self.file is None:
-            return poured_together(self.pieces)
+            return concatenate_and_free(self.pieces)
         shape, dtype = self.pieces[0].shape[1:], self.pieces[0].dtype
         n = sum(self.lengths) * int(np.prod(shape, dtype=np.int64))
-        return self.file.mapped(0, n, dtype).reshape(-1, *shape)
+        return self.file.map_range(0, n, dtype).reshape(-1, *shape)

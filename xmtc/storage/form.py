@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-PLAIN = (bool, int, float, str)
+SCALAR_TYPES = (bool, int, float, str)
 
 
 class Form:
@@ -22,7 +22,7 @@ class Form:
         cls.__repr__ = Form.__repr__  # type: ignore[method-assign]  # a dataclass would print every number
 
     def __repr__(self) -> str:
-        values = [f"{each.name}={in_short(getattr(self, each.name))}" for each in fields(self)]  # type: ignore[arg-type]
+        values = [f"{each.name}={summarise_value(getattr(self, each.name))}" for each in fields(self)]  # type: ignore[arg-type]
         return f"{type(self).__name__}({', '.join(values)})"
 
     def check(self) -> None:
@@ -30,7 +30,7 @@ class Form:
         from a folder, before its first use; it may read every array."""
 
 
-def in_short(value: Any) -> str:
+def summarise_value(value: Any) -> str:
     """A value in a few characters: of arrays the type and shape, of several forms how many."""
     if isinstance(value, np.ndarray):
         return f"<{value.dtype} {value.shape}>"
@@ -45,7 +45,7 @@ class ArrayType(NamedTuple):
     dtypes: tuple[np.dtype, ...]
     ndim: int | None
 
-    def fits(self, value: Any) -> bool:
+    def is_match(self, value: Any) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype not in self.dtypes:
             return False
         return self.ndim is None or value.ndim == self.ndim
@@ -56,35 +56,35 @@ def array(*dtypes: Any, ndim: int | None = 1) -> Any:
     return field(metadata={"array": ArrayType(tuple(map(np.dtype, dtypes)), ndim)})
 
 
-def fits(value: Any, wanted: Any, array_type: ArrayType | None) -> bool:
+def is_type_match(value: Any, wanted: Any, array_type: ArrayType | None) -> bool:
     """Whether a value is what a field is annotated with: int, tuple[Tree, ...], dict[str, int], an array."""
     origin, arguments = get_origin(wanted), get_args(wanted)
 
     if origin is tuple:
-        return isinstance(value, tuple) and all(fits(item, arguments[0], array_type) for item in value)
+        return isinstance(value, tuple) and all(is_type_match(item, arguments[0], array_type) for item in value)
     if origin is dict:
-        return isinstance(value, dict) and all(fits(item, arguments[1], array_type) for item in value.values())
+        return isinstance(value, dict) and all(is_type_match(item, arguments[1], array_type) for item in value.values())
     if origin in (types.UnionType, Any):
-        return any(fits(value, choice, array_type) for choice in arguments)
+        return any(is_type_match(value, choice, array_type) for choice in arguments)
     if wanted is np.ndarray:
-        return array_type is not None and array_type.fits(value)
+        return array_type is not None and array_type.is_match(value)
     if wanted in (int, float):
         return isinstance(value, (int, wanted)) and not isinstance(value, bool)
     return isinstance(value, wanted)
 
 
-def same(one: Any, other: Any) -> bool:
+def is_equal(one: Any, other: Any) -> bool:
     """Whether two forms, or what they hold, are equal to the last number."""
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other)
     if isinstance(one, Form) and is_dataclass(one):
-        return all(same(getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
+        return all(is_equal(getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(item, other[key]) for key, item in one.items())
+        return one.keys() == other.keys() and all(is_equal(item, other[key]) for key, item in one.items())
     if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(is_equal, one, other))
     return one == other
 
 
@@ -107,7 +107,7 @@ def check_types(kind: type, values: dict[str, Any], name: str) -> None:
     """Refuse values that are not of the types that the fields of a form state."""
     hints = get_type_hints(kind)
     for each in fields(kind):
-        if not fits(values[each.name], hints[each.name], each.metadata.get("array")):
+        if not is_type_match(values[each.name], hints[each.name], each.metadata.get("array")):
             raise TypeError(f"{name}.{each.name} is of another type")
 
 
@@ -132,5 +132,5 @@ def check_field(kind: type, each: Field, wanted: Any) -> None:
     if wanted is np.ndarray:
         if "array" not in each.metadata:
             raise ValueError(f"{kind.__name__}.{each.name} is an array whose type is not stated: use array(np.float32)")
-    elif wanted not in PLAIN and not (isinstance(wanted, type) and issubclass(wanted, Form)):
+    elif wanted not in SCALAR_TYPES and not (isinstance(wanted, type) and issubclass(wanted, Form)):
         raise ValueError(f"{kind.__name__}.{each.name} is a {wanted}, which a model folder cannot hold")

@@ -7,8 +7,8 @@ import inspect
 from dataclasses import is_dataclass
 from typing import Any
 
-from xmtc.core.registry import address, class_at, subclasses
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.core.registry import get_class_address, import_class, find_subclasses
+from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.storage.form import Form
 
 FORM_TYPES = {
@@ -107,14 +107,14 @@ OLD_NAMES = {
 TYPE_NAMES = {where: name for name, where in FORM_TYPES.items()}
 
 
-def form_type(kind: type) -> str:
+def get_form_name(kind: type) -> str:
     """Return the name that a folder has for a class: that of the table or, of a class of another package, where it is
     defined."""
-    where = address(kind)
+    where = get_class_address(kind)
     return TYPE_NAMES.get(where, where)
 
 
-def form_class(name: Any) -> Any:
+def get_form_class(name: Any) -> Any:
     """Return the class of a form that a folder names. Only modules of the table are imported; a form of another
     package must have been defined already, which importing its method does.
 
@@ -130,11 +130,11 @@ def form_class(name: Any) -> Any:
     name = OLD_NAMES.get(name, name)
     if name in FORM_TYPES:
         try:
-            return class_at(FORM_TYPES[name])
+            return import_class(FORM_TYPES[name])
         except ImportError as error:
-            missing = missing_extra("This model", error)
+            missing = as_missing_extra("This model", error)
             raise missing if isinstance(missing, XmtcError) else KeyError(name) from None
-    kind = subclasses(Form)[name]
+    kind = find_subclasses(Form)[name]
     if not is_dataclass(kind) or inspect.isabstract(kind):
         raise TypeError(f"{name} is no form")
     return kind

@@ -5,10 +5,10 @@ from __future__ import annotations
 import types
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from xmtc.core.hyperparameters import briefly
+from xmtc.core.hyperparameters import to_short_repr
 
-LOWEST, HIGHEST = -(2**63), 2**63 - 1
-WORDS: dict[Any, str] = {
+MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
+JSON_TYPE_DESCRIPTIONS: dict[Any, str] = {
     str: "text",
     int: "a whole number of 64 bits",
     float: "a number",
@@ -22,7 +22,7 @@ def check_json(value: Any, wanted: Any, place: str) -> None:
     """Raise ValueError, with the place and the value, unless a value is of a type: a TypedDict, list[T], dict[str, T],
     a Literal, a union, str, int, float, bool or Any. Keys that a TypedDict does not name may have any value."""
     if not is_of_type(value, wanted):
-        raise ValueError(f"its {place} is {briefly(value)}, expected {in_words(wanted)}")
+        raise ValueError(f"its {place} is {to_short_repr(value)}, expected {describe_json_type(wanted)}")
     origin, arguments = get_origin(wanted), get_args(wanted)
     if is_typeddict(wanted):
         for name, kind in get_type_hints(wanted, include_extras=True).items():
@@ -49,16 +49,16 @@ def is_of_type(value: Any, wanted: Any) -> bool:
     if origin is Literal:
         return type(value) is str and value in get_args(wanted)
     if wanted is int:
-        return type(value) is int and LOWEST <= value <= HIGHEST
+        return type(value) is int and MIN_INT64 <= value <= MAX_INT64
     if wanted is float:
         return type(value) in (int, float) and abs(value) < 1e300
     return type(value) is (dict if is_typeddict(wanted) else origin or wanted)
 
 
-def in_words(wanted: Any) -> str:
+def describe_json_type(wanted: Any) -> str:
     origin = get_origin(wanted)
     if origin is Literal:
         return "one of " + ", ".join(get_args(wanted))
     if origin in (types.UnionType, Union):
-        return " or ".join(map(in_words, get_args(wanted)))
-    return WORDS[dict if is_typeddict(wanted) else origin or wanted]
+        return " or ".join(map(describe_json_type, get_args(wanted)))
+    return JSON_TYPE_DESCRIPTIONS[dict if is_typeddict(wanted) else origin or wanted]

@@ -11,7 +11,7 @@ import numpy as np
 MAP_NORESERVE = 0x4000  # of Linux on all common machines; Python does not name it before 3.13
 
 
-def mapped(file: IO[bytes], dtype: Any, begin: int = 0, n: int = -1) -> np.ndarray:
+def map_file(file: IO[bytes], dtype: Any, begin: int = 0, n: int = -1) -> np.ndarray:
     """n numbers of a file, or all, from a byte on. Copy-on-write, because compiled kernels take writable arrays and
     read-only ones for two types and would be compiled twice; nothing ever writes. So no memory is reserved for what
     would be written, without which Linux maps no file that is larger than memory."""

@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 SAFE_FLAGS = os.O_RDONLY | sum(
     getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 )
-IS_LINK = (errno.ELOOP, errno.EMLINK)  # the error of O_NOFOLLOW, on Linux and on BSD
+LINK_ERRNOS = (errno.ELOOP, errno.EMLINK)  # the error of O_NOFOLLOW, on Linux and on BSD
 HUB_SNAPSHOTS = "snapshots"  # folder of a Hugging Face cache, whose entries are links to ../../blobs
-MAX_SHOWN_KEY = 80  # characters
+MAX_KEY_CHARACTERS = 80  # characters
 MAX_DEPTH = 100  # levels of nested JSON; a model of models of models has 30
 
 
@@ -46,7 +46,7 @@ def open_regular(folder: str | Path, name: str, max_bytes: int | None = None) ->
     try:
         descriptor = os.open(path, SAFE_FLAGS)
     except OSError as error:
-        if error.errno in IS_LINK:
+        if error.errno in LINK_ERRNOS:
             raise NotRegularError(f"{name} is a link, expected a regular file") from None
         if error.errno == errno.ENXIO:  # a socket, or a device without a driver
             raise NotRegularError(f"{name} is no regular file") from None
@@ -80,7 +80,7 @@ def is_regular(path: Path) -> bool:
         return False
 
 
-def real_place(folder: str | Path, name: str) -> tuple[Path, str]:
+def resolve_links(folder: str | Path, name: str) -> tuple[Path, str]:
     """Return the folder and the name of a file after following its links. They may lead to a file in the same folder
     or, from a snapshot of a Hugging Face cache, in that cache's folder of the model.
 
@@ -98,40 +98,40 @@ def parse_json(content: bytes) -> Any:
     object with the same key twice, and more than MAX_DEPTH levels of nesting."""
     try:
         found = json.loads(
-            content.decode("utf-8"), object_pairs_hook=distinct_keys, parse_constant=refuse, parse_float=finite
+            content.decode("utf-8"), object_pairs_hook=require_distinct_keys, parse_constant=reject_constant, parse_float=parse_finite_float
         )
     except RecursionError:
-        raise too_deep() from None
+        raise make_depth_error() from None
     level = [found]
     for _ in range(MAX_DEPTH):
-        level = [inner for each in level for inner in inside(each)]
+        level = [inner for each in level for inner in list_inner_values(each)]
         if not level:
             return found
-    raise too_deep()
+    raise make_depth_error()
 
 
-def inside(value: Any) -> Iterable[Any]:
+def list_inner_values(value: Any) -> Iterable[Any]:
     """Return the values that an object or a list holds."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def too_deep() -> ValueError:
+def make_depth_error() -> ValueError:
     return ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
 
 
-def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def require_distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {twice[:MAX_SHOWN_KEY]!r} stands twice in an object")
+        raise ValueError(f"the key {twice[:MAX_KEY_CHARACTERS]!r} stands twice in an object")
     return found
 
 
-def refuse(constant: str) -> NoReturn:
+def reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def finite(text: str) -> float:
+def parse_finite_float(text: str) -> float:
     number = float(text)
     if not isfinite(number):
         raise ValueError("a number is too large")

@@ -17,7 +17,7 @@ import numpy as np
 
 from xmtc.core.numba_support import kernel
 from xmtc.data.batch import end_to_end
-from xmtc.errors import XmtcError, missing_extra, nearest
+from xmtc.errors import XmtcError, as_missing_extra, find_similar_names
 from xmtc.text.term_index import Vocabulary, merge, numbered
 from xmtc.text.tokenizer import BLANK, LAST_CHARACTER, decode
 
@@ -189,7 +189,7 @@ def snowball(language: str) -> Callable[[str], str]:
     try:
         import snowballstemmer
     except ImportError as error:
-        raise missing_extra(f"snowball:{language}", error) from None
+        raise as_missing_extra(f"snowball:{language}", error) from None
     known = snowballstemmer.algorithms()
     if language not in known:
         raise no_language(SNOWBALL, language, known)
@@ -204,7 +204,7 @@ def simplemma(language: str) -> Callable[[str], str]:
         from simplemma import lemmatize
         from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES as known
     except ImportError as error:
-        raise missing_extra(f"simplemma:{language}", error) from None
+        raise as_missing_extra(f"simplemma:{language}", error) from None
     if language not in known:
         raise no_language(SIMPLEMMA, language, sorted(known))
     return functools.partial(lemmatize, lang=language)
@@ -214,7 +214,7 @@ STEMMERS: dict[str, Callable[[str], Callable[[str], str]]] = {SNOWBALL: snowball
 
 
 def no_language(who: str, language: str, known: Iterable[str]) -> XmtcError:
-    near = nearest(language, known)
+    near = find_similar_names(language, known)
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}."
     return XmtcError(f"{who} has no language {language!r}; {hint}")
 

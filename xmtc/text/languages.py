@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.text.stop_words import common_words, language_names
 from xmtc.text.term_index import FREE, Vocabulary
 
@@ -44,7 +44,7 @@ def language_teller(wanted: str) -> Callable[[str], str]:
     try:
         import py3langid
     except ImportError as error:
-        raise missing_extra("To tell the language of documents", error) from None
+        raise as_missing_extra("To tell the language of documents", error) from None
     known = sorted(language for language, _ in py3langid.rank(""))
     if wanted not in known:
         raise XmtcError(f"py3langid knows no language {wanted!r:.100}; expected one of {', '.join(known)}.")

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from xmtc.core.numba_support import kernel
-from xmtc.core.threads import once
+from xmtc.core.threads import cache_with_lock
 from xmtc.data.batch import Texts, end_to_end
 
 KNOWN = 0x10000  # code points that are looked at one by one; letters beyond them are rare
@@ -46,7 +46,7 @@ def with_few_marks(text: str) -> str:
     return codes[n_marks <= MAX_MARKS].tobytes().decode("utf-32-le", "surrogatepass")
 
 
-@once
+@cache_with_lock
 def combining_characters() -> np.ndarray:
     """(LAST_MARK + 1,) bool: whether each code point is a combining character."""
     return np.array([unicodedata.combining(chr(code)) > 0 for code in range(LAST_MARK + 1)])
@@ -70,7 +70,7 @@ def normal_texts(texts: Texts, lowercase: bool) -> Texts:
     return Texts(end_to_end(parts)[0], np.concatenate([[0], np.cumsum(lengths)]))
 
 
-@once
+@cache_with_lock
 def characters(lowercase: bool) -> np.ndarray:
     """(KNOWN,) int32: the code point that each becomes, or PYTHON."""
     found = np.arange(KNOWN, dtype=np.int32)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xmtc.core.numba_support import kernel
-from xmtc.core.threads import once
+from xmtc.core.threads import cache_with_lock
 from xmtc.data.batch import Texts, end_to_end
 from xmtc.storage.form import Form
 from xmtc.text.normalisation import normal, normal_texts
@@ -199,7 +199,7 @@ def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[C
         yield batch
 
 
-@once
+@cache_with_lock
 def word_characters() -> np.ndarray:
     """Which code points are part of words."""
     found = np.zeros(LAST_CHARACTER, bool)

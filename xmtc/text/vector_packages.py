@@ -18,7 +18,7 @@ import numpy as np
 from xmtc.core.run import Run
 from xmtc.data.file_streams import writing
 from xmtc.errors import XmtcError
-from xmtc.storage.cache import cache_folder, checksum, made
+from xmtc.storage.cache import get_cache_folder, compute_path_sha256, create_cache_folder
 from xmtc.text.package_download import fetch
 from xmtc.text.vector_files import Cursor, Vectors, wink_json
 
@@ -47,18 +47,18 @@ NAMED = {
 
 
 def cached_path(name: str) -> Path:
-    return cache_folder("vectors") / f"{name}.bin"
+    return get_cache_folder("vectors") / f"{name}.bin"
 
 
 def named_vectors(name: str, run: Run = Run()) -> Path:
     """The file of vectors with this name, fetched if it is not in the cache or not as it was written."""
     path, package = cached_path(name), NAMED[name]
-    if not path.exists() or checksum(path) != package.sha256:
+    if not path.exists() or compute_path_sha256(path) != package.sha256:
         with tempfile.TemporaryDirectory(prefix="xmtc-") as folder:
             with run.stage(f"fetching {name} with {package.tool}"):
                 what = package.tool, package.name, package.version
                 archive = fetch(*what, Path(folder), name, "a file of word vectors")
-            made(path.parent)
+            create_cache_folder(path.parent)
             try:
                 convert(archive, path, package, run)
             except XmtcError:

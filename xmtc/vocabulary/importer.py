@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from xmtc.core.progress import ShowProgress, silent
+from xmtc.core.progress import ProgressFactory, hide_progress
 from xmtc.data.file_streams import OnRead, without_compression
 from xmtc.errors import XmtcError
 from xmtc.vocabulary.build import arranged
@@ -33,7 +33,7 @@ EXTENSIONS = {
 
 
 def import_files(
-    paths: Sequence[str], format: str | None = None, language: str | None = None, show: ShowProgress = silent
+    paths: Sequence[str], format: str | None = None, language: str | None = None, show: ProgressFactory = hide_progress
 ) -> Vocabulary:
     """A vocabulary from files, which may say different things of the same concepts, as one for each language does.
     `language` is that of names in tables that do not say theirs; left out, a file's name may tell: yso-fi.tsv."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xmtc.data.file_streams import read_lines
-from xmtc.errors import XmtcError, nearest, shortened
+from xmtc.errors import XmtcError, find_similar_names, truncate_text
 from xmtc.text.term_index import Vocabulary as Words
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.vocabulary import ABSENT, COLLECTION, SCHEME, Vocabulary
@@ -43,7 +43,7 @@ def labels_of(entry: str, labels: Words, concepts: LabelConcepts | None) -> np.n
     if is_of_several(entry) and labels.number(entry) == ABSENT:
         if concepts is None:
             raise XmtcError(
-                f"{shortened(entry)} needs a vocabulary, which the model has not; `xmtc vocab attach` gives it one."
+                f"{truncate_text(entry)} needs a vocabulary, which the model has not; `xmtc vocab attach` gives it one."
             )
         chosen = concepts_of(entry, kind, name.strip(), concepts.vocabulary)
         return np.append(chosen, entry == UNKNOWN)[concepts.concepts]  # ABSENT is the last
@@ -93,20 +93,20 @@ def concepts_of(entry: str, kind: str, name: str, vocabulary: Vocabulary) -> np.
     if kind == BRANCH:
         top = vocabulary.find(name)
         if top == ABSENT:
-            known = f"the vocabulary has no concept {shortened(name)!r}"
-            raise XmtcError(f"{shortened(entry)}: {known}; `xmtc vocab find` looks for one.")
+            known = f"the vocabulary has no concept {truncate_text(name)!r}"
+            raise XmtcError(f"{truncate_text(entry)}: {known}; `xmtc vocab find` looks for one.")
         found[[top, *vocabulary.descendants(top)]] = True
     elif kind in KINDS:
         group = vocabulary.find_group(name)
         if group == ABSENT or vocabulary.group_kinds[group] != KINDS[kind]:
             raise XmtcError(
-                f"{shortened(entry)}: the vocabulary has no {kind} {shortened(name)!r}; `xmtc vocab stats` lists them."
+                f"{truncate_text(entry)}: the vocabulary has no {kind} {truncate_text(name)!r}; `xmtc vocab stats` lists them."
             )
         found[vocabulary.members[group]] = True
     return found
 
 
 def unknown(entry: str, labels: Words) -> XmtcError:
-    near = nearest(entry, labels.words())
+    near = find_similar_names(entry, labels.words())
     hint = f"did you mean {near[0]!r}?" if near else "expected a label, scheme:…, collection:…, branch:… or file:…."
-    return XmtcError(f"The model has no label {shortened(entry)!r} to allow or to deny; {hint}")
+    return XmtcError(f"The model has no label {truncate_text(entry)!r} to allow or to deny; {hint}")

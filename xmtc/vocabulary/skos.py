@@ -19,10 +19,10 @@ from queue import Queue
 from typing import IO, Any
 from xml.parsers import expat
 
-from xmtc.core.child_process import CHILDREN, ChildFailed, Limits
+from xmtc.core.child_process import CHILD_POOL, ChildTaskError, TaskLimits
 from xmtc.core.child_worker import CHUNK_BYTES
 from xmtc.data.file_streams import DAMAGE, OnRead, damaged, display_name, open_binary, read_lines, without_compression
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.vocabulary.collector import FALLBACK, Collector
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, HIDDEN, NOTATION, PREFERRED, SCHEME
 
@@ -132,13 +132,13 @@ def letter(found: re.Match[str]) -> str:
 def read_rdf(path: str, collector: Collector, format: str, on_read: OnRead | None = None) -> None:
     """Add the statements of a file in Turtle, RDF/XML or JSON-LD, by rdflib's names for them, to a collector."""
     if find_spec("rdflib") is None:
-        raise missing_extra(f"Reading {display_name(path)}", ModuleNotFoundError(name="rdflib"))
+        raise as_missing_extra(f"Reading {display_name(path)}", ModuleNotFoundError(name="rdflib"))
     n_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
     n_bytes *= COMPRESSION_RATIO if without_compression(path) != path else 1
-    limits = Limits.of_file(n_bytes, SECONDS_PER_MIB)
+    limits = TaskLimits.for_file_size(n_bytes, SECONDS_PER_MIB)
     try:
         request = [display_name(path), format]
-        for batch in CHILDREN.run("xmtc.vocabulary.skos:statements", request, partial(chunks, path, on_read), limits):
+        for batch in CHILD_POOL.run("xmtc.vocabulary.skos:statements", request, partial(chunks, path, on_read), limits):
             if isinstance(batch, str):
                 raise unreadable(path, format, batch)
             try:
@@ -146,7 +146,7 @@ def read_rdf(path: str, collector: Collector, format: str, on_read: OnRead | Non
                     TAKES[predicate](collector, subject, object, language)
             except XmtcError as problem:
                 raise XmtcError(f"{display_name(path)}: {problem}") from None
-    except ChildFailed as problem:
+    except ChildTaskError as problem:
         raise unreadable(path, format, str(problem)) from None
 
 

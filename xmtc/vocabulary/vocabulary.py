@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xmtc.core.array_validation import are_offsets
+from xmtc.core.array_validation import is_offset_array
 from xmtc.core.numba_support import kernel
 from xmtc.errors import XmtcError
-from xmtc.storage.folder import MISFITS, FolderKind
+from xmtc.storage.folder import STRUCTURE_ERRORS, FolderKind
 from xmtc.storage.form import Form, array
 from xmtc.text.normalisation import normalized
 from xmtc.text.term_index import Vocabulary as Words
@@ -100,7 +100,7 @@ class Names(Form):
 
 
 def check_ends(ends: np.ndarray, n: int, size: int) -> None:
-    if not are_offsets(ends, n, size):
+    if not is_offset_array(ends, n, size):
         raise ValueError("its parts do not lie end to end")
 
 
@@ -292,11 +292,11 @@ class Vocabulary(Form):
         _, parts = VOCABULARIES.load(folder, verify)
         found = parts.get("vocabulary")
         if not isinstance(found, cls):
-            raise VOCABULARIES.damaged(Path(folder), "it holds no vocabulary")
+            raise VOCABULARIES.make_damage_error(Path(folder), "it holds no vocabulary")
         try:
             found.check()
-        except MISFITS as error:
-            raise VOCABULARIES.damaged(Path(folder), str(error)) from None
+        except STRUCTURE_ERRORS as error:
+            raise VOCABULARIES.make_damage_error(Path(folder), str(error)) from None
         return found
 
 

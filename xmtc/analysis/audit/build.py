@@ -105,7 +105,7 @@ def audit(
 ) -> Audit:
     """Everything that is suspected of labelled documents, which may be a stream."""
     check_folds(folds)
-    if pipeline.method.reads_names:
+    if pipeline.method.has_label_name_input:
         name = method_name(pipeline.method)
         raise XmtcError(f"{name} knows labels by their names, not by documents; choose another --method to judge them.")
     notes = Notes()

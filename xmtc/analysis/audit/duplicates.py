@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from xmtc.analysis.audit.near_duplicates import near_rows
 from xmtc.core.run import Run
-from xmtc.core.sparse import narrow
+from xmtc.core.sparse import narrow_indptr
 from xmtc.data.document import Document
 
 ALIKE = 0.9  # of the words of two documents, the share that both have
@@ -57,7 +57,7 @@ class Notes:
         """(n_docs, n_words) ones at the words, or columns, of each document."""
         indices = np.array(self.flat, np.int32)
         shape = len(self.ids), int(indices.max(initial=0)) + 1
-        found = csr_array((np.ones(len(indices), np.int8), indices, narrow(np.array(self.offsets))), shape=shape)
+        found = csr_array((np.ones(len(indices), np.int8), indices, narrow_indptr(np.array(self.offsets))), shape=shape)
         found.sort_indices()
         return found
 

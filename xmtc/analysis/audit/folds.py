@@ -40,23 +40,23 @@ def out_of_fold(method: Method, data: Dataset, folds: np.ndarray, k: int, run: R
     with run.stage(f"judging labels in {n_folds} folds", n_folds) as progress:
         for fold in range(n_folds):
             held_out = np.flatnonzero(folds == fold)
-            found = judged_by_others(method, data, folds != fold, held_out, k, run.quiet())
+            found = judged_by_others(method, data, folds != fold, held_out, k, run.without_output())
             labels[held_out, : found.k], scores[held_out, : found.k] = found.labels, found.scores
             progress.advance()
-    return Predictions.trusted(labels, scores)
+    return Predictions.from_valid_arrays(labels, scores)
 
 
 def judged_by_others(
     method: Method, data: Dataset, learnt: np.ndarray, held_out: np.ndarray, k: int, run: Run
 ) -> Predictions:
     """What a model of some documents says of others. Labels that those do not have are none that it can learn."""
-    part = data.rows(np.flatnonzero(learnt))
+    part = data.select_rows(np.flatnonzero(learnt))
     assert part.Y is not None
     known = np.flatnonzero(np.bincount(part.Y.indices, minlength=data.n_labels))
     if not len(known):
         raise XmtcError("No document outside of a fold has a label; give more labelled documents, or fewer --folds.")
-    model = method.fit(part.labels_at(known), None, run)
-    asked = data.rows(held_out).derived(Y=None, weights=None)
+    model = method.fit(part.select_label_columns(known), None, run)
+    asked = data.select_rows(held_out).copy_with(Y=None, weights=None)
     found = model.predict(asked, min(k, len(known)), run)
     labels = np.where(found.labels == NO_LABEL, NO_LABEL, known[found.labels])
-    return Predictions.trusted(labels.astype(np.int32), found.scores)
+    return Predictions.from_valid_arrays(labels.astype(np.int32), found.scores)

@@ -16,7 +16,7 @@ from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.evaluation import DEPTH
-from xmtc.storage.atomic import new_file
+from xmtc.storage.atomic import atomic_file
 from xmtc.tagger import Tagger
 
 FIRST = 5  # labels of a document that are compared
@@ -61,7 +61,7 @@ class Answers:
     def save(self, path: Path) -> None:
         about = json.dumps({"trained": asdict(self.trained), "seconds": self.seconds}).encode()
         arrays = {f"{name}_{part}": getattr(getattr(self, name), part) for name in PARTS for part in ARRAYS}
-        with new_file(path) as file:
+        with atomic_file(path) as file:
             np.savez_compressed(file, **arrays, about=np.frombuffer(about, np.uint8))
 
     @classmethod

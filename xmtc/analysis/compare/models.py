@@ -13,7 +13,7 @@ from xmtc.analysis.compare.answers import Answers
 from xmtc.analysis.compare.figures import Candidate, Comparison, Cost, compare
 from xmtc.analysis.compare.truth import Truth
 from xmtc.analysis.report.making import called
-from xmtc.core.history import stages
+from xmtc.core.history import select_stages
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.evaluation import DEPTH, parse_metric
@@ -63,7 +63,7 @@ def apart(folders: Sequence[str]) -> list[str]:
 
 def cost_of(tagger: Tagger, folder: str) -> Cost:
     """What the folder tells of the training: its stages, without the start of the program and the saving."""
-    told = stages(tagger.history)
+    told = select_stages(tagger.history)
     peaks = [each["memory"] for each in told if each.get("memory")]
     return Cost(
         train_s=round(sum(each["seconds"] for each in told), 1) if told else None,

@@ -27,7 +27,7 @@ import numpy as np
 from xmtc.analysis.compare.answers import Answers, Trained
 from xmtc.analysis.compare.figures import Candidate, Cost
 from xmtc.analysis.compare.specs import Spec
-from xmtc.cluster.scheduling import spread
+from xmtc.cluster.scheduling import map_on_cluster
 from xmtc.data.corpus import Corpus, writing_corpus
 from xmtc.data.formats.paired import pair
 from xmtc.errors import XmtcError
@@ -157,7 +157,7 @@ def on_cluster(place: Place, jobs: Sequence[Job]) -> Iterator[Result]:
         with chdir(here):
             return job.made(place)
 
-    return (result for result, _ in spread(place.cluster, work, jobs, n_cpus=place.n_cpus))
+    return (result for result, _ in map_on_cluster(place.cluster, work, jobs, n_cpus=place.n_cpus))
 
 
 def is_final(kept: Result, place: Place) -> bool:

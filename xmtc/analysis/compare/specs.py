@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from xmtc.core.hyperparameters import Typed
+from xmtc.core.hyperparameters import UnparsedValue
 from xmtc.core.method import Method
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.features import views_for
@@ -58,7 +58,7 @@ def specs(methods: Sequence[str], parameters: Sequence[str], content: str) -> li
 def parsed(text: str) -> Spec:
     method, _, rest = text.partition(":")
     if method not in TABLE.names():
-        raise TABLE.unknown(method)
+        raise TABLE.make_unknown_error(method)
     pairs = []
     for each in filter(None, rest.split(";")):
         name, equals, value = each.partition("=")
@@ -90,7 +90,7 @@ def knows(spec: Spec, name: str) -> bool:
 
 
 def typed(spec: Spec) -> dict[str, Any]:
-    return {name: Typed(value) for name, value in spec.given}
+    return {name: UnparsedValue(value) for name, value in spec.given}
 
 
 def check(spec: Spec, content: str) -> None:
@@ -109,6 +109,6 @@ def check(spec: Spec, content: str) -> None:
 def reads(method: Method, content: str) -> bool:
     """Whether a method can be trained on a corpus of texts, or of features."""
     try:
-        return bool(views_for(method.reads, content))
+        return bool(views_for(method.required_views, content))
     except XmtcError:
         return False

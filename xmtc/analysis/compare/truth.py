@@ -53,7 +53,7 @@ class Truth:
         numbers = [self.numbers[name] for name in answers.trained.names]
         table = np.array([*numbers, NO_LABEL], np.int32)  # the last for NO_LABEL itself, which is -1
         first, deep = answers.first, answers.deep
-        return Predictions.trusted(table[first.labels], first.scores), Predictions.trusted(
+        return Predictions.from_valid_arrays(table[first.labels], first.scores), Predictions.from_valid_arrays(
             table[deep.labels], deep.scores
         )
 

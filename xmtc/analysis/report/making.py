@@ -68,11 +68,11 @@ def given_labels(
 ) -> Given:
     """The labels that documents get: from a threshold on, by the model's decision, or as many as in training."""
     if threshold is not None:
-        return Given(ranked.above(threshold), f"from a score of {threshold:.3g} on")
+        return Given(ranked.apply_threshold(threshold), f"from a score of {threshold:.3g} on")
     if tagger.decision is not None:
         return Given(tagger.given(data, run, always), f"by the model's decision: {tagger.decision}")
     least = usual_threshold(ranked, tagger)
-    labels = ranked.above(least)
+    labels = ranked.apply_threshold(least)
     return Given(labels, f"from a score of {least:.3g} on{why(tagger, labels)}")
 
 

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 from xmtc import features
 from xmtc.analysis.tune.space import Choice, Range, Space
-from xmtc.cluster.scheduling import spread
-from xmtc.core.hyperparameters import Recipe, param
+from xmtc.cluster.scheduling import map_on_cluster
+from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.evaluation import are_at_decision, are_hierarchical, max_k, parse_metric
 from xmtc.methods import method_name
 from xmtc.pipeline import Pipeline, Prepared
@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Goal(Recipe):
+class Goal(ParameterSet):
     """What is to be as good as possible, and how long to look for it."""
 
     metric: str = param("nDCG@5", "metric of the validation documents")
@@ -118,7 +118,7 @@ class Bench:
             return bench.tried(number, pipeline, parameters)
 
         ready = ((number, parameters, self.sealed(pipeline, parameters)) for number, parameters in jobs)
-        return (trial for trial, _ in spread(self.run.cluster, work, ready))
+        return (trial for trial, _ in map_on_cluster(self.run.cluster, work, ready))
 
     def sealed(self, pipeline: Pipeline, parameters: dict[str, Any]) -> Bench | str:
         """The same for one trial on a machine that has no corpus; or why there is none."""
@@ -153,18 +153,18 @@ def tune(
     """Trials, the best first and failed ones last. Both parts of the data can be iterated over as often as need be (see
     `hold_out`). Those who watch are told of every trial; if they ask to stop, or at Ctrl-C, the search ends with what
     it has found."""
-    bench, found = Bench(train, valid, goal.metric, run.quiet()), dict[int, Trial]()
+    bench, found = Bench(train, valid, goal.metric, run.without_output()), dict[int, Trial]()
     deadline = perf_counter() + 60 * goal.minutes if goal.minutes else inf
     with run.stage(f"tuning {method_name(pipeline.method)}", goal.trials) as progress:
         try:
             if not any(field.name in space for view in pipeline.views.values() for field in fields(view)):
                 bench.prepared(pipeline)  # what is wrong with the data is wrong for all trials
             for trial in in_turn(bench, pipeline, space, goal):
-                stop = trial.number not in found and run.tell(trial)
+                stop = trial.number not in found and run.notify(trial)
                 found[trial.number] = trial
                 progress.advance()
                 best = max(found.values(), key=goal.goodness)
-                progress.tell(f"best {goal.metric} {100 * (best.value or 0.0):.2f}")
+                progress.set_status(f"best {goal.metric} {100 * (best.value or 0.0):.2f}")
                 if stop or perf_counter() >= deadline:
                     break
         except KeyboardInterrupt:
@@ -245,5 +245,5 @@ def imported_optuna() -> ModuleType:
     try:
         import optuna
     except ImportError as error:
-        raise missing_extra("xmtc tune", error) from None
+        raise as_missing_extra("xmtc tune", error) from None
     return optuna

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import Field, dataclass
 from typing import Any
 
-from xmtc.core.hyperparameters import expected, is_valid, parse_value, shown, takes_several
+from xmtc.core.hyperparameters import describe_expected, is_valid_value, parse_value, format_cli_value, is_multi_valued
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
 
@@ -39,7 +39,7 @@ class Choice:
         return value in self.values
 
     def __str__(self) -> str:
-        return f"among {', '.join(map(shown, self.values))}"
+        return f"among {', '.join(map(format_cli_value, self.values))}"
 
 
 Space = dict[str, Range | Choice]
@@ -93,7 +93,7 @@ def parse_range(name: str, field: Field, text: str) -> Range:
 
 def parse_choice(name: str, field: Field, text: str) -> Choice:
     """Values between commas, or between vertical bars where they hold commas themselves (`layers=256|512,256`)."""
-    separator = "|" if "|" in text or takes_several(field) else ","
+    separator = "|" if "|" in text or is_multi_valued(field) else ","
     values = tuple(checked_value(name, field, value) for value in text.split(separator))
     if len(set(values)) < 2:
         raise XmtcError(f"-s {field.name}={text} leaves nothing to search; fix it with -p, or expected -s {FORMS}.")
@@ -102,6 +102,6 @@ def parse_choice(name: str, field: Field, text: str) -> Choice:
 
 def checked_value(name: str, field: Field, text: str) -> Any:
     value = parse_value(name, field, text)
-    if not is_valid(field, value):
-        raise XmtcError(f"{name}: {field.name}={text} does not fit; expected {expected(field)}.")
+    if not is_valid_value(field, value):
+        raise XmtcError(f"{name}: {field.name}={text} does not fit; expected {describe_expected(field)}.")
     return value

@@ -16,7 +16,7 @@ from xmtc.data.document import Document
 from xmtc.data.layout import Layout
 from xmtc.data.records import Fields as Fields
 from xmtc.data.source import Source
-from xmtc.errors import XmtcError, nearest
+from xmtc.errors import XmtcError, find_similar_names
 
 FORMATS = {
     "jsonl": "xmtc.data.formats.jsonl:JSONL",
@@ -67,7 +67,7 @@ class Format:
 def format_named(name: str) -> Format:
     """A format by its name in FORMATS. Its module is imported here, when it is needed."""
     if name not in FORMATS:
-        near = nearest(name, FORMATS)
+        near = find_similar_names(name, FORMATS)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise XmtcError(f"There is no corpus format {name!r}.{hint} The formats are {', '.join(FORMATS)}.")
     module, _, attribute = FORMATS[name].partition(":")

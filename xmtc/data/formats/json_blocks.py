@@ -53,7 +53,7 @@ def read_in_blocks(source: Source, read_lines: ReadLines, run: Run) -> Iterator[
     """The documents of a file; bad lines are refused in their order. Whatever ends it, the file is closed: an error
     that somebody holds would else hold the reading thread, too."""
     with closing(blocks_of(source, run)) as blocks:
-        for documents, bad in run.quiet().map(partial(read_block, source, read_lines), blocks, "reading"):
+        for documents, bad in run.without_output().map(partial(read_block, source, read_lines), blocks, "reading"):
             for line in bad:
                 source.reject(line)
             yield from documents
@@ -62,7 +62,7 @@ def read_in_blocks(source: Source, read_lines: ReadLines, run: Run) -> Iterator[
 def blocks_of(source: Source, run: Run) -> Fetched | Generator[Block]:
     """Where their reading has begun already, it goes on."""
     fetched = take(source.path, source.on_read) if source.encoding is None else None
-    return fetched or run.ahead(read_blocks(source.path, source.on_read, source.encoding))
+    return fetched or run.prefetch_items(read_blocks(source.path, source.on_read, source.encoding))
 
 
 def read_block(source: Source, read_lines: ReadLines, block: Block) -> Read:

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from xmtc.core.array_validation import are_offsets
+from xmtc.core.array_validation import is_offset_array
 from xmtc.data.document import Document
 from xmtc.data.formats import Dimensions, Format
 from xmtc.data.source import Source
@@ -169,7 +169,7 @@ def _check_arrays(arrays: Any) -> None:
 
 def check_row_ends(indptr: np.ndarray, n_entries: int) -> None:
     """Refuse row ends that lead out of the arrays: scipy checks them too late, or not at all."""
-    if indptr.ndim != 1 or not are_offsets(indptr, len(indptr) - 1, int(indptr[-1]) if len(indptr) else 0):
+    if indptr.ndim != 1 or not is_offset_array(indptr, len(indptr) - 1, int(indptr[-1]) if len(indptr) else 0):
         raise ValueError("its rows end before they begin")
     if indptr[-1] > n_entries:
         raise ValueError("its rows end before they begin")

@@ -13,14 +13,14 @@ from typing import Any
 from xmtc.data.formats import Format
 from xmtc.data.formats.whole import Content, extract_in_child, read_one
 from xmtc.data.records import BadRecord
-from xmtc.errors import missing_extra
+from xmtc.errors import as_missing_extra
 
 BETWEEN_PAGES = "\n\n"
 
 
 def extract(raw: bytes, told: str | None, likely: str | None) -> Content:
     if find_spec("pypdf") is None:
-        raise missing_extra("Reading PDF", ModuleNotFoundError(name="pypdf"))
+        raise as_missing_extra("Reading PDF", ModuleNotFoundError(name="pypdf"))
     return extract_in_child("pdf", raw, told, likely)
 
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from xmtc.core.child_process import CHILDREN, ChildFailed, Limits
+from xmtc.core.child_process import CHILD_POOL, ChildTaskError, TaskLimits
 from xmtc.data.document import Document
 from xmtc.data.encodings import UTF8, Encoding, encoding_of
 from xmtc.data.file_streams import DAMAGE, damaged, open_binary, unreadable, without_compression
@@ -38,8 +38,8 @@ Extract = Callable[[bytes, str | None, str | None], Content]
 def extract_in_child(parser: str, raw: bytes, told: str | None, likely: str | None) -> Content:
     """Return the content of a file that html.py or pdf.py parses, in a child process; or raise BadRecord."""
     try:
-        (found,) = CHILDREN.run("xmtc.data.formats.whole:parse", [parser, told, likely], raw, Limits.of_file(len(raw)))
-    except ChildFailed as problem:
+        (found,) = CHILD_POOL.run("xmtc.data.formats.whole:parse", [parser, told, likely], raw, TaskLimits.for_file_size(len(raw)))
+    except ChildTaskError as problem:
         raise BadRecord(f"{problem}, expected a document that is read in less") from None
     if isinstance(found, str):
         raise BadRecord(found)

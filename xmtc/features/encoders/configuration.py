@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from xmtc.features.encoders.catalogue import CONFIG, TOKENIZER, not_found, readable
-from xmtc.storage.atomic import reason
-from xmtc.storage.regular_files import parse_json, read_regular, real_place
+from xmtc.storage.atomic import describe_error
+from xmtc.storage.regular_files import parse_json, read_regular, resolve_links
 
 NO_LIMIT = 2**31 - 1
 INDEX = "model.safetensors.index.json"  # of weights in several files
@@ -72,9 +72,9 @@ def check_index(source: str) -> None:
 def read_bytes(source: str, name: str) -> bytes:
     """Return the content of a file of an encoder's folder."""
     try:
-        return read_regular(*real_place(source, name), MAX_FILE_BYTES)
+        return read_regular(*resolve_links(source, name), MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
-        raise not_found(source, f"{name}: {reason(error)}") from None
+        raise not_found(source, f"{name}: {describe_error(error)}") from None
 
 
 def check_is_encoder(config: dict[str, Any]) -> None:

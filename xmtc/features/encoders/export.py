@@ -23,8 +23,8 @@ from xmtc.errors import XmtcError
 from xmtc.features.encoders.catalogue import CONFIG, MANIFEST, POOLING, TOKENIZER, WEIGHTS, find_encoder
 from xmtc.features.encoders.configuration import tokenizer_json
 from xmtc.features.encoders.loading import pretrained
-from xmtc.storage.atomic import reason
-from xmtc.storage.cache import checksum
+from xmtc.storage.atomic import describe_error
+from xmtc.storage.cache import compute_path_sha256
 from xmtc.storage.regular_files import parse_json, read_regular
 
 PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
@@ -140,7 +140,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         return manifest
     except OSError as error:
         raise XmtcError(
-            f"{folder / MANIFEST} cannot be read ({reason(error)}); expected what `xmtc encoders export` writes."
+            f"{folder / MANIFEST} cannot be read ({describe_error(error)}); expected what `xmtc encoders export` writes."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise XmtcError(f"{folder / MANIFEST} is damaged ({error}); export or copy the encoder again.") from None
@@ -163,12 +163,12 @@ def check_manifest(manifest: dict[str, Any]) -> None:
 def check(path: Path, manifest: dict[str, Any], name: str) -> None:
     if not path.is_file():
         raise XmtcError(f"{name} is not there, but the manifest names it; copy it, too.")
-    if path.stat().st_size != manifest["bytes"] or checksum(path) != manifest["sha256"]:
+    if path.stat().st_size != manifest["bytes"] or compute_path_sha256(path) != manifest["sha256"]:
         raise XmtcError(f"{name} does not have the checksum that the manifest gives it; copy it again.")
 
 
 def described(path: Path) -> dict[str, Any]:
-    return {"bytes": path.stat().st_size, "sha256": checksum(path)}
+    return {"bytes": path.stat().st_size, "sha256": compute_path_sha256(path)}
 
 
 def names_in(folder: Path) -> list[str]:

@@ -20,10 +20,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from xmtc.core.child_process import CHILDREN, GIB, ChildFailed, Limits
+from xmtc.core.child_process import CHILD_POOL, GIB, ChildTaskError, TaskLimits
 from xmtc.errors import XmtcError
 from xmtc.features.encoders.catalogue import NAMED, TOKENIZER, fails, first_sentence
-from xmtc.storage.cache import cache_folder
+from xmtc.storage.cache import get_cache_folder
 
 MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 PARTS = {
@@ -187,13 +187,13 @@ def try_once(content: bytes) -> None:
     """Let a child process read texts with the tokenizer, unless it has done so before or the tokenizer is one that xmtc
     knows. Raise ValueError if that fails."""
     name = hashlib.sha256(content).hexdigest()
-    kept = cache_folder("tokenizers") / name
+    kept = get_cache_folder("tokenizers") / name
     if any(package.files[TOKENIZER] == name for package in NAMED.values()) or kept.exists():
         return
-    limits = Limits(TRIAL_MEMORY + 50 * len(content), TRIAL_SECONDS)
+    limits = TaskLimits(TRIAL_MEMORY + 50 * len(content), TRIAL_SECONDS)
     try:
-        deque(CHILDREN.run(f"{__name__}:read_texts", None, content, limits), maxlen=0)
-    except ChildFailed as problem:
+        deque(CHILD_POOL.run(f"{__name__}:read_texts", None, content, limits), maxlen=0)
+    except ChildTaskError as problem:
         raise ValueError(f"its tokenizer fails in a process of its own: {problem}") from None
     with suppress(OSError):  # it will be tried again
         kept.parent.mkdir(parents=True, exist_ok=True)

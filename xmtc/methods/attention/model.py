@@ -96,7 +96,7 @@ class AttentionModel(Model):
         with torch.no_grad(), working(Run(device="cpu"), device):
             states = network.encoder(batch)
             weights = network.head.weights_of_words(states, batch.mask(), label)[: batch.longest].numpy()
-        return Explanation.summed(VIEW, tokens.ids, weights, per_token=True)
+        return Explanation.from_occurrences(VIEW, tokens.ids, weights, per_token=True)
 
     def check(self) -> None:
         sizes = [1, *(level.n_nodes for level in self.levels)]

@@ -82,9 +82,9 @@ class AutoencoderModel(NetworkModel):
         batch = self.network.design.loader(document, device).batch(np.array([0]))
         with torch.no_grad(), working(Run(device="cpu"), device):
             if isinstance(batch, BagBatch):
-                return Explanation.summed(view, document.X.indices, parts_of_logit(network, batch, label).numpy())
+                return Explanation.from_occurrences(view, document.X.indices, parts_of_logit(network, batch, label).numpy())
             weights = network.features.weights_of_words(batch).numpy()
-            return Explanation.summed(view, document.tokens(view).ids, weights, per_token=True)
+            return Explanation.from_occurrences(view, document.tokens(view).ids, weights, per_token=True)
 
     def check(self) -> None:
         design = self.network.design_as(AutoencoderDesign)

@@ -167,7 +167,7 @@ class RegionModel(NetworkModel):
             words = network.words(batch).detach().requires_grad_(True)
             (gradient,) = torch.autograd.grad(network.output(network.hidden(words, batch))[0, label], words)
         weights = (gradient * words.detach()).sum(1).numpy()
-        return Explanation.summed(VIEW, tokens.ids, weights, per_token=True)
+        return Explanation.from_occurrences(VIEW, tokens.ids, weights, per_token=True)
 
     def check(self) -> None:
         design = self.network.design

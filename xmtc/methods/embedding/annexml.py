@@ -22,7 +22,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.run import Run
-from xmtc.core.sparse import Compact
+from xmtc.core.sparse import CompactMatrix
 from xmtc.linear.coordinate_descent import shuffle
 from xmtc.linear.solver import first_state
 from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
@@ -55,7 +55,7 @@ class AnnexML(LocalEmbeddings):
         def work(seed: Seed) -> np.ndarray:
             return self._routes(data.X, near, n_clusters, seed)
 
-        return run.spread(work, self.seeds, "dividing documents", total=self.n_learners)
+        return run.map_on_cluster(work, self.seeds, "dividing documents", total=self.n_learners)
 
     def _routes(self, X: csr_array, near: np.ndarray, n_clusters: int, seed: Seed) -> np.ndarray:
         """Linear classifiers that are to give a document and its neighbours the same answer: who claims a document is
@@ -70,7 +70,7 @@ class AnnexML(LocalEmbeddings):
         claim(*rows, near, self.cluster_epochs, np.float32(CLUSTER_RATE), lazy, *room, W, squares, sums)
         return W
 
-    def learn(self, documents: Compact, Y: csr_array, seed: Seed) -> np.ndarray:
+    def learn(self, documents: CompactMatrix, Y: csr_array, seed: Seed) -> np.ndarray:
         rng = np.random.default_rng(seed)
         near = label_neighbours(Y, self.n_neighbours, ALONE)
         W = rng.standard_normal((len(documents.columns), self.dimension), np.float32) / np.float32(self.dimension**0.5)

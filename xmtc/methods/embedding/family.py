@@ -16,7 +16,7 @@ from xmtc.core.hyperparameters import param
 from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
-from xmtc.core.sparse import Compact, compact
+from xmtc.core.sparse import CompactMatrix, compact
 from xmtc.errors import XmtcError
 from xmtc.linear.packing import offsets
 from xmtc.linear.solver import LARGEST, shuffled
@@ -67,7 +67,7 @@ class LocalEmbeddings(Method):
         """Of each learner (n_features, n_clusters): a document belongs where its product is largest."""
 
     @abstractmethod
-    def learn(self, documents: Compact, Y: csr_array, seed: Seed) -> np.ndarray:
+    def learn(self, documents: CompactMatrix, Y: csr_array, seed: Seed) -> np.ndarray:
         """(n_features, dimension): the map of the documents of one cluster, given their labels."""
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> NeighbourModel:
@@ -78,7 +78,7 @@ class LocalEmbeddings(Method):
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         assert data.Y is not None
         labelled = np.flatnonzero(np.diff(data.Y.indptr))
-        documents = data.rows(labelled[shuffled(len(labelled), self.seed)])  # so that equals rank in no order
+        documents = data.select_rows(labelled[shuffled(len(labelled), self.seed)])  # so that equals rank in no order
         Y = csr_array(documents.Y)
         return NeighbourModel(
             n_labels=data.n_labels,
@@ -111,7 +111,7 @@ class LocalEmbeddings(Method):
 
     def _learners(self, data: Dataset, run: Run) -> Iterator[Learner]:
         """All clusters of all learners that are not finished yet in one stream, so that no thread ever waits."""
-        finished = [run.checkpoint.recall(f"learner-{number}") for number in range(self.n_learners)]
+        finished = [run.checkpoint.load_piece(f"learner-{number}") for number in range(self.n_learners)]
         all_kept = all(kept is not None for kept in finished)
         routes = [] if all_kept else list(self.divide(data, self.clusters_of(data.n_docs), run))
         divided = [None if kept else in_clusters(data.X, way) for kept, way in zip(finished, routes, strict=False)]
@@ -120,14 +120,14 @@ class LocalEmbeddings(Method):
         def work(job: tuple[np.ndarray, Seed]) -> Cluster:
             return self._cluster(data, *job)
 
-        stream = run.spread(work, jobs, "learning embeddings", size=lambda job: len(job[0]), total=self._n_docs(jobs))
+        stream = run.map_on_cluster(work, jobs, "learning embeddings", size=lambda job: len(job[0]), total=self._n_docs(jobs))
         for number, kept in enumerate(finished):
             if kept is not None:
                 yield Learner(**kept)
                 continue
             way, groups = divided[number]  # type: ignore[misc]
             learner = learner_of(way, [next(stream) for _ in groups])
-            run.checkpoint.keep(f"learner-{number}", vars(learner))
+            run.checkpoint.save_piece(f"learner-{number}", vars(learner))
             yield learner
         next(stream, None)  # there is none left: this ends the stream, and with it the stage
 

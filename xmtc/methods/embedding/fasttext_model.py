@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.array_validation import ascends
+from xmtc.core.array_validation import is_ascending
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
-from xmtc.core.sparse import narrow
+from xmtc.core.sparse import narrow_indptr
 from xmtc.methods.embedding.fasttext_kernels import best_labels, down_the_tree, predict_all
 from xmtc.storage.form import array
 
@@ -60,7 +60,7 @@ def shares(tokens: Tokens, begins: np.ndarray, rows: np.ndarray, n_rows: int) ->
     totals = np.bincount(docs, minlength=tokens.n_docs)
     data = counts.data / np.repeat(totals, np.diff(counts.indptr)).astype(np.float32)
     indices = np.ascontiguousarray(counts.indices, np.int32)
-    return csr_array((data, indices, narrow(counts.indptr)), shape=counts.shape)
+    return csr_array((data, indices, narrow_indptr(counts.indptr)), shape=counts.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class FastTextModel(Model):
         def work(batch: slice) -> Predictions:
             return self.best(self.probabilities(X, batch), k)
 
-        empty = Predictions.trusted(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
+        empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
     def probabilities(self, X: csr_array, batch: slice) -> np.ndarray:
@@ -118,10 +118,10 @@ class FastTextModel(Model):
     def best(self, scores: np.ndarray, k: int) -> Predictions:
         if k > FEW:
             labels = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
-            return Predictions.trusted(labels, np.take_along_axis(scores, labels, 1))
+            return Predictions.from_valid_arrays(labels, np.take_along_axis(scores, labels, 1))
         labels, best = np.zeros((len(scores), k), np.int32), np.zeros((len(scores), k), np.float32)
         best_labels(scores, labels, best)
-        return Predictions.trusted(labels, best)
+        return Predictions.from_valid_arrays(labels, best)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the label's logit, or to those of the nodes above it; n-grams are shared out among
@@ -134,7 +134,7 @@ class FastTextModel(Model):
         places = np.repeat(begins, sizes) + np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         np.add.at(weights, places, np.repeat((self.vectors[rows] @ direction) / sizes, sizes))
         n_all = 1 + np.count_nonzero(tokens.ids != END) + len(rows)
-        return Explanation.summed(VIEW, tokens.ids, weights / n_all, per_token=True)
+        return Explanation.from_occurrences(VIEW, tokens.ids, weights / n_all, per_token=True)
 
     def direction(self, label: int) -> np.ndarray:
         """(d,) w of a label; of one in a tree, the sum of the nodes' above it, in the direction of the label."""
@@ -162,7 +162,7 @@ class FastTextModel(Model):
             raise ValueError("it is for other documents, or of another loss")
         if not 1 <= self.ngrams <= LONGEST or not 1 <= self.n_buckets <= MOST_BUCKETS:
             raise ValueError("its n-grams are longer, or more, than any method makes them")
-        if len(self.vectors) != self.views[VIEW] + len(self.buckets) or not ascends(self.buckets, strictly=True):
+        if len(self.vectors) != self.views[VIEW] + len(self.buckets) or not is_ascending(self.buckets, strict=True):
             raise ValueError("its vectors are not those of its words and n-grams")
         if self.outputs.shape != (self.vectors.shape[1], n_outputs):
             raise ValueError("its vectors do not fit its labels")

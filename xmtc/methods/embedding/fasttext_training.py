@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.events import Pass, peak_memory
+from xmtc.core.events import Pass, measure_peak_memory
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.embedding.fasttext_kernels import DIVERGED, LANES, train_all, train_some
@@ -77,15 +77,15 @@ class Training:
 
     def tell(self, run: Run, number: int, loss: float, rates: np.ndarray, seconds: float) -> None:
         rate = float(rates[-1]) if len(rates) else 0.0
-        run.tell(Pass(run.named("network"), number + 1, loss, rate, seconds, memory=peak_memory()))
+        run.notify(Pass(run.qualify_name("network"), number + 1, loss, rate, seconds, memory=measure_peak_memory()))
 
     def keep(self, run: Run, n_passes: int) -> None:
         arrays = {"vectors": self.vectors, "outputs": self.outputs, "n_passes": np.array(n_passes)}
-        run.checkpoint.keep("vectors", arrays)
+        run.checkpoint.save_piece("vectors", arrays)
 
     def resume(self, run: Run) -> int:
         """How many passes are behind it."""
-        kept = run.checkpoint.recall("vectors")
+        kept = run.checkpoint.load_piece("vectors")
         if kept is None:
             return 0
         self.vectors, self.outputs = kept["vectors"], kept["outputs"]

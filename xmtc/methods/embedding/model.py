@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.array_validation import are_offsets, ascends
+from xmtc.core.array_validation import is_offset_array, is_ascending
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.numba_support import fast_kernel, kernel
@@ -91,9 +91,9 @@ class Learner(Form):
             self.routes.shape[0] == n_features
             and self.n_clusters >= 1
             and dimension >= 1
-            and are_offsets(self.feature_ends, self.n_clusters, len(self.features))
-            and are_offsets(self.member_ends, self.n_clusters, len(self.members))
-            and ascends(self.member_ends, strictly=True)
+            and is_offset_array(self.feature_ends, self.n_clusters, len(self.features))
+            and is_offset_array(self.member_ends, self.n_clusters, len(self.members))
+            and is_ascending(self.member_ends, strict=True)
             and len(self.scales) == len(self.weights) == len(self.features)
             and len(self.lengths) == len(self.members)
             and self.embeddings.shape == (dimension, len(self.members))
@@ -131,9 +131,9 @@ class NeighbourModel(Model):
 
         def work(batch: slice) -> Predictions:
             found, cosines = self._near(data.X[batch], edges)
-            return Predictions.trusted(*self._vote(found, cosines, k))
+            return Predictions.from_valid_arrays(*self._vote(found, cosines, k))
 
-        empty = Predictions.trusted(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
+        empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
     def _near(self, X: csr_array, edges: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +163,7 @@ class NeighbourModel(Model):
             best = np.argsort(-nearness, kind="stable")[: self.n_votes]
             if len(best):
                 total += self._added(learner, cluster, X, near[:, best].mean(axis=1)) / len(self.learners)
-        return Explanation.summed(view, X.indices, total)
+        return Explanation.from_occurrences(view, X.indices, total)
 
     def _added(self, learner: Learner, cluster: int, X: csr_array, towards: np.ndarray) -> np.ndarray:
         """(n,): of each feature of one document, its part of the product of the document's embedding and a vector."""
@@ -178,7 +178,7 @@ class NeighbourModel(Model):
 
     def check(self) -> None:
         n_docs = self.n_docs
-        if n_docs < 1 or not are_offsets(self.label_ends, n_docs, len(self.labels)) or not self.learners:
+        if n_docs < 1 or not is_offset_array(self.label_ends, n_docs, len(self.labels)) or not self.learners:
             raise ValueError("its training documents do not fit together")
         rising = np.diff(self.labels, prepend=-1) > 0
         rising[self.label_ends[:-1][self.label_ends[:-1] < len(rising)]] = True  # where another document begins

@@ -10,8 +10,8 @@ from scipy.sparse import csc_array, csr_array
 
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.run import Run
-from xmtc.core.sparse import with_unit_rows
-from xmtc.errors import missing_extra
+from xmtc.core.sparse import normalise_rows
+from xmtc.errors import as_missing_extra
 from xmtc.linear.search import insert
 
 NOBODY = -1  # where fewer neighbours were found
@@ -23,7 +23,7 @@ TILE = 512  # embeddings that meet all queries while they are near the processor
 def label_neighbours(Y: csr_array, n: int, run: Run) -> np.ndarray:
     """(n_docs, n) int32: the documents whose sets of labels have the largest cosine with each document's, best first,
     itself left out; NOBODY where fewer share a label with it."""
-    unit = with_unit_rows(Y)
+    unit = normalise_rows(Y)
     holders, n = csc_array(unit), min(n, max(Y.shape[0] - 1, 1))
     parts = range(0, Y.shape[0], DOCS)
 
@@ -132,7 +132,7 @@ def check_library() -> None:
     try:
         import usearch.index  # noqa: F401
     except ImportError as error:
-        raise missing_extra("search=approximate", error) from None
+        raise as_missing_extra("search=approximate", error) from None
 
 
 def index_of(columns: np.ndarray, members: slice, edges: int) -> Any:

@@ -21,7 +21,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.numba_support import fast_kernel
 from xmtc.core.run import Run
-from xmtc.core.sparse import Compact, compact, with_unit_rows
+from xmtc.core.sparse import CompactMatrix, compact, normalise_rows
 from xmtc.labels.kmeans import k_means
 from xmtc.linear.ridge import ridge
 from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
@@ -75,9 +75,9 @@ class SLEEC(LocalEmbeddings):
         def work(seed: Seed) -> np.ndarray:
             return centres(data.X, n_clusters, seed)
 
-        return run.spread(work, self.seeds, "dividing documents", total=self.n_learners)
+        return run.map_on_cluster(work, self.seeds, "dividing documents", total=self.n_learners)
 
-    def learn(self, documents: Compact, Y: csr_array, seed: Seed) -> np.ndarray:
+    def learn(self, documents: CompactMatrix, Y: csr_array, seed: Seed) -> np.ndarray:
         products = near_products(Y, self.n_neighbours)
         Z = embeddings(products, min(self.dimension, len(Y.indptr) - 1), self.steps, seed)
         V = np.zeros((len(documents.columns), self.dimension), np.float32)
@@ -94,13 +94,13 @@ def centres(X: csr_array, n_clusters: int, seed: Seed) -> np.ndarray:
     which = csr_array(
         (np.ones(len(cluster), np.float32), (cluster, np.arange(len(cluster)))), (n_clusters, len(cluster))
     )
-    return np.ascontiguousarray(with_unit_rows(csr_array(which @ X)).toarray().T)
+    return np.ascontiguousarray(normalise_rows(csr_array(which @ X)).toarray().T)
 
 
 def near_products(Y: csr_array, n_neighbours: int) -> csr_array:
     """The products of unit label vectors, where one is among the nearest of the other, and of each with itself."""
     near = label_neighbours(Y, n_neighbours, ALONE)
-    n, unit = len(near), with_unit_rows(Y)
+    n, unit = len(near), normalise_rows(Y)
     rows, columns = np.repeat(np.arange(n), near.shape[1])[near.ravel() >= 0], near[near >= 0]
     everyone = np.arange(n)
     entries = np.concatenate([rows, columns, everyone]), np.concatenate([columns, rows, everyone])

@@ -41,7 +41,7 @@ class Calibrated(Model):
         return self.model.explain(document, label)
 
     def unbounded(self) -> Calibrated:
-        wider = self.model.unbounded()
+        wider = self.model.to_exhaustive()
         return self if wider is self.model else replace(self, model=wider)
 
     def max_lengths(self) -> dict[str, int]:
@@ -64,14 +64,14 @@ def raw(model: Model) -> Model:
 def calibrated(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> Calibrated:
     """By what the model says of documents that it has not learnt from."""
     assert held_out.Y is not None
-    return by_answers(model, model.predict(held_out.only(model.views), min(depth, model.n_labels), run), held_out.Y)
+    return by_answers(model, model.predict(held_out.keep_views(model.views), min(depth, model.n_labels), run), held_out.Y)
 
 
 def calibrated_together(together: Combination, held_out: Dataset, run: Run = Run()) -> Calibrated:
     """A combination whose score is calibrated; of calibrated models, if these rank better together."""
     Y, depth = held_out.Y, min(DEPTH, together.n_labels)
     assert Y is not None
-    found = [model.predict(held_out.only(model.views), depth, run) for model in together.models]
+    found = [model.predict(held_out.keep_views(model.views), depth, run) for model in together.models]
     if calibration_ranks_better(found, Y, together.rule):
         pairs = zip(together.models, found, strict=True)
         together = replace(together, models=tuple(by_answers(model, answers, Y) for model, answers in pairs))
@@ -98,7 +98,7 @@ def judged_gains(found: list[Predictions], Y: csr_array, rule: str, learnt: np.n
 
 
 def of_documents(found: Predictions, which: np.ndarray) -> Predictions:
-    return Predictions.trusted(found.labels[which], found.scores[which])
+    return Predictions.from_valid_arrays(found.labels[which], found.scores[which])
 
 
 def by_answers(model: Model, found: Predictions, Y: csr_array) -> Calibrated:
@@ -132,4 +132,4 @@ def curve(found: Predictions, Y: csr_array, weights: np.ndarray | None = None) -
 
 def on_curve(found: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
     height = (1 - OWN) * np.interp(found.scores, scores, probabilities) + OWN * np.clip(found.scores, 0, 1)
-    return Predictions.trusted(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))
+    return Predictions.from_valid_arrays(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))

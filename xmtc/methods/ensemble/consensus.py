@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmtc.core.dataset import Dataset
-from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.method import LabelName, Method, Model
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
@@ -37,7 +37,7 @@ class Consensus(Method):
 
     tiny: ClassVar[dict[str, Any]] = {"members": ("parabel", "dismec"), "parabel.max_leaf": 8}
 
-    members: tuple[Any, ...] = param(("attention_xml", "parabel"), "methods of the members", kind=Recipe)
+    members: tuple[Any, ...] = param(("attention_xml", "parabel"), "methods of the members", kind=ParameterSet)
     rule: str = param(
         NOISY_OR, "how answers become one: one that is sure is enough (noisy-or), or their mean", choices=RULES
     )

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmtc.core.dataset import Dataset
-from xmtc.core.hyperparameters import Recipe, param
+from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.method import LabelName, Method, Model
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
@@ -36,7 +36,7 @@ class Ensemble(Method):
 
     rule: ClassVar[str] = MEAN  # how answers become one
 
-    member: Any = param("parabel", "method of the members", kind=Recipe)
+    member: Any = param("parabel", "method of the members", kind=ParameterSet)
     n_members: int = param(3, "how many models, each with a seed of its own", low=1, high=1000, search=(2, 5))
     seed: int = param(0, "seed of the members' seeds", low=0, high=2**32 - 1)
     calibrated: bool = param(False, "make a probability of the mean score, by documents held out of training")

@@ -20,12 +20,12 @@ SEED = 0  # of which documents are held out for a calibration, where none are gi
 
 def read_together(members: Iterable[Method]) -> tuple[str, ...]:
     """The union of the views that the members read."""
-    return in_order(view for method in members for view in method.reads)
+    return in_order(view for method in members for view in method.required_views)
 
 
 def names_together(members: Sequence[Method], labels: Sequence[str]) -> list[LabelName]:
     """What labels are called by the members that read names: they share a Dataset, and so the names."""
-    found = [list(member.names_of(labels)) for member in members if member.reads_names]
+    found = [list(member.list_label_names(labels)) for member in members if member.has_label_name_input]
     if any(names != found[0] for names in found):
         raise XmtcError(
             "The members that look for names have different ones; train each by itself, and combine them: xmtc combine."
@@ -35,7 +35,7 @@ def names_together(members: Sequence[Method], labels: Sequence[str]) -> list[Lab
 
 def held_out_together(members: Iterable[Method], data: Dataset) -> np.ndarray | None:
     """The rows that members hold out of their training by themselves; where they differ, those of the first."""
-    found = (member.held_out_of(data.only(views_of(member, data))) for member in members)
+    found = (member.select_held_out_rows(data.keep_views(views_of(member, data))) for member in members)
     return next((rows for rows in found if rows is not None), None)
 
 
@@ -56,8 +56,8 @@ def fit_together(
 
     def trained(number: int, method: Method) -> Model:
         views, part_of_run = views_of(method, data), run.for_part(f"member-{number}")
-        own, checked = data.only(views), None if valid is None else valid.only(views)
-        if data.names is None or method.reads_names:
+        own, checked = data.keep_views(views), None if valid is None else valid.keep_views(views)
+        if data.names is None or method.has_label_name_input:
             return method.fit(own, checked, part_of_run)
         return fit_on_seen(method, own, checked, part_of_run)
 
@@ -68,12 +68,12 @@ def fit_together(
 
 def views_of(method: Method, data: Dataset) -> list[str]:
     """The views of data that a method reads; of a corpus of features there is only one, which stands for it."""
-    return [view for view in data.views if view in method.reads] or list(data.views)
+    return [view for view in data.views if view in method.required_views] or list(data.views)
 
 
 def fit_on_seen(method: Method, data: Dataset, valid: Dataset | None, run: Run) -> Model:
     """Train a method that learns labels from their documents alone, where others know more labels by their names."""
     assert data.Y is not None
     seen = np.unique(data.Y.indices)
-    model = method.fit(data.labels_at(seen), None if valid is None else valid.labels_at(seen), run)
+    model = method.fit(data.select_label_columns(seen), None if valid is None else valid.select_label_columns(seen), run)
     return renumbered(model, seen.astype(np.int32), data.n_labels)

@@ -17,11 +17,11 @@ def merged(found: list[Predictions], rule: str, n_labels: int, k: int) -> Predic
     labels, scores = np.hstack([part.labels for part in found]), np.hstack([part.scores for part in found])
     with np.errstate(divide="ignore"):  # log 0 and log ∞ are what they should be
         if rule == MEAN:
-            return Predictions.trusted(*rank(labels, np.log(scores), n_labels, k, len(found)))
+            return Predictions.from_valid_arrays(*rank(labels, np.log(scores), n_labels, k, len(found)))
         # adds up where 1 − P is multiplied, and tells labels apart whose P is nearly 1
         evidence = np.log(-np.log1p(-np.minimum(scores, 1)))
     best, total = rank_untied(labels, evidence, scores, n_labels, k)
-    return Predictions.trusted(best, -np.expm1(-total))
+    return Predictions.from_valid_arrays(best, -np.expm1(-total))
 
 
 def rank_untied(

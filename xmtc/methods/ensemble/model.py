@@ -26,19 +26,19 @@ class Combination(Model):
     models: tuple[Model, ...]
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        found = [model.predict(data.only(model.views), max(k, DEPTH), run) for model in self.models]
+        found = [model.predict(data.keep_views(model.views), max(k, DEPTH), run) for model in self.models]
         return merged(found, self.rule, self.n_labels, min(k, self.n_labels))
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """The mean of the models' explanations. Weights in one view are not like those in another: where models explain
         by several, those by the first view count in which anything speaks."""
-        every = [model.explain(document.only(model.views), label) for model in self.models]
+        every = [model.explain(document.keep_views(model.views), label) for model in self.models]
         parts = [part for part in every if part.weights.any()] or every
         (view, *_) = in_order(part.view for part in parts)
         return mean_explanation([part for part in parts if part.view == view])
 
     def unbounded(self) -> Combination:
-        wider = tuple(model.unbounded() for model in self.models)
+        wider = tuple(model.to_exhaustive() for model in self.models)
         are_same = all(one is other for one, other in zip(wider, self.models, strict=True))
         return self if are_same else replace(self, models=wider)
 
@@ -70,8 +70,8 @@ class Adapted(Model):
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         found = self.model.predict(self._read(data), k, run)
-        found = found.widened(min(k, self.n_labels))
-        return Predictions.trusted(np.append(self.numbers, np.int32(NO_LABEL))[found.labels], found.scores)
+        found = found.pad(min(k, self.n_labels))
+        return Predictions.from_valid_arrays(np.append(self.numbers, np.int32(NO_LABEL))[found.labels], found.scores)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """Nothing speaks for a label that the model does not have."""
@@ -86,7 +86,7 @@ class Adapted(Model):
         return Dataset({name: data.views[here] for name, here in self.names.items()})
 
     def unbounded(self) -> Adapted:
-        wider = self.model.unbounded()
+        wider = self.model.to_exhaustive()
         return self if wider is self.model else replace(self, model=wider)
 
     def max_lengths(self) -> dict[str, int]:

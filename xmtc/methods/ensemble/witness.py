@@ -26,17 +26,17 @@ def fit_with_witness(method: Method, data: Dataset, rows: np.ndarray, run: Run) 
     """A model of all documents, and its witness, which has not seen those at these rows."""
     if isinstance(method, Consensus | Ensemble) and not method.calibrates:
         return fit_members(method, data, rows, run)
-    own = method.held_out_of(data)
+    own = method.select_held_out_rows(data)
     if own is not None:
         is_same = np.array_equal(own, rows)
-        model = method.fit(data, None, run) if is_same else method.fit(without(data, rows), data.rows(rows), run)
+        model = method.fit(data, None, run) if is_same else method.fit(without(data, rows), data.select_rows(rows), run)
         return model, model
 
     if run.checkpoint.folder:
         run.checkpoint.claim(f"calibrated {method} {data.fingerprint()}")
-    fit = method.fit if method.reads_names else lambda *given: fit_on_seen(method, *given)
+    fit = method.fit if method.has_label_name_input else lambda *given: fit_on_seen(method, *given)
     witness = fit(without(data, rows), None, run.for_part(PART))
-    return method.fit(data, None, replace(run, checkpoint=run.checkpoint.part("model"))), witness
+    return method.fit(data, None, replace(run, checkpoint=run.checkpoint.sub_checkpoint("model"))), witness
 
 
 def fit_members(
@@ -47,12 +47,12 @@ def fit_members(
         run.checkpoint.claim(f"calibrated {method} {data.fingerprint()}")
 
     def pair(number: int, member: Method) -> tuple[Model, Model]:
-        own, part_of_run = data.only(views_of(member, data)), run.for_part(f"member-{number}")
-        if own.names is None or member.reads_names:
+        own, part_of_run = data.keep_views(views_of(member, data)), run.for_part(f"member-{number}")
+        if own.names is None or member.has_label_name_input:
             return fit_with_witness(member, own, rows, part_of_run)
         assert own.Y is not None
         seen = np.unique(own.Y.indices).astype(np.int32)  # others know more labels by their names
-        one, two = fit_with_witness(member, own.labels_at(seen), rows, part_of_run)
+        one, two = fit_with_witness(member, own.select_label_columns(seen), rows, part_of_run)
         return renumbered(one, seen, data.n_labels), renumbered(two, seen, data.n_labels)
 
     def together(models: tuple[Model, ...]) -> Combination:

@@ -13,7 +13,7 @@ from xmtc.core.hyperparameters import param
 from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
-from xmtc.core.sparse import rows_of
+from xmtc.core.sparse import to_kernel_arrays
 from xmtc.methods.instance_tree.forest import TREE, Forest
 from xmtc.methods.instance_tree.growing import grow
 
@@ -37,7 +37,7 @@ class DocumentTrees(Method):
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         check_fits(run.n_threads * room(data), f"Growing {run.n_threads} trees at a time", "give it fewer threads")
         gains, discounts = gains_of(data, label_weights)
-        X, Y = rows_of(data.X), (*rows_of(data.Y)[:2], gains)
+        X, Y = to_kernel_arrays(data.X), (*to_kernel_arrays(data.Y)[:2], gains)
 
         limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
         n_features, seed = data.X.shape[1], self.seed
@@ -46,7 +46,7 @@ class DocumentTrees(Method):
             arrays = grow(X, Y, discounts, n_features, *limits, first_state(seed, number))
             return dict(zip(TREE, arrays, strict=True))
 
-        trees = run.pieces(grown, range(self.n_trees), lambda number: f"tree-{number}", "growing trees")
+        trees = run.map_with_checkpoint(grown, range(self.n_trees), lambda number: f"tree-{number}", "growing trees")
         return Forest.of(list(trees))
 
 

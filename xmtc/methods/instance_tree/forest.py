@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from xmtc.core.array_validation import are_offsets, ascends
+from xmtc.core.array_validation import is_offset_array, is_ascending
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.predictions import NO_LABEL
 from xmtc.linear.search import insert
@@ -69,11 +69,11 @@ class Forest(Form):
         n_nodes, n_entries = len(self.negative), len(self.items)
         return (
             self.n_trees >= 1
-            and are_offsets(self.roots, self.n_trees, n_nodes)
-            and are_offsets(self.ends, n_nodes, n_entries)
+            and is_offset_array(self.roots, self.n_trees, n_nodes)
+            and is_offset_array(self.ends, n_nodes, n_entries)
             and len(self.sizes) == n_nodes
             and len(self.values) == n_entries
-            and ascends(self.roots, strictly=True)
+            and is_ascending(self.roots, strict=True)
             and bool((self.sizes >= 1).all())
             and in_preorder(self.roots, self.negative, np.empty(n_nodes, np.int64))
         )

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.array_validation import are_offsets
+from xmtc.core.array_validation import is_offset_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.numba_support import kernel
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.core.sparse import rows_of, with_unit_rows
+from xmtc.core.sparse import to_kernel_arrays, normalise_rows
 from xmtc.linear.search import insert
 from xmtc.methods.instance_tree.forest import Forest, add_votes, shares_of, vote
 from xmtc.storage.form import array
@@ -36,18 +36,18 @@ class ForestModel(Model):
         k = min(k, self.n_labels)
         size = max(1, min(MOST_DOCS, -(-data.n_docs // run.n_threads)))
         batches = [data.X[i : i + size] for i in range(0, data.n_docs, size)]
-        empty = Predictions.trusted(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
+        empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         answers = run.map(lambda X: self._rank(X, k), batches, "predicting", total=len(batches))
         return Predictions.stack([empty, *answers])
 
     def _rank(self, X: csr_array, k: int) -> Predictions:
         labels, scores = np.empty((X.shape[0], k), np.int32), np.empty((X.shape[0], k), np.float32)
         vote(*self._said(X), np.zeros(self.n_labels, np.float32), np.empty(self.n_labels, np.int32), labels, scores)
-        return Predictions.trusted(labels, scores)
+        return Predictions.from_valid_arrays(labels, scores)
 
     def _said(self, X: csr_array) -> tuple[np.ndarray, ...]:
         """The leaves of each document, and where to read what they say."""
-        leaves = self.forest.leaves(*rows_of(X), self.n_features)
+        leaves = self.forest.leaves(*to_kernel_arrays(X), self.n_features)
         return leaves, self.forest.ends, self.forest.items, self.forest.values
 
     def explain(self, document: Dataset, label: int) -> Explanation:
@@ -55,13 +55,13 @@ class ForestModel(Model):
         of documents that have the label, and the words share the change as they share in the margin."""
         (view,) = self.views
         features, weights = document.X.indices, self._shares(document.X, label)
-        return Explanation.summed(view, features, weights[features])
+        return Explanation.from_occurrences(view, features, weights[features])
 
     def _shares(self, X: csr_array, label: int) -> np.ndarray:
         """(n_features,), of the change from the roots to the leaves."""
         x, forest = np.append(X.toarray()[0], np.float32(1)), self.forest
         total = np.zeros(len(x))
-        for tree, leaf in enumerate(forest.leaves(*rows_of(X), self.n_features)[0]):
+        for tree, leaf in enumerate(forest.leaves(*to_kernel_arrays(X), self.n_features)[0]):
             begin, end = forest.roots[tree], forest.roots[tree + 1]
             shares = np.empty(end - begin)
             nodes = forest.negative[begin:end], forest.sizes[begin:end], forest.ends[begin : end + 1]
@@ -95,16 +95,16 @@ class RerankedForestModel(ForestModel):
         room = np.zeros(self.n_labels, np.float32), np.empty(self.n_labels, np.int32), np.zeros(self.n_labels)
         tail = self.starts, self.labels, self.centres, self.squares
         weights = float(self.alpha), float(self.gamma)  # a folder may have written 30, not 30.0
-        vote_again(*self._said(X), *rows_of(with_unit_rows(X)), *tail, *weights, *room, labels, scores)
-        return Predictions.trusted(labels, scores)
+        vote_again(*self._said(X), *to_kernel_arrays(normalise_rows(X)), *tail, *weights, *room, labels, scores)
+        return Predictions.from_valid_arrays(labels, scores)
 
     def _shares(self, X: csr_array, label: int) -> np.ndarray:
         """Of the logarithm of the score, which is the sum of two."""
-        leaves = self.forest.leaves(*rows_of(X), self.n_features)[0]
+        leaves = self.forest.leaves(*to_kernel_arrays(X), self.n_features)[0]
         totals = np.zeros(self.n_labels, np.float32)
         add_votes(leaves, *self._said(X)[1:], totals, np.empty(self.n_labels, np.int32))
         said = max(float(totals[label]) / self.forest.n_trees, 1e-6)
-        near, x = np.zeros(self.n_features), with_unit_rows(X).toarray()[0]
+        near, x = np.zeros(self.n_features), normalise_rows(X).toarray()[0]
         for feature in X.indices:
             here = slice(self.starts[feature], self.starts[feature + 1])
             near[feature] = self.gamma * x[feature] * self.centres[here][self.labels[here] == label].sum()
@@ -112,7 +112,7 @@ class RerankedForestModel(ForestModel):
 
     def check(self) -> None:
         super().check()
-        columns = are_offsets(self.starts, self.n_features, len(self.labels)) and len(self.centres) == len(self.labels)
+        columns = is_offset_array(self.starts, self.n_features, len(self.labels)) and len(self.centres) == len(self.labels)
         in_range = columns and ((self.labels >= 0) & (self.labels < self.n_labels)).all()
         if (
             not in_range

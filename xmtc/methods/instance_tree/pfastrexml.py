@@ -17,7 +17,7 @@ from scipy.sparse import csc_array, csr_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
-from xmtc.core.sparse import with_unit_rows
+from xmtc.core.sparse import normalise_rows
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 from xmtc.methods.instance_tree.family import DocumentTrees
 from xmtc.methods.instance_tree.model import STEEPEST, RerankedForestModel
@@ -65,6 +65,6 @@ class PfastreXML(DocumentTrees):
 
 def centres_of(data: Dataset, frequencies: np.ndarray) -> csr_array:
     """(n_labels, n_features) float32: the mean of the documents of each label, made of length 1 before."""
-    sums = csr_array(csc_array(data.Y).T @ with_unit_rows(data.X))
+    sums = csr_array(csc_array(data.Y).T @ normalise_rows(data.X))
     sums.data /= np.repeat(np.maximum(frequencies, 1), np.diff(sums.indptr)).astype(np.float32)
     return sums

@@ -38,6 +38,6 @@ class Bonsai(LinearTrees):
     )
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
-        data = data.without_weightless()
+        data = data.drop_zero_weights()
         trees = wide_trees(SPACES[self.space](data, run), self.max_leaf, self.arity, self.max_depth, self.seeds, run)
         return self.train(data, trees, run)

@@ -70,11 +70,11 @@ class LinearTrees(Method):
 
     def load(self) -> None:
         """By a tree of some labels, with inner nodes and leaves of two children and of more."""
-        self.but(n_trees=1, max_leaf=8).fit(made_up(), run=Run(threads=1))
+        self.replace(n_trees=1, max_leaf=8).fit(made_up(), run=Run(threads=1))
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
         solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap=CHEAP)
         solver.check(data.X, data.weights)
-        min_weight = self.min_weight * data.bag.fineness
+        min_weight = self.min_weight * data.bag.weight_scale
         trainer = TreeTrainer(solver, self.link, min_weight=min_weight, beam=self.beam, match=self.match_negatives)
         return trainer.train(data, trees, run)

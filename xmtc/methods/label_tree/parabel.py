@@ -38,6 +38,6 @@ class Parabel(LinearTrees):
         return LINKS[self.power]
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
-        data = data.without_weightless()
+        data = data.drop_zero_weights()
         binary = balanced_binary_trees(labels_by_documents(data, run), self.max_leaf, self.seeds, run)
         return self.train(data, [compressed(tree, self.arity.bit_length() - 1) for tree in binary], run)

@@ -32,6 +32,6 @@ class PLT(LinearTrees):
     arity: int = param(16, "children of an inner node at most", choices=ARITIES)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
-        data = data.without_weightless()
+        data = data.drop_zero_weights()
         binary = balanced_binary_trees(labels_by_documents(data, run), self.max_leaf, self.seeds, run)
         return self.train(data, [compressed(tree, self.arity.bit_length() - 1) for tree in binary], run)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmtc.core.array_validation import are_offsets
+from xmtc.core.array_validation import is_offset_array
 from xmtc.core.dataset import LabelNames, Tokens
 from xmtc.core.numba_support import kernel
 from xmtc.features.words import UNKNOWN
@@ -120,7 +120,7 @@ class Automaton(Form):
         self._check_entries(n_labels)
 
     def _check_entries(self, n_labels: int) -> None:
-        if not are_offsets(self.offsets, len(self.fail), len(self.labels)):
+        if not is_offset_array(self.offsets, len(self.fail), len(self.labels)):
             raise ValueError("its names are not those of its labels")
         if len(self.preferred) != len(self.labels):
             raise ValueError("it does not say of all names whether they are preferred")

@@ -29,7 +29,7 @@ class LexicalModel(Model):
         _, labels, scores = self._scored(tokens)
         is_named = self.automaton.words_of(tokens, label)
         score = scores[labels == label].sum()
-        return Explanation.summed(view, tokens.ids, is_named * score / max(is_named.sum(), 1), per_token=True)
+        return Explanation.from_occurrences(view, tokens.ids, is_named * score / max(is_named.sum(), 1), per_token=True)
 
     def _tokens(self, data: Dataset) -> Tokens:
         (view,) = self.views
@@ -64,4 +64,4 @@ def best(docs: np.ndarray, labels: np.ndarray, scores: np.ndarray, n_docs: int, 
     top, top_scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
     top[docs[kept], ranks[kept]] = labels[order][kept]
     top_scores[docs[kept], ranks[kept]] = scores[order][kept]
-    return Predictions.trusted(top, top_scores)
+    return Predictions.from_valid_arrays(top, top_scores)

@@ -40,7 +40,7 @@ class DiSMEC(OneVsAll):
         solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
         solver.check(data.X, data.weights)
         order = shuffled(data.n_docs, self.seed)
-        data = data.rows(order)
+        data = data.select_rows(order)
         rows = np.arange(data.n_docs)
 
         def train(positives: csr_array, first: int) -> Rows:

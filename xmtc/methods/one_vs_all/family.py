@@ -39,14 +39,14 @@ class OneVsAll(Method):
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
-        data = data.without_weightless()
+        data = data.drop_zero_weights()
         train_block, by_label = self.trainer(data), csc_array(data.Y)
         blocks = blocks_of(data.n_labels)
 
         def train(block: slice) -> dict[str, np.ndarray]:
             return vars(train_block(csr_array(by_label[:, block]), block.start))
 
-        parts = run.pieces(train, blocks, lambda block: f"labels-{block.start}", "training")
+        parts = run.map_with_checkpoint(train, blocks, lambda block: f"labels-{block.start}", "training")
         return flat_model(data, [Rows(**part) for part in parts])
 
 

@@ -25,7 +25,7 @@ from xmtc.core.hyperparameters import param
 from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
-from xmtc.core.sparse import Compact, compact
+from xmtc.core.sparse import CompactMatrix, compact
 from xmtc.data.splits import random_rows, train_valid_split
 from xmtc.linear.frank_wolfe import PARTS, Duals, FrankWolfe, drop_small, first_labels, weights_of
 from xmtc.linear.model import TreeModel
@@ -81,7 +81,7 @@ class PDSparse(Method):
         self.train(X, training.Y, held_out, W, run)
         return flat_model(data, in_blocks(X.columns, W))
 
-    def train(self, X: Compact, Y: csr_array, held_out: Dataset, W: np.ndarray, run: Run) -> None:
+    def train(self, X: CompactMatrix, Y: csr_array, held_out: Dataset, W: np.ndarray, run: Run) -> None:
         """The best state by P@1 of held-out documents, then polished; the weights are left in W."""
         select = min(MOST_FOUND, max(1, round(FOUND * Y.nnz / max(np.count_nonzero(np.diff(Y.indptr)), 1))))
         solver = FrankWolfe(self.penalty, self.C, select, self.draws, self.seed)
@@ -100,12 +100,12 @@ class PDSparse(Method):
                 solver.go_on(X, now.duals, W, now.parts, run.n_threads)
                 now.judge(score(self.penalty))
                 shown.advance()
-                shown.tell(f"P@1 {100 * now.best_score:.2f}")
+                shown.set_status(f"P@1 {100 * now.best_score:.2f}")
         with run.stage("polishing"):
             self.polish_weights(solver, X, now, W, score)
 
     def polish_weights(
-        self, solver: FrankWolfe, X: Compact, now: Progress, W: np.ndarray, score: Callable[[float], float]
+        self, solver: FrankWolfe, X: CompactMatrix, now: Progress, W: np.ndarray, score: Callable[[float], float]
     ) -> None:
         """As many passes without penalty as are best for held-out documents; none, and not even their weights from
         before the proximal step, if that is."""
@@ -149,10 +149,10 @@ class Progress:
     def keep(self, checkpoint: Checkpoint) -> None:
         numbers = np.array([self.parts, self.best_part, self.best_score])
         parts = {f"{name} {key}": value for name in WHICH for key, value in vars(getattr(self, name)).items()}
-        checkpoint.keep("duals", parts | {"numbers": numbers})
+        checkpoint.save_piece("duals", parts | {"numbers": numbers})
 
     def recalled(self, checkpoint: Checkpoint) -> Progress:
-        kept = checkpoint.recall("duals")
+        kept = checkpoint.load_piece("duals")
         if kept is not None:
             self.parts, self.best_part, self.best_score = (
                 int(kept["numbers"][0]),
@@ -165,10 +165,10 @@ class Progress:
         return self
 
 
-def columns_of(X: csr_array, columns: np.ndarray) -> Compact:
+def columns_of(X: csr_array, columns: np.ndarray) -> CompactMatrix:
     """These columns alone, numbered as they are listed."""
     left = csr_array(X[:, columns])
-    return Compact(left.indptr.astype(np.int64), left.indices.astype(np.uint32), left.data, columns)
+    return CompactMatrix(left.indptr.astype(np.int64), left.indices.astype(np.uint32), left.data, columns)
 
 
 def in_blocks(features: np.ndarray, W: np.ndarray) -> list[Rows]:

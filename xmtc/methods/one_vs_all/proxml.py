@@ -50,7 +50,7 @@ class ProXML(OneVsAll):
         )
         solver.check(data.X, data.weights)
         order = shuffled(data.n_docs, self.seed)
-        data = data.rows(order)
+        data = data.select_rows(order)
         rows, inverse = np.arange(data.n_docs), self.inverse_propensities(data)
 
         def train(positives: csr_array, first: int) -> Rows:

@@ -85,7 +85,7 @@ class TransformerModel(NetworkModel):
         network, rank = self.network.on(device), int(np.flatnonzero(self.order == label)[0])
         with working(Run(device="cpu"), device):
             weights = network.parts_of_logit(torch.from_numpy(ids.astype(np.int64)), rank, self.gradient_points)
-        return Explanation.summed(VIEW, ids, weights.numpy(), per_token=True)
+        return Explanation.from_occurrences(VIEW, ids, weights.numpy(), per_token=True)
 
     def max_lengths(self) -> dict[str, int]:
         longest = self._skeleton().encoder.longest
@@ -130,13 +130,13 @@ def in_own_numbers(found: Predictions, order: np.ndarray) -> Predictions:
     """Predictions of labels that are numbered by their frequency, with the numbers that the labels have; none where
     scores are no numbers."""
     labels = np.where(found.labels == NO_LABEL, NO_LABEL, order[found.labels])
-    return Predictions.trusted(labels.astype(np.int32), found.scores)
+    return Predictions.from_valid_arrays(labels.astype(np.int32), found.scores)
 
 
 @torch.no_grad()
 def load_states(network: ClusteredTransformer, run: Run, loader: TokenLoader, name: str) -> StateLoader:
     """What the encoder says of every document, to be read again and again; kept in the checkpoint."""
-    device, kept = device_with(network), run.checkpoint.recall(name)
+    device, kept = device_with(network), run.checkpoint.load_piece(name)
     if kept is not None:
         return StateLoader(torch.from_numpy(kept["states"]).to(device))
     network.eval()
@@ -146,5 +146,5 @@ def load_states(network: ClusteredTransformer, run: Run, loader: TokenLoader, na
             batch = loader.batch(docs)
             states[moved(batch.docs, device)] = network.state(batch)
             progress.advance(len(docs))
-    run.checkpoint.keep(name, {"states": states.cpu().numpy()})
+    run.checkpoint.save_piece(name, {"states": states.cpu().numpy()})
     return StateLoader(states)
