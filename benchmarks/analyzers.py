@@ -40,9 +40,9 @@ def main() -> None:
 
 
 def forget_stems() -> None:
-    from xmtc.text.analyzers import analyzer_named
+    from xmtc.text.analyzers import get_analyzer
 
-    analyzer_named.cache_clear()
+    get_analyzer.cache_clear()
 
 
 def report(name: str, work: Callable[[], Any], repeat: int) -> None:

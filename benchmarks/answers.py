@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from xmtc.output import FORMATS, Answer, AnswerTable, writing_answers
+from xmtc.output import OUTPUT_FORMATS, Prediction, PredictionTable, open_prediction_writer
 from xmtc.tagger import Tag
 
 BATCH = 4096
@@ -19,10 +19,12 @@ def write(format: str, n_docs: int) -> None:
     tags = [Tag(f"http://example.org/subject/{rank}", 0.9 / (rank + 1)) for rank in range(5)]
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        with writing_answers(f"{folder}/answers.{format}", format, AnswerTable(keep=("title",))) as add:
+        with open_prediction_writer(
+            f"{folder}/answers.{format}", format, PredictionTable(kept_fields=("title",))
+        ) as add:
             for begin in range(0, n_docs, BATCH):
                 numbers = range(begin, min(begin + BATCH, n_docs))
-                add(Answer(str(number), tags, (f"The title of document {number}",)) for number in numbers)
+                add(Prediction(str(number), tags, (f"The title of document {number}",)) for number in numbers)
         seconds = time.perf_counter() - start
         size = Path(folder, f"answers.{format}").stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -35,5 +37,5 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         write(sys.argv[2], int(sys.argv[1]))
     else:
-        for format in FORMATS:
+        for format in OUTPUT_FORMATS:
             subprocess.run([sys.executable, __file__, sys.argv[1], format], check=True)

@@ -13,11 +13,11 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from xmtc.analysis.audit.build import MISSING, WRONG, audit
-from xmtc.cli.train import pipeline_for
+from xmtc.analysis.audit.build import MISSING_LABEL, WRONG_LABEL, audit
+from xmtc.cli.train import build_pipeline
 from xmtc.core.run import Run
-from xmtc.data.corpus import open_corpus, writing_corpus
-from xmtc.data.noise import noisy_corpus
+from xmtc.data.corpus import open_corpus, open_corpus_writer
+from xmtc.data.noise import write_noisy_corpus
 
 NOISE = [("missing", 0.1), ("missing", 0.3), ("swap", 0.1), ("swap", 0.3)]
 FIRST = 200  # of a list, which people would look at
@@ -31,9 +31,9 @@ def main() -> None:
         print(f"{asked.corpus}: {len(true):,} documents, {sum(map(len, true)):,} labels, {asked.method}")
         print("noise rate planted | wrong: found right precision recall first | missing: the same | seconds")
         for kind, rate in NOISE:
-            ending = ".txt" if corpus.holds_features else ".jsonl"
+            ending = ".txt" if corpus.has_features else ".jsonl"
             path = str(Path(folder, f"{kind}-{rate}{ending}"))
-            noisy_corpus(corpus, path, rate, kind, asked.seed)
+            write_noisy_corpus(corpus, path, rate, kind, asked.seed)
             measure(path, true, kind, rate, asked)
 
 
@@ -51,7 +51,7 @@ def beginning(path: str, count: int, folder: Path) -> str:
     if not count:
         return path
     source, target = open_corpus(path), str(folder / "part.jsonl")
-    with writing_corpus(target, None, source) as add:
+    with open_corpus_writer(target, None, source) as add:
         for document in islice(source, count):
             add(document)
     return target
@@ -65,11 +65,11 @@ def measure(path: str, true: list[set[str]], kind: str, rate: float, asked: argp
     noisy = open_corpus(path)
     given = labels_of(noisy)
     begin = time.perf_counter()
-    found = audit(noisy, pipeline_for(asked.method, [], noisy), run=Run(asked.threads)).findings
+    found = audit(noisy, build_pipeline(asked.method, [], noisy), run=Run(asked.threads)).findings
     seconds = time.perf_counter() - begin
     planted = {
-        WRONG: {(doc, label) for doc, labels in enumerate(given) for label in labels - true[doc]},
-        MISSING: {(doc, label) for doc, labels in enumerate(true) for label in labels - given[doc]},
+        WRONG_LABEL: {(doc, label) for doc, labels in enumerate(given) for label in labels - true[doc]},
+        MISSING_LABEL: {(doc, label) for doc, labels in enumerate(true) for label in labels - given[doc]},
     }
     cells = [judged([(each.document - 1, each.label) for each in found[what]], planted[what]) for what in planted]
     sizes = "/".join(str(len(each)) for each in planted.values())

@@ -14,25 +14,25 @@ import cleanlab
 import numpy as np
 from cleanlab.multilabel_classification.filter import find_multilabel_issues_per_class
 
-from xmtc.analysis.audit.build import CANDIDATES
-from xmtc.analysis.audit.confident_learning import LEAST, suspects
-from xmtc.analysis.audit.duplicates import Notes
-from xmtc.analysis.audit.folds import fold_of, out_of_fold
-from xmtc.cli.train import pipeline_for
+from xmtc.analysis.audit.build import MAX_SCORED_LABELS
+from xmtc.analysis.audit.confident_learning import MIN_LABEL_DOCUMENTS, find_label_errors
+from xmtc.analysis.audit.duplicates import DocumentCollector
+from xmtc.analysis.audit.folds import assign_folds, predict_out_of_fold
+from xmtc.cli.train import build_pipeline
 from xmtc.core.predictions import NO_LABEL
 from xmtc.data.corpus import open_corpus
-from xmtc.methods.ensemble.calibrated import curve, on_curve
+from xmtc.methods.ensemble.calibrated import apply_isotonic_curve, fit_isotonic_curve
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus")
-    corpus, notes = open_corpus(parser.parse_args().corpus), Notes()
-    pipeline = pipeline_for("parabel", [], corpus)
+    corpus, notes = open_corpus(parser.parse_args().corpus), DocumentCollector()
+    pipeline = build_pipeline("parabel", [], corpus)
     data = pipeline.prepare(notes.watch(corpus)).data
-    found = out_of_fold(pipeline.method, data, fold_of(np.array(notes.prints), 5), CANDIDATES)
-    found = on_curve(found, *curve(found, data.Y))
-    judged = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels) >= LEAST)
+    found = predict_out_of_fold(pipeline.method, data, assign_folds(np.array(notes.fingerprints), 5), MAX_SCORED_LABELS)
+    found = apply_isotonic_curve(found, *fit_isotonic_curve(found, data.Y))
+    judged = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels) >= MIN_LABEL_DOCUMENTS)
     named, scores = found.labels != NO_LABEL, np.zeros(data.Y.shape)
     scores[np.nonzero(named)[0], found.labels[named]] = found.scores[named]
     given = [np.flatnonzero(row).tolist() for row in data.Y[:, judged].toarray()]
@@ -43,7 +43,7 @@ def main() -> None:
     )
     middle = time.perf_counter()
     ours = np.zeros(data.Y.shape, bool)
-    for each in suspects(found, data.Y, known=0):
+    for each in find_label_errors(found, data.Y, min_mean_score=0):
         ours[each.documents, each.labels] = True
     seconds = middle - begin, time.perf_counter() - middle
     ours = ours[:, judged]

@@ -42,7 +42,9 @@ def nodes(n: int, store: int) -> Iterator[Cluster]:
     for _ in range(n):
         cluster.add_node(num_cpus=1, object_store_memory=store)
     connect(cluster.address)
-    list(spreading.map_on_cluster("auto", warmed, range(8 * n)))  # the workers are there, and have imported what they need
+    list(
+        spreading.map_on_cluster("auto", warmed, range(8 * n))
+    )  # the workers are there, and have imported what they need
     try:
         yield cluster
     finally:

@@ -22,7 +22,7 @@ import numpy as np
 from xmtc import Classifier
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
-from xmtc.text.term_index import Vocabulary
+from xmtc.text.term_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer
 
 PEER = """
@@ -40,8 +40,8 @@ print(json.dumps({"found": found, "seconds": seconds, "predicting": time.perf_co
 
 def words_of(texts: list[str]) -> list[str]:
     """Our words, with a blank between them."""
-    found = Tokenizer(min_chars=1).number(texts, 500)
-    words = ["", *Vocabulary(found.text, found.ends, np.empty(0, np.int32)).words()]
+    found = Tokenizer(min_chars=1).index_words(texts, 500)
+    words = ["", *StringIndex(found.text, found.ends, np.empty(0, np.int32)).words()]
     return [" ".join(words[i] for i in found.ids[a:b]) for a, b in zip(found.starts, found.starts[1:], strict=False)]
 
 

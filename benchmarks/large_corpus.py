@@ -54,7 +54,7 @@ def measure(path: str, workdir: str) -> None:
     from xmtc.data.corpus import open_corpus
     from xmtc.pipeline import Pipeline
 
-    pipeline = Pipeline.of("parabel", parameters={"analyzer": "words"})
+    pipeline = Pipeline.from_parameters("parabel", parameters={"analyzer": "words"})
     begin = time.perf_counter()
     prepared = pipeline.prepare(open_corpus(path), Run(workdir=workdir or None))
     seconds, made = time.perf_counter() - begin, peak()

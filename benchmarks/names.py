@@ -18,7 +18,7 @@ import numpy as np
 from xmtc.core.dataset import LabelNames
 from xmtc.core.run import Run
 from xmtc.features.names import Names
-from xmtc.methods.lexical.automaton import Automaton
+from xmtc.methods.lexical.automaton import AhoCorasickAutomaton
 
 RUN = Run(threads=1)
 LENGTHS = (0.35, 0.4, 0.2, 0.05)  # of names: shares of one to four words
@@ -56,7 +56,7 @@ def main() -> None:
     names = list(dict.fromkeys(sentences(rng, words, 1 + rng.choice(len(LENGTHS), 3 * given.names, p=LENGTHS))))
     names = names[: given.names]
     texts = sentences(rng, words, np.full(given.docs, 200))
-    Automaton.of(names_of(Names().fit(texts[:10], RUN, names[:10])[0], names[:10])).candidates(
+    AhoCorasickAutomaton.from_names(names_of(Names().fit(texts[:10], RUN, names[:10])[0], names[:10])).find_matches(
         Names().fit(texts[:10], RUN, names[:10])[1], 10
     )  # compiled
 
@@ -64,7 +64,7 @@ def main() -> None:
     (view, _), learn_s = took(lambda: Names().fit(texts[:1], RUN, names))
     of_labels, names_s = took(lambda: names_of(view, names))
     middle = peak_mb()
-    automaton, build_s = took(lambda: Automaton.of(of_labels))
+    automaton, build_s = took(lambda: AhoCorasickAutomaton.from_names(of_labels))
     built = peak_mb()
     tokens, read_s = took(lambda: view.transform(texts, RUN))
     _, walk_s = took(lambda: automaton.longest(tokens))

@@ -90,10 +90,10 @@ def write(path: Path) -> None:
 def read(path: str) -> None:
     """Read a file as a command does, and print what that took."""
     from xmtc.data.corpus import open_corpus
-    from xmtc.data.layout import Voice
+    from xmtc.data.layout import Notifier
 
     start, n_docs, n_labels = time.perf_counter(), 0, 0
-    for document in open_corpus(path, voice=Voice(lambda sentence: None)):
+    for document in open_corpus(path, notifier=Notifier(lambda sentence: None)):
         n_docs += 1
         n_labels += len(document.labels)
     used = {"seconds": time.perf_counter() - start, "cpu": time.process_time()}

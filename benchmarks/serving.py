@@ -88,11 +88,11 @@ def library(model: str, text: str, n: int = 2000) -> dict[str, float]:
     from xmtc import Run, Tagger
 
     tagger, run = Tagger.load(model), Run(threads=1, device="cpu")
-    tagger.tags([text], run=run)
+    tagger.predict_labels([text], run=run)
     seconds, begin, cpu = [], time.perf_counter(), time.process_time()
     for _ in range(n):
         before = time.perf_counter()
-        tagger.tags([text], k=5, run=run)
+        tagger.predict_labels([text], k=5, run=run)
         seconds.append(time.perf_counter() - before)
     cpu, whole = time.process_time() - cpu, time.perf_counter() - begin
     cuts = statistics.quantiles(seconds, n=100)

@@ -10,7 +10,7 @@ import time
 import xmtc
 from xmtc import Classifier, Run
 from xmtc.methods import method_class
-from xmtc.testing import planted
+from xmtc.testing import make_planted_corpus
 
 METHODS = ("xml_rnn", "attention_xml", "rank_ae")
 ROUNDS = 9
@@ -27,9 +27,11 @@ def milliseconds(classifier: Classifier, texts: list[str], run: Run) -> list[flo
 
 def main() -> None:
     print(f"{xmtc.__file__}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
-    train, (texts, _) = planted(400, seed=0), planted(300, seed=3)
+    train, (texts, _) = make_planted_corpus(400, seed=0), make_planted_corpus(300, seed=3)
     for name in METHODS:
-        classifier = Classifier(name, **method_class(name).quick_parameters | {"epochs": 2}).fit(*train, run=Run(device="cpu"))
+        classifier = Classifier(name, **method_class(name).quick_parameters | {"epochs": 2}).fit(
+            *train, run=Run(device="cpu")
+        )
         for title, run in (("default", Run(device="cpu")), ("one thread", Run(1, device="cpu"))):
             milliseconds(classifier, texts[:20], run)
             found = milliseconds(classifier, texts, run)

@@ -81,11 +81,11 @@ def stages(corpus: Path, name: str, threads: int) -> dict[str, Any]:
 
     run, history = Run(threads).record_history()
     collector, method = LabelCollector(), method_class(name)()
-    texts, reading = timed(lambda: [document.text for document in collector.watch(open_corpus(str(corpus)))])
-    _, in_batches = timed(lambda: sum(1 for _ in LabelCollector().watch(open_corpus(str(corpus)).in_batches(run))))
+    texts, reading = timed(lambda: [document.text for document in collector.collect(open_corpus(str(corpus)))])
+    _, in_batches = timed(lambda: sum(1 for _ in LabelCollector().collect(open_corpus(str(corpus)).iter_batches(run))))
     _, loading = timed(lambda: Tfidf().fit(texts[:100], run))
     (_, bag), tfidf = timed(lambda: Tfidf().fit(texts, run))
-    data = Dataset.from_matrix(bag.matrix, collector.matrix(sorted(collector.numbers)))
+    data = Dataset.from_matrix(bag.matrix, collector.to_matrix(sorted(collector.id_by_label)))
     method.fit(Dataset.from_matrix(data.X[:500], data.Y[:500]))  # loads the compiled code
     history.clear()
     model, fit = timed(lambda: method.fit(data, run=run))

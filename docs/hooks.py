@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from xmtc.cli import app
 from xmtc.core.hyperparameters import describe_expected
-from xmtc.evaluation import MEASURES
+from xmtc.evaluation import METRIC_FAMILIES
 from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
 from xmtc.scores.calibration import Calibration
@@ -110,7 +110,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def measures_table() -> str:
-    return table(["name", "what it says"], [[f"`{m.usage}`", m.description] for m in MEASURES.values()])
+    return table(["name", "what it says"], [[f"`{m.usage}`", m.description] for m in METRIC_FAMILIES.values()])
 
 
 def dependencies_table() -> str:
@@ -129,7 +129,9 @@ def methods_part() -> str:
 
 
 def parameters_table(recipe) -> str:
-    rows = [[f"`{f.name}`", f"`{f.default!r}`", f"{f.metadata['help']} ({describe_expected(f)})"] for f in fields(recipe)]
+    rows = [
+        [f"`{f.name}`", f"`{f.default!r}`", f"{f.metadata['help']} ({describe_expected(f)})"] for f in fields(recipe)
+    ]
     return table(["parameter", "default", "what it does (what it takes)"], rows)
 
 

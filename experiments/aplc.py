@@ -30,19 +30,19 @@ REAL = ("cve-libraries", "eurlex57k", "tibkat-gnd-en")
 
 def equations(args: argparse.Namespace) -> None:
     """What eqs. 9 and 14 say of equal clusters: of labels by Zipf's law, and of corpora in two clusters."""
-    from xmtc.nn.label_clusters import Clusters, by_frequency, clusters_of, cut
+    from xmtc.nn.label_clusters import ClusterLayout, compute_cluster_sizes, find_document_clusters, order_by_frequency
 
     found = []
     for n_labels, n_clusters, width in COSTS:
-        sizes = cut(n_labels, (1.0,) * n_clusters)
+        sizes = compute_cluster_sizes(n_labels, (1.0,) * n_clusters)
         of_clusters = np.add.reduceat(zipf(n_labels), np.cumsum((0, *sizes))[:-1])
         row = {"data": "Zipf", "labels": n_labels, "clusters": n_clusters, "width": width}
         found += [row | predicted(sizes, 1 - (1 - of_clusters) ** LABELS, batch) for batch in args.batches]
     for name in REAL:
         _, _, Y = next(read_texts(args.corpora / name))
-        sizes = cut(Y.shape[1], (1.0, 1.0))
-        by_rank = csr_array(Y[:, by_frequency(np.bincount(Y.indices, minlength=Y.shape[1]))])
-        looks = clusters_of(Clusters(sizes, 1, FACTOR), by_rank).mean(0)
+        sizes = compute_cluster_sizes(Y.shape[1], (1.0, 1.0))
+        by_rank = csr_array(Y[:, order_by_frequency(np.bincount(Y.indices, minlength=Y.shape[1]))])
+        looks = find_document_clusters(ClusterLayout(sizes, 1, FACTOR), by_rank).mean(0)
         row = {"data": name, "labels": Y.shape[1], "clusters": 2}
         found += [row | predicted(sizes, looks, batch) for batch in args.batches]
     args.out.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
@@ -79,18 +79,18 @@ def cost(args: argparse.Namespace) -> None:
     to a document; `equations` says what eqs. 9 and 14 predict of them."""
     import torch
 
-    from xmtc.nn.label_clusters import Clusters, LabelClusters, cut
+    from xmtc.nn.label_clusters import ClusterLayout, LabelClusters, compute_cluster_sizes
 
     results = []
     for n_labels, n_clusters, width in COSTS:
         rng = np.random.default_rng(0)
         labels = torch.from_numpy(rng.choice(n_labels, args.batch * LABELS, p=zipf(n_labels)))
         rows = torch.arange(args.batch).repeat_interleave(LABELS)
-        sizes = cut(n_labels, (1.0,) * n_clusters)
+        sizes = compute_cluster_sizes(n_labels, (1.0,) * n_clusters)
         measured = {}
         for name, clusters in {
-            "flat": Clusters((n_labels,), width, FACTOR),
-            "aplc": Clusters(sizes, width, FACTOR),
+            "flat": ClusterLayout((n_labels,), width, FACTOR),
+            "aplc": ClusterLayout(sizes, width, FACTOR),
         }.items():
             torch.manual_seed(0)
             head = LabelClusters(clusters).to(args.device)
@@ -109,7 +109,7 @@ def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namesp
     memory of both, in megabytes."""
     import torch
 
-    from xmtc.nn.devices import mixed
+    from xmtc.nn.devices import mixed_precision
 
     device = torch.device(args.device)
     features = torch.randn(int(rows.max()) + 1, width, device=device, requires_grad=True)
@@ -117,7 +117,7 @@ def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namesp
 
     def gradients() -> None:
         optimiser.zero_grad(set_to_none=True)
-        with mixed(device):
+        with mixed_precision(device):
             loss = head(features, rows, labels)
         loss.backward()
 
@@ -202,7 +202,7 @@ def explain(args: argparse.Namespace) -> None:
     network = tagger.model.network.on(torch.device("cpu"))
     encoder = network.encoder
     for _, document in zip(range(args.documents), open_corpus(str(args.corpus)), strict=False):
-        data = tagger.read([document])
+        data = tagger.transform([document])
         ids = torch.from_numpy(data.tokens("subwords").ids.astype(np.int64))
         best = int(np.flatnonzero(tagger.model.order == tagger.model.predict(data, 1).labels[0, 0])[0])
         without = torch.where(encoder.is_special(len(ids)), ids, encoder.padding)

@@ -15,14 +15,14 @@ import torch
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.data.corpus import open_corpus
 from xmtc.errors import XmtcError
-from xmtc.methods.attention.levels import loss_of
+from xmtc.methods.attention.levels import binary_cross_entropy
 from xmtc.methods.attention.model import RecurrentDesign
-from xmtc.nn.devices import mixed
-from xmtc.nn.token_batches import LabelRows, TokenLoader
-from xmtc.nn.training import Plan, State
+from xmtc.nn.devices import mixed_precision
+from xmtc.nn.token_batches import LabelLoader, TokenLoader
+from xmtc.nn.training import TrainingOptions, TrainingState
 from xmtc.pipeline import Pipeline
 
-PLAN = Plan(epochs=1, rate=1e-3, average_from=99, average_every=99, patience=9, seed=0)
+PLAN = TrainingOptions(epochs=1, rate=1e-3, average_from=99, average_every=99, patience=9, seed=0)
 
 
 def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
@@ -42,7 +42,7 @@ def table(data: Dataset, dimension: int, sizes: list[int]) -> None:
     """A line for each size of batch: the parts of a step, the whole of it, and the memory."""
     device = torch.device("cuda")
     torch.set_float32_matmul_precision("high")
-    loader, labels = TokenLoader(data.tokens("words"), device), LabelRows(data.Y, device)
+    loader, labels = TokenLoader(data.tokens("words"), device), LabelLoader(data.Y, device)
     longest = np.flatnonzero(loader.lengths == loader.lengths.max())
     design = RecurrentDesign(
         n_words=data.sizes["words"],
@@ -57,33 +57,33 @@ def table(data: Dataset, dimension: int, sizes: list[int]) -> None:
 
 
 def line(
-    design: RecurrentDesign, loader: TokenLoader, labels: LabelRows, docs: np.ndarray, device: torch.device
+    design: RecurrentDesign, loader: TokenLoader, labels: LabelLoader, docs: np.ndarray, device: torch.device
 ) -> None:
     torch.cuda.reset_peak_memory_stats()
     network = design.build(0.2, 0.5).to(device).train()
-    state = State(network, PLAN)
-    batch = loader.batch(docs)
+    state = TrainingState(network, PLAN)
+    batch = loader.load_batch(docs)
     targets = labels.targets(batch.docs)
     with torch.no_grad():
         states = network.encoder(batch).clone()
     states.requires_grad_(True)
 
     def encode() -> None:
-        with mixed(device):
+        with mixed_precision(device):
             network.encoder(batch).sum().backward()
 
     def attend() -> None:
-        with mixed(device):
-            loss_of(network.head(states, batch.mask()), targets).backward()
+        with mixed_precision(device):
+            binary_cross_entropy(network.head(states, batch.make_mask()), targets).backward()
 
     def step() -> None:
-        batch = loader.batch(docs)
-        with mixed(device):
-            state.step(loss_of(network(batch), labels.targets(batch.docs)))
+        batch = loader.load_batch(docs)
+        with mixed_precision(device):
+            state.step(binary_cross_entropy(network(batch), labels.targets(batch.docs)))
 
     step()
     parts = {
-        "data": milliseconds(lambda: loader.batch(docs)),
+        "data": milliseconds(lambda: loader.load_batch(docs)),
         "LSTM": milliseconds(encode),
         "attention and head": milliseconds(attend),
         "optimiser": milliseconds(lambda: [optimiser.step() for optimiser in state.optimisers]),
@@ -93,7 +93,8 @@ def line(
     memory = torch.cuda.max_memory_allocated() / 1e9
     rate = len(docs) / parts["step"] * 1000
     print(
-        f"batch {len(docs)} x {batch.longest} words, ms: {times}; {rate:.0f} documents/s, {memory:.1f} GB", flush=True
+        f"batch {len(docs)} x {batch.max_length} words, ms: {times}; {rate:.0f} documents/s, {memory:.1f} GB",
+        flush=True,
     )
 
 
@@ -108,13 +109,13 @@ def million(n_labels: int = 1_000_000, n_candidates: int = 1280, n_docs: int = 2
         n_words=400_000, dimension=300, hidden=512, layers=(512, 256), pooling="attention", n_labels=n_labels
     )
     network = design.build(0.2, 0.5, sparse=True).to(device).train()
-    state, batch = State(network, PLAN), TokenLoader(tokens, device).batch(np.arange(n_docs))
+    state, batch = TrainingState(network, PLAN), TokenLoader(tokens, device).load_batch(np.arange(n_docs))
     candidates = torch.randint(n_labels, (n_docs, n_candidates), device=device)
     targets = (torch.rand(n_docs, n_candidates, device=device) < 0.005).float()
 
     def step() -> None:
-        with mixed(device):
-            state.step(loss_of(network(batch, candidates), targets))
+        with mixed_precision(device):
+            state.step(binary_cross_entropy(network(batch, candidates), targets))
 
     step()
     took, memory = milliseconds(step), torch.cuda.max_memory_allocated() / 1e9
@@ -131,7 +132,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("There is no GPU here, and this measures one.")
     try:
-        data = Pipeline.of("attention_xml").prepare(open_corpus(args.corpus)).data
+        data = Pipeline.from_parameters("attention_xml").prepare(open_corpus(args.corpus)).data
     except XmtcError as error:
         sys.exit(str(error))
     table(data, args.dimension, args.batches)

@@ -21,7 +21,7 @@ from xmtc.errors import XmtcError
 from xmtc.evaluation import evaluate
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import Words
-from xmtc.labels.tree import balanced_binary_trees, compressed
+from xmtc.labels.tree import build_balanced_trees, compress_tree
 from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.label_tree.parabel import Parabel
 
@@ -30,9 +30,9 @@ MEASURES = ("P@1", "P@3", "P@5", "nDCG@5")
 
 def read(path: Path, names: list[str] | None = None) -> tuple[list[str], list[str], csr_array]:
     collector = LabelCollector()
-    texts = [document.text for document in collector.watch(open_corpus(str(path)))]
-    names = names or sorted(collector.numbers)
-    return texts, names, collector.matrix(names)[:, : len(names)]
+    texts = [document.text for document in collector.collect(open_corpus(str(path)))]
+    names = names or sorted(collector.id_by_label)
+    return texts, names, collector.to_matrix(names)[:, : len(names)]
 
 
 def main() -> None:
@@ -52,8 +52,8 @@ def main() -> None:
     grown_from = {"counts": LabelVectors.from_documents(counts), "tf-idf": LabelVectors.from_words(tokens, Y)}
     for seed in (0, 1):
         for kind, vectors in grown_from.items():
-            tree = balanced_binary_trees(vectors, args.max_leaf, [(seed, 0)])[0]
-            leaves = compressed(tree, 1, 1).memberships(Y)[0].nnz / Y.nnz
+            tree = build_balanced_trees(vectors, args.max_leaf, [(seed, 0)])[0]
+            leaves = compress_tree(tree, 1, 1).memberships(Y)[0].nnz / Y.nnz
             model = Parabel(n_trees=1, max_leaf=args.max_leaf, seed=seed).train(data, [tree], Run())
             figures = evaluate(model.predict(Dataset.from_matrix(test.matrix), 5), true, MEASURES)
             shown = "  ".join(f"{name} {100 * value:.2f}" for name, value in figures.items())

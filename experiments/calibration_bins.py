@@ -16,8 +16,8 @@ from common import CORPORA
 from xmtc.core.predictions import NO_LABEL
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
-from xmtc.evaluation import Judged
-from xmtc.evaluation.metrics.calibration import BINS, bins_of
+from xmtc.evaluation import RankedResults
+from xmtc.evaluation.metrics.calibration import BINS, assign_bins
 from xmtc.tagger import Tagger
 
 K = 20
@@ -38,8 +38,8 @@ def bins(model: Path, corpus: str) -> list[tuple[float, float, int]]:
     documents = open_corpus(str(CORPORA / corpus / "test.jsonl.gz"))
     found, Y = Tagger.load(model).rank_labelled(documents, K, Run(threads=2))
     named = found.labels != NO_LABEL
-    scores, right = found.scores[named].astype(np.float64), Judged(found, Y).hits[named]
-    which = bins_of(found.scores[named])
+    scores, right = found.scores[named].astype(np.float64), RankedResults(found, Y).hits[named]
+    which = assign_bins(found.scores[named])
     counts, sums, hits = (np.bincount(which, weights, BINS) for weights in (None, scores, right))
     return [
         (round(total / n, 4), round(hit / n, 4), int(n)) for n, total, hit in zip(counts, sums, hits, strict=True) if n

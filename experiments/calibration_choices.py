@@ -24,18 +24,18 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.data.label_collector import LabelCollector
-from xmtc.data.splits import kept_labels, random_rows, without
+from xmtc.data.splits import drop_rows, sample_labelled_rows, sample_rows_keeping_labels
 from xmtc.evaluation import evaluate
-from xmtc.methods.ensemble.calibrated import OWN, curve, on_curve
-from xmtc.methods.ensemble.members import fit_on_seen
-from xmtc.methods.ensemble.model import DEPTH
+from xmtc.methods.ensemble.calibrated import RAW_SCORE_WEIGHT, apply_isotonic_curve, fit_isotonic_curve
+from xmtc.methods.ensemble.members import fit_on_seen_labels
+from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS
 from xmtc.pipeline import Pipeline
-from xmtc.scores.calibration import MOST, SHARE
+from xmtc.scores.calibration import HELD_OUT_FRACTION, MAX_HELD_OUT_DOCUMENTS
 
 RUN = Run(threads=2)
 MEASURES = ["ECE@1", "ECE@5", "ECE@20"]
 SIZES, DRAWS = (50, 100, 200, 500), 5
-BANDS = ((0, 1, DEPTH), (0, 1, 5, DEPTH))  # ranks at which curves begin and end
+BANDS = ((0, 1, MIN_MEMBER_LABELS), (0, 1, 5, MIN_MEMBER_LABELS))  # ranks at which curves begin and end
 
 
 def by_rank(found: Predictions, held_out: Predictions, Y: csr_array, edges: tuple[int, ...]) -> Predictions:
@@ -43,8 +43,8 @@ def by_rank(found: Predictions, held_out: Predictions, Y: csr_array, edges: tupl
     height = np.zeros(found.scores.shape)
     for first, last in pairwise(edges):
         part = Predictions.from_valid_arrays(held_out.labels[:, first:last], held_out.scores[:, first:last])
-        height[:, first:last] = np.interp(found.scores[:, first:last], *curve(part, Y))
-    height = (1 - OWN) * np.minimum.accumulate(height, axis=1) + OWN * found.scores
+        height[:, first:last] = np.interp(found.scores[:, first:last], *fit_isotonic_curve(part, Y))
+    height = (1 - RAW_SCORE_WEIGHT) * np.minimum.accumulate(height, axis=1) + RAW_SCORE_WEIGHT * found.scores
     return Predictions.from_valid_arrays(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))
 
 
@@ -54,31 +54,33 @@ def some(found: Predictions, rows: np.ndarray) -> Predictions:
 
 def witness_answers(method: Method, data: Dataset, rows: np.ndarray, k: int) -> tuple[Predictions, csr_array]:
     held_out = data.select_rows(rows)
-    return fit_on_seen(method, without(data, rows), None, RUN).predict(held_out, k, RUN), held_out.Y
+    return fit_on_seen_labels(method, drop_rows(data, rows), None, RUN).predict(held_out, k, RUN), held_out.Y
 
 
 def compared(method: str, corpus: str) -> Iterator[tuple[str, dict[str, Any]]]:
     train, test = (open_corpus(str(CORPORA / corpus / f"{part}.jsonl.gz")) for part in ("train", "test"))
-    pipeline = Pipeline.of(method)
+    pipeline = Pipeline.from_parameters(method)
     prepared = pipeline.prepare(train, RUN)
-    data, k = prepared.data, min(DEPTH, prepared.data.n_labels)
+    data, k = prepared.data, min(MIN_MEMBER_LABELS, prepared.data.n_labels)
     collector = LabelCollector()
-    documents = features.transform(prepared.fitted, collector.watch(test), RUN)
-    truth = collector.matrix(prepared.labels.words())
-    known = features.known(prepared.fitted, documents)
+    documents = features.transform(prepared.fitted_views, collector.collect(test), RUN)
+    truth = collector.to_matrix(prepared.labels.words())
+    known = features.mark_known_documents(prepared.fitted_views, documents)
     raw = pipeline.method.fit(data, None, RUN).predict(documents, k, RUN).mask_documents(known)
 
     def errors(found: Predictions) -> dict[str, float]:
         return {name: round(100 * value, 2) for name, value in evaluate(found, truth, MEASURES).items()}
 
     yield "raw", errors(raw)
-    kept = kept_labels(data, 0, min(MOST, int(SHARE * data.n_docs)))
+    kept = sample_rows_keeping_labels(data, 0, min(MAX_HELD_OUT_DOCUMENTS, int(HELD_OUT_FRACTION * data.n_docs)))
     yield (
         "no label loses its last document",
-        errors(on_curve(raw, *curve(*witness_answers(pipeline.method, data, kept, k)))),
+        errors(apply_isotonic_curve(raw, *fit_isotonic_curve(*witness_answers(pipeline.method, data, kept, k)))),
     )
-    held_out, Y = witness_answers(pipeline.method, data, random_rows(data, 0, SHARE, MOST), k)
-    yield "a random tenth", errors(on_curve(raw, *curve(held_out, Y)))
+    held_out, Y = witness_answers(
+        pipeline.method, data, sample_labelled_rows(data, 0, HELD_OUT_FRACTION, MAX_HELD_OUT_DOCUMENTS), k
+    )
+    yield "a random tenth", errors(apply_isotonic_curve(raw, *fit_isotonic_curve(held_out, Y)))
     for edges in BANDS:
         yield (
             f"curves by rank, from {', '.join(str(first + 1) for first in edges[:-1])} on",
@@ -86,7 +88,10 @@ def compared(method: str, corpus: str) -> Iterator[tuple[str, dict[str, Any]]]:
         )
     for n_docs in SIZES:
         drawn = (np.random.default_rng(seed).permutation(Y.shape[0])[:n_docs] for seed in range(DRAWS))
-        found = [errors(on_curve(raw, *curve(some(held_out, rows), Y[rows])))["ECE@20"] for rows in drawn]
+        found = [
+            errors(apply_isotonic_curve(raw, *fit_isotonic_curve(some(held_out, rows), Y[rows])))["ECE@20"]
+            for rows in drawn
+        ]
         yield f"only {n_docs} documents", {"ECE@20": found}
 
 

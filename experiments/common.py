@@ -49,9 +49,9 @@ def read_texts(folder: Path) -> Iterator[tuple[str, list[str], csr_array]]:
     for part in PARTS:
         if (folder / f"{part}.jsonl.gz").exists():
             collector = LabelCollector()
-            texts = [document.text for document in collector.watch(open_corpus(str(folder / f"{part}.jsonl.gz")))]
-            names = names or sorted(collector.numbers)
-            yield part, texts, collector.matrix(names)
+            texts = [document.text for document in collector.collect(open_corpus(str(folder / f"{part}.jsonl.gz")))]
+            names = names or sorted(collector.id_by_label)
+            yield part, texts, collector.to_matrix(names)
 
 
 def numbers_of(part: str, tokens: Tokens, Y: csr_array) -> dict[str, Any]:

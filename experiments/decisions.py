@@ -28,9 +28,9 @@ from scipy.sparse import csr_array
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
-from xmtc.evaluation import DEPTH, judge
-from xmtc.evaluation.assignment_metrics import decided_figures
-from xmtc.scores import kept, learn, parse_goal
+from xmtc.evaluation import EVALUATION_DEPTH, to_ranked_results
+from xmtc.evaluation.assignment_metrics import compute_assignment_metrics
+from xmtc.scores import parse_goal, select_labels, tune_thresholds
 from xmtc.tagger import Tagger
 
 RESULTS = Path(__file__).parent / "results" / "decisions.json"
@@ -79,24 +79,26 @@ def through_commands(valid: Path, model: Path, test: Path) -> dict[str, Any]:
 def at_once(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     """The same without the commands, which would rank large corpora once for each way."""
     tagger = Tagger.load(model)
-    learnt, Y = tagger.rank_labelled(open_corpus(str(valid)), DEPTH, Run(threads=2))
-    ranked, truth = tagger.rank_labelled(open_corpus(str(test)), DEPTH, Run(threads=2))
-    judged = judge(learnt, Y)
-    found: dict[str, Any] = {"0.5": figures_of(kept(ranked, ranked.scores >= 0.5), truth)}
+    learnt, Y = tagger.rank_labelled(open_corpus(str(valid)), EVALUATION_DEPTH, Run(threads=2))
+    ranked, truth = tagger.rank_labelled(open_corpus(str(test)), EVALUATION_DEPTH, Run(threads=2))
+    judged = to_ranked_results(learnt, Y)
+    found: dict[str, Any] = {"0.5": figures_of(select_labels(ranked, ranked.scores >= 0.5), truth)}
     for goal, by in WAYS:
         start = time.time()
-        lesson = learn(judged, parse_goal(goal), len(tagger.labels), by)
+        lesson = tune_thresholds(judged, parse_goal(goal), len(tagger.labels), by)
         seconds, given = round(time.time() - start, 1), lesson.decision(learnt)
-        assert 2 * (given.labels != NO_LABEL).sum(axis=1).max() <= DEPTH  # else the command would look further
+        assert (
+            2 * (given.labels != NO_LABEL).sum(axis=1).max() <= EVALUATION_DEPTH
+        )  # else the command would look further
         found[f"{goal} by {by}"] = figures_of(lesson.decision(ranked), truth) | {"seconds": seconds}
-        found[f"{goal} by {by}"] |= {"gives": str(lesson.decision), "halves": lesson.halves}
+        found[f"{goal} by {by}"] |= {"gives": str(lesson.decision), "halves": lesson.half_split_scores}
         print(f"{goal} by {by}", found[f"{goal} by {by}"], flush=True)
     tagger.with_decision(lesson.decision).save(model)
     return found
 
 
 def figures_of(given: Predictions, truth: csr_array) -> dict[str, float]:
-    reached = decided_figures(judge(given, truth))
+    reached = compute_assignment_metrics(to_ranked_results(given, truth))
     values = (reached.micro[2], reached.macro[2], reached.by_document[2])
     return {name: round(100 * value, 2) for name, value in zip(NAMES, values, strict=True)}
 
@@ -111,7 +113,7 @@ def command_values(model: Path, test: Path, at: str) -> dict[str, float]:
 
 def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     tagger = Tagger.load(model)
-    n, depth = len(tagger.labels), tagger.own_decision().depth  # as many labels as the last of ours looks at
+    n, depth = len(tagger.labels), tagger.require_decision().depth  # as many labels as the last of ours looks at
     learnt, Y = tagger.rank_labelled(open_corpus(str(valid)), depth, Run(threads=2))
     ranked, truth = tagger.rank_labelled(open_corpus(str(test)), depth, Run(threads=2))
     ways = {
@@ -126,7 +128,7 @@ def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
         thresholds = way()
         seconds = round(time.time() - start, 1)
         labels = np.maximum(ranked.labels, 0)
-        given = kept(ranked, (ranked.scores >= thresholds[labels]) & (ranked.labels != NO_LABEL))
+        given = select_labels(ranked, (ranked.scores >= thresholds[labels]) & (ranked.labels != NO_LABEL))
         found[name] = figures_of(given, truth) | {"seconds": seconds}
         print(name, found[name], flush=True)
     return found
@@ -136,7 +138,7 @@ def micromacro_freq(found: Predictions, Y: csr_array, n_labels: int) -> np.ndarr
     """Labels by falling frequency; the threshold of each makes its share of macro-F, and micro-F with the labels
     before, largest together. Documents among whose best a label is not have the score 0 for it."""
     answered = found.labels != NO_LABEL
-    labels, scores, hits = found.labels[answered], found.scores[answered], judge(found, Y).hits[answered]
+    labels, scores, hits = found.labels[answered], found.scores[answered], to_ranked_results(found, Y).hits[answered]
     order = np.lexsort((scores, labels))
     labels, scores, hits = labels[order], scores[order], hits[order]
     begins, ends = (np.searchsorted(labels, np.arange(n_labels), side=side) for side in ("left", "right"))
@@ -177,7 +179,7 @@ def online_macro(
 
 
 def online_micro(found: Predictions, Y: csr_array, a: float = 10.0, b: float = 20.0) -> float:
-    judged = judge(found, Y)
+    judged = to_ranked_results(found, Y)
     for document in range(found.n_docs):
         given = (found.scores[document] >= a / b) & (found.labels[document] != NO_LABEL)
         a += (given & judged.hits[document]).sum()

@@ -19,7 +19,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.evaluation import evaluate
-from xmtc.features import COLUMNS
+from xmtc.features import FEATURES
 from xmtc.methods import method_class
 from xmtc.pipeline import Pipeline
 
@@ -28,13 +28,17 @@ NAMES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 
 def splits(folder: Path, n_random: int) -> Iterator[tuple[str, Dataset, Dataset]]:
     corpora = (open_corpus(str(folder / f"{part}.txt.gz")) for part in ("train", "test"))
-    prepared = Pipeline.of("fastxml", COLUMNS, {"unit_length": False}).prepare(next(corpora))
-    train, test = prepared.data, prepared.labelled(next(corpora))
+    prepared = Pipeline.from_parameters("fastxml", FEATURES, {"unit_length": False}).prepare(next(corpora))
+    train, test = prepared.data, prepared.build_labelled_dataset(next(corpora))
     yield "Mulan", train, test
     whole = Dataset.from_matrix(*(csr_array(vstack(pair)) for pair in ((train.X, test.X), (train.Y, test.Y))))
     for seed in range(n_random):
         order = np.random.default_rng(seed).permutation(whole.n_docs)
-        yield f"random {seed}", whole.select_rows(np.sort(order[test.n_docs :])), whole.select_rows(np.sort(order[: test.n_docs]))
+        yield (
+            f"random {seed}",
+            whole.select_rows(np.sort(order[test.n_docs :])),
+            whole.select_rows(np.sort(order[: test.n_docs])),
+        )
 
 
 def main() -> None:

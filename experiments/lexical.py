@@ -59,10 +59,13 @@ def recall_of_unseen(found: Predictions, Y: csr_array, frequencies: np.ndarray, 
 
 def measured(tagger: Tagger, test: list[Document]) -> dict[str, Any]:
     begin = time.perf_counter()
-    data, Y, others = tagger.read_beside(test, RUN)
+    data, Y, others = tagger.transform_labelled(test, RUN)
     found = tagger.ranked(data, 20, RUN, tagger.allowed)
     seconds = time.perf_counter() - begin
-    scores = {name: round(100 * value, 2) for name, value in tagger.measure(found, Y, MEASURES, unseen=others).items()}
+    scores = {
+        name: round(100 * value, 2)
+        for name, value in tagger.evaluate_predictions(found, Y, MEASURES, unseen_labels=others).items()
+    }
     for k in (5, 20):
         n_found, n = recall_of_unseen(found, Y, tagger.frequencies, k)
         scores |= {f"unseen found@{k}": n_found, "unseen": n, f"unseen R@{k}": round(100 * n_found / max(n, 1), 2)}

@@ -199,8 +199,8 @@ def count_labels(corpora: Path) -> None:
         if not path.exists():
             raise SystemExit(f"There is no {path}; labels can be counted only beside the corpora.")
         collector = LabelCollector()
-        n_docs = sum(1 for _ in collector.watch(open_corpus(str(path))))
-        Y = collector.matrix(sorted(collector.numbers))
+        n_docs = sum(1 for _ in collector.collect(open_corpus(str(path))))
+        Y = collector.to_matrix(sorted(collector.id_by_label))
         counts = -np.sort(-np.bincount(Y.indices))
         ranks = np.unique(np.geomspace(1, len(counts), POINTS).astype(int)) - 1
         ranks = np.union1d(ranks, np.linspace(0, len(counts) - 1, POINTS).astype(int))

@@ -16,15 +16,15 @@ from scipy.sparse import csr_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
 from xmtc.methods.autoencoder.rank_ae import RankAE
-from xmtc.nn.devices import device_of, mixed
-from xmtc.nn.token_batches import LabelRows
-from xmtc.nn.training import State
+from xmtc.nn.devices import mixed_precision, select_device
+from xmtc.nn.token_batches import LabelLoader
+from xmtc.nn.training import TrainingState
 
 
 def step(args: argparse.Namespace) -> None:
     """A training step of 256 documents and 100,000 labels: seconds and memory."""
     run = Run(device=args.device)
-    device, rng = device_of(run), np.random.default_rng(0)
+    device, rng = select_device(run), np.random.default_rng(0)
     n_docs, n_labels, n_features = 256, args.labels, 50_000
     X = csr_array(
         (
@@ -42,14 +42,18 @@ def step(args: argparse.Namespace) -> None:
     method = RankAE(preset="EUR-Lex-authors", vectors="")
     design = method.design(data, None)
     network = method.network(design, None, data, run)
-    state, loader, labels = State(network, method.plan(n_docs)), design.loader(data, device), LabelRows(Y, device)
+    state, loader, labels = (
+        TrainingState(network, method.make_training_options(n_docs)),
+        design.loader(data, device),
+        LabelLoader(Y, device),
+    )
     docs, times = np.arange(n_docs), []
     network.train()
     for _ in range(8):
         begin = time.perf_counter()
-        batch = loader.batch(docs)
-        with mixed(device):
-            state.step(network(batch, *labels.pairs(batch.docs)))
+        batch = loader.load_batch(docs)
+        with mixed_precision(device):
+            state.step(network(batch, *labels.label_pairs(batch.docs)))
         if device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - begin)

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from xmtc.analysis.compare.figures import Comparison, Cost, Entry
-from xmtc.analysis.compare.plots import critical_differences
-from xmtc.analysis.compare.ranking import Ranking, ranking
-from xmtc.analysis.compare.shown import ranking_tables
-from xmtc.evaluation.significance import Interval
+from xmtc.analysis.compare.figures import Comparison, ComparisonEntry, Cost
+from xmtc.analysis.compare.plots import plot_critical_differences
+from xmtc.analysis.compare.ranking import MethodRanking, build_ranking
+from xmtc.analysis.compare.shown import build_ranking_tables
+from xmtc.evaluation.significance import ConfidenceInterval
 
 HERE = Path(__file__).parent
 GROUPS = {  # by the name of the picture
@@ -31,9 +31,13 @@ def comparison(corpus: str, results: dict[str, dict]) -> Comparison:
     entries = []
     for name, result in results.items():
         if name.endswith(f", {corpus}"):
-            figures = {each: Interval(*[value / 100] * 3) for each, value in result.get("figures", {}).items()}
+            figures = {
+                each: ConfidenceInterval(*[value / 100] * 3) for each, value in result.get("figures", {}).items()
+            }
             cost = Cost(train_cpu_s=result.get("train_cpu_s"))
-            entries.append(Entry(name.removesuffix(f", {corpus}"), figures, cost=cost, failed=result.get("failed", "")))
+            entries.append(
+                ComparisonEntry(name.removesuffix(f", {corpus}"), figures, cost=cost, failed=result.get("failed", ""))
+            )
     return Comparison(corpus, 0, 0, 0, entries)
 
 
@@ -45,13 +49,13 @@ def as_picture(figure: str) -> str:
     return found.group().replace("<svg ", head, 1).replace(">", f"><style>{COLOURS}</style>", 1) + "\n"
 
 
-def tell(corpora: Sequence[str], results: dict[str, dict]) -> Ranking:
+def tell(corpora: Sequence[str], results: dict[str, dict]) -> MethodRanking:
     """Print the tables of some corpora."""
     comparisons = [comparison(corpus, results) for corpus in corpora]
-    found = ranking(comparisons)
+    found = build_ranking(comparisons)
     if found is None:
         raise SystemExit("No two methods were run on all of these corpora.")
-    for table in ranking_tables(found, comparisons):
+    for table in build_ranking_tables(found, comparisons):
         print(f"\n### {table.title}\n\n{table.note}\n")
         for row in [table.columns, ["---"] * len(table.columns), *table.rows]:
             print(f"| {' | '.join(map(str, row))} |")
@@ -65,7 +69,7 @@ def main() -> None:
         return
     for picture, corpora in GROUPS.items():
         print(f"\n## {', '.join(corpora)}")
-        drawn = as_picture(critical_differences(tell(corpora, results)))
+        drawn = as_picture(plot_critical_differences(tell(corpora, results)))
         (HERE.parent / "docs" / "images" / f"{picture}.svg").write_text(drawn)
 
 

@@ -39,12 +39,14 @@ def main() -> None:
     args = parser.parse_args()
     run = Run(threads=1, device="cpu", watch=tell)
     folder, settings = DATA / args.corpus, dict(param.split("=", 1) for param in args.param)
-    pipeline = Pipeline.of(args.method, parameters={name: UnparsedValue(value) for name, value in settings.items()})
+    pipeline = Pipeline.from_parameters(
+        args.method, parameters={name: UnparsedValue(value) for name, value in settings.items()}
+    )
     documents = list(islice(iter(open_corpus(folder / "train.jsonl.gz")), args.n + args.m))
     dev = folder / "dev.jsonl.gz"
     others = list(islice(iter(open_corpus(dev)), args.m)) if dev.exists() else documents[args.n :]
     prepared = pipeline.prepare(documents[: args.n], run)
-    valid = prepared.labelled(others, run)
+    valid = prepared.build_labelled_dataset(others, run)
     print(f"{args.n:,} documents, {prepared.data.n_labels:,} labels", flush=True)
     model = pipeline.method.fit(prepared.data, valid, run)
     assert valid.Y is not None

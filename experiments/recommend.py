@@ -16,8 +16,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from xmtc.experiments.keeping import keep, kept_in, made_here
-from xmtc.experiments.process import measure
+from xmtc.experiments.keeping import describe_environment, load_results, save_result
+from xmtc.experiments.process import run_measured
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -31,20 +31,20 @@ NETWORKS = ("attention_xml", "xml_rnn", "xml_cnn", "bow_cnn", "aplc_xlnet", "ran
 def ask(name: str, budget: str, data: Path, machine: str | None) -> None:
     """Have a method recommended, and keep what was said."""
     words = ["recommend", str(data / name / "train.jsonl.gz"), "--budget", budget, "--json", "--quiet"]
-    found = measure(words, ROOT / "build" / "recommend" / name)
-    if found.failed:
-        print(f"{name}: {found.failed}")
+    found = run_measured(words, ROOT / "build" / "recommend" / name)
+    if found.failure_message:
+        print(f"{name}: {found.failure_message}")
         return
     said = json.loads(found.output)
     shown = " ".join(["xmtc", "recommend", f"../shared/data/{name}/train.jsonl.gz", "--budget", budget, "--json"])
     said["recommended"]["command"] = said["recommended"]["command"].replace(str(data), "../shared/data")
-    keep(KEPT, name, {"command": shown, "s": found.seconds, **made_here(machine), **said})
+    save_result(KEPT, name, {"command": shown, "s": found.seconds, **describe_environment(machine), **said})
 
 
 def measured(name: str) -> dict[str, tuple[float, float]]:
     """nDCG@5 on the test documents, and seconds of training, by method; of networks none."""
     found = {}
-    for result in kept_in(RIVALS).values():
+    for result in load_results(RIVALS).values():
         command = result["command"][0]
         method = re.search(r" -m (\w+)", command)
         if not method or method[1] in NETWORKS or f"/{name}/" not in command:
@@ -68,7 +68,7 @@ def line(name: str, said: dict[str, Any]) -> list[str]:
 
 def table() -> str:
     heads = ["corpus", "recommended", "expected", "reached", "best that fits", "behind", "expected s", "trying s"]
-    kept = kept_in(KEPT)
+    kept = load_results(KEPT)
     rows = [heads, ["---"] * len(heads), *(line(name, kept[name]) for name in CORPORA if name in kept)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

@@ -50,7 +50,7 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
+_MODULE_BY_NAME = {
     # to use
     "Classifier": "xmtc.classifier",
     "Document": "xmtc.data.document",
@@ -82,11 +82,11 @@ if not TYPE_CHECKING:  # or any misspelt name would have the type Any
 
     def __getattr__(name: str) -> Any:
         """Import on first use, so that `import xmtc` and `xmtc --help` stay quick."""
-        if name not in _HOMES:
+        if name not in _MODULE_BY_NAME:
             raise AttributeError(f"module 'xmtc' has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_MODULE_BY_NAME[name]), name)
 
 
 def __dir__() -> list[str]:

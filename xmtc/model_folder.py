@@ -14,37 +14,39 @@ from xmtc.core import history
 from xmtc.core.method import Model
 from xmtc.errors import XmtcError
 from xmtc.features import FittedView, FittedViews, view_class
-from xmtc.scores import Decision
-from xmtc.storage.folder import STRUCTURE_ERRORS, MODEL_KIND, FolderKind, Stamp, compute_path_sha256, read_stamp
+from xmtc.scores import LabelSelector
+from xmtc.storage.folder import MODEL_KIND, STRUCTURE_ERRORS, FolderKind, Stamp, compute_path_sha256, read_stamp
 from xmtc.storage.json_types import check_json
 from xmtc.storage.regular_files import read_regular
-from xmtc.text.term_index import Vocabulary
+from xmtc.text.term_index import StringIndex
 from xmtc.vocabulary.label_concepts import LabelConcepts
 
-FORMATS = (3, 4)  # that are read
-FORMAT = FORMATS[-1]  # that is written
-HISTORY = "history.jsonl"
+READABLE_MODEL_FORMATS = (3, 4)  # that are read
+CURRENT_MODEL_FORMAT = READABLE_MODEL_FORMATS[-1]  # that is written
+HISTORY_FILE = "history.jsonl"
 MAX_HISTORY_BYTES = 2**26
-MODELS = FolderKind(MODEL_KIND, FORMATS, "xmtc train -o", "train", (HISTORY,))
-check_target, damaged = MODELS.check_target, MODELS.make_damage_error
-PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # name of a package, as pip takes it, or of a module
+MODEL_FOLDER_KIND = FolderKind(MODEL_KIND, READABLE_MODEL_FORMATS, "xmtc train -o", "train", (HISTORY_FILE,))
+check_target, damaged_model_error = MODEL_FOLDER_KIND.check_target, MODEL_FOLDER_KIND.make_damage_error
+PACKAGE_NAME_PATTERN = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+)  # name of a package, as pip takes it, or of a module
 
 __all__ = [
-    "FORMAT",
+    "CURRENT_MODEL_FORMAT",
     "STRUCTURE_ERRORS",
     "Stamp",
+    "check_parts",
     "check_target",
-    "check_whole",
-    "damaged",
+    "compute_path_sha256",
+    "damaged_model_error",
     "load",
     "load_history",
-    "save",
-    "compute_path_sha256",
     "read_stamp",
+    "save",
 ]
 
 
-class Scores(TypedDict):
+class ScoresDescription(TypedDict):
     """Meaning of the scores: calibrated probabilities, or as the method computes them."""
 
     are: Literal["probabilities", "raw"]
@@ -52,7 +54,7 @@ class Scores(TypedDict):
     documents: NotRequired[int]
 
 
-class Reading(TypedDict):
+class ReadingDescription(TypedDict):
     """How the training corpus was read, where not as usual."""
 
     text: NotRequired[str]
@@ -65,14 +67,14 @@ class Reading(TypedDict):
     recursive: NotRequired[bool]
 
 
-class TargetKind(TypedDict):
+class TargetDescription(TypedDict):
     """Form in which a Classifier was given labels, and gives them back."""
 
     kind: Literal["lists", "column", "array", "sparse", "frame"]
     numbers: bool
 
 
-class AttachedVocabulary(TypedDict):
+class VocabularyDescription(TypedDict):
     n_concepts: int
     languages: list[str]
     language: str
@@ -87,7 +89,7 @@ class LabelFilter(TypedDict):
 DecisionRule = TypedDict("DecisionRule", {"for": str, "by": str, "gives": str, "documents": NotRequired[int]})
 
 
-class Analyzer(TypedDict):
+class AnalyzerDescription(TypedDict):
     """The analyzer that `auto` has chosen."""
 
     analyzer: str
@@ -108,57 +110,63 @@ class About(TypedDict):
     data: str
     package: NotRequired[str]
     calibrate: NotRequired[bool]
-    scores: NotRequired[Scores]
-    reading: NotRequired[Reading]
-    target: NotRequired[TargetKind]
-    vocabulary: NotRequired[AttachedVocabulary]
+    scores: NotRequired[ScoresDescription]
+    reading: NotRequired[ReadingDescription]
+    target: NotRequired[TargetDescription]
+    vocabulary: NotRequired[VocabularyDescription]
     filter: NotRequired[LabelFilter]
     decision: NotRequired[DecisionRule]
-    chosen: NotRequired[Analyzer]
+    chosen: NotRequired[AnalyzerDescription]
 
 
 def save(
     folder: str | Path,
     about: dict[str, Any],
     parts: dict[str, Any],
-    told: Sequence[history.Entry] = (),
-    over: Stamp = (),
+    history_entries: Sequence[history.Entry] = (),
+    expected_stamp: Stamp = (),
 ) -> None:
     """Write named parts (forms, and mappings of them), what is said about them, and what their training told."""
-    MODELS.save(folder, about, parts, {HISTORY: history.to_json_lines(told)} if told else {}, over)
+    MODEL_FOLDER_KIND.save(
+        folder,
+        about,
+        parts,
+        {HISTORY_FILE: history.to_json_lines(history_entries)} if history_entries else {},
+        expected_stamp,
+    )
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (about, parts) of a model folder. `verify` reads every byte and compares checksums."""
-    return MODELS.load(folder, verify, prepare)
+    return MODEL_FOLDER_KIND.load(folder, verify, check_about)
 
 
 def load_history(folder: str | Path) -> tuple[history.Entry, ...]:
     """Return the history of a training; nothing where it is missing or damaged, which harms nobody."""
     try:
-        return history.from_json_lines(read_regular(folder, HISTORY, MAX_HISTORY_BYTES).decode("utf-8"))
+        return history.from_json_lines(read_regular(folder, HISTORY_FILE, MAX_HISTORY_BYTES).decode("utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
         return ()
 
 
-def prepare(folder: Path, about: dict[str, Any]) -> None:
+def check_about(folder: Path, about: dict[str, Any]) -> None:
     """Check the description of a model, and import the package of its method, before its parts are made."""
     try:
         check_json(about, About, "")
     except ValueError as error:
-        raise damaged(folder, str(error)) from None
-    import_package(folder, about)
+        raise damaged_model_error(folder, str(error)) from None
+    import_method_package(folder, about)
 
 
-def import_package(folder: Path, about: dict[str, Any]) -> None:
+def import_method_package(folder: Path, about: dict[str, Any]) -> None:
     """Import the package that adds the method of a model, which the method's name finds."""
     package = about.get("package", "xmtc")
     if package == "xmtc":
         return
     from xmtc.methods import method_class
 
-    if PACKAGE.fullmatch(package) is None:
-        raise damaged(folder, f"its package is {package!r:.100}, which is no name of one")
+    if PACKAGE_NAME_PATTERN.fullmatch(package) is None:
+        raise damaged_model_error(folder, f"its package is {package!r:.100}, which is no name of one")
     try:
         method_class(about["method"])
     except XmtcError:
@@ -168,32 +176,34 @@ def import_package(folder: Path, about: dict[str, Any]) -> None:
         ) from None
 
 
-def check_whole(about: dict[str, Any], parts: dict[str, Any]) -> None:
+def check_parts(about: dict[str, Any], parts: dict[str, Any]) -> None:
     """Refuse parts that are no tagger together; of the arrays, only the sizes are looked at."""
-    kinds: dict[str, Any] = {"views": dict, "labels": Vocabulary, "frequencies": np.ndarray, "model": Model}
-    attached: dict[str, Any] = {"concepts": LabelConcepts, "allowed": np.ndarray, "decision": Decision}
+    kinds: dict[str, Any] = {"views": dict, "labels": StringIndex, "frequencies": np.ndarray, "model": Model}
+    attached: dict[str, Any] = {"concepts": LabelConcepts, "allowed": np.ndarray, "decision": LabelSelector}
     kinds |= {name: kind for name, kind in attached.items() if name in parts}
     if parts.keys() != kinds.keys():
         raise ValueError(f"it holds {', '.join(parts) or 'nothing'} instead of {', '.join(kinds)}")
     for name, kind in kinds.items():
         if not isinstance(parts[name], kind):
             raise ValueError(f"its {name} is of another kind")
-    check_attached(len(parts["labels"]), **{name: parts.get(name) for name in attached})
-    check_sizes(about["n_docs"], *(parts[name] for name in ("views", "labels", "frequencies", "model")))
+    check_attached_parts(len(parts["labels"]), **{name: parts.get(name) for name in attached})
+    check_part_sizes(about["n_docs"], *(parts[name] for name in ("views", "labels", "frequencies", "model")))
 
 
-def check_attached(
-    n_labels: int, concepts: LabelConcepts | None, allowed: np.ndarray | None, decision: Decision | None
+def check_attached_parts(
+    n_labels: int, concepts: LabelConcepts | None, allowed: np.ndarray | None, decision: LabelSelector | None
 ) -> None:
     if concepts is not None and len(concepts.concepts) != n_labels:
         raise ValueError("its vocabulary is not for its labels")
     if allowed is not None and (allowed.shape != (n_labels,) or allowed.dtype != np.bool_):
         raise ValueError("it does not say of all labels whether it may answer them")
-    if decision is not None and not decision.fits(n_labels):
+    if decision is not None and not decision.is_compatible_with(n_labels):
         raise ValueError("its decision is not for its labels")
 
 
-def check_sizes(n_docs: int, views: dict[str, Any], labels: Vocabulary, frequencies: np.ndarray, model: Model) -> None:
+def check_part_sizes(
+    n_docs: int, views: dict[str, Any], labels: StringIndex, frequencies: np.ndarray, model: Model
+) -> None:
     for name, view in views.items():
         if not isinstance(view, FittedView) or type(view).__module__ != view_class(name.partition("-")[0]).__module__:
             raise ValueError(f"its view {name} is of another kind")
@@ -203,7 +213,7 @@ def check_sizes(n_docs: int, views: dict[str, Any], labels: Vocabulary, frequenc
         raise ValueError(f"it does not say how often its {len(labels)} labels occurred")
 
 
-def check_lengths(views: FittedViews, model: Model) -> None:
+def check_document_lengths(views: FittedViews, model: Model) -> None:
     """Refuse views that give the model longer documents than it can read."""
     for name, most in model.max_lengths().items():
         length = views[name].max_length

@@ -15,23 +15,31 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from xmtc import model_folder as store
-from xmtc.core.hyperparameters import ParameterSet, to_short_repr, describe_expected, is_valid_value, get_value_type, is_multi_valued, resolve_value
+from xmtc.core.hyperparameters import (
+    ParameterSet,
+    describe_expected,
+    get_value_type,
+    is_multi_valued,
+    is_valid_value,
+    resolve_value,
+    to_short_repr,
+)
 from xmtc.core.method import Method
-from xmtc.data.targets import check_numbers
+from xmtc.data.targets import check_integer_names
 from xmtc.errors import XmtcError, find_similar_names
-from xmtc.features import COLUMNS, TEXTS, View, view_class, views_for
+from xmtc.features import FEATURES, TEXTS, View, select_views, view_class
 from xmtc.methods import method_class, method_name
 from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 
 Parameters = Mapping[str, Any]
-Made = TypeVar("Made", bound=ParameterSet)
+ParameterSetT = TypeVar("Made", bound=ParameterSet)
 
 
 def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, dict[str, Any]]:
     """A method with those of the parameters that are its own or its members', and the others."""
-    kind = class_of(method)
-    name = name_of(method)
+    kind = resolve_method_class(method)
+    name = resolve_method_name(method)
     known = {field.name: field for field in fields(kind)}
     values = {key: resolve_value(name, known[key], value) for key, value in parameters.items() if key in known}
     rest = {key: value for key, value in parameters.items() if key not in known}
@@ -43,19 +51,19 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
                 values[field.name], rest = build_members(field, value, rest)
     for key in rest:
         if "." in key:
-            raise no_member(name, key)
+            raise unknown_member_error(name, key)
     return (kind(**values) if isinstance(method, str) else method.replace(**values)), rest
 
 
-def no_member(who: str, key: str) -> XmtcError:
+def unknown_member_error(who: str, key: str) -> XmtcError:
     return XmtcError(f"{who} has no member {key.rpartition('.')[0]!r}, whose {key!r} could be set.")
 
 
-def name_of(method: Method | str) -> str:
+def resolve_method_name(method: Method | str) -> str:
     return method if isinstance(method, str) else method_name(method)
 
 
-def class_of(method: Method | str) -> type[Method]:
+def resolve_method_class(method: Method | str) -> type[Method]:
     if isinstance(method, type):
         name = method.__name__
         raise XmtcError(f"{name} is a class; give a method as it is, such as {name}(), or its name.")
@@ -66,56 +74,61 @@ def build_members(field: Field, value: Any, parameters: Parameters) -> tuple[Any
     """The methods that a parameter holds, each with its own parameters, and what belongs to none of them."""
     members = list(value) if is_multi_valued(field) else [value]
     rest, built = dict(parameters), []
-    for name, member in zip(member_names(members), members, strict=True):
+    for name, member in zip(name_members(members), members, strict=True):
         found = {key.removeprefix(f"{name}."): rest.pop(key) for key in parameters if key.startswith(f"{name}.")}
         method, strange = build_method(member, found)
         if strange:
-            raise unknown_parameter(name, next(iter(strange)), [each.name for each in fields(method)])
+            raise unknown_parameter_error(name, next(iter(strange)), [each.name for each in fields(method)])
         built.append(method)
     return (tuple(built) if is_multi_valued(field) else built[0]), rest
 
 
-def member_names(members: Iterable[Any]) -> list[str]:
+def name_members(members: Iterable[Any]) -> list[str]:
     """The name of each member; the second of a name has a 2."""
     seen: Counter[str] = Counter()
     names = []
     for member in members:
-        name = name_of(member)
+        name = resolve_method_name(member)
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return names
 
 
-def named_fields(method: Method, prefix: str = "") -> dict[str, tuple[Field, Any]]:
+def collect_method_fields(method: Method, prefix: str = "") -> dict[str, tuple[Field, Any]]:
     """Every parameter of a method and of the methods that it holds, by the name that it is set by, and its value."""
     found = {f"{prefix}{field.name}": (field, getattr(method, field.name)) for field in fields(method)}
     for field, value in list(found.values()):
         members = () if get_value_type(field) is not ParameterSet else value if is_multi_valued(field) else (value,)
-        for name, member in zip(member_names(members), members, strict=True):
-            found |= named_fields(member, f"{prefix}{name}.")
+        for name, member in zip(name_members(members), members, strict=True):
+            found |= collect_method_fields(member, f"{prefix}{name}.")
     return found
 
 
 def build_views(method: Method, content: str, parameters: Parameters) -> dict[str, View]:
     """The views that a method reads, of a corpus of texts or of features, with their parameters. One that several
     views have, such as `lowercase`, is set for all of them; one that none has is refused."""
-    kinds = views_for(method.required_views, content, type(method).__name__)
+    kinds = select_views(method.required_views, content, type(method).__name__)
     known = [field.name for recipe in (type(method), *kinds.values(), Calibration) for field in fields(recipe)]
     for key in parameters:
         if key not in known:
             name = method_name(method)
             who = name if isinstance(type(method).required_views, tuple) else f"{name} as it is set here"
-            raise unknown_parameter(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
-    return {name: made(kind, parameters).fill_unset(preset_of_views(method)) for name, kind in kinds.items()}
+            raise unknown_parameter_error(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
+    return {
+        name: build_parameter_set(kind, parameters).fill_unset(collect_view_presets(method))
+        for name, kind in kinds.items()
+    }
 
 
 def build_calibration(parameters: Parameters) -> tuple[Calibration, dict[str, Any]]:
     """How scores are to be, and the other parameters."""
     own = {field.name for field in fields(Calibration)}
-    return made(Calibration, parameters), {key: value for key, value in parameters.items() if key not in own}
+    return build_parameter_set(Calibration, parameters), {
+        key: value for key, value in parameters.items() if key not in own
+    }
 
 
-def preset_of_views(method: Method) -> dict[str, Any]:
+def collect_view_presets(method: Method) -> dict[str, Any]:
     """What the presets of a method, and of the methods that it holds, say of views: how much of a text is read belongs
     to a paper's settings, too. Where several say something else, the first counts."""
     own = {field.name for field in fields(method)}
@@ -124,82 +137,85 @@ def preset_of_views(method: Method) -> dict[str, Any]:
         if get_value_type(field) is ParameterSet:
             value = getattr(method, field.name)
             for member in value if is_multi_valued(field) else (value,):
-                found = preset_of_views(member) | found
+                found = collect_view_presets(member) | found
     return found
 
 
-def made(kind: type[Made], parameters: Parameters) -> Made:
+def build_parameter_set(kind: type[ParameterSetT], parameters: Parameters) -> ParameterSetT:
     known = {field.name: field for field in fields(kind) if field.name in parameters}
     return kind(**{key: resolve_value(kind.__name__, field, parameters[key]) for key, field in known.items()})
 
 
-def unknown_parameter(who: str, key: str, known: Iterable[str], corpus: str = "", where: str = "") -> XmtcError:
+def unknown_parameter_error(who: str, key: str, known: Iterable[str], corpus: str = "", where: str = "") -> XmtcError:
     names = list(dict.fromkeys(known))
     near = find_similar_names(key, names)
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}{where}."
     return XmtcError(f"{who} has no parameter {key!r}{corpus}; {hint}")
 
 
-def parameters_of(method: Method | str, held: Parameters) -> dict[str, tuple[Field, Any]]:
+def collect_all_parameters(method: Method | str, stored_parameters: Parameters) -> dict[str, tuple[Field, Any]]:
     """Every parameter of a method, of the methods that it holds, of its views, whatever a corpus holds, and of its
     scores, by the name that it is set by; and its value. Of what is held, the rest is for another method, and
     ignored."""
-    built = built_from(method, held)
-    found = named_fields(built)
-    kinds = views_for(built.required_views, TEXTS)
+    built = build_method_ignoring_unknown(method, stored_parameters)
+    found = collect_method_fields(built)
+    kinds = select_views(built.required_views, TEXTS)
     with suppress(XmtcError):  # it may read what only texts have
-        kinds |= views_for(built.required_views, COLUMNS)
-    preset = preset_of_views(built)
-    for view in (made(kind, held).fill_unset(preset) for kind in kinds.values()):
-        found |= fields_of(view)
-    return found | fields_of(made(Calibration, held))
+        kinds |= select_views(built.required_views, FEATURES)
+    preset = collect_view_presets(built)
+    for view in (build_parameter_set(kind, stored_parameters).fill_unset(preset) for kind in kinds.values()):
+        found |= collect_set_fields(view)
+    return found | collect_set_fields(build_parameter_set(Calibration, stored_parameters))
 
 
-def fields_of(recipe: ParameterSet) -> dict[str, tuple[Field, Any]]:
+def collect_set_fields(recipe: ParameterSet) -> dict[str, tuple[Field, Any]]:
     return {field.name: (field, getattr(recipe, field.name)) for field in fields(recipe)}
 
 
-def check_names(method: Method | str, names: Iterable[str], held: Parameters) -> None:
+def check_parameter_names(method: Method | str, names: Iterable[str], stored_parameters: Parameters) -> None:
     """Refuse names of parameters that nothing has."""
-    known, who = parameters_of(method, held), name_of(method)
+    known, who = collect_all_parameters(method, stored_parameters), resolve_method_name(method)
     for name in names:
         if name not in known:
             owner = name.rpartition(".")[0]
             if owner and not any(other.startswith(f"{owner}.") for other in known):
-                raise no_member(who, name)
+                raise unknown_member_error(who, name)
             beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == owner]
-            raise unknown_parameter(owner or who, name.rpartition(".")[2], beside)
+            raise unknown_parameter_error(owner or who, name.rpartition(".")[2], beside)
 
 
-def built_from(method: Method | str, held: Parameters) -> Method:
+def build_method_ignoring_unknown(method: Method | str, stored_parameters: Parameters) -> Method:
     """A method with those of the parameters that it has. Which members there are, and so whose parameters, may depend
     on parameters of members: what is found is looked through again until nothing is new."""
-    names: set[str] = {field.name for field in fields(class_of(method))}
+    names: set[str] = {field.name for field in fields(resolve_method_class(method))}
     while True:
-        built, _ = build_method(method, {name: value for name, value in held.items() if name in names})
-        found = set(named_fields(built))
+        built, _ = build_method(method, {name: value for name, value in stored_parameters.items() if name in names})
+        found = set(collect_method_fields(built))
         if found == names:
             return built
         names = found
 
 
-def applicable(method: Method | str, content: str, held: Parameters) -> dict[str, Any]:
+def select_applicable_parameters(method: Method | str, content: str, stored_parameters: Parameters) -> dict[str, Any]:
     """Those of the parameters that are of use to a method, with a corpus of texts or of features."""
-    built = built_from(method, held)
-    recipes: list[type[ParameterSet]] = [*views_for(built.required_views, content, type(built).__name__).values(), Calibration]
-    known = {*named_fields(built), *(field.name for recipe in recipes for field in fields(recipe))}
-    return {name: value for name, value in held.items() if name in known}
+    built = build_method_ignoring_unknown(method, stored_parameters)
+    recipes: list[type[ParameterSet]] = [
+        *select_views(built.required_views, content, type(built).__name__).values(),
+        Calibration,
+    ]
+    known = {*collect_method_fields(built), *(field.name for recipe in recipes for field in fields(recipe))}
+    return {name: value for name, value in stored_parameters.items() if name in known}
 
 
-def as_json(recipe: ParameterSet) -> dict[str, Any]:
+def parameters_as_json(recipe: ParameterSet) -> dict[str, Any]:
     """The parameters of a recipe as about.json holds them."""
-    return {field.name: json_value(getattr(recipe, field.name)) for field in fields(recipe)}
+    return {field.name: as_json_value(getattr(recipe, field.name)) for field in fields(recipe)}
 
 
-def json_value(value: Any) -> Any:
+def as_json_value(value: Any) -> Any:
     if isinstance(value, Method):
-        return {"method": method_name(value), "parameters": as_json(value)}
-    return [json_value(item) for item in value] if isinstance(value, tuple) else value
+        return {"method": method_name(value), "parameters": parameters_as_json(value)}
+    return [as_json_value(item) for item in value] if isinstance(value, tuple) else value
 
 
 def method_from_json(described: Mapping[str, Any]) -> Method:
@@ -228,37 +244,41 @@ def value_from_json(owner: str, field: Field, value: Any) -> Any:
         values = [method_from_json(each) if isinstance(each, dict) else each for each in values]
     found = tuple(values) if is_multi_valued(field) and isinstance(value, list) else values[0]
     if not is_valid_value(field, found):
-        raise ValueError(f"{owner}: {field.name}={to_short_repr(value)} does not fit; expected {describe_expected(field)}")
+        raise ValueError(
+            f"{owner}: {field.name}={to_short_repr(value)} does not fit; expected {describe_expected(field)}"
+        )
     return found
 
 
-def saved_parameters(tagger: Tagger, folder: str | Path) -> dict[str, Any]:
+def load_saved_parameters(tagger: Tagger, folder: str | Path) -> dict[str, Any]:
     """Return the parameters that a model of a folder was trained with. Raise XmtcError if nobody could
     have given them."""
     try:
         if tagger.about.get("target", {}).get("numbers"):
-            check_numbers(tagger.labels.words())
-        return given_to(tagger.about)
+            check_integer_names(tagger.labels.words())
+        return parameters_from_about(tagger.about)
     except XmtcError:
         raise
     except store.STRUCTURE_ERRORS as error:
-        raise store.damaged(Path(folder), str(error)) from None
+        raise store.damaged_model_error(Path(folder), str(error)) from None
 
 
-def given_to(about: Mapping[str, Any]) -> dict[str, Any]:
+def parameters_from_about(about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that a saved model was trained with, as about.json describes it, without those that it
     would have had anyway: so that a copy with another method or preset has its own defaults. The number of columns
     belongs to the corpus. Raise ValueError for parameters that nobody could have given."""
     method = method_from_json(about)
-    found = set_apart(Calibration, {name: about[name] for name in ("calibrate",) if name in about})
-    found |= set_apart(type(method), about["parameters"])
-    preset = preset_of_views(method)
+    found = select_non_default_parameters(Calibration, {name: about[name] for name in ("calibrate",) if name in about})
+    found |= select_non_default_parameters(type(method), about["parameters"])
+    preset = collect_view_presets(method)
     for name, values in about["views"].items():
-        found |= set_apart(view_class(name.partition("-")[0]), values, preset)
+        found |= select_non_default_parameters(view_class(name.partition("-")[0]), values, preset)
     return {key: value for key, value in found.items() if key != "n_columns"}
 
 
-def set_apart(kind: type[ParameterSet], described: Parameters, preset: Parameters | None = None) -> dict[str, Any]:
+def select_non_default_parameters(
+    kind: type[ParameterSet], described: Parameters, preset: Parameters | None = None
+) -> dict[str, Any]:
     """Return the parameters whose values are neither the defaults nor those of the preset, its own or, of a view, its
     method's."""
     values = values_from_json(kind, described)

@@ -14,39 +14,39 @@ import numpy as np
 
 import xmtc
 from xmtc import features
-from xmtc.analyzer_selection import Chosen, choose
+from xmtc.analyzer_selection import AnalyzerChoice, select_analyzer
 from xmtc.core.dataset import Dataset, LabelNames
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run
-from xmtc.data.batch import Batch
+from xmtc.data.batch import DocumentBatch
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
-from xmtc.features import COLUMNS, TEXTS, FittedViews, View, Views
+from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
 from xmtc.features.names import FittedNames
 from xmtc.features.tfidf import Tfidf
-from xmtc.features.word_counts import Counted
+from xmtc.features.word_counts import WordCounts
 from xmtc.methods import check_savable
-from xmtc.methods.ensemble.model import renumbered
+from xmtc.methods.ensemble.model import remap_labels
 from xmtc.parameters import (
     Parameters,
-    as_json,
+    as_json_value,
     build_calibration,
     build_method,
     build_views,
-    fields_of,
-    json_value,
-    named_fields,
-    preset_of_views,
+    collect_method_fields,
+    collect_set_fields,
+    collect_view_presets,
+    parameters_as_json,
 )
 from xmtc.scores import calibration
 from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
-from xmtc.text.term_index import Vocabulary
+from xmtc.text.term_index import StringIndex
 
-USUAL, RAW = Calibration(), Calibration(calibrate=False)
+DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
 
 
 @dataclass(frozen=True)
@@ -55,29 +55,34 @@ class Pipeline:
 
     method: Method
     views: Views
-    calibration: Calibration = USUAL
+    calibration: Calibration = DEFAULT_CALIBRATION
 
     @classmethod
-    def of(cls, method: Method | str, content: str = TEXTS, parameters: Parameters | None = None) -> Pipeline:
+    def from_parameters(
+        cls, method: Method | str, content: str = TEXTS, parameters: Parameters | None = None
+    ) -> Pipeline:
         """A method, by its name or as it is, and its views of a corpus of texts or of features; parameters are those of
         the method, of the views and of the scores."""
         built, rest = build_method(method, parameters or {})
         scores, rest = build_calibration(rest)
         return cls(built, build_views(built, content, rest), scores)
 
-    def with_values(self, values: Parameters) -> Pipeline:
+    def with_parameters(self, values: Parameters) -> Pipeline:
         """The same with other values of some parameters."""
         method, rest = build_method(self.method, values)
-        preset = preset_of_views(method)
-        views = {name: view.replace(**own(view, rest)).fill_unset(preset) for name, view in self.views.items()}
-        return Pipeline(method, views, self.calibration.replace(**own(self.calibration, rest)))
+        preset = collect_view_presets(method)
+        views = {
+            name: view.replace(**select_own_parameters(view, rest)).fill_unset(preset)
+            for name, view in self.views.items()
+        }
+        return Pipeline(method, views, self.calibration.replace(**select_own_parameters(self.calibration, rest)))
 
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:
         """Every parameter by the name that it is set by, and its value."""
-        found = named_fields(self.method)
+        found = collect_method_fields(self.method)
         for recipe in (*self.views.values(), self.calibration):
-            found |= fields_of(recipe)
+            found |= collect_set_fields(recipe)
         return found
 
     def fit(
@@ -92,18 +97,18 @@ class Pipeline:
         """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
         mean. `classes` are all labels in the order that they are to have, `weights` how much each document counts."""
         run, history = run.record_history()
-        reading = documents.reading if isinstance(documents, Corpus) else {}
-        with self._loading(documents, run):
+        reading = documents.read_options if isinstance(documents, Corpus) else {}
+        with self._load_method_in_background(documents, run):
             prepared = self.prepare(documents, run, classes)
         if weights is not None:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
-        checked = None if valid is None else prepared.labelled(valid, run)
+        checked = None if valid is None else prepared.build_labelled_dataset(valid, run)
         trained = prepared.train(self.method, checked, run, self.calibration)
         trained = replace(trained, history=tuple(history))
         return replace(trained, about=trained.about | {"reading": reading}) if reading else trained
 
     @contextmanager
-    def _loading(self, documents: Iterable[Document], run: Run) -> Iterator[None]:
+    def _load_method_in_background(self, documents: Iterable[Document], run: Run) -> Iterator[None]:
         """A thread of its own loads the method's compiled code while files are read. Nobody waits for it: whoever calls
         what is not loaded yet loads it himself."""
         if not isinstance(documents, Corpus) or run.n_threads == 1:
@@ -118,117 +123,127 @@ class Pipeline:
 
     def prepare(
         self, documents: Iterable[Document], run: Run = Run(), classes: Sequence[str] | None = None
-    ) -> Prepared:
+    ) -> TrainingData:
         """Learn the views from labelled documents: what comes before the method's turn."""
         check_savable(self.method)
         collector = LabelCollector(run)
-        chosen: list[Chosen] = []
+        chosen: list[AnalyzerChoice] = []
 
-        def ask(view: Tfidf, counted: Counted) -> str:
-            chosen[:] = [choose(view, counted, lambda: collector.matrix(sorted(collector.numbers)), run)]
+        def ask(view: Tfidf, counted: WordCounts) -> str:
+            chosen[:] = [
+                select_analyzer(view, counted, lambda: collector.to_matrix(sorted(collector.id_by_label)), run)
+            ]
             return chosen[0].analyzer
 
-        held, names = self._with_names(documents, classes)
-        stream = self._in_batches(held, run)
-        fitted, data = features.fit(self.views, collector.watch(stream), run, ask, [name.text for name in names])
-        if not collector.numbers:
+        held, names = self._collect_label_names(documents, classes)
+        stream = self._read_in_batches(held, run)
+        fitted, data = features.fit(self.views, collector.collect(stream), run, ask, [name.text for name in names])
+        if not collector.id_by_label:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
-        known = collector.numbers.keys() | {name.label for name in names}
+        known = collector.id_by_label.keys() | {name.label for name in names}
         found = sorted(known) if classes is None else [c for c in classes if c in known]
-        labels = Vocabulary.of(found)
-        data = replace(data, Y=collector.matrix(found), names=shown_names(names, fitted, found))
-        every = labels if classes is None else Vocabulary.of(classes)
+        labels = StringIndex.from_strings(found)
+        data = replace(data, Y=collector.to_matrix(found), names=build_label_names(names, fitted, found))
+        every = labels if classes is None else StringIndex.from_strings(classes)
         digest = collector.fingerprint()
-        return Prepared(self.views, fitted, labels, every, data, digest, chosen[0] if chosen else None)
+        return TrainingData(self.views, fitted, labels, every, data, digest, chosen[0] if chosen else None)
 
-    def _in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | Batch]:
+    def _read_in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | DocumentBatch]:
         """A corpus in batches, which all threads read, where the view takes them."""
-        if isinstance(documents, Corpus) and features.take_batches(self.views):
-            return documents.in_batches(run)
-        return peek(documents)[1]
+        if isinstance(documents, Corpus) and features.is_batchable(self.views):
+            return documents.iter_batches(run)
+        return peek_first_document(documents)[1]
 
-    def _with_names(
+    def _collect_label_names(
         self, documents: Iterable[Document], classes: Sequence[str] | None
     ) -> tuple[Iterable[Document], list[LabelName]]:
         """The documents, and what labels are called. A method that asks for it needs all labels before the first text
         is read, so that the documents are held; of labels that are announced, no others can be given."""
         if not self.method.has_label_name_input:
             return documents, []
-        held = list(peek(documents)[1])
+        held = list(peek_first_document(documents)[1])
         labels = sorted({label for document in held for label in document.labels}) if classes is None else classes
         names = self.method.list_label_names(labels)
         return held, list(names) if classes is None else [name for name in names if name.label in set(classes)]
 
 
-def shown_names(names: list[LabelName], fitted: FittedViews, labels: list[str]) -> LabelNames | None:
+def build_label_names(names: list[LabelName], fitted: FittedViews, labels: list[str]) -> LabelNames | None:
     """The names of labels in the view that was learnt from them; None where no method reads them."""
     views = [view for view in fitted.values() if isinstance(view, FittedNames)]
     if not views:
         return None
     numbers = {label: number for number, label in enumerate(labels)}
     return LabelNames(
-        tokens=views[0].whole(name.text for name in names),
+        tokens=views[0].transform_names(name.text for name in names),
         labels=np.array([numbers[name.label] for name in names], np.int32),
         preferred=np.array([name.is_preferred for name in names], np.bool_),
     )
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TrainingData:
     """Labelled documents in the views that a method reads, for one training or several."""
 
     views: Views
-    fitted: FittedViews
-    labels: Vocabulary  # those that occur, which a method learns, and those that it knows by their names
-    classes: Vocabulary  # these and those that were only announced, which the model can never name
+    fitted_views: FittedViews
+    labels: StringIndex  # those that occur, which a method learns, and those that it knows by their names
+    classes: StringIndex  # these and those that were only announced, which the model can never name
     data: Dataset
     fingerprint: str  # of the documents
-    chosen: Chosen | None = None  # the analyzer, where that was left open
+    analyzer_choice: AnalyzerChoice | None = None  # the analyzer, where that was left open
 
     def train(
-        self, method: Method, valid: Dataset | None = None, run: Run = Run(), scores: Calibration = RAW
+        self,
+        method: Method,
+        valid: Dataset | None = None,
+        run: Run = Run(),
+        calibration_options: Calibration = NO_CALIBRATION,
     ) -> Tagger:
         run, history = run.record_history()
         try:
-            fitted = calibration.fit(method, self.data, valid, run, scores.calibrate)
+            fitted = calibration.fit_calibrated(method, self.data, valid, run, calibration_options.calibrate)
         finally:
             run.checkpoint.release()
         assert self.data.Y is not None
-        numbers = self.classes.find(self.labels.text, self.labels.ends)
+        numbers = self.classes.find_packed(self.labels.text, self.labels.ends)
         frequencies = np.zeros(len(self.classes), np.int64)
         frequencies[numbers] = np.bincount(self.data.Y.indices, minlength=len(self.labels))
         model = fitted.model
         if len(self.classes) > len(self.labels):
-            model = renumbered(model, numbers, len(self.classes))
-        about = self.describe(method) | as_json(scores) | {"scores": fitted.as_json()}
-        return Tagger(self.fitted, self.classes, frequencies, fitted.on(model), about, history=tuple(history))
+            model = remap_labels(model, numbers, len(self.classes))
+        about = self.describe_training(method) | parameters_as_json(calibration_options) | {"scores": fitted.as_json()}
+        return Tagger(
+            self.fitted_views, self.classes, frequencies, fitted.apply_to(model), about, history=tuple(history)
+        )
 
-    def labelled(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
+    def build_labelled_dataset(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Other documents beside their labels."""
-        return labelled(self.fitted, self.labels, documents, run)
+        return build_labelled_dataset(self.fitted_views, self.labels, documents, run)
 
-    def describe(self, method: Method) -> dict[str, Any]:
+    def describe_training(self, method: Method) -> dict[str, Any]:
         """What about.json says of a training. Nothing that differs between two runs on the same data."""
         return {
             "xmtc": xmtc.__version__,
-            **json_value(method),
+            **as_json_value(method),
             "package": find_package(type(method)),
-            "views": {name: as_json(view) for name, view in self.views.items()},
+            "views": {name: parameters_as_json(view) for name, view in self.views.items()},
             "sizes": self.data.sizes,
             "n_docs": self.data.n_docs,
             "n_labels": len(self.classes),
             "data": f"blake2b:{self.fingerprint}",
-            **({"chosen": self.chosen.as_json()} if self.chosen else {}),
+            **({"chosen": self.analyzer_choice.as_json()} if self.analyzer_choice else {}),
         }
 
 
-def labelled(views: FittedViews, labels: Vocabulary, documents: Iterable[Document], run: Run = Run()) -> Dataset:
+def build_labelled_dataset(
+    views: FittedViews, labels: StringIndex, documents: Iterable[Document], run: Run = Run()
+) -> Dataset:
     """Documents in views that were learnt, and their labels in the columns that training gave them. One without labels
     does not tell that answers are wrong, and is left out; one with others than these does. Where none has any, all
     stay, for whoever counts them."""
     collector = LabelCollector()
-    data = features.transform(views, collector.watch(documents), run)
-    Y = collector.matrix(labels.words())
+    data = features.transform(views, collector.collect(documents), run)
+    Y = collector.to_matrix(labels.words())
     found, tell = replace(data, Y=Y[:, : len(labels)]), np.flatnonzero(np.diff(Y.indptr))
     return found.select_rows(tell) if 0 < len(tell) < data.n_docs else found
 
@@ -242,14 +257,14 @@ def train(
 ) -> Tagger:
     """A Tagger from labelled documents, which may be a stream. Parameters are those of the method and of its views."""
     if isinstance(documents, Corpus):
-        content = COLUMNS if documents.holds_features else TEXTS
+        content = FEATURES if documents.has_features else TEXTS
     else:
-        first, documents = peek(documents)
-        content = TEXTS if first.features is None else COLUMNS
-    return Pipeline.of(method, content, parameters).fit(documents, valid, run)
+        first, documents = peek_first_document(documents)
+        content = TEXTS if first.features is None else FEATURES
+    return Pipeline.from_parameters(method, content, parameters).fit(documents, valid, run)
 
 
-def peek(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:
+def peek_first_document(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:
     """The first document, which tells what a corpus holds, and all of them."""
     stream = iter(documents)
     first = next(stream, None)
@@ -258,6 +273,6 @@ def peek(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:
     return first, chain([first], stream)
 
 
-def own(recipe: View | Calibration, values: Parameters) -> dict[str, Any]:
+def select_own_parameters(recipe: View | Calibration, values: Parameters) -> dict[str, Any]:
     """Those of the values that are a recipe's."""
     return {field.name: values[field.name] for field in fields(recipe) if field.name in values}

@@ -25,93 +25,99 @@ from xmtc.core.dataset import Bag, Dataset, Tokens
 from xmtc.core.method import Method
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.data.in_memory import documents_of
+from xmtc.data.in_memory import to_documents
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
 from xmtc.text import tokenizer
 
-Labelled = tuple[list[str], list[list[str]]]  # texts, and the labels of each
+LabelledTexts = tuple[list[str], list[list[str]]]  # texts, and the labels of each
 
 N_LABELS = 40
-NOISE = [f"noise{i}" for i in range(200)]
+NOISE_WORDS = [f"noise{i}" for i in range(200)]
 ONE_THREAD = Run(threads=1, device="cpu")  # small networks are slower on several
-LONG = 10  # an answer that is longer than any document has labels
+LONG_RANKING_K = 10  # an answer that is longer than any document has labels
 
 
-def label_name(label: int) -> str:
+def planted_label(label: int) -> str:
     return f"label-{label:02d}"
 
 
-def own_words(label: int) -> list[str]:
+def planted_words(label: int) -> list[str]:
     return [f"word{label}{part}" for part in ("alpha", "beta", "gamma")]
 
 
-def planted(n_docs: int, seed: int) -> Labelled:
+def make_planted_corpus(n_docs: int, seed: int) -> LabelledTexts:
     """Texts of one to three labels: two of each label's three words among eight of noise."""
     rng = np.random.default_rng(seed)
     texts, tags = [], []
     for _ in range(n_docs):
         labels = rng.choice(N_LABELS, rng.integers(1, 4), replace=False)
-        words = [word for label in labels for word in rng.choice(own_words(label), 2, replace=False)]
-        words += list(rng.choice(NOISE, 8))
+        words = [word for label in labels for word in rng.choice(planted_words(label), 2, replace=False)]
+        words += list(rng.choice(NOISE_WORDS, 8))
         rng.shuffle(words)
         texts.append(" ".join(words))
-        tags.append([label_name(label) for label in labels])
+        tags.append([planted_label(label) for label in labels])
     return texts, tags
 
 
-def check_method(method: Method | str, least: float = 0.95, **parameters: Any) -> None:
+def check_method(method: Method | str, min_precision: float = 0.95, **parameters: Any) -> None:
     """Run the whole suite on a method: as it is, or by its name with parameters that make it quick. `least` is the
     P@1 that it must reach on the planted data."""
-    case = Case(method, parameters, least)
+    case = MethodCase(method, parameters, min_precision)
     for check in CHECKS:
         check(case)
 
 
 @dataclass(frozen=True)
-class Case:
+class MethodCase:
     """A method in the suite, and what several checks need of it."""
 
     method: Method | str
     parameters: dict[str, Any]
-    least: float = 0.95
+    min_precision: float = 0.95
 
     @cached_property
-    def train(self) -> Labelled:
-        return planted(800, seed=1)
+    def train(self) -> LabelledTexts:
+        return make_planted_corpus(800, seed=1)
 
     @cached_property
-    def test(self) -> Labelled:
-        return planted(200, seed=2)
+    def test(self) -> LabelledTexts:
+        return make_planted_corpus(200, seed=2)
 
     @cached_property
-    def recipe(self) -> Method:
-        return Pipeline.of(self.method, parameters=self.parameters).method
+    def built_method(self) -> Method:
+        return Pipeline.from_parameters(self.method, parameters=self.parameters).method
 
     @cached_property
-    def arrays(self) -> Dataset:
+    def dataset(self) -> Dataset:
         """What the method itself is trained on."""
-        return Pipeline.of(self.method, parameters=self.parameters).prepare(documents_of(*self.train), ONE_THREAD).data
+        return (
+            Pipeline.from_parameters(self.method, parameters=self.parameters)
+            .prepare(to_documents(*self.train), ONE_THREAD)
+            .data
+        )
 
     @cached_property
-    def trained(self) -> Classifier:
+    def classifier(self) -> Classifier:
         return self.fit(*self.train)
 
     def fit(self, texts: list[str], tags: list[list[str]], run: Run = ONE_THREAD, **more: Any) -> Classifier:
         return Classifier(self.method, **(self.parameters | more)).fit(texts, tags, run=run)
 
     def rank(self, texts: list[str], k: int = 5) -> Predictions:
-        return self.trained.rank(texts, k, ONE_THREAD)
+        return self.classifier.rank(texts, k, ONE_THREAD)
 
 
-def finds_the_planted_labels(case: Case) -> None:
-    scores = case.trained.evaluate(*case.test, ["P@1", "R@5"], run=ONE_THREAD)
-    assert scores["P@1"] > case.least, f"P@1 is {scores['P@1']:.3f}, expected more than {case.least}"
-    assert scores["R@5"] > case.least - 0.03, f"R@5 is {scores['R@5']:.3f}, expected more than {case.least - 0.03:.2f}"
+def check_planted_labels(case: MethodCase) -> None:
+    scores = case.classifier.evaluate(*case.test, ["P@1", "R@5"], run=ONE_THREAD)
+    assert scores["P@1"] > case.min_precision, f"P@1 is {scores['P@1']:.3f}, expected more than {case.min_precision}"
+    assert scores["R@5"] > case.min_precision - 0.03, (
+        f"R@5 is {scores['R@5']:.3f}, expected more than {case.min_precision - 0.03:.2f}"
+    )
 
 
-def answers_are_ranked_distinct_and_in_range(case: Case) -> None:
-    answer = case.rank(case.test[0], LONG)
+def check_ranking(case: MethodCase) -> None:
+    answer = case.rank(case.test[0], LONG_RANKING_K)
     assert (answer.labels.dtype, answer.scores.dtype) == (np.int32, np.float32)
     assert (np.diff(answer.scores, axis=1) <= 0).all(), "scores are not descending"
     assert ((answer.scores >= 0) & (answer.scores <= 1)).all(), "scores are not between 0 and 1"
@@ -121,21 +127,21 @@ def answers_are_ranked_distinct_and_in_range(case: Case) -> None:
         assert ((found >= 0) & (found < N_LABELS)).all(), "a label is out of range"
 
 
-def k_is_honoured_and_a_longer_list_begins_with_the_shorter(case: Case) -> None:
+def check_k_prefix(case: MethodCase) -> None:
     long = case.rank(case.test[0], 20)
     for k in (1, 3, 7):
         short = case.rank(case.test[0], k)
         assert short.labels.shape == (len(case.test[0]), k)
         np.testing.assert_array_equal(short.labels, long.labels[:, :k])
-        np.testing.assert_allclose(short.scores, long.scores[:, :k], rtol=0 if case.recipe.is_exact else 1e-5)
+        np.testing.assert_allclose(short.scores, long.scores[:, :k], rtol=0 if case.built_method.is_exact else 1e-5)
 
 
-def more_labels_than_there_are_is_no_error(case: Case) -> None:
+def check_k_above_n_labels(case: MethodCase) -> None:
     assert case.rank(case.test[0][:3], 10 * N_LABELS).k == N_LABELS
 
 
-def same_seed_gives_the_same_bytes_on_one_thread_and_on_two(case: Case) -> None:
-    threads = (1, 2 if case.recipe.is_exact else 1)
+def check_reproducibility(case: MethodCase) -> None:
+    threads = (1, 2 if case.built_method.is_exact else 1)
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder) / "one", Path(folder) / "two"
         for target, n in zip((one, two), threads, strict=True):
@@ -145,29 +151,29 @@ def same_seed_gives_the_same_bytes_on_one_thread_and_on_two(case: Case) -> None:
         assert filecmp.cmpfiles(one, two, files, shallow=False) == (files, [], [])
 
 
-def another_seed_gives_another_model(case: Case) -> None:
-    if "seed" not in {field.name for field in fields(case.recipe)}:
+def check_seed_changes_model(case: MethodCase) -> None:
+    if "seed" not in {field.name for field in fields(case.built_method)}:
         return
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder) / "one", Path(folder) / "two"
-        case.trained.save(one)
+        case.classifier.save(one)
         case.fit(*case.train, seed=5).save(two)
         assert not filecmp.cmp(one / "arrays.safetensors", two / "arrays.safetensors", shallow=False)
 
 
-def saved_is_loaded(case: Case) -> None:
+def check_save_and_load(case: MethodCase) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        case.trained.save(Path(folder) / "model")
+        case.classifier.save(Path(folder) / "model")
         loaded = Classifier.load(Path(folder) / "model", verify=True)
-        assert loaded.tagger_.about == case.trained.tagger_.about
+        assert loaded.tagger_.about == case.classifier.tagger_.about
         found, expected = loaded.rank(case.test[0], run=ONE_THREAD), case.rank(case.test[0])
         np.testing.assert_array_equal(found.labels, expected.labels)
         np.testing.assert_array_equal(found.scores, expected.scores)
 
 
-def one_at_a_time_is_the_batch(case: Case) -> None:
+def check_batch_invariance(case: MethodCase) -> None:
     """Networks add up in an order that depends on the batch: labels whose scores are nearly the same may swap."""
-    exact, batch = case.recipe.is_exact, case.rank(case.test[0][:20])
+    exact, batch = case.built_method.is_exact, case.rank(case.test[0][:20])
     for i in range(20):
         one = case.rank([case.test[0][i]])
         np.testing.assert_allclose(one.scores[0], batch.scores[i], rtol=1e-6 if exact else 1e-4)
@@ -176,81 +182,81 @@ def one_at_a_time_is_the_batch(case: Case) -> None:
         np.testing.assert_array_equal(one.labels[0][clear], batch.labels[i][clear])
 
 
-def threads_change_no_answer(case: Case) -> None:
-    texts, pieces = case.train[0] + case.test[0], Pieces()
-    with patch.object(tokenizer.batches, "__defaults__", (2000,)):  # so that there is enough to share
+def check_thread_invariance(case: MethodCase) -> None:
+    texts, pieces = case.train[0] + case.test[0], PieceCounter()
+    with patch.object(tokenizer.batch_texts, "__defaults__", (2000,)):  # so that there is enough to share
         runs = (replace(ONE_THREAD, threads=threads, progress=pieces) for threads in (1, 2))
-        one, two = (case.trained.rank(texts, run=run) for run in runs)
+        one, two = (case.classifier.rank(texts, run=run) for run in runs)
     np.testing.assert_array_equal(one.labels, two.labels)
-    np.testing.assert_allclose(one.scores, two.scores, rtol=0 if case.recipe.is_exact else 1e-5)
+    np.testing.assert_allclose(one.scores, two.scores, rtol=0 if case.built_method.is_exact else 1e-5)
     assert min(pieces.counts.values(), default=2) >= 2, "the work was too little to be shared by two threads"
 
 
-def empty_and_unknown_text_gets_no_labels_unless_always(case: Case) -> None:
+def check_unknown_texts(case: MethodCase) -> None:
     texts = ["", "unheard-of ïn træining", " \n "]
-    answer, silent = case.trained.rank(texts, 3, ONE_THREAD, always=True), case.rank([*texts, *case.test[0][:5]], 3)
-    unknown = np.array([not case.trained.tagger_.knows(text) for text in texts])
+    answer, silent = case.classifier.rank(texts, 3, ONE_THREAD, always=True), case.rank([*texts, *case.test[0][:5]], 3)
+    unknown = np.array([not case.classifier.tagger_.has_known_words(text) for text in texts])
     assert answer.labels.shape == (3, 3)
     assert (silent.labels[:3][unknown] == NO_LABEL).all(), "a text without a known word gets a label"
     np.testing.assert_array_equal(silent.labels[:3][~unknown], answer.labels[~unknown])
     assert (silent.labels[3:, 0] != NO_LABEL).all(), "a text with known words gets no label"
     assert np.isfinite(answer.scores).all()
     # nothing that is known is the same as nothing at all, but to a method that reads letters
-    for other in (2,) if "subwords" in case.recipe.required_views else (1, 2):
+    for other in (2,) if "subwords" in case.built_method.required_views else (1, 2):
         np.testing.assert_allclose(answer.scores[0], answer.scores[other], rtol=1e-4)
-        if case.recipe.is_exact:
+        if case.built_method.is_exact:
             np.testing.assert_array_equal(answer.labels[0], answer.labels[other])
 
 
-def no_documents_have_no_answers(case: Case) -> None:
+def check_empty_input(case: MethodCase) -> None:
     assert case.rank([], 3).labels.shape == (0, 3)
 
 
-def a_label_never_seen_is_missed_not_fatal(case: Case) -> None:
+def check_unseen_labels(case: MethodCase) -> None:
     texts, tags = case.test
     with_stranger = [[*labels, "stranger"] for labels in tags]
-    known, strange = (case.trained.evaluate(texts, y, ["P@1", "R@5"], run=ONE_THREAD) for y in (tags, with_stranger))
+    known, strange = (case.classifier.evaluate(texts, y, ["P@1", "R@5"], run=ONE_THREAD) for y in (tags, with_stranger))
     assert strange["P@1"] == known["P@1"]
     assert strange["R@5"] < known["R@5"]
 
 
-def documents_without_labels_do_not_disturb_training(case: Case) -> None:
+def check_unlabelled_documents(case: MethodCase) -> None:
     texts, tags = case.train
     classifier = case.fit([*texts, "noise1 noise2", ""], [*tags, [], []])
-    assert classifier.evaluate(*case.test, ["P@1"], run=ONE_THREAD)["P@1"] > case.least - 0.01
+    assert classifier.evaluate(*case.test, ["P@1"], run=ONE_THREAD)["P@1"] > case.min_precision - 0.01
 
 
-def one_label_in_all_is_learnt(case: Case) -> None:
-    more: dict[str, Any] = {"min_df": 1} if "min_df" in case.trained.get_params() else {}
+def check_single_label(case: MethodCase) -> None:
+    more: dict[str, Any] = {"min_df": 1} if "min_df" in case.classifier.get_params() else {}
     classifier = case.fit(["a text", "another text"], [["only"], ["only"]], **more)
-    assert [tag.label for tag in classifier.tags(["a text"], run=ONE_THREAD, always=True)[0]] == ["only"]
+    assert [tag.label for tag in classifier.predict_labels(["a text"], run=ONE_THREAD, always=True)[0]] == ["only"]
 
 
-def an_explanation_names_a_planted_word(case: Case) -> None:
+def check_explanation(case: MethodCase) -> None:
     for label in (3, 17):
-        text = " ".join([*own_words(label)[:2], "noise1", "noise2", "noise3"])
-        explained = case.trained.explain(text, label_name(label))
-        assert explained[0][0] in own_words(label), f"{explained[0][0]!r} speaks most for {label_name(label)}"
+        text = " ".join([*planted_words(label)[:2], "noise1", "noise2", "noise3"])
+        explained = case.classifier.explain(text, planted_label(label))
+        assert explained[0][0] in planted_words(label), f"{explained[0][0]!r} speaks most for {planted_label(label)}"
         weights = [weight for _, weight in explained]
         assert weights == sorted(weights, reverse=True)
 
 
-def a_wider_dataset_is_refused(case: Case) -> None:
-    tagger = case.trained.tagger_
-    data = tagger.read(documents_of(case.test[0][:3]), ONE_THREAD)
+def check_wider_dataset_is_refused(case: MethodCase) -> None:
+    tagger = case.classifier.tagger_
+    data = tagger.transform(to_documents(case.test[0][:3]), ONE_THREAD)
     tagger.model.predict(data, run=ONE_THREAD)
-    wider = Dataset({name: widened(view) for name, view in data.views.items()})
-    assert refuses(lambda: tagger.model.predict(wider, run=ONE_THREAD)), "it takes documents with unknown columns"
+    wider = Dataset({name: widen_view(view) for name, view in data.views.items()})
+    assert is_refused(lambda: tagger.model.predict(wider, run=ONE_THREAD)), "it takes documents with unknown columns"
 
 
-def widened(view: Bag | Tokens) -> Bag | Tokens:
+def widen_view(view: Bag | Tokens) -> Bag | Tokens:
     """With a column, or an id, that training has not seen."""
     if isinstance(view, Tokens):
         return replace(view, size=view.size + 1)
     return Bag(hstack([view.matrix, csr_array((view.n_docs, 1), dtype=np.float32)]))
 
 
-def refuses(work: Callable[[], Any]) -> bool:
+def is_refused(work: Callable[[], Any]) -> bool:
     try:
         work()
     except XmtcError:
@@ -258,17 +264,19 @@ def refuses(work: Callable[[], Any]) -> bool:
     return False
 
 
-def weights_count_documents_or_are_refused(case: Case) -> None:
+def check_document_weights(case: MethodCase) -> None:
     """Half of the documents have wrong labels, so that it matters which count, and how often."""
-    true, weights = case.arrays, np.where(np.arange(case.arrays.n_docs) % 2, 3, 1)
+    true, weights = case.dataset, np.where(np.arange(case.dataset.n_docs) % 2, 3, 1)
     assert true.Y is not None
     half = replace(true, Y=csr_array(np.where(weights[:, None] == 1, true.Y.toarray()[::-1], true.Y.toarray())))
-    if not case.recipe.has_weight_support:
-        assert refuses(lambda: case.recipe.fit(replace(half, weights=weights), run=ONE_THREAD)), "it ignores weights"
+    if not case.built_method.has_weight_support:
+        assert is_refused(lambda: case.built_method.fit(replace(half, weights=weights), run=ONE_THREAD)), (
+            "it ignores weights"
+        )
         return
 
     def scores(data: Dataset) -> np.ndarray:
-        found = case.recipe.fit(data, run=ONE_THREAD).predict(true, N_LABELS, ONE_THREAD)
+        found = case.built_method.fit(data, run=ONE_THREAD).predict(true, N_LABELS, ONE_THREAD)
         by_label = np.zeros((found.n_docs, N_LABELS + 1), np.float32)  # the last for NO_LABEL, which is -1
         np.put_along_axis(by_label, found.labels, found.scores, axis=1)
         return by_label
@@ -281,34 +289,34 @@ def weights_count_documents_or_are_refused(case: Case) -> None:
 
 
 CHECKS = (
-    finds_the_planted_labels,
-    answers_are_ranked_distinct_and_in_range,
-    k_is_honoured_and_a_longer_list_begins_with_the_shorter,
-    more_labels_than_there_are_is_no_error,
-    same_seed_gives_the_same_bytes_on_one_thread_and_on_two,
-    another_seed_gives_another_model,
-    saved_is_loaded,
-    one_at_a_time_is_the_batch,
-    threads_change_no_answer,
-    empty_and_unknown_text_gets_no_labels_unless_always,
-    no_documents_have_no_answers,
-    a_label_never_seen_is_missed_not_fatal,
-    documents_without_labels_do_not_disturb_training,
-    one_label_in_all_is_learnt,
-    an_explanation_names_a_planted_word,
-    a_wider_dataset_is_refused,
-    weights_count_documents_or_are_refused,
+    check_planted_labels,
+    check_ranking,
+    check_k_prefix,
+    check_k_above_n_labels,
+    check_reproducibility,
+    check_seed_changes_model,
+    check_save_and_load,
+    check_batch_invariance,
+    check_thread_invariance,
+    check_unknown_texts,
+    check_empty_input,
+    check_unseen_labels,
+    check_unlabelled_documents,
+    check_single_label,
+    check_explanation,
+    check_wider_dataset_is_refused,
+    check_document_weights,
 )
 
 
-class Pieces:
+class PieceCounter:
     """The progress of a run, which counts the pieces that each kind of work was cut into."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     @contextmanager
-    def __call__(self, title: str, total: float | None = None) -> Iterator[Pieces]:
+    def __call__(self, title: str, total: float | None = None) -> Iterator[PieceCounter]:
         self.title = title
         yield self
 

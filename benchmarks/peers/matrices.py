@@ -20,12 +20,12 @@ def prepare(source: Path, folder: Path, run: Run) -> dict[str, int]:
     """Write X, Y, X_test, Y_test and train.txt; the sizes, for the report. Labels are numbered by name; those that the
     training set lacks have further columns of Y_test."""
     train, test = LabelCollector(), LabelCollector()
-    texts = (document.text for document in train.watch(open_corpus(str(source / "train.jsonl.gz"))))
+    texts = (document.text for document in train.collect(open_corpus(str(source / "train.jsonl.gz"))))
     fitted, bag = Tfidf(sublinear_tf=True, min_df=2).fit(texts, run)
-    texts = (document.text for document in test.watch(open_corpus(str(source / "test.jsonl.gz"))))
-    names = sorted(train.numbers)
+    texts = (document.text for document in test.collect(open_corpus(str(source / "test.jsonl.gz"))))
+    names = sorted(train.id_by_label)
     test_bag = fitted.transform(texts, run)
-    return write(folder, bag.matrix, train.matrix(names), test_bag.matrix, test.matrix(names))
+    return write(folder, bag.matrix, train.to_matrix(names), test_bag.matrix, test.to_matrix(names))
 
 
 def write(folder: Path, X: csr_array, Y: csr_array, X_test: csr_array, Y_test: csr_array) -> dict[str, int]:

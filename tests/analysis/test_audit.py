@@ -11,12 +11,21 @@ from commands import xmtc
 from planted import planted
 from scipy.sparse import csr_array
 
-from xmtc.analysis.audit.build import COPY, LEAK, MISSING, NEAR, TWICE, WRONG, Audit, audit
-from xmtc.analysis.audit.confident_learning import suspects
-from xmtc.analysis.audit.duplicate_labels import plain, twins
-from xmtc.analysis.audit.duplicates import Notes, copies
-from xmtc.analysis.audit.folds import fold_of, out_of_fold
-from xmtc.analysis.audit.near_duplicates import NONE, near_rows
+from xmtc.analysis.audit.build import (
+    DUPLICATE,
+    DUPLICATE_IN_TEST,
+    DUPLICATE_LABEL,
+    MISSING_LABEL,
+    NEAR_DUPLICATE,
+    WRONG_LABEL,
+    Audit,
+    audit,
+)
+from xmtc.analysis.audit.confident_learning import find_label_errors
+from xmtc.analysis.audit.duplicate_labels import find_duplicate_labels, normalise_label
+from xmtc.analysis.audit.duplicates import DocumentCollector, find_duplicate_documents
+from xmtc.analysis.audit.folds import assign_folds, predict_out_of_fold
+from xmtc.analysis.audit.near_duplicates import NO_ROW, find_similar_rows
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
@@ -46,19 +55,21 @@ def test_confident_learning_by_hand():
         np.array([[*each, NO_LABEL][:2] for each in labels]), np.array([[*each, 0][:2] for each in scores])
     )
     Y = csr_array(np.array([[1, 1], [1, 1], [1, 0], [1, 0], [0, 1], [0, 0], [0, 0]], np.float32))
-    wrong, missing = suspects(ranked, Y, least=3)
+    wrong, missing = find_label_errors(ranked, Y, min_documents=3)
     assert pairs(wrong) == {(3, 0)}  # 0.01 is no more than 0.35
-    assert wrong.sureness == pytest.approx([0.6525 - 0.01])
+    assert wrong.confidence == pytest.approx([0.6525 - 0.01])
     assert pairs(missing) == {(4, 0)}  # 0.95 is at least 0.6525
-    assert missing.sureness == pytest.approx([0.95 - 0.35])
+    assert missing.confidence == pytest.approx([0.95 - 0.35])
     # of label 1, nothing is called wrong: where it stands, it scores 0.4 / 3, and no model can tell
-    assert (4, 1) in pairs(suspects(ranked, Y, least=3, known=0.1)[0])  # though it has no score there
-    assert not pairs(suspects(ranked, Y, least=5)[0])
+    assert (4, 1) in pairs(
+        find_label_errors(ranked, Y, min_documents=3, min_mean_score=0.1)[0]
+    )  # though it has no score there
+    assert not pairs(find_label_errors(ranked, Y, min_documents=5)[0])
 
 
 def test_a_label_that_all_have_is_never_wrong():
     ranked = dense_predictions(np.array([[0.9], [0.8], [0.0]]))
-    wrong, missing = suspects(ranked, csr_array(np.ones((3, 1), np.float32)), least=1)
+    wrong, missing = find_label_errors(ranked, csr_array(np.ones((3, 1), np.float32)), min_documents=1)
     assert len(wrong) == len(missing) == 0
 
 
@@ -73,7 +84,9 @@ def synthetic(seed: int, n_docs: int = 60, n_labels: int = 8) -> tuple[np.ndarra
 
 def flagged(given: np.ndarray, scores: np.ndarray) -> list[list[int]]:
     """By us, with nothing left out that cleanlab does not leave out."""
-    found = suspects(dense_predictions(scores), csr_array(given.astype(np.float32)), least=1, known=0)
+    found = find_label_errors(
+        dense_predictions(scores), csr_array(given.astype(np.float32)), min_documents=1, min_mean_score=0
+    )
     return sorted([doc, label] for each in found for doc, label in pairs(each))
 
 
@@ -103,13 +116,13 @@ def test_flags_are_those_that_cleanlab_sets():
 
 def test_folds_keep_copies_together():
     groups = np.repeat(np.arange(50), 2)
-    folds = fold_of(groups, 5)
+    folds = assign_folds(groups, 5)
     assert (folds[::2] == folds[1::2]).all()
     assert np.bincount(folds).tolist() == [20] * 5
     with pytest.raises(XmtcError, match="--folds 1"):
-        fold_of(groups, 1)
+        assign_folds(groups, 1)
     with pytest.raises(XmtcError, match=r"3 different documents cannot .* or --folds 3"):
-        fold_of(np.array([1, 2, 3, 3]), 4)
+        assign_folds(np.array([1, 2, 3, 3]), 4)
 
 
 def corpus(n: int = 200) -> list[Document]:
@@ -119,10 +132,10 @@ def corpus(n: int = 200) -> list[Document]:
 
 def test_each_document_is_judged_by_others():
     documents = corpus()
-    pipeline = Pipeline.of("parabel")
+    pipeline = Pipeline.from_parameters("parabel")
     data = pipeline.prepare(documents).data
-    folds = fold_of(np.arange(len(documents)), 4)
-    found = out_of_fold(pipeline.method, data, folds, 3)
+    folds = assign_folds(np.arange(len(documents)), 4)
+    found = predict_out_of_fold(pipeline.method, data, folds, 3)
     held_out, learnt = np.flatnonzero(folds == 2), np.flatnonzero(folds != 2)
     model = pipeline.method.fit(data.select_rows(learnt))
     expected = model.predict(data.select_rows(held_out), 3)
@@ -132,9 +145,9 @@ def test_each_document_is_judged_by_others():
 
 def test_a_label_of_one_fold_alone_gets_no_score_there():
     documents = corpus(40) + [Document(f"x{i}", "only here", ["rare"]) for i in range(2)]
-    data = Pipeline.of("parabel").prepare(documents).data
+    data = Pipeline.from_parameters("parabel").prepare(documents).data
     folds = np.array([i % 2 for i in range(40)] + [0, 0])
-    found = out_of_fold(Pipeline.of("parabel").method, data, folds, 50)
+    found = predict_out_of_fold(Pipeline.from_parameters("parabel").method, data, folds, 50)
     rare = (
         data.n_labels - 1 if data.Y[:, [data.n_labels - 1]].sum() == 2 else int(np.flatnonzero(data.Y.sum(0) == 2)[0])
     )
@@ -153,32 +166,32 @@ def test_near_rows_are_those_that_a_comparison_of_all_finds():
     base = rng.random((40, 400)) < 0.1
     changed = base ^ (rng.random(base.shape) < 0.004)
     matrix = csr_array(np.vstack([base, changed]).astype(np.float32))
-    other, similarity = near_rows(matrix, 0.8)
+    other, similarity = find_similar_rows(matrix, 0.8)
     assert similarity == pytest.approx(twin_of_near_rows(matrix, 0.8))
-    assert 20 < (other != NONE).sum() <= 40
-    assert all(other[i] == i - 40 for i in np.flatnonzero(other != NONE))
+    assert 20 < (other != NO_ROW).sum() <= 40
+    assert all(other[i] == i - 40 for i in np.flatnonzero(other != NO_ROW))
 
 
 def test_rows_are_compared_with_those_before_a_border_alone():
     rows = np.zeros((6, 30), np.float32)
     rows[:, :10] = 1
     rows[1, :20] = 1
-    other, similarity = near_rows(csr_array(rows), 0.9, first=2)
-    assert other.tolist() == [NONE, NONE, 0, 0, 0, 0]
+    other, similarity = find_similar_rows(csr_array(rows), 0.9, n_reference=2)
+    assert other.tolist() == [NO_ROW, NO_ROW, 0, 0, 0, 0]
     assert similarity.tolist() == [0, 0, 1, 1, 1, 1]
-    small, _ = near_rows(csr_array(rows), 0.9, smallest=11)
-    assert set(small.tolist()) == {NONE}
+    small, _ = find_similar_rows(csr_array(rows), 0.9, min_columns=11)
+    assert set(small.tolist()) == {NO_ROW}
 
 
 def test_a_crowd_of_copies_takes_no_long():
     rows = csr_array(np.ones((20_000, 6), np.float32))
-    other, _ = near_rows(rows, 0.9)
+    other, _ = find_similar_rows(rows, 0.9)
     assert (other[1:] >= 0).all()
-    assert other[0] == NONE
+    assert other[0] == NO_ROW
 
 
-def noted(*texts: str) -> Notes:
-    notes = Notes()
+def noted(*texts: str) -> DocumentCollector:
+    notes = DocumentCollector()
     list(notes.watch(Document(str(i), text, []) for i, text in enumerate(texts)))
     return notes
 
@@ -186,8 +199,8 @@ def noted(*texts: str) -> Notes:
 def test_copies_are_the_same_but_for_capitals_and_blanks():
     text = "one two three four five six seven eight nine ten"
     notes = noted(text, "", text.upper() + " ", "", f"{text} eleven", "one two")
-    found = copies(np.array(notes.prints), notes.words())
-    assert found.other.tolist() == [NONE, NONE, 0, NONE, found.other[4], NONE]  # empty ones are no copies
+    found = find_duplicate_documents(np.array(notes.fingerprints), notes.word_matrix())
+    assert found.other.tolist() == [NO_ROW, NO_ROW, 0, NO_ROW, found.other[4], NO_ROW]  # empty ones are no copies
     assert found.is_exact.tolist() == [False, False, True, False, False, False]
     assert found.similarity.tolist() == pytest.approx([0, 0, 1, 0, 10 / 11, 0])
 
@@ -195,9 +208,9 @@ def test_copies_are_the_same_but_for_capitals_and_blanks():
 def test_names_of_one_thing():
     same = [("Library", "libraries"), ("e-mail", "E mail"), ("Müller, A.", "muller a"), ("auth0.js", "auth0-js")]
     for one, other in same:
-        assert plain(one) == plain(other)
+        assert normalise_label(one) == normalise_label(other)
     for one, other in [("C", "C++"), ("C#", "C++"), ("Python 1.1", "Python 11"), ("glas", "glass"), ("2000", "2001")]:
-        assert plain(one) != plain(other)
+        assert normalise_label(one) != normalise_label(other)
 
 
 def test_labels_that_are_there_twice(tmp_path):
@@ -206,18 +219,18 @@ def test_labels_that_are_there_twice(tmp_path):
     Y[:4, 0] = Y[10:18, 2] = 1  # cats more often than Cat
     Y[:10, 1] = Y[:9, 7] = 1  # animals, and zoo in nine of the ten
     Y[:3, 3] = Y[5:6, 4] = Y[3:5, 5] = Y[7:9, 6] = 1
-    found = {(each.label, each.other): each for each in twins(labels, csr_array(Y))}
+    found = {(each.label, each.other): each for each in find_duplicate_labels(labels, csr_array(Y))}
     assert set(found) == {(0, 2), (7, 1)}
-    assert found[0, 2].because == "written alike"
+    assert found[0, 2].reason == "written alike"
     assert found[0, 2].score == 0
-    assert found[7, 1].because == "given to the same documents"
+    assert found[7, 1].reason == "given to the same documents"
     assert found[7, 1].score == pytest.approx(0.9)
 
     table = "uri\tname\talt\nhttp://x/1\tHouses\tbuildings\nhttp://x/2\tBuildings\t\nhttp://x/3\tmouse\tmice\n"
     (tmp_path / "vocabulary.tsv").write_text(table)
     vocabulary = import_files([str(tmp_path / "vocabulary.tsv")])
-    named = twins(labels, csr_array(Y), LabelConcepts.of(vocabulary, labels))
-    reasons = {(each.label, each.other): each.because for each in named}
+    named = find_duplicate_labels(labels, csr_array(Y), LabelConcepts.from_labels(vocabulary, labels))
+    reasons = {(each.label, each.other): each.reason for each in named}
     assert reasons[5, 6] == reasons[4, 3] == "the vocabulary has a name for both"
 
 
@@ -237,22 +250,24 @@ def spoilt() -> list[Document]:
 @pytest.fixture(scope="module")
 def audited(spoilt) -> Audit:
     test = [spoilt[20]._replace(id="t1", labels=["new"]), Document("t2", "something else", ["new"])]
-    return audit(spoilt, Pipeline.of("parabel"), test=test, folds=4)
+    return audit(spoilt, Pipeline.from_parameters("parabel"), test=test, folds=4)
 
 
 def test_what_was_planted_is_found(audited, spoilt):
     texts, tags = planted(200, seed=3)
     findings = audited.findings
-    assert ("d5", (set(spoilt[5].labels) - set(tags[5])).pop()) in {(each.id, each.label) for each in findings[WRONG]}
+    assert ("d5", (set(spoilt[5].labels) - set(tags[5])).pop()) in {
+        (each.id, each.label) for each in findings[WRONG_LABEL]
+    }
     missing = {(f"d{number}", tags[number][0]) for number in DROPPED}
-    assert len(missing & {(each.id, each.label) for each in findings[MISSING]}) >= 4
-    (copy,) = findings[COPY]
+    assert len(missing & {(each.id, each.label) for each in findings[MISSING_LABEL]}) >= 4
+    (copy,) = findings[DUPLICATE]
     assert (copy.document, copy.id, copy.other, copy.score) == (201, "copy", "d10", 1)
     assert copy.suggestion.startswith("other labels (only here ")
-    (leak,) = findings[LEAK]
+    (leak,) = findings[DUPLICATE_IN_TEST]
     assert (leak.document, leak.id, leak.other) == (21, "d20", "t1")
     assert "only there new" in leak.suggestion
-    assert any(each.label.isupper() and each.other == each.label.lower() for each in findings[TWICE])
+    assert any(each.label.isupper() and each.other == each.label.lower() for each in findings[DUPLICATE_LABEL])
     assert audited.n_docs == 201
     assert audited.n_test == 2
     assert texts[20][:50].split() == leak.text[:50].split()
@@ -260,13 +275,15 @@ def test_what_was_planted_is_found(audited, spoilt):
 
 def test_documents_without_a_known_word_are_not_judged():
     documents = [*corpus(60), Document("empty", "", ["label-0"]), Document("strange", "zzz", ["label-0"])]
-    found = audit(documents, Pipeline.of("parabel", parameters={"min_df": 2}), folds=3)
-    assert not {"empty", "strange"} & {each.id for kind in (WRONG, MISSING) for each in found.findings[kind]}
+    found = audit(documents, Pipeline.from_parameters("parabel", parameters={"min_df": 2}), folds=3)
+    assert not {"empty", "strange"} & {
+        each.id for kind in (WRONG_LABEL, MISSING_LABEL) for each in found.findings[kind]
+    }
 
 
 def test_a_method_that_reads_names_is_refused():
     with pytest.raises(XmtcError, match="lexical knows labels by their names"):
-        audit(corpus(20), Pipeline.of("lexical"))
+        audit(corpus(20), Pipeline.from_parameters("lexical"))
 
 
 @pytest.fixture(scope="module")
@@ -339,7 +356,7 @@ def test_too_few_folds_are_refused_before_anything_is_said(place, folds):
     assert not done.stdout
     assert done.stderr.decode().startswith(f"xmtc: --folds {folds} leaves nothing to learn from")
     with pytest.raises(XmtcError, match=f"--folds {folds} leaves nothing"):
-        audit(iter([]), Pipeline.of("parabel"), folds=int(folds), tell=pytest.fail)
+        audit(iter([]), Pipeline.from_parameters("parabel"), folds=int(folds), report_progress=pytest.fail)
 
 
 def test_features_are_audited_too(tmp_path):
@@ -353,7 +370,7 @@ def test_features_are_audited_too(tmp_path):
     found = json.loads(done.stdout)
     assert found["documents"] == 61
     assert found["counts"]["duplicate"] >= 1
-    assert NEAR in found["counts"]
+    assert NEAR_DUPLICATE in found["counts"]
 
 
 @pytest.mark.parametrize("n_empty", [0, 30])
@@ -363,5 +380,5 @@ def test_documents_of_which_nothing_can_be_said_do_not_change_what_is_usual(monk
     scores = np.array([0.0] * n_empty + [0.9] * 5 + [0.12] + [0.15] * 10, np.float32)[:, None]  # of label a
     ranked = Predictions(np.zeros(scores.shape, np.int32), scores)
     monkeypatch.setattr("xmtc.analysis.audit.build.out_of_fold", lambda *args: ranked)
-    found = audit([*empty, *documents], Pipeline.of("dismec", parameters={"min_df": 1}), folds=2)
-    assert [(each.id, each.label) for each in found.findings[WRONG]] == [("5", "a")]
+    found = audit([*empty, *documents], Pipeline.from_parameters("dismec", parameters={"min_df": 1}), folds=2)
+    assert [(each.id, each.label) for each in found.findings[WRONG_LABEL]] == [("5", "a")]

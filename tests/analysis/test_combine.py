@@ -14,10 +14,10 @@ from voting import enter
 
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.analysis.combine import combine
-from xmtc.data.in_memory import documents_of
-from xmtc.methods.ensemble.calibrated import Calibrated
-from xmtc.methods.ensemble.model import Adapted
-from xmtc.testing import label_name
+from xmtc.data.in_memory import to_documents
+from xmtc.methods.ensemble.calibrated import CalibratedModel
+from xmtc.methods.ensemble.model import RemappedModel
+from xmtc.testing import planted_label
 
 TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
 QUICK = {"max_leaf": 8, "n_trees": 1}
@@ -29,8 +29,8 @@ def test_it_is_the_consensus_of_the_same_methods():
     together.fit(*TRAIN)
     combined = combine([part.tagger_ for part in parts])
     assert list(combined.views) == ["tfidf"]  # the same view is held once
-    assert not any(isinstance(model, Adapted) for model in combined.model.models)
-    found, expected = combined.rank(documents_of(TEST[0])), together.rank(TEST[0])
+    assert not any(isinstance(model, RemappedModel) for model in combined.model.models)
+    found, expected = combined.predict(to_documents(TEST[0])), together.rank(TEST[0])
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.scores, expected.scores)
     said = [tagger.about.pop("scores") for tagger in (combined, together.tagger_)]
@@ -42,28 +42,30 @@ def test_it_is_the_consensus_of_the_same_methods():
 def test_other_views_and_other_labels_are_kept_apart(rule, tmp_path):
     texts, tags = TRAIN
     one = Classifier("parabel", min_df=1, **QUICK).fit(texts[:200], tags[:200]).tagger_
-    few = [[label for label in labels if label < label_name(20)] + ["another"] for labels in tags]
+    few = [[label for label in labels if label < planted_label(20)] + ["another"] for labels in tags]
     other = Classifier("dismec", min_df=3).fit(texts, few).tagger_
     combined = combine([one, other], rule)
     assert list(combined.views) == ["tfidf", "tfidf-2"]
-    assert combined.labels.words() == ["another", *(label_name(i) for i in range(40))]
+    assert combined.labels.words() == ["another", *(planted_label(i) for i in range(40))]
     assert combined.frequencies[0] == 300
 
     by_hand = []
     for text in TEST[0]:
-        ours, theirs = ({tag.label: tag.score for tag in tagger.tags([text], k=100)[0]} for tagger in (one, other))
+        ours, theirs = (
+            {tag.label: tag.score for tag in tagger.predict_labels([text], k=100)[0]} for tagger in (one, other)
+        )
         pairs = {name: (ours.get(name, 0.0), theirs.get(name, 0.0)) for name in ours | theirs}
         join = {"noisy-or": lambda a, b: 1 - (1 - a) * (1 - b), "mean": lambda a, b: (a + b) / 2}[rule]
         by_hand.append({name: join(*pair) for name, pair in pairs.items()})
-    for found, expected in zip(combined.tags(TEST[0], k=5), by_hand, strict=True):
+    for found, expected in zip(combined.predict_labels(TEST[0], k=5), by_hand, strict=True):
         assert [tag.score for tag in found] == pytest.approx(sorted(expected.values(), reverse=True)[:5], abs=1e-5)
         assert all(tag.score == pytest.approx(expected[tag.label], abs=1e-5) for tag in found)
 
     combined.save(tmp_path / "both")
     loaded = Tagger.load(tmp_path / "both", verify=True)
-    assert loaded.tags(TEST[0]) == combined.tags(TEST[0])
-    assert loaded.explain(" ".join(own_words(3)), label_name(3))[0][0] in own_words(3)
-    assert loaded.explain(" ".join(own_words(30)), label_name(30))[0][0] in own_words(30)  # which only one has
+    assert loaded.predict_labels(TEST[0]) == combined.predict_labels(TEST[0])
+    assert loaded.explain(" ".join(own_words(3)), planted_label(3))[0][0] in own_words(3)
+    assert loaded.explain(" ".join(own_words(30)), planted_label(30))[0][0] in own_words(30)  # which only one has
     assert loaded.highlight(TEST[0][0], k=2)[0].words
 
 
@@ -73,19 +75,19 @@ def test_views_of_several_kinds_stand_side_by_side(monkeypatch, tmp_path):
     combined = combine([combine(parts), parts[1]])  # and what was combined can be combined
     assert sorted(combined.views) == ["tfidf", "words"]
     combined.save(tmp_path / "both")
-    assert Tagger.load(tmp_path / "both").tags(TEST[0]) == combined.tags(TEST[0])
+    assert Tagger.load(tmp_path / "both").predict_labels(TEST[0]) == combined.predict_labels(TEST[0])
 
 
 def test_with_other_documents_scores_become_probabilities():
     parts = [Classifier("parabel", **QUICK).fit(*TRAIN).tagger_, Classifier("dismec").fit(*TRAIN).tagger_]
-    combined = combine(parts, valid=list(documents_of(*TEST)))
-    assert isinstance(combined.model, Calibrated)
+    combined = combine(parts, valid=list(to_documents(*TEST)))
+    assert isinstance(combined.model, CalibratedModel)
     assert len(combined.model.model.models) == 2
-    other = list(documents_of(*planted(80, seed=3)))
+    other = list(to_documents(*planted(80, seed=3)))
     before, after = (tagger.evaluate(other, ["ECE@5"])["ECE@5"] for tagger in (combine(parts), combined))
     assert after < before / 2
     assert combined.about["parameters"]["calibrated"] is True
-    assert combined.rank(documents_of(TEST[0])).scores.max() < 1
+    assert combined.predict(to_documents(TEST[0])).scores.max() < 1
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_damage_is_found(path, value, phrase, tmp_path):
         inner[last] = models[0]["numbers"]
     set_said(tmp_path / "both", where, models)
     with pytest.raises(XmtcError, match=f"is damaged: .*{phrase}"):
-        Tagger.load(tmp_path / "both").tags(["text"])
+        Tagger.load(tmp_path / "both").predict_labels(["text"])
 
 
 def test_command(tmp_path):

@@ -13,33 +13,40 @@ import numpy as np
 import pytest
 from commands import invoke, lines_of, measured_here
 
-from xmtc.analysis.compare.answers import Answers, Trained
-from xmtc.analysis.compare.figures import Candidate, Comparison, Cost, Entry, compare
-from xmtc.analysis.compare.files import markdown, page, rows
-from xmtc.analysis.compare.models import apart
-from xmtc.analysis.compare.plots import accuracy_and_cost, front, points, spread
-from xmtc.analysis.compare.ranking import METRICS, ranking
-from xmtc.analysis.compare.runs import Place, data_name, finish, slug, stamps, trained_in
-from xmtc.analysis.compare.specs import Spec, specs
-from xmtc.analysis.compare.stored import as_json, joined, stored
-from xmtc.analysis.compare.truth import Truth
+from xmtc.analysis.compare.answers import SavedPredictions, TrainingStatistics
+from xmtc.analysis.compare.figures import Candidate, Comparison, ComparisonEntry, Cost, compare_candidates
+from xmtc.analysis.compare.files import render_csv, render_markdown, render_page
+from xmtc.analysis.compare.models import make_unique_names
+from xmtc.analysis.compare.plots import find_pareto_front, make_points, plot_accuracy_and_cost, spread_positions
+from xmtc.analysis.compare.ranking import METHOD_RANKING_METRICS, build_ranking
+from xmtc.analysis.compare.runs import (
+    TrialContext,
+    fingerprint_files,
+    load_training_statistics,
+    make_corpus_name,
+    make_slug,
+    run_or_load,
+)
+from xmtc.analysis.compare.specs import MethodSpec, parse_specs
+from xmtc.analysis.compare.stored import as_json, join_comparisons, load_comparisons
+from xmtc.analysis.compare.truth import GroundTruth
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.evaluation.significance import Interval
+from xmtc.evaluation.significance import ConfidenceInterval
 from xmtc.experiments import process
-from xmtc.experiments.keeping import kept_in
+from xmtc.experiments.keeping import load_results
 
 TRUE = [["a", "b"], ["a"], ["c"], ["b", "new"]]
 DOCUMENTS = [Document(f"d{i}", f"text {i}", labels) for i, labels in enumerate(TRUE)]
-ONE = Trained(["a", "b", "c"], [8, 4, 1], 10)
-OTHER = Trained(["b", "c", "z"], [3, 2, 1], 9)  # other labels, in other numbers
+ONE = TrainingStatistics(["a", "b", "c"], [8, 4, 1], 10)
+OTHER = TrainingStatistics(["b", "c", "z"], [3, 2, 1], 9)  # other labels, in other numbers
 
 
-def answers(labels: list[list[int]], trained: Trained, seconds: float | None = None) -> Answers:
+def answers(labels: list[list[int]], trained: TrainingStatistics, seconds: float | None = None) -> SavedPredictions:
     scores = np.linspace(0.9, 0.5, len(labels[0]))[None, :] * np.ones((len(labels), 1))
     found = Predictions(np.array(labels), np.where(np.array(labels) == NO_LABEL, 0, scores))
-    return Answers(found, found, trained, seconds)
+    return SavedPredictions(found, found, trained, seconds)
 
 
 GOOD = answers([[0, 1], [0, 1], [2, 0], [1, 0]], ONE, 0.4)  # a b, a b, c a, b a
@@ -56,16 +63,16 @@ def candidates() -> list[Candidate]:
 
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
-    truth = Truth.of(DOCUMENTS, [ONE, OTHER])
-    return compare(candidates(), truth, "letters", {"Made on": "paper"})
+    truth = GroundTruth.from_documents(DOCUMENTS, [ONE, OTHER])
+    return compare_candidates(candidates(), truth, "letters", {"Made on": "paper"})
 
 
 def test_labels_are_told_apart_by_name():
-    truth = Truth.of(DOCUMENTS, [ONE, OTHER])
+    truth = GroundTruth.from_documents(DOCUMENTS, [ONE, OTHER])
     assert truth.names == ["a", "b", "c", "new", "z"]
     assert truth.frequencies.tolist() == [8, 4, 2, 0, 1]
     assert truth.n_train == 10
-    assert truth.renumbered(POOR)[0].labels.tolist() == [[1, 2], [4, 1], [2, NO_LABEL], [1, 4]]
+    assert truth.renumber_predictions(POOR)[0].labels.tolist() == [[1, 2], [4, 1], [2, NO_LABEL], [1, 4]]
     assert truth.Y.toarray().astype(int).tolist()[3] == [0, 1, 0, 1, 0]
 
 
@@ -87,15 +94,15 @@ def test_metrics_by_hand(comparison):
 def test_psp_is_what_evaluate_says(comparison):
     from xmtc.evaluation import evaluate
 
-    truth = Truth.of(DOCUMENTS, [ONE, OTHER])
-    said = evaluate(truth.renumbered(POOR)[0], truth.Y, ["PSP@1", "PSP@3"], truth.frequencies, n_train=10)
+    truth = GroundTruth.from_documents(DOCUMENTS, [ONE, OTHER])
+    said = evaluate(truth.renumber_predictions(POOR)[0], truth.Y, ["PSP@1", "PSP@3"], truth.frequencies, n_train=10)
     for name, value in said.items():
         assert comparison.entries[0].metrics[name].mean == pytest.approx(value)
 
 
 def test_differences_are_paired(comparison):
     poor, good, _ = comparison.entries
-    assert good.behind["P@1"] == Interval(0, 0, 0)
+    assert good.behind["P@1"] == ConfidenceInterval(0, 0, 0)
     found = poor.behind["P@1"]
     assert found.mean == pytest.approx(-1 / 4)
     # one document of four differs: the mean of four draws of it is between -1 and 0
@@ -114,16 +121,16 @@ def test_overlap_and_disagreements_by_hand(comparison):
 
 def test_a_document_without_labels_stays_and_none_at_all_is_refused():
     with pytest.raises(XmtcError, match="None of the 2 documents to compare on has a label"):
-        Truth.of([Document("1", "x", []), Document("2", "y", [])], [ONE])
+        GroundTruth.from_documents([Document("1", "x", []), Document("2", "y", [])], [ONE])
 
 
 def test_answers_are_kept_whole(tmp_path):
     GOOD.save(tmp_path / "good.npz")
-    again = Answers.load(tmp_path / "good.npz")
+    again = SavedPredictions.load(tmp_path / "good.npz")
     assert again.first.labels.tolist() == GOOD.first.labels.tolist()
     assert again.deep.scores.tolist() == GOOD.deep.scores.tolist()
     assert (again.trained, again.seconds) == (ONE, 0.4)
-    assert Trained.load(tmp_path / "good.npz") == ONE
+    assert TrainingStatistics.load(tmp_path / "good.npz") == ONE
 
 
 # Several corpora
@@ -131,9 +138,13 @@ def test_answers_are_kept_whole(tmp_path):
 
 def made_up(data: str, values: dict[str, list[float] | None]) -> Comparison:
     entries = [
-        Entry(name, failed="no memory")
+        ComparisonEntry(name, failed="no memory")
         if row is None
-        else Entry(name, {metric: Interval(v, v, v) for metric, v in zip(METRICS, row, strict=True)}, n_runs=1)
+        else ComparisonEntry(
+            name,
+            {metric: ConfidenceInterval(v, v, v) for metric, v in zip(METHOD_RANKING_METRICS, row, strict=True)},
+            n_runs=1,
+        )
         for name, row in values.items()
     ]
     return Comparison(data, 10, 3, 20, entries)
@@ -143,7 +154,7 @@ def test_ranks_over_corpora_by_hand():
     flat = [0.5, 0.5, 0.5, 0.5, 0.5]
     first = made_up("one", {"a": [0.9] * 5, "b": flat, "c": [0.7, 0.4, 0.4, 0.4, 0.4]})
     second = made_up("two", {"b": [0.8] * 5, "a": [0.8] * 5, "c": None, "d": flat})
-    found = ranking([first, second])
+    found = build_ranking([first, second])
     # a: 1 five times, 1.5 five times; b: 3 2 2 2 2 and 1.5; c: 2 3 3 3 3 and, failed, last
     assert found.methods == ["a", "b", "c"]
     assert found.average == pytest.approx([1.25, (3 + 8 + 7.5) / 10, (2 + 12 + 15) / 10])
@@ -155,51 +166,56 @@ def test_ranks_over_corpora_by_hand():
     assert pair.p == pytest.approx(2 / 2**5)  # five differences of one sign
     assert pair.adjusted >= pair.p
     assert found.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 10)), abs=1e-3)  # Demšar's Table 5
-    assert ranking([made_up("one", {"a": flat, "b": None})]) is None
+    assert build_ranking([made_up("one", {"a": flat, "b": None})]) is None
 
 
 def test_stored_comparisons_come_back_and_are_joined(comparison, tmp_path):
     path = tmp_path / "one.json"
     path.write_text(as_json([comparison]))
-    (again,) = stored(str(path))
+    (again,) = load_comparisons(str(path))
     assert as_json([again]) == path.read_text()
     more = made_up("letters", {"new": [0.5] * 5})
     with pytest.raises(XmtcError, match="on 4 and on 10 documents"):
-        joined([again, more])
+        join_comparisons([again, more])
     same = Comparison("letters", 4, 3, 20, more.entries)
-    (both,) = joined([again, same])
+    (both,) = join_comparisons([again, same])
     assert [entry.name for entry in both.entries] == ["poor", "good", "broken", "new"]
     assert not both.entries[0].behind
     path.write_text(path.read_text().replace('"entries"', '"entrees"'))
     with pytest.raises(XmtcError, match="is damaged"):
-        stored(str(path))
+        load_comparisons(str(path))
 
 
 # Plots and pages
 
 
-def entry(name: str, seconds: float | None, value: float) -> Entry:
-    return Entry(name, {"nDCG@5": Interval(value, value - 0.01, value + 0.01)}, cost=Cost(train_s=seconds))
+def entry(name: str, seconds: float | None, value: float) -> ComparisonEntry:
+    return ComparisonEntry(
+        name, {"nDCG@5": ConfidenceInterval(value, value - 0.01, value + 0.01)}, cost=Cost(train_s=seconds)
+    )
 
 
 def test_the_front_holds_what_nothing_as_quick_beats():
     entries = [entry("slow", 100, 0.8), entry("best", 10, 0.9), entry("quick", 1, 0.5), entry("worse", 2, 0.4)]
-    found = points([*entries, entry("unknown", None, 1.0)])
+    found = make_points([*entries, entry("unknown", None, 1.0)])
     assert [point.name for point in found] == ["quick", "worse", "best", "slow"]
-    assert [point.name for point in front(found)] == ["quick", "best"]
-    assert accuracy_and_cost(entries).count("<circle") == 4
-    assert accuracy_and_cost(entries[:1]) == ""
+    assert [point.name for point in find_pareto_front(found)] == ["quick", "best"]
+    assert plot_accuracy_and_cost(entries).count("<circle") == 4
+    assert plot_accuracy_and_cost(entries[:1]) == ""
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_methods_that_are_all_right_or_all_wrong_have_a_plot(value):
-    same = [Entry(name, {"nDCG@5": Interval(value, value, value)}, cost=Cost(train_s=1.0)) for name in "ab"]
-    assert accuracy_and_cost(same).count("<circle") == 2
+    same = [
+        ComparisonEntry(name, {"nDCG@5": ConfidenceInterval(value, value, value)}, cost=Cost(train_s=1.0))
+        for name in "ab"
+    ]
+    assert plot_accuracy_and_cost(same).count("<circle") == 2
 
 
 def test_names_do_not_stand_on_each_other():
-    assert spread([10, 11, 50], 16) == [10, 26, 50]
-    low = spread([350, 351, 352], 16)
+    assert spread_positions([10, 11, 50], 16) == [10, 26, 50]
+    low = spread_positions([350, 351, 352], 16)
     assert low[-1] <= 356
     assert np.diff(low).min() >= 16
 
@@ -228,7 +244,7 @@ class Tags(HTMLParser):
 def test_pages_are_whole(comparison):
     other = made_up("<b>other", {"poor": [0.4] * 5, "good": [0.6] * 5, "broken": [0.1] * 5})
     for shown in ([comparison], [comparison, other]):
-        text = page(shown)
+        text = render_page(shown)
         tags = Tags()
         tags.feed(text)
         assert not tags.open
@@ -237,15 +253,15 @@ def test_pages_are_whole(comparison):
         assert 'content="xmtc compare"' in text
     assert "critical difference" in text
     assert "<b>other" not in text
-    assert "it was ended after 3 s" in page([comparison])
-    assert "<u>a</u>" in page([comparison])
+    assert "it was ended after 3 s" in render_page([comparison])
+    assert "<u>a</u>" in render_page([comparison])
 
 
 def test_markdown_and_rows(comparison):
-    text = markdown([comparison])
+    text = render_markdown([comparison])
     assert text.startswith("<!-- xmtc compare -->")
     assert re.search(r"\| broken \|( – \|)+ it was ended after 3 s \|", text)
-    found = list(csv.DictReader(io.StringIO(rows([comparison]))))
+    found = list(csv.DictReader(io.StringIO(render_csv([comparison]))))
     assert [each["method"] for each in found] == ["poor", "good", "broken"]
     assert float(found[0]["P@1"]) == 0.75
     assert float(found[0]["P@1 behind"]) == -0.25
@@ -256,16 +272,16 @@ def test_markdown_and_rows(comparison):
 
 
 def test_methods_and_their_parameters():
-    found = specs(["parabel,dismec", "parabel:n_trees=1;max_leaf=5"], ["min_df=1", "dismec.C=2"], "texts")
+    found = parse_specs(["parabel,dismec", "parabel:n_trees=1;max_leaf=5"], ["min_df=1", "dismec.C=2"], "texts")
     assert [each.name for each in found] == ["parabel", "dismec", "parabel:n_trees=1;max_leaf=5"]
-    assert found[0].words(3) == ["-m", "parabel", "-p", "min_df=1", "-p", "seed=3"]
-    assert found[1].words() == ["-m", "dismec", "-p", "min_df=1", "-p", "C=2"]
-    assert found[2].words() == ["-m", "parabel", "-p", "n_trees=1", "-p", "max_leaf=5", "-p", "min_df=1"]
-    assert found[0].takes_seed
-    assert not Spec("x", "parabel", (("seed", "4"),)).takes_seed
-    (both,) = specs(["consensus"], ["consensus.members=parabel,dismec", "consensus.parabel.n_trees=1"], "texts")
-    assert both.given == (("members", "parabel,dismec"), ("parabel.n_trees", "1"))
-    assert not both.takes_seed
+    assert found[0].as_arguments(3) == ["-m", "parabel", "-p", "min_df=1", "-p", "seed=3"]
+    assert found[1].as_arguments() == ["-m", "dismec", "-p", "min_df=1", "-p", "C=2"]
+    assert found[2].as_arguments() == ["-m", "parabel", "-p", "n_trees=1", "-p", "max_leaf=5", "-p", "min_df=1"]
+    assert found[0].has_free_seed
+    assert not MethodSpec("x", "parabel", (("seed", "4"),)).has_free_seed
+    (both,) = parse_specs(["consensus"], ["consensus.members=parabel,dismec", "consensus.parabel.n_trees=1"], "texts")
+    assert both.parameters == (("members", "parabel,dismec"), ("parabel.n_trees", "1"))
+    assert not both.has_free_seed
 
 
 @pytest.mark.parametrize(
@@ -283,19 +299,19 @@ def test_methods_and_their_parameters():
 )
 def test_what_cannot_be_compared_is_refused_before_the_work(methods, parameters, said):
     with pytest.raises(XmtcError, match=re.escape(said)):
-        specs(methods, parameters, "texts")
+        parse_specs(methods, parameters, "texts")
 
 
 def test_what_reads_texts_is_a_row_that_fails_on_features():
-    assert specs(["attention_xml,parabel"], [], "features")
+    assert parse_specs(["attention_xml,parabel"], [], "features")
 
 
 def test_names_of_corpora_and_runs():
-    assert data_name("../data/cve-libraries/train.jsonl.gz") == "cve-libraries"
-    assert data_name("corpus.jsonl") == "corpus"
-    assert data_name("texts.txt,labels.txt") == "texts"
-    assert slug("parabel, seed 0") != slug("parabel-seed 0")
-    assert re.fullmatch(r"[\w.=-]+", slug("consensus:members=a;x=/../y"))
+    assert make_corpus_name("../data/cve-libraries/train.jsonl.gz") == "cve-libraries"
+    assert make_corpus_name("corpus.jsonl") == "corpus"
+    assert make_corpus_name("texts.txt,labels.txt") == "texts"
+    assert make_slug("parabel, seed 0") != make_slug("parabel-seed 0")
+    assert re.fullmatch(r"[\w.=-]+", make_slug("consensus:members=a;x=/../y"))
 
 
 # As commands
@@ -318,7 +334,9 @@ def one_process(monkeypatch):
 
     def run(words, log, limit=None):
         if ENDLESS in words:
-            return process.Measured(tuple(words), -15, "", "", limit, limit, 50.0, ended=f"after {limit:g} s")
+            return process.MeasuredCommand(
+                tuple(words), -15, "", "", limit, limit, 50.0, stop_reason=f"after {limit:g} s"
+            )
         return measured_here(words, log, limit)
 
     monkeypatch.setattr("xmtc.analysis.compare.runs.measure", run)
@@ -337,7 +355,7 @@ def test_methods_are_compared_and_an_interruption_costs_nothing(corpus, one_proc
     assert lines[0].startswith("dismec ")
     assert "nowhere.ttl" in lines[1] + lines[2]
     assert "was ended after 12 s" in lines[1] + lines[2]
-    (found,) = stored(str(corpus / "out.json"))
+    (found,) = load_comparisons(str(corpus / "out.json"))
     dismec = found.entries[0]
     assert dismec.n_runs == 2
     assert dismec.cost.train_s > 0
@@ -346,9 +364,9 @@ def test_methods_are_compared_and_an_interruption_costs_nothing(corpus, one_proc
     assert dismec.commands[0].startswith("xmtc train train.jsonl -m dismec -p seed=0 -o out.work/")
     assert not list((corpus / "out.work").glob("*/models/*"))
     kept = next((corpus / "out.work").glob("*/results.json"))
-    before = {name: each for name, each in kept_in(kept).items() if name.startswith("dismec")}
+    before = {name: each for name, each in load_results(kept).items() if name.startswith("dismec")}
     again = invoke(*words, *methods, cwd=corpus)
-    assert {name: each for name, each in kept_in(kept).items() if name.startswith("dismec")} == before
+    assert {name: each for name, each in load_results(kept).items() if name.startswith("dismec")} == before
     told = again.stderr.decode()
     assert "dismec, seed 0" not in told
     assert "fasttext" not in told  # it would take longer than that again
@@ -356,33 +374,33 @@ def test_methods_are_compared_and_an_interruption_costs_nothing(corpus, one_proc
 
 
 def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypatch, tmp_path):
-    place = Place("x", (str(corpus / "train.jsonl"),), str(corpus / "test.jsonl"), tmp_path)
+    place = TrialContext("x", (str(corpus / "train.jsonl"),), str(corpus / "test.jsonl"), tmp_path)
     calls: list[str] = []
 
     def interrupted(words, log, limit=None):
         calls.append(words[0])
         raise KeyboardInterrupt
 
-    spec = Spec("dismec", "dismec")
+    spec = MethodSpec("dismec", "dismec")
     monkeypatch.setattr("xmtc.analysis.compare.runs.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        finish(place, spec, 0, print)
-    assert kept_in(place.results) == {}
-    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", process.measure)
-    first = finish(place, spec, 0, print)
+        run_or_load(place, spec, 0, print)
+    assert load_results(place.results_path) == {}
+    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", process.run_measured)
+    first = run_or_load(place, spec, 0, print)
     assert "failed" not in first
     assert first["train_s"] > 0
     assert first["peak_mb"] > 10
     os.utime(corpus / "train.jsonl", (1, 1))  # as a copy of the same bytes has another date
-    assert finish(place, spec, 0, interrupted) is not None  # nothing is run
-    assert finish(place, spec, 0, print) == first
-    assert [each.n_docs for each in trained_in(place, [spec])] == [120]
+    assert run_or_load(place, spec, 0, interrupted) is not None  # nothing is run
+    assert run_or_load(place, spec, 0, print) == first
+    assert [each.n_docs for each in load_training_statistics(place, [spec])] == [120]
     other = replace(place, test=str(corpus / "train.jsonl"))
-    assert not list(trained_in(other, [spec]))  # it is a run on other files
+    assert not list(load_training_statistics(other, [spec]))  # it is a run on other files
     (tmp_path / first["answers"]).unlink()  # what is gone is made again
     monkeypatch.setattr("xmtc.analysis.compare.runs.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        finish(place, spec, 0, print)
+        run_or_load(place, spec, 0, print)
 
 
 @pytest.mark.parametrize("has_test", [True, False])
@@ -441,7 +459,7 @@ def test_models_are_compared(corpus):
     assert len(shown["models"]) == 3
     assert list(shown["overlap"]) == [f"top{k}" for k in range(1, 6)]
     said(invoke("compare", *models, "test.jsonl", "-o", "models.json", cwd=corpus))
-    (found,) = stored(str(corpus / "models.json"))
+    (found,) = load_comparisons(str(corpus / "models.json"))
     for entry, measured in zip(found.entries, shown["models"], strict=True):
         assert {name: entry.metrics[name].mean for name in measured} == pytest.approx(measured)
         assert entry.cost.train_s is not None
@@ -484,14 +502,14 @@ def test_a_file_is_known_to_be_changed_also_in_a_folder_and_by_a_pattern(tmp_pat
     path = tmp_path / "folder" / "part-1.jsonl"
     path.write_text("one")
     for corpus in (str(path), f"{tmp_path}/folder", f"{tmp_path}/folder/part-*.jsonl"):
-        before = stamps([corpus])
-        assert stamps([corpus]) == before
+        before = fingerprint_files([corpus])
+        assert fingerprint_files([corpus]) == before
         path.write_text(path.read_text() + " more")
-        assert stamps([corpus]) != before
+        assert fingerprint_files([corpus]) != before
     odd = tmp_path / "a,b.jsonl"
     odd.write_text("")
-    assert [each[0] for each in stamps([str(odd), f"{path},{odd}"])] == [str(odd), str(path)]  # each once
-    assert stamps([str(tmp_path / "nowhere")]) == []
+    assert [each[0] for each in fingerprint_files([str(odd), f"{path},{odd}"])] == [str(odd), str(path)]  # each once
+    assert fingerprint_files([str(tmp_path / "nowhere")]) == []
 
 
 def test_a_file_that_is_copied_again_is_the_same_and_another_of_its_size_is_not(tmp_path):
@@ -505,30 +523,30 @@ def test_a_file_that_is_copied_again_is_the_same_and_another_of_its_size_is_not(
 
     for date, corpus in enumerate((str(path), str(folder), f"{folder}/*.jsonl")):
         write("one", 3 * date)
-        before = stamps([corpus])
+        before = fingerprint_files([corpus])
         write("one", 3 * date + 1)
-        assert stamps([corpus]) == before
+        assert fingerprint_files([corpus]) == before
         write("two", 3 * date + 2)
-        assert stamps([corpus]) != before
-    before = stamps([str(folder)])
+        assert fingerprint_files([corpus]) != before
+    before = fingerprint_files([str(folder)])
     path.rename(folder / "b.jsonl")
-    assert stamps([str(folder)]) != before  # names are ids
+    assert fingerprint_files([str(folder)]) != before  # names are ids
 
 
 def test_a_file_is_read_once_for_all_runs(tmp_path, monkeypatch):
     path = tmp_path / "a.jsonl"
     path.write_text("one")
-    before = stamps([str(path)])
+    before = fingerprint_files([str(path)])
     monkeypatch.setattr("builtins.open", lambda *_: pytest.fail("read again"))
-    assert stamps([str(path)]) == before
+    assert fingerprint_files([str(path)]) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 def test_a_pipe_is_not_read_to_be_known(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    ((path, size, _),) = stamps([str(tmp_path / "pipe")])
+    ((path, size, _),) = fingerprint_files([str(tmp_path / "pipe")])
     assert (path, size) == (str(tmp_path / "pipe"), 0)
 
 
 def test_models_of_one_name_are_told_apart():
-    assert apart(["m", "other/m", "m", "m/"]) == ["m", "other/m", "m (2)", "m (3)"]
+    assert make_unique_names(["m", "other/m", "m", "m/"]) == ["m", "other/m", "m (2)", "m (3)"]

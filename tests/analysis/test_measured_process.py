@@ -15,14 +15,14 @@ import pytest
 
 from xmtc.errors import XmtcError
 from xmtc.experiments import process
-from xmtc.experiments.keeping import keep, kept_in, made_here
-from xmtc.experiments.process import measure
+from xmtc.experiments.keeping import describe_environment, load_results, save_result
+from xmtc.experiments.process import run_measured
 
 
 def test_a_command_says_what_it_took(tmp_path):
-    found = measure(["methods"], tmp_path / "deep" / "log")
+    found = run_measured(["methods"], tmp_path / "deep" / "log")
     assert found.status == 0
-    assert not found.failed
+    assert not found.failure_message
     assert "parabel" in found.output
     assert found.output == (tmp_path / "deep" / "log.out").read_text()
     assert 0 < found.cpu_seconds < 60
@@ -31,9 +31,9 @@ def test_a_command_says_what_it_took(tmp_path):
 
 
 def test_a_command_that_fails_says_how(tmp_path):
-    found = measure(["info", "nowhere"], tmp_path / "log")
-    assert found.failed.startswith("xmtc info ended with status 2: xmtc: ")
-    assert "nowhere" in found.failed
+    found = run_measured(["info", "nowhere"], tmp_path / "log")
+    assert found.failure_message.startswith("xmtc info ended with status 2: xmtc: ")
+    assert "nowhere" in found.failure_message
 
 
 @pytest.fixture
@@ -46,20 +46,20 @@ def endless(tmp_path):
 
 
 def test_a_limit_ends_a_command(endless, tmp_path):
-    found = measure(endless, tmp_path / "log", limit=2.5)
-    assert found.failed == "xmtc data was ended after 2.5 s"
-    assert 2.5 <= found.seconds < 2.5 + process.GRACE
+    found = run_measured(endless, tmp_path / "log", limit_seconds=2.5)
+    assert found.failure_message == "xmtc data was ended after 2.5 s"
+    assert 2.5 <= found.seconds < 2.5 + process.GRACE_SECONDS
 
 
 def test_one_that_will_not_end_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "GRACE", 0.3)
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.3)
     stubborn = tmp_path / "stubborn"
     stubborn.write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.1; done\n")
     stubborn.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(stubborn))
-    found = measure(["train"], tmp_path / "log", limit=0.3)
+    found = run_measured(["train"], tmp_path / "log", limit_seconds=0.3)
     assert found.status == -9
-    assert found.failed == "xmtc train was ended after 0.3 s"
+    assert found.failure_message == "xmtc train was ended after 0.3 s"
 
 
 def test_one_that_the_system_killed_says_so(tmp_path, monkeypatch):
@@ -67,15 +67,15 @@ def test_one_that_the_system_killed_says_so(tmp_path, monkeypatch):
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(killed))
-    failed = measure(["train"], tmp_path / "log").failed
+    failed = run_measured(["train"], tmp_path / "log").failure_message
     assert failed == "xmtc train was ended by the signal 9, perhaps for want of memory"
 
 
 def test_a_command_is_ended_with_all_others(endless, tmp_path):
     stop = threading.Event()
     threading.Timer(1.5, stop.set).start()
-    found = measure(endless, tmp_path / "log", stop=stop)
-    assert found.failed == "xmtc data was ended with all others"
+    found = run_measured(endless, tmp_path / "log", stop_event=stop)
+    assert found.failure_message == "xmtc data was ended with all others"
 
 
 def test_whoever_is_stopped_leaves_no_command_behind(endless, tmp_path):
@@ -98,7 +98,7 @@ def test_whoever_is_stopped_leaves_no_command_behind(endless, tmp_path):
 
 def test_the_memory_of_who_measures_is_not_counted(tmp_path):
     mine = np.ones(100_000_000)  # 800 MB
-    found = measure(["methods"], tmp_path / "log")
+    found = run_measured(["methods"], tmp_path / "log")
     assert 10 < found.peak_mb < 500
     assert mine[0] == 1
 
@@ -107,37 +107,41 @@ def test_another_xmtc_in_the_current_folder_is_not_taken(tmp_path, monkeypatch):
     (tmp_path / "xmtc").mkdir()
     (tmp_path / "xmtc" / "__main__.py").write_text("print('the wrong one')")
     monkeypatch.chdir(tmp_path)
-    assert "the wrong one" not in measure(["--version"], tmp_path / "log").output
+    assert "the wrong one" not in run_measured(["--version"], tmp_path / "log").output
 
 
 def test_results_are_added_and_damage_is_said(tmp_path):
     path = tmp_path / "deep" / "results.json"
-    assert kept_in(path) == {}
-    keep(path, "one", {"P@1": 50.0})
-    keep(path, "zwei, größer", {"failed": "so"})
+    assert load_results(path) == {}
+    save_result(path, "one", {"P@1": 50.0})
+    save_result(path, "zwei, größer", {"failed": "so"})
     assert json.loads(path.read_text()) == {"one": {"P@1": 50.0}, "zwei, größer": {"failed": "so"}}
     assert [each.name for each in path.parent.iterdir()] == ["results.json"]
     path.write_text("[1]")
     with pytest.raises(XmtcError, match="an object of objects; move it away"):
-        kept_in(path)
+        load_results(path)
     path.write_text("{")
     with pytest.raises(XmtcError, match="holds no JSON"):
-        kept_in(path)
+        load_results(path)
 
 
 def test_results_threads_keep_are_all_there(tmp_path):
     path = tmp_path / "results.json"
-    threads = [threading.Thread(target=keep, args=(path, str(number), {"n": number})) for number in range(20)]
+    threads = [threading.Thread(target=save_result, args=(path, str(number), {"n": number})) for number in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(kept_in(path)) == {str(number) for number in range(20)}
+    assert set(load_results(path)) == {str(number) for number in range(20)}
 
 
 def test_where_a_result_was_made():
-    here = made_here()
+    here = describe_environment()
     assert here["versions"]["xmtc"]
     assert "cores" in here["machine"]
     assert here["commit"]
-    assert made_here("mine", "abc") | {"versions": {}} == {"machine": "mine", "versions": {}, "commit": "abc"}
+    assert describe_environment("mine", "abc") | {"versions": {}} == {
+        "machine": "mine",
+        "versions": {},
+        "commit": "abc",
+    }

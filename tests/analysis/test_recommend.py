@@ -8,80 +8,101 @@ from pathlib import Path
 import pytest
 from commands import invoke, lines_of, measured_here
 
-from xmtc.analysis.compare.specs import Spec, check
+from xmtc.analysis.compare.specs import MethodSpec, check_spec
 from xmtc.analysis.recommend import trying as trying_module
-from xmtc.analysis.recommend.advice import LINEAR, Expected, advise, candidates, choice, consensus
-from xmtc.analysis.recommend.curves import LESS, Size, seconds_at, value_at
-from xmtc.analysis.recommend.samples import FIRST, Samples, samples, sizes_for
-from xmtc.analysis.recommend.trying import METRICS, Trials, Trying, as_tried, n_trainings_of
+from xmtc.analysis.recommend.advice import (
+    LINEAR_METHODS,
+    ExpectedResult,
+    choose_result,
+    list_candidate_methods,
+    recommend_method,
+    try_consensus,
+)
+from xmtc.analysis.recommend.curves import GAIN_DECAY, CorpusSize, extrapolate_metric, extrapolate_seconds
+from xmtc.analysis.recommend.samples import FIRST_SAMPLE_DOCUMENTS, Samples, choose_sample_sizes, make_samples
+from xmtc.analysis.recommend.trying import (
+    TRIAL_METRICS,
+    MethodSearch,
+    MethodTrials,
+    as_trial_spec,
+    count_spec_trainings,
+)
 from xmtc.data.corpus import open_corpus
 
 
-def of_few_labels(tried: list[tuple[int, float]]) -> list[tuple[Size, float]]:
+def of_few_labels(tried: list[tuple[int, float]]) -> list[tuple[CorpusSize, float]]:
     """Trials on samples that all have the same labels."""
-    return [(Size(n_docs, 50), figure) for n_docs, figure in tried]
+    return [(CorpusSize(n_docs, 50), figure) for n_docs, figure in tried]
 
 
 def test_time_by_hand():
     # a start of 2 s, then 1 s for 1,000 and 4 s for 4,000 documents: as long as there are documents
     tried = of_few_labels([(1_000, 3.0), (4_000, 6.0)])
-    assert seconds_at(Size(16_000, 50), tried, start=2.0) == pytest.approx(2 + 16)
-    assert seconds_at(Size(4_000, 50), tried, start=2.0) == pytest.approx(6.0)
+    assert extrapolate_seconds(CorpusSize(16_000, 50), tried, startup_seconds=2.0) == pytest.approx(2 + 16)
+    assert extrapolate_seconds(CorpusSize(4_000, 50), tried, startup_seconds=2.0) == pytest.approx(6.0)
     # twice as long for four times the documents: the square root, which is below what is believed
     tried = of_few_labels([(1_000, 3.0), (4_000, 4.0)])
-    assert seconds_at(Size(16_000, 50), tried, start=2.0) == pytest.approx(2 + 2 * 4**0.7)
+    assert extrapolate_seconds(CorpusSize(16_000, 50), tried, startup_seconds=2.0) == pytest.approx(2 + 2 * 4**0.7)
     # sixteen times as long, which is above it
     tried = of_few_labels([(1_000, 3.0), (4_000, 18.0)])
-    assert seconds_at(Size(16_000, 50), tried, start=2.0) == pytest.approx(2 + 16 * 4**1.3)
+    assert extrapolate_seconds(CorpusSize(16_000, 50), tried, startup_seconds=2.0) == pytest.approx(2 + 16 * 4**1.3)
 
 
 def test_time_of_one_sample_by_hand():
-    assert seconds_at(Size(8_000, 50), of_few_labels([(4_000, 4.0)]), start=2.0) == pytest.approx(2 + 2 * 2)
-    assert seconds_at(Size(8_000, 200), of_few_labels([(4_000, 4.0)]), start=2.0) == pytest.approx(2 + 2 * 2 * 2)
+    assert extrapolate_seconds(
+        CorpusSize(8_000, 50), of_few_labels([(4_000, 4.0)]), startup_seconds=2.0
+    ) == pytest.approx(2 + 2 * 2)
+    assert extrapolate_seconds(
+        CorpusSize(8_000, 200), of_few_labels([(4_000, 4.0)]), startup_seconds=2.0
+    ) == pytest.approx(2 + 2 * 2 * 2)
     # quicker than the start was thought
-    assert seconds_at(Size(8_000, 50), of_few_labels([(4_000, 1.0)]), start=2.0) == pytest.approx(1.0)
+    assert extrapolate_seconds(
+        CorpusSize(8_000, 50), of_few_labels([(4_000, 1.0)]), startup_seconds=2.0
+    ) == pytest.approx(1.0)
 
 
 def test_time_grows_with_labels_as_long_as_these_do():
-    whole = Size(64_000, 400)  # sixteen times the documents, and no more labels
+    whole = CorpusSize(64_000, 400)  # sixteen times the documents, and no more labels
     # 1 s, then 4 s for the documents and as much again for twice the labels: one classifier for each label
-    tried = [(Size(1_000, 200), 1.0), (Size(4_000, 400), 8.0)]
-    assert seconds_at(whole, tried) == pytest.approx(8 * 16)
-    assert seconds_at(Size(4_000, 1_600), tried) == pytest.approx(8 * 4)
+    tried = [(CorpusSize(1_000, 200), 1.0), (CorpusSize(4_000, 400), 8.0)]
+    assert extrapolate_seconds(whole, tried) == pytest.approx(8 * 16)
+    assert extrapolate_seconds(CorpusSize(4_000, 1_600), tried) == pytest.approx(8 * 4)
     # 4 s for the documents alone: a tree
-    tried = [(Size(1_000, 200), 1.0), (Size(4_000, 400), 4.0)]
-    assert seconds_at(Size(16_000, 1_600), tried) == pytest.approx(16)
+    tried = [(CorpusSize(1_000, 200), 1.0), (CorpusSize(4_000, 400), 4.0)]
+    assert extrapolate_seconds(CorpusSize(16_000, 1_600), tried) == pytest.approx(16)
     # twice as much as for both: what labels do not explain is a power of documents
-    tried = [(Size(1_000, 200), 1.0), (Size(4_000, 400), 2 * 4**1.2)]
-    assert seconds_at(whole, tried) == pytest.approx(2 * 4**1.2 * 16**1.2)
+    tried = [(CorpusSize(1_000, 200), 1.0), (CorpusSize(4_000, 400), 2 * 4**1.2)]
+    assert extrapolate_seconds(whole, tried) == pytest.approx(2 * 4**1.2 * 16**1.2)
 
 
 def test_accuracy_by_hand():
     tried = of_few_labels([(1_000, 0.50), (4_000, 0.60)])
-    assert value_at(Size(16_000, 50), tried) == pytest.approx(0.60 + 0.10 * LESS)
-    assert value_at(Size(64_000, 50), tried) == pytest.approx(0.60 + 0.10 * (LESS + LESS**2))
-    assert value_at(Size(4_000, 50), tried) == 0.60
-    assert value_at(Size(64_000, 50), tried[:1]) == 0.50  # of one sample nothing is known but itself
-    assert value_at(Size(10**9, 50), of_few_labels([(1_000, 0.5), (4_000, 0.99)])) == 1.0
+    assert extrapolate_metric(CorpusSize(16_000, 50), tried) == pytest.approx(0.60 + 0.10 * GAIN_DECAY)
+    assert extrapolate_metric(CorpusSize(64_000, 50), tried) == pytest.approx(
+        0.60 + 0.10 * (GAIN_DECAY + GAIN_DECAY**2)
+    )
+    assert extrapolate_metric(CorpusSize(4_000, 50), tried) == 0.60
+    assert extrapolate_metric(CorpusSize(64_000, 50), tried[:1]) == 0.50  # of one sample nothing is known but itself
+    assert extrapolate_metric(CorpusSize(10**9, 50), of_few_labels([(1_000, 0.5), (4_000, 0.99)])) == 1.0
 
 
 def test_accuracy_grows_with_the_documents_of_a_label():
     # four times the documents had twice the labels: half a step, of which 0.05 came
-    tried = [(Size(1_000, 200), 0.05), (Size(4_000, 400), 0.10)]
-    assert value_at(Size(16_000, 400), tried) == pytest.approx(0.10 + 0.10 * LESS)
+    tried = [(CorpusSize(1_000, 200), 0.05), (CorpusSize(4_000, 400), 0.10)]
+    assert extrapolate_metric(CorpusSize(16_000, 400), tried) == pytest.approx(0.10 + 0.10 * GAIN_DECAY)
     # labels that are all new: a fifth of a step, so that nothing is divided by nothing
-    tried = [(Size(1_000, 1_000), 0.05), (Size(4_000, 4_000), 0.06)]
-    assert value_at(Size(16_000, 4_000), tried) == pytest.approx(0.06 + 0.05 * LESS)
+    tried = [(CorpusSize(1_000, 1_000), 0.05), (CorpusSize(4_000, 4_000), 0.06)]
+    assert extrapolate_metric(CorpusSize(16_000, 4_000), tried) == pytest.approx(0.06 + 0.05 * GAIN_DECAY)
 
 
 def test_samples_grow_to_all_there_are():
-    assert sizes_for(600) == [600]
-    assert sizes_for(FIRST) == [FIRST]
-    assert sizes_for(1_120) == [1_120]
-    assert sizes_for(4_906) == [1_000, 4_906]
-    assert sizes_for(43_000) == [1_000, 4_000, 16_000, 43_000]
+    assert choose_sample_sizes(600) == [600]
+    assert choose_sample_sizes(FIRST_SAMPLE_DOCUMENTS) == [FIRST_SAMPLE_DOCUMENTS]
+    assert choose_sample_sizes(1_120) == [1_120]
+    assert choose_sample_sizes(4_906) == [1_000, 4_906]
+    assert choose_sample_sizes(43_000) == [1_000, 4_000, 16_000, 43_000]
     # of half a million, 1,000 would tell nothing
-    assert sizes_for(533_633) == [4_000, 16_000, 64_000, 256_000, 533_633]
+    assert choose_sample_sizes(533_633) == [4_000, 16_000, 64_000, 256_000, 533_633]
 
 
 def test_samples_of_another_corpus_are_written_anew(tmp_path):
@@ -91,11 +112,11 @@ def test_samples_of_another_corpus_are_written_anew(tmp_path):
     written = []
     for n_docs in (30, 30, 40):
         (tmp_path / "corpus.jsonl").write_text(lines_of(n_docs, seed=n_docs))
-        found = samples(open_corpus(str(tmp_path / "corpus.jsonl")), None, work, ())
+        found = make_samples(open_corpus(str(tmp_path / "corpus.jsonl")), None, work, ())
         (size,) = found.sizes
         assert found.analyzer == "words"
-        assert found.size(size) == (size, labels_in(work / f"sample-{size}.jsonl"))
-        assert found.whole == (n_docs, labels_in(tmp_path / "corpus.jsonl"))
+        assert found.get_size(size) == (size, labels_in(work / f"sample-{size}.jsonl"))
+        assert found.full_size == (n_docs, labels_in(tmp_path / "corpus.jsonl"))
         assert len((work / "held-out.jsonl").read_text().splitlines()) == len(found.held_out)
         written.append((work / "held-out.jsonl").read_bytes())
     assert written[0] == written[1] != written[2]
@@ -105,15 +126,15 @@ def labels_in(path: Path) -> int:
     return len({label for line in path.read_text().splitlines() for label in json.loads(line)["labels"]})
 
 
-def trying(values: dict[str, list[float]], seconds: dict[str, float], budget: float = 100.0) -> Trying:
+def trying(values: dict[str, list[float]], seconds: dict[str, float], budget: float = 100.0) -> MethodSearch:
     """Methods that were tried on 1,000 documents, and some on 4,000."""
     sizes = [1_000, 4_000, 16_000]
     n_labels = dict.fromkeys([*sizes, 20_000], 50)
-    found = Trying(Samples(None, "texts", [], sizes, 20_000, (), n_labels=n_labels), [], budget, print)
+    found = MethodSearch(Samples(None, "texts", [], sizes, 20_000, (), n_labels=n_labels), [], budget, print)
     for name, row in values.items():
-        trials = Trials(Spec(name, name))
+        trials = MethodTrials(MethodSpec(name, name))
         sizes = [1_000, 4_000][: len(row)]
-        trials.values = {metric: list(zip(sizes, row, strict=True)) for metric in METRICS}
+        trials.values = {metric: list(zip(sizes, row, strict=True)) for metric in TRIAL_METRICS}
         trials.seconds = [(size, 1.0 + seconds[name] * size / 1_000) for size in sizes]
         found.trials.append(trials)
     return found
@@ -124,13 +145,13 @@ def test_a_method_gains_what_others_did_on_a_sample_that_it_missed():
         {"dismec": [0.5, 0.6], "plt": [0.4, 0.52], "parabel": [0.45]}, dict.fromkeys(("dismec", "plt", "parabel"), 1)
     )
     parabel = found.trials[2]
-    assert found.value_at(4_000, parabel) == pytest.approx(0.45 + 0.11)
-    assert found.n_missed(parabel) == 1
-    assert found.value_at(16_000, parabel) == pytest.approx(0.56 + LESS * 0.11)
+    assert found.estimate_metric(4_000, parabel) == pytest.approx(0.45 + 0.11)
+    assert found.count_missed_samples(parabel) == 1
+    assert found.estimate_metric(16_000, parabel) == pytest.approx(0.56 + GAIN_DECAY * 0.11)
     parabel.values["nDCG@5"] = [(1_000, 0.15)]  # a third of what the others have, so it gains a third
-    assert found.value_at(4_000, parabel) == pytest.approx(0.15 + 0.11 / 3)
+    assert found.estimate_metric(4_000, parabel) == pytest.approx(0.15 + 0.11 / 3)
     parabel.values["nDCG@5"] = [(1_000, 0.9)]
-    assert found.value_at(4_000, parabel) == 1.0
+    assert found.estimate_metric(4_000, parabel) == 1.0
 
 
 def test_what_is_far_behind_or_takes_too_long_does_not_go_on():
@@ -138,50 +159,58 @@ def test_what_is_far_behind_or_takes_too_long_does_not_go_on():
     seconds = dict.fromkeys(names, 1.0) | {"fastxml": 60.0}
     rows = {"dismec": [0.50], "plt": [0.49], "parabel": [0.47], "bonsai": [0.40], "fastxml": [0.60]}
     found = trying(rows, seconds)
-    alive = found.promising(found.trials)
+    alive = found.select_promising(found.trials)
     assert [each.spec.name for each in alive] == ["dismec", "plt", "parabel"]
-    assert found.promising([found.trials[4]]) == [found.trials[4]]  # more is to be known where nothing fits
-    assert not found.promising([])
+    assert found.select_promising([found.trials[4]]) == [found.trials[4]]  # more is to be known where nothing fits
+    assert not found.select_promising([])
 
 
 def test_what_was_ended_takes_at_least_as_long():
     found = trying({"dismec": [0.5, 0.6], "plt": [0.4, 0.5]}, {"dismec": 0.1, "plt": 0.1})
     dismec = found.trials[0]
-    before = found.seconds_at(20_000, dismec)
-    dismec.ended = [(16_000, 60.0)]
-    assert found.seconds_at(20_000, dismec) > 60 > before
-    assert (dismec.largest, found.n_missed(found.trials[1])) == (4_000, 0)  # nothing is known of how good it is there
-    dismec.ended = [(16_000, 0.1)]  # hardly any time was left
-    assert found.seconds_at(20_000, dismec) == before
+    before = found.estimate_trial_seconds(20_000, dismec)
+    dismec.timeouts = [(16_000, 60.0)]
+    assert found.estimate_trial_seconds(20_000, dismec) > 60 > before
+    assert (dismec.largest_sample, found.count_missed_samples(found.trials[1])) == (
+        4_000,
+        0,
+    )  # nothing is known of how good it is there
+    dismec.timeouts = [(16_000, 0.1)]  # hardly any time was left
+    assert found.estimate_trial_seconds(20_000, dismec) == before
 
 
 def test_one_small_sample_rules_nothing_out_on_half_a_million_documents():
     names = ("dismec", "plt", "parabel", "bonsai")
     found = trying({name: [0.01] for name in names}, dict.fromkeys(names, 3.0), budget=600.0)
     found.samples = replace(found.samples, n_docs=500_000, n_labels=found.samples.n_labels | {500_000: 5_000})
-    assert all(found.seconds_at(500_000, each) > 900 for each in found.trials)
-    assert found.promising(found.trials) == found.trials
+    assert all(found.estimate_trial_seconds(500_000, each) > 900 for each in found.trials)
+    assert found.select_promising(found.trials) == found.trials
 
 
 def test_a_trial_has_the_analyzer_of_all_documents_and_no_calibration():
     found = replace(trying({}, {}).samples, analyzer="grams")
-    assert as_tried(Spec("plt", "plt"), found).given == (("calibrate", "false"), ("analyzer", "grams"))
-    named = as_tried(Spec("a", "plt", (("analyzer", "words"), ("calibrate", "true"))), found)
-    assert named == Spec("a", "plt", (("analyzer", "words"), ("calibrate", "false")))
-    assert as_tried(Spec("b", "plt", (("ngrams", "2"),)), found).given == (("ngrams", "2"), ("calibrate", "false"))
-    assert as_tried(Spec("c", "plt"), replace(found, content="features")).given == (("calibrate", "false"),)
-    no_such = Spec("d", "lexical", (("vocabulary", "no.ttl"),))
-    assert as_tried(no_such, found).method == "lexical"  # its trial says what is missing
+    assert as_trial_spec(MethodSpec("plt", "plt"), found).parameters == (("calibrate", "false"), ("analyzer", "grams"))
+    named = as_trial_spec(MethodSpec("a", "plt", (("analyzer", "words"), ("calibrate", "true"))), found)
+    assert named == MethodSpec("a", "plt", (("analyzer", "words"), ("calibrate", "false")))
+    assert as_trial_spec(MethodSpec("b", "plt", (("ngrams", "2"),)), found).parameters == (
+        ("ngrams", "2"),
+        ("calibrate", "false"),
+    )
+    assert as_trial_spec(MethodSpec("c", "plt"), replace(found, content="features")).parameters == (
+        ("calibrate", "false"),
+    )
+    no_such = MethodSpec("d", "lexical", (("vocabulary", "no.ttl"),))
+    assert as_trial_spec(no_such, found).method == "lexical"  # its trial says what is missing
 
 
 def test_a_calibration_takes_as_long_again_unless_documents_are_very_many():
     found = trying({"plt": [0.5, 0.6]}, {"plt": 1.0})
     (plt,) = found.trials
-    start, trial = found.start, found.seconds_at(20_000, plt)
-    assert found.training_seconds(plt) == pytest.approx(start + 2 * (trial - start))
-    plt.spec = Spec("plt", "plt", (("calibrate", "false"),))
-    assert found.training_seconds(plt) == trial
-    assert n_trainings_of(Spec("plt", "plt"), replace(found.samples, n_docs=200_000)) == 1
+    start, trial = found.startup_seconds, found.estimate_trial_seconds(20_000, plt)
+    assert found.estimate_training_seconds(plt) == pytest.approx(start + 2 * (trial - start))
+    plt.spec = MethodSpec("plt", "plt", (("calibrate", "false"),))
+    assert found.estimate_training_seconds(plt) == trial
+    assert count_spec_trainings(MethodSpec("plt", "plt"), replace(found.samples, n_docs=200_000)) == 1
 
 
 # Seconds of processor and nDCG@5 on samples of yso-finna-en (docs/results/recommend.md); with all documents Bonsai has
@@ -213,32 +242,32 @@ def test_half_a_million_short_documents(monkeypatch, times):
             method.ended = [(size, limit)]
             return False
         method.seconds.append((size, seconds))
-        for metric in METRICS:
+        for metric in TRIAL_METRICS:
             method.values[metric].append((size, known[row][1]))
         return True
 
-    monkeypatch.setattr(Trying, "try_out", try_out)
+    monkeypatch.setattr(MethodSearch, "try_out", try_out)
     monkeypatch.setattr("xmtc.analysis.recommend.trying.perf_counter", lambda: clock[0])
-    sizes = sizes_for(533_633)
+    sizes = choose_sample_sizes(533_633)
     n_labels = dict(zip([*sizes, 535_633], [6_847, 14_272, 19_769, 23_131, 23_790, 23_795], strict=True))
     found = Samples(None, "texts", [], sizes, 535_633, (), n_labels=n_labels)
-    advice = advise(found, [Spec(name, name) for name in SHORT_TEXTS], 600.0, print)
+    advice = recommend_method(found, [MethodSpec(name, name) for name in SHORT_TEXTS], 600.0, print)
     assert advice.chosen.name == "bonsai"
     assert advice.chosen.metrics["nDCG@5"] == pytest.approx(0.407, abs=0.03)
     assert advice.chosen.seconds < 300
     assert clock[0] < 1.1 * 300
 
 
-def expected(name: str, value: float, seconds: float, fits: bool = True, doubt: float = 0.0) -> Expected:
-    return Expected(name, Spec(name, name), {"nDCG@5": value}, seconds, None, {}, fits, doubt)
+def expected(name: str, value: float, seconds: float, fits: bool = True, doubt: float = 0.0) -> ExpectedResult:
+    return ExpectedResult(name, MethodSpec(name, name), {"nDCG@5": value}, seconds, None, {}, fits, doubt)
 
 
 def test_the_best_that_fits_is_chosen_and_of_equals_the_quickest():
     rows = [expected("slow", 0.9, 500, fits=False), expected("good", 0.801, 90), expected("quick", 0.8, 10)]
-    assert choice(rows).name == "quick"
-    assert choice([*rows, expected("better", 0.85, 99)]).name == "better"
-    assert choice([*rows, expected("doubtful", 0.804, 5, doubt=0.01)]).name == "quick"
-    assert choice([rows[0], expected("slower", 0.95, 900, fits=False)]).name == "slow"
+    assert choose_result(rows).name == "quick"
+    assert choose_result([*rows, expected("better", 0.85, 99)]).name == "better"
+    assert choose_result([*rows, expected("doubtful", 0.804, 5, doubt=0.01)]).name == "quick"
+    assert choose_result([rows[0], expected("slower", 0.95, 900, fits=False)]).name == "slow"
 
 
 def test_a_consensus_is_of_two_kinds_and_must_gain(monkeypatch):
@@ -251,24 +280,24 @@ def test_a_consensus_is_of_two_kinds_and_must_gain(monkeypatch):
 
     def try_out(self, method, size, share):
         assert dict(method.spec.given) == {"members": "dismec,plt"}
-        method.values = {metric: [(size, together)] for metric in METRICS}
+        method.values = {metric: [(size, together)] for metric in TRIAL_METRICS}
         method.seconds = [(size, 9.0)]
         return True
 
-    monkeypatch.setattr(Trying, "try_out", try_out)
-    gained = consensus(found, found.trials)
-    best = found.value_at(20_000, found.trials[0])
+    monkeypatch.setattr(MethodSearch, "try_out", try_out)
+    gained = try_consensus(found, found.trials)
+    best = found.estimate_metric(20_000, found.trials[0])
     assert gained.metrics["nDCG@5"] == pytest.approx(best + 0.02)
     assert gained.fits
     together = 0.601
-    assert not consensus(found, found.trials).fits
-    assert consensus(trying({"dismec": [0.5]}, {"dismec": 1.0}), found.trials[:1]) is None
+    assert not try_consensus(found, found.trials).fits
+    assert try_consensus(trying({"dismec": [0.5]}, {"dismec": 1.0}), found.trials[:1]) is None
 
 
 def test_networks_are_tried_only_where_they_can_be(monkeypatch):
-    monkeypatch.setattr("xmtc.analysis.recommend.advice.networks", lambda: ["attention_xml"])
-    assert [spec.method for spec in candidates("texts")] == [*LINEAR, "attention_xml"]
-    assert [spec.method for spec in candidates("features")] == list(LINEAR)
+    monkeypatch.setattr("xmtc.analysis.recommend.advice.list_trainable_networks", lambda: ["attention_xml"])
+    assert [spec.method for spec in list_candidate_methods("texts")] == [*LINEAR_METHODS, "attention_xml"]
+    assert [spec.method for spec in list_candidate_methods("features")] == list(LINEAR_METHODS)
 
 
 def test_as_a_command(tmp_path, monkeypatch):
@@ -308,20 +337,22 @@ def test_everything_is_compiled_before_the_clock_runs(tmp_path, monkeypatch, con
 
     real = trying_module.perf_counter
     monkeypatch.setattr("xmtc.analysis.compare.runs.measure", noted)
-    monkeypatch.setattr("xmtc.analysis.compare.runs.WARMED", set())
+    monkeypatch.setattr("xmtc.analysis.compare.runs.WARMED_UP_SPECS", set())
     if content == "texts":
         path = tmp_path / "train.jsonl"
         path.write_text(lines_of(60, seed=0))
     else:
         path = tmp_path / "train.txt"
         path.write_text("60 8 4\n" + "".join(f"{i % 4} {i % 4}:1 {4 + i % 3}:1\n" for i in range(60)))
-    found = Trying(samples(open_corpus(str(path)), None, tmp_path, ()), [Spec("plt", "plt")], 60.0, print)
+    found = MethodSearch(
+        make_samples(open_corpus(str(path)), None, tmp_path, ()), [MethodSpec("plt", "plt")], 60.0, print
+    )
     found.run()
     assert [(words[0], "few." in " ".join(words)) for words in commands] == [
         ("train", True), ("train", False), ("answers", False),
     ]  # fmt: skip
     assert found.trials[0].seconds
-    assert found.left > 0  # 30 s for trials, and 1,000 s for the compiler
+    assert found.seconds_left > 0  # 30 s for trials, and 1,000 s for the compiler
 
 
 @pytest.mark.parametrize(
@@ -363,19 +394,19 @@ def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(mo
 
     def try_out(self, method, size, share):
         given.update(method.spec.given)
-        check(method.spec, "texts")
-        method.values = {metric: [(size, 0.62)] for metric in METRICS}
+        check_spec(method.spec, "texts")
+        method.values = {metric: [(size, 0.62)] for metric in TRIAL_METRICS}
         method.seconds = [(size, 9.0)]
         return True
 
-    monkeypatch.setattr(Trying, "try_out", try_out)
+    monkeypatch.setattr(MethodSearch, "try_out", try_out)
     dismec, plt = found.trials
-    dismec.spec = Spec("dismec:C=2;min_df=3", "dismec", (("C", "2"), ("min_df", "3")))
-    plt.spec = Spec("plt:max_leaf=20", "plt", (("max_leaf", "20"), ("min_df", "3")))
-    assert consensus(found, found.trials).fits
+    dismec.spec = MethodSpec("dismec:C=2;min_df=3", "dismec", (("C", "2"), ("min_df", "3")))
+    plt.spec = MethodSpec("plt:max_leaf=20", "plt", (("max_leaf", "20"), ("min_df", "3")))
+    assert try_consensus(found, found.trials).fits
     assert given == {"members": "dismec,plt", "dismec.C": "2", "min_df": "3", "plt.max_leaf": "20"}
-    plt.spec = Spec("plt", "plt", (("min_df", "1"),))  # texts are read in one way
-    assert consensus(found, found.trials) is None
+    plt.spec = MethodSpec("plt", "plt", (("min_df", "1"),))  # texts are read in one way
+    assert try_consensus(found, found.trials) is None
 
 
 def test_what_is_set_aside_is_told(tmp_path, monkeypatch):

@@ -13,10 +13,10 @@ from commands import xmtc
 from planted import planted
 from scipy.sparse import csr_array
 
-from xmtc.analysis.report import Report, figures
-from xmtc.analysis.report.files import as_json, label_rows, markdown
-from xmtc.analysis.report.page import page
-from xmtc.analysis.report.shown import Excerpt, Named
+from xmtc.analysis.report import Report, compute_report
+from xmtc.analysis.report.files import as_json, render_label_csv, render_markdown
+from xmtc.analysis.report.page import render_page
+from xmtc.analysis.report.shown import Excerpt, NamedReport
 from xmtc.core.predictions import NO_LABEL, Predictions
 
 # four documents, labels 0 to 3 known, 4 not; ranked and given
@@ -36,7 +36,9 @@ def answers() -> tuple[Predictions, Predictions]:
 def report() -> Report:
     branches = ["first", "first", "second", None, None]
     words = np.array([10, 20, 30, 40])
-    return figures(*answers(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, words=words, branches=branches)
+    return compute_report(
+        *answers(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, document_lengths=words, branches=branches
+    )
 
 
 def test_metrics_have_intervals(report):
@@ -89,7 +91,7 @@ def test_curves_where_labels_occur_often():
     scores = (Y * 0.8 + rng.random(Y.shape) * 0.1).astype(np.float32)  # never wrong
     order = np.argsort(-scores, axis=1)
     ranked = Predictions(order, np.take_along_axis(scores, order, 1))
-    report = figures(ranked, ranked.apply_threshold(0.5), csr_array(Y), np.array([30, 40, 50]), 100)
+    report = compute_report(ranked, ranked.apply_threshold(0.5), csr_array(Y), np.array([30, 40, 50]), 100)
     (band,) = report.bands
     assert (band.auc, band.aupr, band.f1) == pytest.approx((1, 1, 1))
     assert report.decided.micro == pytest.approx((1, 1, 1))
@@ -114,7 +116,7 @@ def test_lengths_and_branches(report):
 
 
 def test_documents_of_one_length_are_one_group():
-    found = figures(*answers(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, words=np.full(4, 7))
+    found = compute_report(*answers(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, document_lengths=np.full(4, 7))
     assert [each.n_docs for each in found.lengths] == [4]
 
 
@@ -126,18 +128,18 @@ def test_the_surest_of_the_worst_come_first(report):
 
 def test_without_answers_there_are_still_figures():
     none = Predictions(np.full((2, 3), NO_LABEL), np.zeros((2, 3)))
-    found = figures(none, none, csr_array(np.array([[1, 0], [0, 1]])), np.array([3, 4]), 7)
+    found = compute_report(none, none, csr_array(np.array([[1, 0], [0, 1]])), np.array([3, 4]), 7)
     assert found.decided.micro == (0, 0, 0)
     assert found.calibration == []
-    text = page(named(found))
+    text = render_page(named(found))
     assert "Missed most often" in text
     assert "nan" not in text
 
 
-def named(report: Report) -> Named:
+def named(report: Report) -> NamedReport:
     names = ["zero", "<b>one</b>", "two | 2", "drei, drei", "unbekannt"]
     excerpts = [Excerpt("doc-2", "A text & more", ["<b>one</b>"], [("drei, drei", 0.85)], ["word"])]
-    return Named(report, "Report <1>", {"Model": "m & n"}, names.__getitem__, lambda doc: f"doc-{doc}", excerpts)
+    return NamedReport(report, "Report <1>", {"Model": "m & n"}, names.__getitem__, lambda doc: f"doc-{doc}", excerpts)
 
 
 class Seen(HTMLParser):
@@ -161,7 +163,7 @@ class Seen(HTMLParser):
 
 
 def test_a_page_is_whole_and_needs_nothing_else(report):
-    text = page(named(report))
+    text = render_page(named(report))
     seen = Seen()
     seen.feed(text)
     assert seen.open == []
@@ -175,11 +177,11 @@ def test_a_page_is_whole_and_needs_nothing_else(report):
 
 def test_a_page_of_many_labels_folds_them(report):
     many = replace(report, labels=report.labels * 10)
-    assert "<summary>50 rows</summary>" in page(named(many))
+    assert "<summary>50 rows</summary>" in render_page(named(many))
 
 
 def test_markdown_json_and_rows(report):
-    text = markdown(named(report))
+    text = render_markdown(named(report))
     assert text.startswith("<!-- xmtc report -->\n\n# Report &lt;1>\n")
     assert "| two \\| 2 |" in text
     assert "| P@1 | 50.0 |" in text
@@ -188,7 +190,7 @@ def test_markdown_json_and_rows(report):
     assert found["labels"][0]["label"] == "zero"
     assert found["labels"][0]["given_in_its_place"] == [["two | 2", 1]]
     assert found["bands"][0]["auc"] is None
-    rows = list(csv.DictReader(io.StringIO(label_rows(named(report)))))
+    rows = list(csv.DictReader(io.StringIO(render_label_csv(named(report)))))
     assert len(rows) == 5
     assert rows[0]["label"] == "zero"
     assert rows[3]["label"] in ("two | 2", "drei, drei", "unbekannt")
@@ -242,14 +244,14 @@ def test_as_many_labels_are_given_as_in_training_unless_a_threshold_says_otherwi
 
 
 def test_figures_of_each_label_by_hand():
-    from xmtc.analysis.report.per_label import label_records
+    from xmtc.analysis.report.per_label import iter_label_records
 
     class Known:  # as much of a Tagger as is asked
         labels = type("Labels", (list,), {"words": lambda self: list(self)})(["a", "b", "c", "d"])
         frequencies, concepts = FREQUENCIES, None
 
     _, given = answers()
-    found = {each["label"]: each for each in label_records(Known(), given, csr_array(np.array(TRUE)), ["new"])}
+    found = {each["label"]: each for each in iter_label_records(Known(), given, csr_array(np.array(TRUE)), ["new"])}
     assert list(found) == ["a", "b", "c", "d", "new"]
     # a is given twice and right, and missed once, where c and d were given; d is given three times and right once
     expected = {"training_documents": 120, "support": 3, "given": 2, "right": 2, "precision": 1, "f1": 0.8}
@@ -279,18 +281,18 @@ def test_evaluate_writes_the_figures_of_each_label(place, name):
 def test_a_perfect_ranking_has_no_interval():
     ranked = Predictions(np.array([[0, 1], [1, 0], [2, 0]]), np.full((3, 2), 0.5))
     Y = csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
-    found = figures(ranked, ranked, Y, np.array([50, 3, 1]), 60).metrics["PSP@5"]
+    found = compute_report(ranked, ranked, Y, np.array([50, 3, 1]), 60).metrics["PSP@5"]
     assert (found.mean, found.low, found.high) == pytest.approx((1, 1, 1))
 
 
 def test_no_spreadsheet_runs_a_label(report):
     names = ["=1+1", "b", "c", "d", "e"]
-    rows = label_rows(Named(report, "t", {}, names.__getitem__, str))
+    rows = render_label_csv(NamedReport(report, "t", {}, names.__getitem__, str))
     assert "\n'=1+1," in rows
 
 
 def test_markdown_shows_the_documents_too(report):
-    assert "**doc-2** A text & more" in markdown(named(report))
+    assert "**doc-2** A text & more" in render_markdown(named(report))
 
 
 def test_what_a_report_would_write_over_is_kept(place):

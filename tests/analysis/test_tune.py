@@ -18,12 +18,12 @@ from typer.testing import CliRunner, Result
 
 from xmtc import METHODS
 from xmtc.analysis.tune import search
-from xmtc.analysis.tune.search import Goal, Trial, tune
-from xmtc.analysis.tune.space import Choice, Range, marked_at, search_space
+from xmtc.analysis.tune.search import TuningGoal, TuningTrial, tune
+from xmtc.analysis.tune.space import Choice, Range, build_search_space, get_default_domain
 from xmtc.cli import app
 from xmtc.core.hyperparameters import is_valid_value
 from xmtc.data.document import Document
-from xmtc.data.in_memory import documents_of
+from xmtc.data.in_memory import to_documents
 from xmtc.data.splits import hold_out
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.features import VIEWS, view_class
@@ -33,23 +33,23 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.pipeline import Pipeline
 
-TRAIN, VALID = (list(documents_of(*planted(n, seed))) for n, seed in ((300, 1), (80, 2)))
-PIPELINE = Pipeline.of(Parabel(max_leaf=8))
+TRAIN, VALID = (list(to_documents(*planted(n, seed))) for n, seed in ((300, 1), (80, 2)))
+PIPELINE = Pipeline.from_parameters(Parabel(max_leaf=8))
 MARKED = ("max_leaf", "C", "min_weight")  # by the trees
 
 
-def searched(*wishes: str, fixed: tuple[str, ...] = MARKED, pipeline=PIPELINE, **goal) -> list[Trial]:
-    space = search_space("parabel", pipeline, wishes, fixed)
-    return tune(TRAIN, VALID, pipeline, space, Goal(**{"trials": 5, **goal}), ONE)
+def searched(*wishes: str, fixed: tuple[str, ...] = MARKED, pipeline=PIPELINE, **goal) -> list[TuningTrial]:
+    space = build_search_space("parabel", pipeline, wishes, fixed)
+    return tune(TRAIN, VALID, pipeline, space, TuningGoal(**{"trials": 5, **goal}), ONE)
 
 
-def told(trials: list[Trial]) -> list[tuple]:
+def told(trials: list[TuningTrial]) -> list[tuple]:
     """What is the same whenever it is done."""
     return [(trial.number, trial.parameters, trial.value, trial.failure) for trial in trials]
 
 
 def test_what_is_clearly_best_is_found():
-    bad = Pipeline.of(Parabel(max_leaf=8, min_weight=10.0))  # drops every weight
+    bad = Pipeline.from_parameters(Parabel(max_leaf=8, min_weight=10.0))  # drops every weight
     found = searched("min_weight=0.01:10:log", fixed=("max_leaf", "C"), pipeline=bad, trials=8)
     first = next(trial for trial in found if trial.number == 1)
     assert first.parameters == {"min_weight": 10.0}
@@ -76,7 +76,7 @@ def test_a_choice_among_features_is_found():
 def test_the_first_trial_is_what_would_be_trained_without_a_search():
     first = min(searched("max_features=0,5", fixed=("max_leaf",)), key=lambda trial: trial.number)
     assert first.parameters == {"C": 1.0, "min_weight": 0.1, "max_features": 0}
-    assert first.value == search.Bench(TRAIN, VALID, "nDCG@5", ONE).measure(PIPELINE)
+    assert first.value == search.TrialEvaluator(TRAIN, VALID, "nDCG@5", ONE).evaluate_pipeline(PIPELINE)
 
 
 def test_no_trial_leaves_the_space():
@@ -97,32 +97,32 @@ def test_a_seed_repeats_its_trials():
 def test_numbers_can_be_typed():
     for trial in searched(fixed=("max_leaf",)):
         assert all(float(f"{value:.3g}") == value for value in trial.parameters.values())
-    assert search.short(Range(0.12345, 0.12346), 0.123451) == 0.12345
-    assert search.short(Range(10, 99999), 12345) == 12345
+    assert search.round_value(Range(0.12345, 0.12346), 0.123451) == 0.12345
+    assert search.round_value(Range(10, 99999), 12345) == 12345
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_can_be_tuned(name):
     values = quick(name) | ({"epochs": 1} if "epochs" in {f.name for f in fields(method_class(name))} else {})
-    pipeline = Pipeline.of(name, parameters=values)
-    searched = next(key for key, (field, _) in pipeline.parameters.items() if marked_at(field))
-    space = search_space(name, pipeline, fixed=[key for key in pipeline.parameters if key != searched])
+    pipeline = Pipeline.from_parameters(name, parameters=values)
+    searched = next(key for key, (field, _) in pipeline.parameters.items() if get_default_domain(field))
+    space = build_search_space(name, pipeline, fixed=[key for key in pipeline.parameters if key != searched])
     assert list(space) == [searched]
-    found = tune(TRAIN[:150], VALID[:40], pipeline, space, Goal(trials=2), ONE)
+    found = tune(TRAIN[:150], VALID[:40], pipeline, space, TuningGoal(trials=2), ONE)
     assert [trial.failure for trial in found] == ["", ""]
     assert all(trial.parameters.keys() == space.keys() for trial in found)
 
 
 def test_parameters_of_members_are_searched():
-    pipeline = Pipeline.of("consensus", parameters={"members": ("parabel", "parabel", "dismec")})
-    space = search_space("consensus", pipeline, ["parabel-2.C=0.5,2"], ["dismec.C"])
+    pipeline = Pipeline.from_parameters("consensus", parameters={"members": ("parabel", "parabel", "dismec")})
+    space = build_search_space("consensus", pipeline, ["parabel-2.C=0.5,2"], ["dismec.C"])
     assert {"parabel.max_leaf", "parabel.C", "parabel-2.C", "dismec.min_weight"} <= space.keys()
     assert "dismec.C" not in space
-    chosen = pipeline.with_values({"parabel-2.C": 0.5, "dismec.min_weight": 0.02, "min_df": 3})
+    chosen = pipeline.with_parameters({"parabel-2.C": 0.5, "dismec.min_weight": 0.02, "min_df": 3})
     assert [member.C for member in chosen.method.members] == [1.0, 0.5, 1.0]
     assert chosen.method.members[2].min_weight == 0.02
     assert chosen.views["tfidf"].min_df == 3
-    found = tune(TRAIN[:100], VALID[:40], pipeline, {"parabel-2.C": Choice((0.5, 2.0))}, Goal(trials=3), ONE)
+    found = tune(TRAIN[:100], VALID[:40], pipeline, {"parabel-2.C": Choice((0.5, 2.0))}, TuningGoal(trials=3), ONE)
     assert {trial.parameters["parabel-2.C"] for trial in found} == {0.5, 2.0}
 
 
@@ -130,7 +130,7 @@ def test_parameters_of_members_are_searched():
 def test_what_methods_mark_fits(name):
     kinds = [method_class(name), *map(view_class, VIEWS)]
     for field in (field for kind in kinds for field in fields(kind)):
-        place = marked_at(field)
+        place = get_default_domain(field)
         ends = () if place is None else place.values if isinstance(place, Choice) else (place.low, place.high)
         assert all(is_valid_value(field, value) for value in ends), field.name
         is_off = isinstance(place, Range) and place.log and field.default == 0  # which no logarithmic scale has
@@ -163,7 +163,9 @@ def test_validation_documents_decide_when_to_stop_and_strange_labels_are_missed(
     genuine = Parabel.fit
     monkeypatch.setattr(Parabel, "fit", fit)
     strange = [document._replace(labels=[*document.labels, "stranger"]) for document in VALID]
-    known, missed = (search.Bench(TRAIN, valid, "R@5", ONE).measure(PIPELINE) for valid in (VALID, strange))
+    known, missed = (
+        search.TrialEvaluator(TRAIN, valid, "R@5", ONE).evaluate_pipeline(PIPELINE) for valid in (VALID, strange)
+    )
     assert missed < known
     assert seen == [(300, 80, True)] * 2
 
@@ -206,7 +208,7 @@ def test_a_mistake_in_a_method_is_no_failed_trial(monkeypatch):
 
 def test_a_metric_without_a_value_fails():
     with pytest.raises(XmtcError, match="Every trial failed, the last one so: AUC@rare has no value on the valid"):
-        tune(TRAIN, VALID[:2], PIPELINE, {"C": Range(0.5, 2.0)}, Goal("AUC@rare", trials=1), ONE)
+        tune(TRAIN, VALID[:2], PIPELINE, {"C": Range(0.5, 2.0)}, TuningGoal("AUC@rare", trials=1), ONE)
 
 
 def test_what_is_wrong_with_the_data_is_said_at_once(monkeypatch):
@@ -260,7 +262,7 @@ def test_progress_counts_trials_and_tells_the_best():
 
     progress = Told()
     run = search.replace(ONE, progress=progress)
-    found = tune(TRAIN, VALID, PIPELINE, {"C": Range(0.5, 2.0)}, Goal(trials=3), run)
+    found = tune(TRAIN, VALID, PIPELINE, {"C": Range(0.5, 2.0)}, TuningGoal(trials=3), run)
     assert (progress.title, progress.total, progress.steps) == ("tuning parabel", 3, 3)
     assert progress.news[-1] == f"best nDCG@5 {100 * found[0].value:.2f}"
 
@@ -279,7 +281,7 @@ def test_progress_counts_trials_and_tells_the_best():
 )
 def test_wishes(wish, place):
     name = wish.partition("=")[0]
-    assert search_space("parabel", Pipeline.of("parabel"), [wish])[name] == place
+    assert build_search_space("parabel", Pipeline.from_parameters("parabel"), [wish])[name] == place
     kind = type(place.low) if isinstance(place, Range) else type(place.values[0])
     assert kind in (type(getattr(Parabel(), name, None)), type(getattr(Tfidf(), name, None)))
 
@@ -305,21 +307,23 @@ FORMS = "expected -s name=low:high, name=low:high:log or name=a,b,c."
 )
 def test_wishes_that_make_no_sense(wish, sentence):
     with pytest.raises(XmtcError) as error:
-        search_space("parabel", Pipeline.of("parabel"), [wish], fixed=["min_df"])
+        build_search_space("parabel", Pipeline.from_parameters("parabel"), [wish], fixed=["min_df"])
     assert str(error.value).startswith(sentence)
 
 
 def test_a_parameter_with_choices_has_no_range_and_no_others():
     with pytest.raises(XmtcError, match="plt: arity='2:64' does not fit; expected one of 2, 4, 8"):
-        search_space("plt", Pipeline.of("plt"), ["arity=2:64"])
+        build_search_space("plt", Pipeline.from_parameters("plt"), ["arity=2:64"])
     with pytest.raises(XmtcError, match="PLT: arity=3 does not fit; expected one of 2, 4, 8"):
         PLT(arity=3)
 
 
 def test_what_is_fixed_is_not_searched():
-    assert search_space("parabel", Pipeline.of("parabel"), fixed=["C", "max_leaf"]).keys() == {"min_weight"}
+    assert build_search_space("parabel", Pipeline.from_parameters("parabel"), fixed=["C", "max_leaf"]).keys() == {
+        "min_weight"
+    }
     with pytest.raises(XmtcError, match="parabel has nothing left to search; name parameters with -s name=low:high"):
-        search_space("parabel", Pipeline.of("parabel"), fixed=MARKED)
+        build_search_space("parabel", Pipeline.from_parameters("parabel"), fixed=MARKED)
 
 
 def test_held_out_documents():

@@ -55,7 +55,7 @@ ADDRESSES = [
     "builtins:exec", "builtins:open", "os.system", "posix:system", "importlib:import_module", "pickle:loads",
     "xmtc.cli:main", "xmtc.cli.serve:serve", "xmtc.core.hyperparameters:ParameterSet", "xmtc.core.method:Method",
     "xmtc.core.method:Model", "xmtc.tagger:Tagger", "xmtc.methods:Parabel", "xmtc.methods.label_tree.parabel:Parabel",
-    "xmtc.linear.tree:Tree.__init__", "xmtc.text.term_index:Vocabulary", "antigravity:x", "webbrowser", "turtle",
+    "xmtc.linear.tree:LinearTree.__init__", "xmtc.text.term_index:StringIndex", "antigravity:x", "webbrowser", "turtle",
     "json.tool", "__main__:case", "torch:load", "numpy:load", "transformers:AutoModel", "xmtc", "",
 ]  # fmt: skip
 PLACES = [
@@ -368,11 +368,11 @@ def write_hostile(folder: Path, name: str, rng: Rng) -> None:
 
 def rename_forms(value: Any) -> None:
     """Return the type names of the newest format."""
-    from xmtc.model_folder import FORMAT
+    from xmtc.model_folder import CURRENT_MODEL_FORMAT
     from xmtc.storage.form_types import OLD_NAMES
 
     if isinstance(value, dict) and "format" in value:
-        value["format"] = FORMAT
+        value["format"] = CURRENT_MODEL_FORMAT
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         rename_forms(inner)
     if isinstance(value, dict) and value.get("form") in OLD_NAMES:
@@ -389,9 +389,9 @@ def checksum_of(content: bytes) -> str:
 
 
 def documents(n_docs: int = 3) -> list[Any]:
-    from xmtc.data.in_memory import documents_of
+    from xmtc.data.in_memory import to_documents
 
-    return list(documents_of(*make_models.documents(n_docs)))
+    return list(to_documents(*make_models.documents(n_docs)))
 
 
 def use_python(folder: Path, name: str, rng: Rng) -> None:
@@ -413,9 +413,9 @@ def use_python(folder: Path, name: str, rng: Rng) -> None:
     repr(tagger), json.dumps(tagger.about)
     if name in COLUMNS:
         row = np.array([0, 3, 5], np.int32), np.ones(3, np.float32)
-        check_answers(tagger.named(tagger.rank([Document("1", "", [], row)], 3, one)))
+        check_answers(tagger.to_tags(tagger.predict([Document("1", "", [], row)], 3, one)))
         return
-    check_answers(tagger.tags(make_models.TEXTS, 3, run=one))
+    check_answers(tagger.predict_labels(make_models.TEXTS, 3, run=one))
     for highlight in tagger.highlight(make_models.TEXTS[0], k=1, run=one):
         weights = [piece.weight for piece in highlight.pieces] + [weight for _, weight in highlight.words]
         assert np.isfinite(weights).all(), f"the weights are {weights}"
@@ -473,7 +473,7 @@ def use_command(folder: Path, name: str, rng: Rng, words: tuple[str, ...] | None
     """A command, in this process; what it prints has no control characters."""
     from typer.testing import CliRunner
 
-    from xmtc.cli import app_of, refused
+    from xmtc.cli import build_app, describe_os_error
     from xmtc.errors import XmtcError
 
     words = chosen(COMMANDS, rng) if words is None else words
@@ -482,9 +482,9 @@ def use_command(folder: Path, name: str, rng: Rng, words: tuple[str, ...] | None
     known |= {"VOCAB": str(place / "subjects.tsv")}
     given = [known.get(word, word.replace("OUT/", f"{out}/")) for word in words]
     try:
-        result = CliRunner().invoke(app_of([words[0]]), given, catch_exceptions=False)
-    except OSError as error:  # as xmtc.cli.outcome
-        raise XmtcError(refused(error)) from None
+        result = CliRunner().invoke(build_app([words[0]]), given, catch_exceptions=False)
+    except OSError as error:  # as xmtc.cli.run_command
+        raise XmtcError(describe_os_error(error)) from None
     assert not CONTROL & set(result.output), f"control characters in the output of {words}: {result.output!r:.500}"
     assert result.exit_code in (0, 1), f"{words} ended with {result.exit_code}: {result.output}"
 

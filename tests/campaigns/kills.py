@@ -28,7 +28,7 @@ from planted import planted
 
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.run import Run
-from xmtc.data.corpus import writing_corpus
+from xmtc.data.corpus import open_corpus_writer
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.methods import method_class
@@ -68,7 +68,7 @@ def documents(seed: int) -> list[Document]:
 def do(kind: str, place: Path, seed: int) -> None:
     """A whole piece of work, which goes on from what an earlier one has kept."""
     if kind == CORPUS:
-        with writing_corpus(place / CORPUS) as add:
+        with open_corpus_writer(place / CORPUS) as add:
             for document in documents(seed):
                 add(document)
         return
@@ -76,9 +76,9 @@ def do(kind: str, place: Path, seed: int) -> None:
     if kind in NETWORKS:
         from xmtc.nn import training
 
-        training.KEEP_SECONDS = 0  # after every step
+        training.CHECKPOINT_SECONDS = 0  # after every step
     run = Run(threads=1, device="cpu", checkpoint=Checkpoint(place / "parts"))
-    Pipeline.of(kind, parameters=parameters).fit(documents(seed), run=run).save(place / "model")
+    Pipeline.from_parameters(kind, parameters=parameters).fit(documents(seed), run=run).save(place / "model")
     run.checkpoint.remove()
 
 

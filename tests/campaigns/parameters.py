@@ -30,15 +30,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc import METHODS, Classifier, XmtcError
-from xmtc.core.hyperparameters import ParameterSet, get_bounds, to_short_repr, get_value_type, is_multi_valued
+from xmtc.core.hyperparameters import ParameterSet, get_bounds, get_value_type, is_multi_valued, to_short_repr
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.errors import MissingExtra
 from xmtc.features import TEXTS, view_class
 from xmtc.methods import method_class
-from xmtc.parameters import parameters_of
+from xmtc.parameters import collect_all_parameters
 from xmtc.tagger import Tagger
-from xmtc.testing import planted
+from xmtc.testing import make_planted_corpus
 
 HERE = Path(__file__).resolve().parents[1]
 N_DOCS, N_COLUMNS = 60, 50
@@ -120,7 +120,7 @@ def cases(seed: int) -> list[Case]:
     rng, found = random.Random(seed), []
     for method in METHODS:
         with suppress(MissingExtra):
-            known = parameters_of(method, quick(method))
+            known = collect_all_parameters(method, quick(method))
             of_columns = {field.name for field in fields(view_class("columns"))}
             for name, (field, _) in known.items():
                 for value in values_of(field):
@@ -150,7 +150,7 @@ def once(event: Any) -> bool:
 
 def setting(case: Case) -> tuple[Classifier, Any, Predictions]:
     """A training with one parameter at an extreme."""
-    texts, labels = planted(N_DOCS, seed=0)
+    texts, labels = make_planted_corpus(N_DOCS, seed=0)
     documents = texts if case.way == TEXTS else matrix(1.0)
     given = quick(case.method) | {case.name: case.value}
     if case.way != TEXTS:
@@ -170,11 +170,11 @@ def matrix(scale: float, mixed: bool = False) -> csr_array:
 
 def calling(case: Case) -> tuple[Classifier, Any, Predictions]:
     """A training and an answer with something else than a parameter at an extreme."""
-    labels, name, value = planted(N_DOCS, seed=0)[1], case.name, case.value
+    labels, name, value = make_planted_corpus(N_DOCS, seed=0)[1], case.name, case.value
     of_features = "scale" in name or "weight" in name
     documents = matrix(value, name == "raw scales") if "scale" in name else matrix(1.0)
     if not of_features or method_class(case.method).required_views in (("words",), ("subwords",)):
-        documents = planted(N_DOCS, seed=0)[0]
+        documents = make_planted_corpus(N_DOCS, seed=0)[0]
     weights = {"weight": [value] * N_DOCS, "weights": [value, *[1.0] * (N_DOCS - 1)]}.get(name)
     set_up = {name: value} if name in ("threads", "device") else {}
     given = quick(case.method) | ({"unit_length": False} if name.startswith("raw") else {})
@@ -200,7 +200,7 @@ def through_command(case: Case, folder: Path) -> str:
 
     from xmtc.cli import app
 
-    texts, labels = planted(N_DOCS, seed=0)
+    texts, labels = make_planted_corpus(N_DOCS, seed=0)
     lines = (json.dumps({"text": text, "labels": tags}) for text, tags in zip(texts, labels, strict=True))
     corpus, model = folder / "corpus.jsonl", folder / "model"
     corpus.write_text("\n".join(lines) + "\n")

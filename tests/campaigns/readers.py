@@ -35,10 +35,10 @@ from hostile_files import hostile_files
 from paper import pdf
 
 from xmtc.core.run import Run
-from xmtc.data.batch import Batch
+from xmtc.data.batch import DocumentBatch
 from xmtc.data.corpus import Corpus, open_corpus
 from xmtc.data.document import Document
-from xmtc.data.layout import Layout, Voice
+from xmtc.data.layout import Layout, Notifier
 from xmtc.data.records import Fields
 from xmtc.errors import escape_controls
 
@@ -397,7 +397,7 @@ def case(seed: int, number: int) -> None:
             labels_required=labels is not None and rng.random() < 0.7,
             on_error=chosen(["stop", "skip"], rng),
             layout=Layout(chosen([None, None, ";", "\t"], rng), chosen([None, None, "utf-16", "latin-1"], rng)),
-            voice=Voice(lambda sentence: escape_controls(sentence).encode()),
+            notifier=Notifier(lambda sentence: escape_controls(sentence).encode()),
         )
         with watching(folder):
             for document in in_batches(corpus) if rng.random() < 0.5 else corpus:
@@ -415,7 +415,11 @@ def hostile_case(number: int, rng: np.random.Generator) -> None:
         path = Path(folder, name)
         path.write_bytes(content)
         for document in open_corpus(
-            path, None, Fields(labels=None), False, voice=Voice(lambda sentence: escape_controls(sentence).encode())
+            path,
+            None,
+            Fields(labels=None),
+            False,
+            notifier=Notifier(lambda sentence: escape_controls(sentence).encode()),
         ):
             check(document)
 
@@ -427,9 +431,9 @@ def hostile() -> list[tuple[str, bytes]]:
 
 def in_batches(corpus: Corpus) -> Iterator[Document]:
     """As training reads it."""
-    for each in corpus.in_batches(Run(threads=1)):
-        if isinstance(each, Batch):
-            names, labels = each.names.to_pylist(), np.split(each.labels, each.starts[1:-1])
+    for each in corpus.iter_batches(Run(threads=1)):
+        if isinstance(each, DocumentBatch):
+            names, labels = each.label_names.to_pylist(), np.split(each.label_ids, each.label_offsets[1:-1])
             found = zip(each.texts, labels, strict=True)
             yield from (Document("", text, [names[n] for n in numbers]) for text, numbers in found)
         else:

@@ -418,7 +418,7 @@ class Campaign:
 
 
 def answers_of(folder: Path) -> list[list[tuple[str, float]]]:
-    tags = Tagger.load(folder).tags(TEXTS, 3, run=Run(threads=1))
+    tags = Tagger.load(folder).predict_labels(TEXTS, 3, run=Run(threads=1))
     return [[(tag.label, round(tag.score, 6)) for tag in each] for each in tags]
 
 

@@ -55,7 +55,7 @@ def round_of(number: int, seed: int, folder: Path) -> None:
     parameters = method_class(name).quick_parameters | ({"epochs": 1} if name in NEURAL else {})
     Classifier(name, **parameters).fit(texts, tags, run=Run(checkpoint=folder / "parts")).save(folder / "model")
     tagger = Tagger.load(folder / "model", verify=True)
-    (first, *_) = tagger.tags(texts, k=3)
+    (first, *_) = tagger.predict_labels(texts, k=3)
     tagger.explain(texts[0], first[0].label)
 
 

@@ -101,7 +101,7 @@ def test_columns_that_are_empty_in_training_stay_columns(tmp_path):
         assert len(each.predict(X)) == 4
         assert each.evaluate(X, [["a"], ["b"]] * 2, ["P@1"]) == {"P@1": 1.0}
     wider = [Document("0", "", [], (np.array([0, 20], np.int32), np.ones(2, np.float32)))]
-    assert classifier.tagger_.read(wider).X.shape == (1, 9)
+    assert classifier.tagger_.transform(wider).X.shape == (1, 9)
     empty = Classifier().fit(csr_array((4, 9), dtype=np.float32), [["a"], ["b"]] * 2)
     assert empty.n_features_in_ == 9
 
@@ -115,7 +115,7 @@ def test_stored_zeros_are_no_labels():
 
 def test_matrices_of_features_and_labels_are_narrow():
     classifier = Classifier().fit(csr_array(np.eye(4, dtype=np.float32)), TAGS[:4])
-    X = classifier.tagger_.read([Document("0", "", [], (np.array([1], np.int32), np.ones(1, np.float32)))]).X
+    X = classifier.tagger_.transform([Document("0", "", [], (np.array([1], np.int32), np.ones(1, np.float32)))]).X
     _, Y = classifier.tagger_.rank_labelled(
         [Document("0", "", ["x"], (np.zeros(0, np.int32), np.zeros(0, np.float32)))]
     )
@@ -124,7 +124,7 @@ def test_matrices_of_features_and_labels_are_narrow():
 
 def test_threshold_and_scores():
     classifier = Classifier().fit(TEXTS, TAGS)
-    tags = classifier.tags(TEXTS[:20], k=10, threshold=0.3)
+    tags = classifier.predict_labels(TEXTS[:20], k=10, threshold=0.3)
     assert all(tag.score >= 0.3 for row in tags for tag in row)
     assert any(len(row) < 10 for row in tags)
     assert classifier.predict(TEXTS[:20], k=10, threshold=0.3) == [[tag.label for tag in row] for row in tags]
@@ -133,7 +133,7 @@ def test_threshold_and_scores():
 def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
     Classifier(n_trees=2, min_df=1).fit(TEXTS, TAGS).save(tmp_path / "model")
     assert Classifier.load(tmp_path / "model").get_params()["n_trees"] == 2
-    assert len(Tagger.load(tmp_path / "model").tags(["noise1"], k=3)[0]) == 3
+    assert len(Tagger.load(tmp_path / "model").predict_labels(["noise1"], k=3)[0]) == 3
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,13 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
             "Found a list to explain, expected one text",
         ),
         (
-            lambda: Classifier().fit(TEXTS, TAGS).tagger_.tags("text"),
+            lambda: Classifier().fit(TEXTS, TAGS).tagger_.predict_labels("text"),
             "Found one text where a list of texts was expected",
         ),
-        (lambda: Classifier().fit(TEXTS, TAGS).tagger_.tags(["text", None]), "Text 1 is a NoneType; expected a string"),
+        (
+            lambda: Classifier().fit(TEXTS, TAGS).tagger_.predict_labels(["text", None]),
+            "Text 1 is a NoneType; expected a string",
+        ),
         (lambda: Classifier().fit(TEXTS, TAGS).evaluate(TEXTS, TAGS, ["P@x"]), "P@x"),
     ],
 )

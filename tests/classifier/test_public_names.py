@@ -47,7 +47,7 @@ def output_of(code: str, *options: str) -> str:
 
 
 def test_the_three_lists_of_names_are_one():
-    assert set(xmtc.__all__) == set(xmtc._HOMES) == names_for_type_checkers(xmtc)
+    assert set(xmtc.__all__) == set(xmtc._MODULE_BY_NAME) == names_for_type_checkers(xmtc)
     for name in xmtc.__all__:
         assert getattr(xmtc, name) is not None
 

@@ -205,7 +205,7 @@ class TestIndicatorInIndicatorOut:
     def test_rank_numbers_are_those_of_classes(self):
         for y in (TAGS, Y, csr_array(Y)):
             classifier = Classifier(min_df=1).fit(TEXTS, y)
-            ranked, tags = classifier.rank(TEST, k=3), classifier.tags(TEST, k=3)
+            ranked, tags = classifier.rank(TEST, k=3), classifier.predict_labels(TEST, k=3)
             assert [[tag.label for tag in row] for row in tags] == classifier.classes_[ranked.labels].tolist()
 
     def test_dense_scores_that_would_not_fit_are_refused(self, monkeypatch):
@@ -216,7 +216,7 @@ class TestIndicatorInIndicatorOut:
         with pytest.raises(XmtcError, match="more than half of the memory"):
             classifier.decision_function(TEST)
         assert issparse(classifier.predict(TEST))
-        monkeypatch.setattr("xmtc.classifier.FIRST_LOOK", 1)
+        monkeypatch.setattr("xmtc.classifier.INITIAL_SEARCH_LABELS", 1)
         with pytest.raises(XmtcError, match="more than half of the memory"):
             classifier.predict(TEST, threshold=0.0)  # all labels of all documents, though sparse
         best = classifier.predict_proba(TEST, k=3)
@@ -230,7 +230,7 @@ class TestIndicatorInIndicatorOut:
         assert (np.sort(dense, axis=1)[:, -4:] == np.sort(best, axis=1)[:, -4:]).all()
 
     def test_more_labels_above_the_threshold_than_a_first_look_finds(self, monkeypatch):
-        monkeypatch.setattr("xmtc.classifier.FIRST_LOOK", 2)
+        monkeypatch.setattr("xmtc.classifier.INITIAL_SEARCH_LABELS", 2)
         classifier = Classifier("dismec", min_df=1).fit(TEXTS, Y)
         found = classifier.predict(TEST, threshold=0.0001)
         assert (found == (classifier.predict_proba(TEST) >= 0.0001)).all()

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from xmtc import Classifier, Run
 from xmtc.core.dataset import Bag, Tokens
 from xmtc.core.predictions import NO_LABEL, Predictions
-from xmtc.data.in_memory import documents_of
+from xmtc.data.in_memory import to_documents
 from xmtc.features.columns import FittedColumns
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import Words
@@ -135,14 +135,14 @@ def test_one_member_that_knows_a_word_is_enough():
     assert list(tagger.views) == ["tfidf", "words"]
     words = [word for label in range(40) for word in own_words(label)]
     rare = next(word for word in words if known(tagger.views["tfidf"], [word]) == [False])
-    assert len(tagger.tags([rare], k=2)[0]) == 2
-    assert tagger.tags([UNKNOWN]) == [[]]
+    assert len(tagger.predict_labels([rare], k=2)[0]) == 2
+    assert tagger.predict_labels([UNKNOWN]) == [[]]
 
 
 def test_evaluation_measures_what_is_answered(linear):
     texts, tags = [KNOWN, UNKNOWN], [["label-07"], [linear.predict([UNKNOWN], k=1, always=True)[0][0]]]
     assert linear.evaluate(texts, tags, "P@1") == {"P@1": 0.5}
-    assert linear.tagger_.evaluate(documents_of(texts, tags), ["P@1"], always=True) == {"P@1": 1.0}
+    assert linear.tagger_.evaluate(to_documents(texts, tags), ["P@1"], always=True) == {"P@1": 1.0}
     assert linear.score(texts, tags) == linear.score(texts, tags, [1, 1]) == 0.5
 
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from xmtc.cli.data import app
-from xmtc.data.corpus import open_corpus, writing_corpus
+from xmtc.data.corpus import open_corpus, open_corpus_writer
 from xmtc.data.document import Document
-from xmtc.data.file_streams import writing
-from xmtc.data.splits import choose_test, split_corpus
-from xmtc.data.statistics import Statistics, statistics, top_fifth_share
+from xmtc.data.file_streams import open_output
+from xmtc.data.splits import choose_test_documents, split_corpus
+from xmtc.data.statistics import Statistics, compute_corpus_statistics, top_fifth_share
 from xmtc.errors import XmtcError
 
 FISH = """\
@@ -46,7 +46,7 @@ def call(*arguments: object, input: bytes | None = None) -> Result:
 
 
 def test_statistics_by_hand(fish: Path) -> None:
-    assert statistics(open_corpus(fish)) == Statistics(
+    assert compute_corpus_statistics(open_corpus(fish)) == Statistics(
         documents=5,
         features=5,  # one, fish, "fish,", two, red
         labels=4,
@@ -65,11 +65,11 @@ def test_statistics_by_hand(fish: Path) -> None:
 
 def test_statistics_of_features(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text(SPARSE)
-    found = statistics(open_corpus(tmp_path / "c.txt"))
+    found = compute_corpus_statistics(open_corpus(tmp_path / "c.txt"))
     assert (found.features, found.features_per_document, found.words_per_document) == (9, 5 / 3, None)
     assert (found.labels, found.duplicates, found.unlabelled_documents) == (2, 1, 1)
     (tmp_path / "c.svm").write_text(SPARSE.partition("\n")[2])
-    assert statistics(open_corpus(tmp_path / "c.svm")).features == 9
+    assert compute_corpus_statistics(open_corpus(tmp_path / "c.svm")).features == 9
 
 
 def test_top_fifth_is_rounded_up() -> None:
@@ -162,7 +162,7 @@ def test_what_cannot_be_converted(source: str, target: str, options: list[str], 
 
 
 def save(path: Path, document: Document) -> None:
-    with writing_corpus(path) as add:
+    with open_corpus_writer(path) as add:
         add(document)
 
 
@@ -187,7 +187,7 @@ def test_a_file_is_written_whole_or_not_at_all(name: str, error: type[BaseExcept
     (tmp_path / name).write_bytes(b"old")
 
     def break_off() -> None:
-        with writing_corpus(tmp_path / name) as add:
+        with open_corpus_writer(tmp_path / name) as add:
             add(Document("1", "text", ["x"]))
             raise error
 
@@ -198,11 +198,11 @@ def test_a_file_is_written_whole_or_not_at_all(name: str, error: type[BaseExcept
 
 def test_links_and_devices_stay_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "link.gz").symlink_to(tmp_path / "file.gz")
-    with writing(str(tmp_path / "link.gz")) as stream:
+    with open_output(str(tmp_path / "link.gz")) as stream:
         stream.write(b"x")
     assert (tmp_path / "link.gz").is_symlink()
     assert gzip.decompress((tmp_path / "file.gz").read_bytes()) == b"x"
-    with writing("/dev/null") as stream:
+    with open_output("/dev/null") as stream:
         stream.write(b"x")
     assert not Path("/dev/null").is_file()
 
@@ -214,7 +214,7 @@ label_sets = st.lists(st.sets(st.integers(0, 12), max_size=4), min_size=1, max_s
 def test_every_label_stays_in_training(documents: list[set[int]], n_test: int, seed: int) -> None:
     labels = np.array([label for document in documents for label in sorted(document)], dtype=np.int64)
     ends = np.cumsum([len(document) for document in documents])
-    in_test = choose_test(labels, ends, n_test, seed)
+    in_test = choose_test_documents(labels, ends, n_test, seed)
     training = Counter(
         label for document, tests in zip(documents, in_test, strict=True) if not tests for label in document
     )
@@ -223,13 +223,13 @@ def test_every_label_stays_in_training(documents: list[set[int]], n_test: int, s
     if in_test.sum() < n_test:  # only because every document left holds a label's last training document
         left = [document for document, tests in zip(documents, in_test, strict=True) if not tests]
         assert all(any(training[label] == 1 for label in document) for document in left)
-    assert (in_test == choose_test(labels, ends, n_test, seed)).all()
+    assert (in_test == choose_test_documents(labels, ends, n_test, seed)).all()
 
 
 @pytest.fixture
 def hundred(tmp_path: Path) -> Path:
     path = tmp_path / "hundred.jsonl"
-    with writing_corpus(path) as add:
+    with open_corpus_writer(path) as add:
         for i in range(100):
             add(Document(f"d{i}", f"text {i}", [f"l{i % 7}", *(["rare"] if i == 50 else [])]))
     return path

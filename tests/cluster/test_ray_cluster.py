@@ -20,26 +20,26 @@ from planted import planted
 from typer.testing import CliRunner
 
 from xmtc import model_folder as store
-from xmtc.analysis.compare.answers import Answers
-from xmtc.analysis.compare.runs import Place, job_of, on_cluster, run_all
-from xmtc.analysis.compare.specs import specs
-from xmtc.analysis.tune.search import Goal, tune
+from xmtc.analysis.compare.answers import SavedPredictions
+from xmtc.analysis.compare.runs import TrialContext, make_training_run, run_methods, run_on_cluster
+from xmtc.analysis.compare.specs import parse_specs
+from xmtc.analysis.tune.search import TuningGoal, tune
 from xmtc.analysis.tune.space import Range
 from xmtc.cli import app
-from xmtc.cli.train import typed_parameters
+from xmtc.cli.train import parse_parameters
 from xmtc.cluster import connection as connecting
 from xmtc.cluster import scheduling as spreading
 from xmtc.cluster import transfer as sending
-from xmtc.cluster.connection import connect, check_reachable
+from xmtc.cluster.connection import check_reachable, connect
 from xmtc.cluster.ray_train import import_ray_train
-from xmtc.cluster.scheduling import ThroughputEstimate, next_batch, map_on_cluster
+from xmtc.cluster.scheduling import ThroughputEstimate, map_on_cluster, next_batch
 from xmtc.cluster.transfer import MIN_SHARED_ARRAY_BYTES, SENT_ARRAYS, as_writable, put_array, unpack_value
-from xmtc.cluster.worker_group import WorkerGroup, shrink_worker_group, plan_worker_group
+from xmtc.cluster.worker_group import WorkerGroup, plan_worker_group, shrink_worker_group
 from xmtc.core.events import Pass
 from xmtc.core.remote_run import DriverCallHandler, run_remote_work
 from xmtc.core.run import Run
 from xmtc.data.document import Document
-from xmtc.data.in_memory import documents_of
+from xmtc.data.in_memory import to_documents
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.methods import METHODS, method_class
 from xmtc.pipeline import Pipeline
@@ -48,7 +48,7 @@ STORE = 80 * 2**20  # bytes of a node's object store: about as few as Ray takes
 KINDS = {name: method_class(name) for name in METHODS if name not in ("ensemble", "consensus")}
 SHARED = [name for name, kind in KINDS.items() if kind.has_cluster_support and not kind.has_multiprocess_support]
 TEXTS, TAGS = planted(300, 1)
-DOCUMENTS = list(documents_of(TEXTS, TAGS))
+DOCUMENTS = list(to_documents(TEXTS, TAGS))
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +70,12 @@ def nodes() -> Iterator[Any]:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """What a model folder holds, but for the history, which has seconds in it."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != store.HISTORY}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != store.HISTORY_FILE}
 
 
 def trained(folder: Path, method: str, run: Run = Run(threads=2), **parameters: Any) -> dict[str, bytes]:
     tiny = method_class(method).quick_parameters | parameters
-    Pipeline.of(method, parameters={"calibrate": False} | tiny).fit(DOCUMENTS, run=run).save(folder)
+    Pipeline.from_parameters(method, parameters={"calibrate": False} | tiny).fit(DOCUMENTS, run=run).save(folder)
     return files_of(folder)
 
 
@@ -178,7 +178,7 @@ def test_an_object_store_that_is_too_small_spills(nodes):
 
 
 def test_a_training_that_was_stopped_goes_on(nodes, tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.methods.one_vs_all.family.NARROW", 4)
+    monkeypatch.setattr("xmtc.methods.one_vs_all.family.NARROW_BLOCK_LABELS", 4)
     seen: list[str] = []
 
     def stop(title: str) -> None:
@@ -208,7 +208,10 @@ def test_who_joins_again_sends_arrays_again(nodes):
         return number * array.sum()
 
     for _ in range(2):
-        assert [answer for answer, _ in map_on_cluster("auto", work, [1, 2])] == [MIN_SHARED_ARRAY_BYTES, 2 * MIN_SHARED_ARRAY_BYTES]
+        assert [answer for answer, _ in map_on_cluster("auto", work, [1, 2])] == [
+            MIN_SHARED_ARRAY_BYTES,
+            2 * MIN_SHARED_ARRAY_BYTES,
+        ]
         ray.shutdown()
         connect(nodes.address)
 
@@ -252,9 +255,9 @@ def test_what_a_cluster_cannot_share_is_said(nodes, tmp_path):
 
 def test_trials_beside_each_other_are_the_same(nodes):
     space = {"C": Range(0.1, 10.0, log=True), "min_df": Range(1, 200)}  # the second: not every one has words left
-    goal = Goal(trials=6, at_once=4)
+    goal = TuningGoal(trials=6, at_once=4)
     found = [
-        tune(DOCUMENTS[:200], DOCUMENTS[200:], Pipeline.of("parabel"), space, goal, run)
+        tune(DOCUMENTS[:200], DOCUMENTS[200:], Pipeline.from_parameters("parabel"), space, goal, run)
         for run in (Run(cluster="auto"), Run(threads=1))
     ]
     there, here = ([(each.number, each.parameters, each.value, each.failure) for each in trials] for trials in found)
@@ -264,29 +267,31 @@ def test_trials_beside_each_other_are_the_same(nodes):
 
 def test_methods_and_seeds_are_compared(nodes, tmp_path):
     corpus, test = write(tmp_path / "train.jsonl", DOCUMENTS[:200]), write(tmp_path / "test.jsonl", DOCUMENTS[200:])
-    place = Place("planted", (corpus,), test, tmp_path / "work", options=("--threads", "1"), cluster="auto")
-    (spec,) = specs(["parabel"], ["calibrate=false"], "texts")
+    place = TrialContext(
+        "planted", (corpus,), test, tmp_path / "work", machine_options=("--threads", "1"), cluster="auto"
+    )
+    (spec,) = parse_specs(["parabel"], ["calibrate=false"], "texts")
     told: list[str] = []
-    (found,) = run_all(place, [spec], 2, told.append)
+    (found,) = run_methods(place, [spec], 2, told.append)
     assert not found.failed
-    for seed, load in enumerate(found.load):
-        tagger = Pipeline.of("parabel", parameters={"calibrate": False, "seed": seed}).fit(DOCUMENTS[:200])
-        expected, answers = Answers.of(tagger, DOCUMENTS[200:]).first, load().first
+    for seed, load in enumerate(found.loaders):
+        tagger = Pipeline.from_parameters("parabel", parameters={"calibrate": False, "seed": seed}).fit(DOCUMENTS[:200])
+        expected, answers = SavedPredictions.from_tagger(tagger, DOCUMENTS[200:]).first, load().first
         assert np.array_equal(answers.labels, expected.labels)
         assert np.array_equal(answers.scores, expected.scores)
-    assert len(told) == len(found.load) == 2
-    run_all(place, [spec], 2, told.append)
+    assert len(told) == len(found.loaders) == 2
+    run_methods(place, [spec], 2, told.append)
     assert len(told) == 2  # both were kept
 
 
 def test_a_machine_that_does_not_see_the_corpus(nodes, tmp_path, monkeypatch):
     corpus = write(tmp_path / "train.jsonl", DOCUMENTS[:20])
-    place = Place("planted", (corpus,), corpus, tmp_path / "work", cluster="auto")
-    jobs = [job_of(place, spec, 0) for spec in specs(["parabel", "plt"], [], "texts")]
+    place = TrialContext("planted", (corpus,), corpus, tmp_path / "work", cluster="auto")
+    jobs = [make_training_run(place, spec, 0) for spec in parse_specs(["parabel", "plt"], [], "texts")]
     place.work.mkdir()
     Path(corpus).unlink()
     with pytest.raises(XmtcError, match=r"does not see .*train\.jsonl; a comparison needs"):
-        list(on_cluster(place, jobs))
+        list(run_on_cluster(place, jobs))
 
 
 def test_without_methods_there_is_nothing_to_share(tmp_path):
@@ -301,7 +306,7 @@ SMALL = "hidden=8 layers=8 dimension=8 epochs=2 batch=16 height=1 arity=4 calibr
 
 def fitted(folder: Path, run: Run, *parameters: str) -> bytes:
     """The arrays of a small AttentionXML, a tree of two levels and so two networks."""
-    pipeline = Pipeline.of("attention_xml", parameters=typed_parameters([*SMALL, *parameters]))
+    pipeline = Pipeline.from_parameters("attention_xml", parameters=parse_parameters([*SMALL, *parameters]))
     pipeline.fit(DOCUMENTS[:120], run=run).save(folder)
     return (folder / "arrays.safetensors").read_bytes()
 

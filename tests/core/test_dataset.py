@@ -19,15 +19,15 @@ from xmtc.core import array_validation as arrays
 from xmtc.core import dataset
 from xmtc.core.dataset import Bag, Tokens
 from xmtc.evaluation import evaluate
-from xmtc.methods.ensemble.calibrated import calibrated
+from xmtc.methods.ensemble.calibrated import calibrate_model
 from xmtc.methods.ensemble.consensus import Consensus
-from xmtc.methods.ensemble.model import Adapted
+from xmtc.methods.ensemble.model import RemappedModel
 from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.storage.form import is_equal
-from xmtc.testing import ONE_THREAD, widened
+from xmtc.testing import ONE_THREAD, widen_view
 
 RNG = np.random.default_rng(0)
 X = random_array((50, 30), density=0.2, format="csr", dtype=np.float32, rng=RNG)
@@ -223,7 +223,11 @@ def test_what_is_derived_is_not_looked_at_again():
     for look in looks:
         look.start()
     try:
-        for found in (both.select_rows(slice(0, 1)), both.select_rows(np.array([True, False])), both.keep_views(["columns", "words"])):
+        for found in (
+            both.select_rows(slice(0, 1)),
+            both.select_rows(np.array([True, False])),
+            both.keep_views(["columns", "words"]),
+        ):
             assert found.views["columns"].vocabulary is None
             assert (found.tokens("words").size, found.tokens("words").encoder) == (4, "")
             assert found.weights[0] == 1
@@ -248,9 +252,9 @@ MODELS = {
     "parabel": (Parabel(max_leaf=2).fit(DATA, run=ONE_THREAD), DATA),
     "dismec": (LINEAR, DATA),
     "consensus": (Consensus((Parabel(), DiSMEC())).fit(DATA, run=ONE_THREAD), DATA),
-    "calibrated": (calibrated(LINEAR, DATA, 5), DATA),
+    "calibrated": (calibrate_model(LINEAR, DATA, 5), DATA),
     "adapted": (
-        Adapted(
+        RemappedModel(
             n_labels=6,
             views={"tfidf": 30},
             model=LINEAR,
@@ -269,7 +273,7 @@ MODELS = {
 def test_every_model_refuses_other_views_before_it_works(model, data):
     model.predict(data, 3, ONE_THREAD)
     assert model.predict(data.rows(slice(0, 0)), 3, ONE_THREAD).labels.shape == (0, 3)
-    wider = Dataset({name: widened(view) for name, view in data.views.items()})
+    wider = Dataset({name: widen_view(view) for name, view in data.views.items()})
     others = {
         "wider": wider,
         "another name": Dataset({f"{name}-2": view for name, view in data.views.items()}),

@@ -19,9 +19,9 @@ from xmtc import Classifier, Pass, Run, Stage, Tagger, XmtcError, plot_history, 
 from xmtc.analysis.combine import combine
 from xmtc.cli import app
 from xmtc.core.checkpoint import Checkpoint
-from xmtc.core.history import from_json_lines, build_pass_rows, build_stage_rows, to_json_lines
+from xmtc.core.history import build_pass_rows, build_stage_rows, from_json_lines, to_json_lines
 from xmtc.data.document import Document
-from xmtc.explain.highlights import Highlight, Piece
+from xmtc.explain.highlights import Highlight, WeightedText
 
 TEXTS, TAGS = planted(200, seed=0)
 ONE = Run(threads=1, device="cpu")
@@ -83,7 +83,7 @@ def test_a_history_makes_a_data_frame():
 def told_by(loss, scores, run: Run = ONE, metric: str = "P@1", **plan) -> list[Pass]:
     """The passes of a network of one number, whose loss is a function of batches: 0, 1 and 2."""
     torch = pytest.importorskip("torch")
-    from xmtc.nn.training import Plan, train
+    from xmtc.nn.training import TrainingOptions, run_training_loop
 
     module, seen = torch.nn.Linear(1, 1, bias=False), []
     usual = {"epochs": 3, "rate": 0.1, "average_from": 9, "average_every": 1, "patience": 9, "seed": 0}
@@ -97,8 +97,8 @@ def told_by(loss, scores, run: Run = ONE, metric: str = "P@1", **plan) -> list[P
 
     batches = [np.array([i]) for i in range(3)]
     watched = replace(run, watch=(*run.callback_tuple, watch))
-    plan_of_passes, score = Plan(**usual | plan), iter(scores).__next__
-    train(module, lambda rng: iter(batches), of_docs, score, plan_of_passes, 3, watched, "it", metric)
+    plan_of_passes, score = TrainingOptions(**usual | plan), iter(scores).__next__
+    run_training_loop(module, lambda rng: iter(batches), of_docs, score, plan_of_passes, 3, watched, "it", metric)
     return seen
 
 
@@ -133,10 +133,10 @@ def test_a_callback_stops_after_the_second_pass_and_the_model_predicts():
     stopped = network(Run(threads=1, watch=lambda event: isinstance(event, Pass) and event.number == 2))
     assert [entry["pass"] for entry in passes(stopped)] == [1, 2]
     assert titles(stopped)[-2:] == ["training", "calibration/predicting"]
-    assert len(stopped.tags(TEXTS[:3])[2]) == 5
+    assert len(stopped.predict_labels(TEXTS[:3])[2]) == 5
 
     shorter, longer = network(epochs=2), network(epochs=20)
-    answers = [tagger.rank(documents(20), run=ONE).scores for tagger in (stopped, shorter, longer)]
+    answers = [tagger.predict(documents(20), run=ONE).scores for tagger in (stopped, shorter, longer)]
     np.testing.assert_array_equal(answers[0], answers[1])  # the best weights so far
     assert not np.array_equal(answers[0], answers[2])
 
@@ -161,7 +161,7 @@ def test_who_asks_to_stop():
 def test_stages_cannot_be_stopped():
     tagger = trees(Run(threads=1, watch=lambda event: True))
     assert titles(tagger) == titles(trees())
-    assert len(tagger.tags(TEXTS[:1])[0]) == 5
+    assert len(tagger.predict_labels(TEXTS[:1])[0]) == 5
 
 
 @pytest.mark.parametrize("make", [trees, network])
@@ -234,7 +234,7 @@ def test_a_damaged_history_is_none_and_harms_nobody(damage, tmp_path):
     (folder / "history.jsonl").write_bytes(content if isinstance(content, bytes) else content.encode())
     loaded = Tagger.load(folder, verify=True)
     assert loaded.history == ()
-    assert loaded.tags(TEXTS[:1], run=ONE) == parabel().tags(TEXTS[:1], run=ONE)
+    assert loaded.predict_labels(TEXTS[:1], run=ONE) == parabel().predict_labels(TEXTS[:1], run=ONE)
     parabel().save(folder)  # and can be replaced
     assert Tagger.load(folder).history == parabel().history
 
@@ -273,20 +273,20 @@ def test_a_resumed_training_has_the_history_of_an_unbroken_one(tmp_path, monkeyp
     from xmtc.nn import training
 
     whole = network()
-    monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
-    step = training.State.step
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    step = training.TrainingState.step
 
     def killed_half_way(self, loss):
         if (self.epoch, self.n_done) == (2, 2):
             raise KeyboardInterrupt
         step(self, loss)
 
-    monkeypatch.setattr(training.State, "step", killed_half_way)
+    monkeypatch.setattr(training.TrainingState, "step", killed_half_way)
     first, again = [], []
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         network(replace(run, watch=first.append))
-    monkeypatch.setattr(training.State, "step", step)
+    monkeypatch.setattr(training.TrainingState, "step", step)
     resumed = network(replace(run, watch=again.append))
     assert list(map(timeless, passes(resumed))) == list(map(timeless, passes(whole)))
     before, after = ([event for event in each if isinstance(event, Pass)] for each in (first, again))
@@ -324,20 +324,20 @@ def test_models_that_are_combined_bring_their_histories():
 
 def test_a_search_tells_of_trials_and_can_be_stopped():
     pytest.importorskip("optuna")
-    from xmtc.analysis.tune.search import Goal, Trial, tune
-    from xmtc.analysis.tune.space import search_space
+    from xmtc.analysis.tune.search import TuningGoal, TuningTrial, tune
+    from xmtc.analysis.tune.space import build_search_space
     from xmtc.pipeline import Pipeline
 
     seen = []
 
     def watch(event) -> bool:
         seen.append(event)
-        return isinstance(event, Trial)
+        return isinstance(event, TuningTrial)
 
-    pipeline = Pipeline.of("parabel", parameters={"max_leaf": 10})
-    space = search_space("parabel", pipeline, ["n_trees=1,2,3"], [])
+    pipeline = Pipeline.from_parameters("parabel", parameters={"max_leaf": 10})
+    space = build_search_space("parabel", pipeline, ["n_trees=1,2,3"], [])
     run = Run(threads=1, watch=watch)
-    found = tune(documents()[:150], documents()[150:], pipeline, space, Goal(trials=3), run)
+    found = tune(documents()[:150], documents()[150:], pipeline, space, TuningGoal(trials=3), run)
     assert len(found) == 1
     assert [event.as_json()["event"] for event in seen] == ["begin", "trial", "stage"]
     assert seen[1] == found[0]
@@ -431,7 +431,7 @@ def test_info_plots_the_history(tmp_path):
 def test_the_module_of_a_trained_network():
     torch = pytest.importorskip("torch")
     tagger = train(documents(), "rank_ae", run=ONE, hidden=8, layer=8, epochs=2, batch=40)
-    module, data = tagger.model.network(), tagger.read(documents(3))
+    module, data = tagger.model.network(), tagger.transform(documents(3))
     assert isinstance(module, torch.nn.Module)
     assert not module.training
     expected = tagger.model.predict(data, 5, ONE)
@@ -463,7 +463,7 @@ def test_a_classifier_has_a_history():
 
 
 def test_a_highlight_in_a_notebook():
-    pieces = [Piece("<b>word</b>", 2.0), Piece(" & ", 0.0), Piece("other", -1.0)]
+    pieces = [WeightedText("<b>word</b>", 2.0), WeightedText(" & ", 0.0), WeightedText("other", -1.0)]
     shown = Highlight("<script>", 0.5, pieces, [("<b>word</b>", 2.0), ("other", -1.0)])._repr_html_()
     assert "<b>" not in shown
     assert "<script>" not in shown

@@ -12,7 +12,7 @@ import pytest
 from numba import njit
 
 from xmtc.core import numba_support as compiled
-from xmtc.core.numba_support import CompileListener, prefetch_element, create_private_folder
+from xmtc.core.numba_support import CompileListener, create_private_folder, prefetch_element
 
 # As on a read-only file system: numba asks this function whether it may write to a folder.
 CODE = """

@@ -17,10 +17,18 @@ import pytest
 import rich.progress
 from commands import lines_of, make_place, xmtc
 
-from xmtc.cli.log import json_log
+from xmtc.cli.log import make_json_log
 from xmtc.core import progress
 from xmtc.core.events import Stage
-from xmtc.core.progress import FIRST_LINE_SECONDS, MAX_LINE_INTERVAL_SECONDS, ProgressLines, LineSchedule, format_duration, show_lines, show_progress
+from xmtc.core.progress import (
+    FIRST_LINE_SECONDS,
+    MAX_LINE_INTERVAL_SECONDS,
+    LineSchedule,
+    ProgressLines,
+    format_duration,
+    show_lines,
+    show_progress,
+)
 from xmtc.core.run import Run
 
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", re.MULTILINE)
@@ -298,7 +306,7 @@ def test_a_log_is_written_over_nothing_else(place):
 def test_a_log_that_was_cut_off_goes_on_in_a_line_of_its_own(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"time": "now", "event": "begin"}\n{"time": "la')
-    json_log(path)(Stage("training"))
+    make_json_log(path)(Stage("training"))
     assert path.read_text().splitlines()[1] == '{"time": "la'
     assert json.loads(path.read_text().splitlines()[2])["title"] == "training"
 

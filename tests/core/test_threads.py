@@ -156,10 +156,10 @@ class TestNetworks:
         torch.set_num_threads(before)
 
     def used(self, torch, run: Run, n_inputs: int, n_docs: int = 100) -> int:
-        from xmtc.nn.devices import threads_for, working
+        from xmtc.nn.devices import choose_thread_count, use_torch_settings
 
         network = torch.nn.Sequential(torch.nn.Embedding(100_000, 4), torch.nn.Linear(n_inputs, 1000))
-        with working(run, torch.device("cpu"), threads=threads_for(run, network, n_docs)):
+        with use_torch_settings(run, torch.device("cpu"), threads=choose_thread_count(run, network, n_docs)):
             return torch.get_num_threads()
 
     def test_a_small_network_works_alone(self, torch):
@@ -182,9 +182,9 @@ class TestNetworks:
         from xmtc import Classifier
         from xmtc.methods import method_class
         from xmtc.nn import devices
-        from xmtc.testing import planted
+        from xmtc.testing import make_planted_corpus
 
-        texts, tags = planted(60, seed=1)
+        texts, tags = make_planted_corpus(60, seed=1)
         small = method_class("xml_rnn").quick_parameters | {"epochs": 1}
         classifier = Classifier("xml_rnn", **small).fit(texts, tags, run=Run(device="cpu"))
         told, set_them = [], torch.set_num_threads

@@ -9,10 +9,10 @@ import json
 import pytest
 from rich.console import Console
 
-from xmtc.cli.explain import block
-from xmtc.errors import XmtcError, find_similar_names, escape_controls, escape_json_controls
-from xmtc.explain.highlights import Highlight, Piece
-from xmtc.output import Answer, AnswerTable
+from xmtc.cli.explain import format_highlight
+from xmtc.errors import XmtcError, escape_controls, escape_json_controls, find_similar_names
+from xmtc.explain.highlights import Highlight, WeightedText
+from xmtc.output import Prediction, PredictionTable
 from xmtc.output.terminal import terminal
 from xmtc.output.text import csv_rows, json_lines, tsv_rows
 from xmtc.tagger import Tag
@@ -61,8 +61,8 @@ WRITERS = {"csv": csv_rows, "tsv": tsv_rows, "jsonl": json_lines, "table": termi
 
 def written(format: str, stream: io.BytesIO) -> str:
     tags = [Tag("=1+1", 0.5), Tag(EVIL, 0.25), Tag("-1", 0.125)]
-    with WRITERS[format](stream, AnswerTable()) as write:
-        write([Answer(EVIL, tags, text=EVIL)])
+    with WRITERS[format](stream, PredictionTable()) as write:
+        write([Prediction(EVIL, tags, text=EVIL)])
     return stream.getvalue().decode()
 
 
@@ -104,13 +104,13 @@ def test_json_lines_are_read_as_they_were():
 
 
 def test_an_explanation_on_a_terminal_is_harmless():
-    highlight = Highlight(EVIL, 0.5, [Piece(f"one\r\ntwo{EVIL}", 1.0)], [(EVIL, 1.0)])
-    shown = block(highlight, Console(force_terminal=True, no_color=True, file=io.StringIO()))
+    highlight = Highlight(EVIL, 0.5, [WeightedText(f"one\r\ntwo{EVIL}", 1.0)], [(EVIL, 1.0)])
+    shown = format_highlight(highlight, Console(force_terminal=True, no_color=True, file=io.StringIO()))
     assert "\x1b[2J" not in shown
     assert not set(shown) & set("\x07\x9b\u202e\u2066\u2028\u200f")
     assert "\r" not in shown.replace("\r\n", "")
     assert shown.startswith("\\x1b[2J\\n\\r")
-    plain = block(highlight, Console(force_terminal=False, no_color=True, file=io.StringIO()))
+    plain = format_highlight(highlight, Console(force_terminal=False, no_color=True, file=io.StringIO()))
     assert f"one\r\ntwo{EVIL}" in plain
 
 

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from xmtc.data import demo_corpus as demo
-from xmtc.data.demo_corpus import Documented, as_document, demo_documents, demo_split, documented_objects, section_names
+from xmtc.data.demo_corpus import (
+    DocumentedObject,
+    as_document,
+    build_demo_documents,
+    parse_documented_objects,
+    parse_section_names,
+    split_demo_documents,
+)
 from xmtc.data.document import Document
 
 SOURCE = '''
@@ -73,14 +80,14 @@ add_other("pkg._core", "other", "Other.")
 
 
 def test_public_objects_with_a_docstring() -> None:
-    found = {item.name: item for item in documented_objects(SOURCE, "pkg._zoom")}
+    found = {item.name: item for item in parse_documented_objects(SOURCE, "pkg._zoom")}
     assert list(found) == ["pkg._zoom.zoom", "pkg._zoom.wait", "pkg._zoom.Lens", "pkg._zoom.Lens.turn"]
     assert found["pkg._zoom.zoom"].arguments == ["x", "n", "axis"]
     assert found["pkg._zoom.Lens"] == ("pkg._zoom.Lens", "pkg._zoom", "A lens.", ["self", "focus", "_cache"])
 
 
 def test_a_document_has_no_own_name_and_sorted_tags() -> None:
-    zoom, _, lens, turn = map(as_document, documented_objects(SOURCE, "pkg._zoom"))
+    zoom, _, lens, turn = map(as_document, parse_documented_objects(SOURCE, "pkg._zoom"))
     assert zoom.id == "pkg._zoom.zoom"
     assert zoom.text.startswith(" in on `x` with .\n\n,  and zoomed.\n\nParameters")
     assert zoom.labels == ["axis", "czt", "fftn", "n", "pkg", "rotate", "solve", "x"]
@@ -89,15 +96,15 @@ def test_a_document_has_no_own_name_and_sorted_tags() -> None:
 
 
 def test_sections_are_read_to_their_end_and_no_further() -> None:
-    docstring = next(documented_objects(SOURCE, "pkg")).docstring
-    assert section_names(docstring, "Parameters") == ["x", "n"]
-    assert section_names(docstring, "See Also") == ["pkg.linalg.solve", "scipy.fft.czt", "fftn", "rotate"]
-    assert section_names(docstring, "Notes") == ["other"]
-    assert section_names(docstring, "Raises") == []
+    docstring = next(parse_documented_objects(SOURCE, "pkg")).docstring
+    assert parse_section_names(docstring, "Parameters") == ["x", "n"]
+    assert parse_section_names(docstring, "See Also") == ["pkg.linalg.solve", "scipy.fft.czt", "fftn", "rotate"]
+    assert parse_section_names(docstring, "Notes") == ["other"]
+    assert parse_section_names(docstring, "Raises") == []
 
 
 def test_documentation_of_compiled_functions() -> None:
-    found = list(documented_objects(ADDED, "pkg.special._add_newdocs"))
+    found = list(parse_documented_objects(ADDED, "pkg.special._add_newdocs"))
     assert [item.name for item in found] == [
         "pkg._core.array",
         "pkg._core.array.sort",
@@ -106,13 +113,15 @@ def test_documentation_of_compiled_functions() -> None:
     ]
     assert found[0].module == "pkg._core"
     assert found[0].arguments == ["object", "dtype"]
-    assert found[3] == Documented("pkg.special.gamma", "pkg.special", "The function.", [])
-    assert list(documented_objects(ADDED, "pkg.elsewhere")) == []
+    assert found[3] == DocumentedObject("pkg.special.gamma", "pkg.special", "The function.", [])
+    assert list(parse_documented_objects(ADDED, "pkg.elsewhere")) == []
 
 
 def test_a_source_that_cannot_be_parsed_is_passed_over() -> None:
-    assert list(documented_objects("def f(:\n", "m")) == []
-    assert [item.name for item in documented_objects('def f():\n    "A \\d."\n', "m")] == ["m.f"]  # warns when imported
+    assert list(parse_documented_objects("def f(:\n", "m")) == []
+    assert [item.name for item in parse_documented_objects('def f():\n    "A \\d."\n', "m")] == [
+        "m.f"
+    ]  # warns when imported
 
 
 def write_function(path: Path, name: str, words: str) -> None:
@@ -132,7 +141,7 @@ def test_which_files_and_docstrings_are_taken(tmp_path: Path, monkeypatch: pytes
     write_function(tmp_path / "not-a-module.py", "script", "script ")
     (tmp_path / "short.py").write_text('def brief():\n    """Too short."""\n')
     (tmp_path / "notes.txt").write_text("no source")
-    found = demo_documents()
+    found = build_demo_documents()
     assert [(document.id, document.labels) for document in found] == [
         ("audio.copied", ["audio", "x"]),
         ("email.parse", ["email", "x"]),
@@ -141,7 +150,7 @@ def test_which_files_and_docstrings_are_taken(tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture(scope="module")
 def corpus() -> list[Document]:
-    return demo_documents()
+    return build_demo_documents()
 
 
 def test_figures(corpus: list[Document]) -> None:
@@ -180,15 +189,15 @@ def test_built_again_from_numpy_alone_it_is_the_same(
 ) -> None:
     monkeypatch.setattr(demo.sysconfig, "get_path", lambda name: str(tmp_path))
     monkeypatch.setattr(demo, "PACKAGES", ("numpy",))
-    again = {document.id: document for document in demo_documents()}
+    again = {document.id: document for document in build_demo_documents()}
     before = [document for document in corpus if document.id.startswith("numpy.")]
     assert [again[document.id] for document in before] == before
 
 
 def test_split(corpus: list[Document]) -> None:
-    train, test = demo_split(corpus, seed=3, share=0.25)
+    train, test = split_demo_documents(corpus, seed=3, share=0.25)
     assert len(test) == round(len(corpus) / 4)
     assert sorted(document.id for document in train + test) == [document.id for document in corpus]
-    assert demo_split(corpus, seed=3, share=0.25) == (train, test)
-    assert demo_split(corpus, seed=4, share=0.25)[1] != test
-    assert len(demo_split(corpus)[1]) == round(len(corpus) / 5)
+    assert split_demo_documents(corpus, seed=3, share=0.25) == (train, test)
+    assert split_demo_documents(corpus, seed=4, share=0.25)[1] != test
+    assert len(split_demo_documents(corpus)[1]) == round(len(corpus) / 5)

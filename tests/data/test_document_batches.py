@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from xmtc.core.run import Run
-from xmtc.data.batch import Batch, Texts, end_to_end
+from xmtc.data.batch import DocumentBatch, Texts, concatenate_bytes
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
 from xmtc.data.file_streams import read_blocks
@@ -25,8 +25,8 @@ from xmtc.data.label_collector import LabelCollector
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
-from xmtc.text.normalisation import normal, normal_texts
-from xmtc.text.term_index import Merging, Vocabulary, cut_out, merge, most_frequent
+from xmtc.text.normalisation import normalize_text, normalize_texts
+from xmtc.text.term_index import StringIndex, WordMerger, merge_word_batches, select_most_frequent, select_words
 
 PLAIN = [
     '{"id": "a", "text": "Große Ærø ΑΣ \\u00e9\\n\\ud83d\\udc1f", "labels": ["x", "y|z"]}',
@@ -56,9 +56,9 @@ def content(documents) -> list[tuple[str, list[str]]]:
     """Texts and labels, whether they come one by one or in batches."""
     found: list[tuple[str, list[str]]] = []
     for each in documents:
-        if isinstance(each, Batch):
-            names = each.names.to_pylist()
-            labels = np.split(each.labels, each.starts[1:-1])
+        if isinstance(each, DocumentBatch):
+            names = each.label_names.to_pylist()
+            labels = np.split(each.label_ids, each.label_offsets[1:-1])
             found += [(text, [names[n] for n in own]) for text, own in zip(each.texts, labels, strict=True)]
         else:
             found.append((each.text, each.labels))
@@ -71,7 +71,7 @@ def outcome(path: Path, run: Run | None, **options) -> tuple:
     rejects.unlink(missing_ok=True)
     corpus = open_corpus(path, "jsonl", **options)
     try:
-        found: object = content(corpus if run is None else corpus.in_batches(run))
+        found: object = content(corpus if run is None else corpus.iter_batches(run))
     except XmtcError as error:
         found = str(error)
     return found, rejects.read_bytes() if rejects.exists() else b"", corpus.n_rejected
@@ -98,7 +98,7 @@ def test_what_nests_deeply_ends_no_process(tmp_path):
     path = tmp_path / "lines.jsonl"
     path.write_text('{"text": "a", "labels": ["x"], "n": ' + "[" * 10**6 + "]" * 10**6 + "}\n" + "[" * 10**6)
     with pytest.raises(XmtcError, match="line"):
-        list(open_corpus(path).in_batches(Run(threads=2)))
+        list(open_corpus(path).iter_batches(Run(threads=2)))
 
 
 @pytest.mark.parametrize("bad", [b'{"text": "\xff", "labels": []}', b'{"text": ""\t, "\xff": 5, "labels": []}'])
@@ -108,7 +108,7 @@ def test_what_is_no_utf8_is_refused_with_its_line(tmp_path, monkeypatch, bad):
     monkeypatch.setattr("xmtc.data.corpus.encoding_of", lambda *args, **options: type("", (), {"name": "utf-8"}))
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 200))
     with pytest.raises(XmtcError, match="line 51: byte 0xff at position 1"):
-        list(open_corpus(path, "jsonl").in_batches(Run(threads=2)))
+        list(open_corpus(path, "jsonl").iter_batches(Run(threads=2)))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -120,7 +120,7 @@ def test_blocks_and_threads_change_nothing(tmp_path, monkeypatch, threads):
     expected = outcome(path, None, **options)
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 700))
     assert len(list(read_blocks(str(path)))) > 20
-    assert any(isinstance(each, Batch) for each in open_corpus(path, **options).in_batches(Run(threads)))
+    assert any(isinstance(each, DocumentBatch) for each in open_corpus(path, **options).iter_batches(Run(threads)))
     assert outcome(path, Run(threads), **options) == expected
     assert expected[2] > 5
 
@@ -131,7 +131,7 @@ def test_blocks_hold_all_lines_and_number_them(tmp_path):
     blocks = list(read_blocks(str(path), size=50))
     assert b"".join(block.lines for block in blocks) == path.read_bytes()
     n_before = [0, *itertools.accumulate(block.n_lines for block in blocks)]
-    assert [block.first for block in blocks] == [n + 1 for n in n_before[:-1]]
+    assert [block.first_line_number for block in blocks] == [n + 1 for n in n_before[:-1]]
     assert n_before[-1] == len(path.read_bytes().split(b"\n"))
     (tmp_path / "empty").write_bytes(b"")
     assert not list(read_blocks(str(tmp_path / "empty")))
@@ -142,7 +142,7 @@ def test_a_damaged_file_says_after_which_line(tmp_path):
     content = gzip.compress(b"".join(b'{"text": "%d", "labels": ["x"]}\n' % (i**9) for i in range(30_000)))
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(XmtcError, match=r"after line \d+: the data is damaged or ends too early"):
-        list(open_corpus(path, "jsonl").in_batches(Run(threads=2)))
+        list(open_corpus(path, "jsonl").iter_batches(Run(threads=2)))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_damaged_file_says_after_which_line(tmp_path):
 def test_what_pyarrow_is_not_asked_for_comes_one_by_one(tmp_path, fields):
     path = tmp_path / "lines.jsonl"
     path.write_text('{"id": "1", "title": "t", "text": "a", "labels": ["x"]}\n' * 3)
-    found = list(open_corpus(path, fields=fields).in_batches(Run()))
+    found = list(open_corpus(path, fields=fields).iter_batches(Run()))
     assert found == list(open_corpus(path, fields=fields))
 
 
@@ -159,23 +159,25 @@ def test_an_id_that_was_named_must_be_there(tmp_path):
     path = tmp_path / "lines.jsonl"
     path.write_text('{"key": "a", "text": "a", "labels": ["x"]}\n{"text": "a", "labels": ["x"]}')
     with pytest.raises(XmtcError, match="line 2: there is no field 'key'"):
-        list(open_corpus(path, fields=Fields(id="key")).in_batches(Run()))
+        list(open_corpus(path, fields=Fields(id="key")).iter_batches(Run()))
 
 
 def test_the_fingerprint_is_of_documents_and_not_of_batches():
-    def batch(*documents: tuple[str, list[str]]) -> Batch:
+    def batch(*documents: tuple[str, list[str]]) -> DocumentBatch:
         import pyarrow
 
         flat = [label for _, labels in documents for label in labels]
         names = list(dict.fromkeys(flat))
         starts = np.cumsum([0, *(len(labels) for _, labels in documents)])
         numbers = np.array([names.index(label) for label in flat], np.int32)
-        return Batch(Texts.of(text for text, _ in documents), pyarrow.array(names, "string"), numbers, starts)
+        return DocumentBatch(
+            Texts.from_strings(text for text, _ in documents), pyarrow.array(names, "string"), numbers, starts
+        )
 
     def collected(*stream) -> tuple:
         collector = LabelCollector()
-        assert len(list(collector.watch(stream))) == len(stream)
-        return collector.fingerprint(), collector.matrix("abc").toarray().tolist(), list(collector.numbers)
+        assert len(list(collector.collect(stream))) == len(stream)
+        return collector.fingerprint(), collector.to_matrix("abc").toarray().tolist(), list(collector.id_by_label)
 
     a, b, c = ("one", ["b", "a"]), ("töwo", []), ("", ["c", "b"])
     expected = collected(*(Document("", *each) for each in (a, b, c)))
@@ -192,8 +194,8 @@ SPECIAL = "aZ ÄßéİΣσςǄǅ가각\u1100\u1161\u11a8\u0301\u0315\u212a\u2126
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.text(st.one_of(st.sampled_from(SPECIAL), st.characters(exclude_categories=["Cs"])))), st.booleans())
 def test_compiled_texts_are_normal_as_pythons(texts, lowercase):
-    found = normal_texts(Texts.of(texts), lowercase)
-    assert list(found) == [normal(text, lowercase) for text in texts]
+    found = normalize_texts(Texts.from_strings(texts), lowercase)
+    assert list(found) == [normalize_text(text, lowercase) for text in texts]
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
@@ -201,7 +203,9 @@ def test_every_character_is_normal_beside_others(lowercase):
     characters = [chr(code) for code in range(0x11000) if not 0xD800 <= code < 0xE000]
     for before in ("A", "\u1100", "Σ"):
         texts = [before + character + "e" for character in characters]
-        assert list(normal_texts(Texts.of(texts), lowercase)) == [normal(text, lowercase) for text in texts]
+        assert list(normalize_texts(Texts.from_strings(texts), lowercase)) == [
+            normalize_text(text, lowercase) for text in texts
+        ]
 
 
 BYTES = st.lists(st.text("abcä ", max_size=20).map(str.encode), unique=True, max_size=60)
@@ -213,24 +217,24 @@ def test_the_most_frequent_words_come_first_and_else_by_their_bytes(words, data)
     frequencies = np.array([data.draw(st.integers(0, 3)) for _ in words], np.int64)
     at_least, n = data.draw(st.integers(0, 3)), data.draw(st.none() | st.integers(0, 9))
     plain = sorted(np.flatnonzero(frequencies >= at_least).tolist(), key=lambda i: (-frequencies[i], words[i]))
-    assert most_frequent(*end_to_end(words), frequencies, at_least, n).tolist() == plain[:n]
+    assert select_most_frequent(*concatenate_bytes(words), frequencies, at_least, n).tolist() == plain[:n]
 
-    text, ends = cut_out(*end_to_end(words), np.array(plain[:n], np.int64))
+    text, ends = select_words(*concatenate_bytes(words), np.array(plain[:n], np.int64))
     assert [bytes(text[a:b]) for a, b in itertools.pairwise(ends)] == [words[i] for i in plain[:n]]
 
 
 @settings(deadline=None)
 @given(st.lists(BYTES, max_size=12), st.integers(0, 40))
 def test_words_merge_as_they_come_as_they_do_together(batches, together):
-    packed = [end_to_end(batch) for batch in batches]
-    merging = Merging()
+    packed = [concatenate_bytes(batch) for batch in batches]
+    merging = WordMerger()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xmtc.text.term_index.TOGETHER", together)
+        patch.setattr("xmtc.text.term_index.MIN_MERGE_WORDS", together)
         for text, ends in packed:
             merging.add(text, ends)
     merging.merge()
-    text, ends, numbers = merge(packed)
-    assert Vocabulary(merging.text, merging.ends, np.empty(0)).words() == Vocabulary(text, ends, np.empty(0)).words()
+    text, ends, numbers = merge_word_batches(packed)
+    assert StringIndex(merging.text, merging.ends, np.empty(0)).words() == StringIndex(text, ends, np.empty(0)).words()
     assert [each.tolist() for each in merging.numbers] == [each.tolist() for each in numbers]
 
 
@@ -297,7 +301,7 @@ def test_a_corpus_trains_the_same_in_batches(tmp_path):
     documents = [Document(str(i), f"Word{i % 7} word{i % 5} Ünï{i % 3} ΣΑΣ", [f"l{i % 7}"]) for i in range(300)]
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps({"text": d.text, "labels": d.labels}) + "\n" for d in documents))
-    pipeline = Pipeline.of("parabel", parameters={"min_df": 1})
+    pipeline = Pipeline.from_parameters("parabel", parameters={"min_df": 1})
     one, other = pipeline.prepare(open_corpus(path)), pipeline.prepare(documents)
     assert (one.fingerprint, one.data.fingerprint()) == (other.fingerprint, other.data.fingerprint())
 
@@ -308,18 +312,18 @@ def test_a_refused_line_leaves_no_thread_and_no_open_file(tmp_path, monkeypatch)
     path.write_text('{"text": 1}\n' + '{"text": "a", "labels": ["x"]}\n' * 1000)
     n_before = threading.active_count()
     with pytest.raises(XmtcError, match="line 1") as held:
-        list(open_corpus(path).in_batches(Run(threads=2)))
+        list(open_corpus(path).iter_batches(Run(threads=2)))
     assert held.value is not None  # as a notebook holds the last error
     assert threading.active_count() == n_before
 
 
 def test_a_line_that_pyarrow_cannot_count_is_read_as_it_always_was(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.data.formats.json_blocks.LARGEST", 100)
+    monkeypatch.setattr("xmtc.data.formats.json_blocks.MAX_ARROW_BYTES", 100)
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 60))
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps({"text": "a" * n, "labels": ["x"]}) + "\n" for n in (10, 10, 200, 10, 10)))
-    found = list(open_corpus(path).in_batches(Run(threads=2)))
-    assert [type(each) for each in found] == [Batch, Document, Batch]
+    found = list(open_corpus(path).iter_batches(Run(threads=2)))
+    assert [type(each) for each in found] == [DocumentBatch, Document, DocumentBatch]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -329,10 +333,10 @@ def test_what_was_read_before_the_damage_is_told_before_it(tmp_path, monkeypatch
     path.write_bytes(gzip.compress("\n".join(lines).encode())[:-20])
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 1_000_000))  # fewer blocks than are read ahead
     with pytest.raises(XmtcError, match="line 1: the field 'text'"):
-        list(open_corpus(path).in_batches(Run(threads)))
+        list(open_corpus(path).iter_batches(Run(threads)))
     rejects = tmp_path / "rejects"
     with pytest.raises(XmtcError, match="damaged"):
-        list(open_corpus(path, on_error="skip", rejects=rejects).in_batches(Run(threads)))
+        list(open_corpus(path, on_error="skip", rejects=rejects).iter_batches(Run(threads)))
     assert rejects.read_text().startswith("1\t")
 
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 from scipy import sparse
 
-from xmtc.data.corpus import Corpus, open_corpus, writing_corpus
+from xmtc.data.corpus import Corpus, open_corpus, open_corpus_writer
 from xmtc.data.document import Document
 from xmtc.data.file_streams import read_blocks, read_lines
-from xmtc.data.format_detection import detect
+from xmtc.data.format_detection import detect_format
 from xmtc.data.records import Fields
-from xmtc.data.source import Source
+from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError
 
 DOCUMENTS = [
@@ -38,7 +38,7 @@ SPARSE = b"4 6 5\n0,2 1:1 5:0.25\n 0:2\n3\n\n"  # the second has no labels, the 
 
 
 def save(path: Path, documents: list[Document], format: str | None = None) -> Path:
-    with writing_corpus(path, format) as add:
+    with open_corpus_writer(path, format) as add:
         for document in documents:
             add(document)
     return path
@@ -79,7 +79,7 @@ any_document = st.builds(
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "tsv", "parquet"])
-@pytest.mark.filterwarnings("ignore::xmtc.data.layout.ReadingWarning")  # labels may well look suspicious
+@pytest.mark.filterwarnings("ignore::xmtc.data.layout.CorpusWarning")  # labels may well look suspicious
 @given(documents=st.lists(any_document, min_size=1, max_size=4))
 @settings(max_examples=60, deadline=None)
 def test_round_trip_of_anything(format: str, documents: list[Document]) -> None:
@@ -108,11 +108,11 @@ def test_sparse(tmp_path: Path) -> None:
     ]
     (tmp_path / "c.txt").write_bytes(SPARSE + b"\n \n")  # blank lines after the last document are nothing
     corpus = open_corpus(tmp_path / "c.txt")
-    assert (corpus.format, corpus.holds_features, corpus.n_features, corpus.n_labels) == ("sparse", True, 6, 5)
+    assert (corpus.format, corpus.has_features, corpus.n_features, corpus.n_labels) == ("sparse", True, 6, 5)
     assert list(map(plain, corpus)) == documents
     assert next(iter(corpus)).features[0].dtype == np.int32
     assert next(iter(corpus)).features[1].dtype == np.float32
-    with writing_corpus(tmp_path / "again.txt.gz", like=corpus) as add:
+    with open_corpus_writer(tmp_path / "again.txt.gz", like=corpus) as add:
         for document in corpus:
             add(document)
     assert gzip.decompress((tmp_path / "again.txt.gz").read_bytes()) == SPARSE
@@ -214,7 +214,7 @@ def test_libmultilabel(tmp_path: Path) -> None:
 )
 def test_detection(name: str, content: bytes, format: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    assert detect(Source(str(tmp_path / name))) == format
+    assert detect_format(CorpusInput(str(tmp_path / name))) == format
 
 
 def test_line_endings_blank_lines_and_byte_order_mark(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ ZIPPED = {
 def unzipping(request, monkeypatch):
     """Each of the two that gzip may be read by."""
     found = pytest.importorskip(request.param)
-    monkeypatch.setattr("xmtc.data.file_streams.unzipping", found)
+    monkeypatch.setattr("xmtc.data.file_streams.zlib_backend", found)
     return found
 
 
@@ -369,7 +369,7 @@ def test_of_damaged_gzip_both_readers_say_the_same(tmp_path, monkeypatch, seed):
     path.write_bytes(damaged_gzip(seed))
 
     def outcome(reader: str) -> tuple[bytes, str]:
-        monkeypatch.setattr("xmtc.data.file_streams.unzipping", pytest.importorskip(reader))
+        monkeypatch.setattr("xmtc.data.file_streams.zlib_backend", pytest.importorskip(reader))
         lines = bytearray()
         try:
             for block in read_blocks(str(path), size=5_000):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
 from xmtc import Classifier, XmtcError, open_corpus
-from xmtc.data.in_memory import documents_of, texts_or_matrix
-from xmtc.data.targets import ARRAY, COLUMN, FRAME, LISTS, SPARSE, target_of
+from xmtc.data.in_memory import as_texts_or_matrix, to_documents
+from xmtc.data.targets import ARRAY, COLUMN, FRAME, LISTS, SPARSE, as_label_target
 
 BITS = np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 1]])
 BIT = st.integers(0, 1)
@@ -55,30 +55,34 @@ class TestIndicators:
         ],
     )
     def test_every_form_is_read_alike(self, make, kind):
-        found = target_of(make(BITS))
+        found = as_label_target(make(BITS))
         assert (found.kind, found.labels, found.columns) == (kind, NAMED, ["0", "1", "2"])
-        assert found.are_numbers
+        assert found.has_integer_labels
 
     @pytest.mark.parametrize("make", [frame, polars_frame, lambda Y: frame(Y.astype(bool))])
     def test_frames_name_their_columns(self, make):
-        found = target_of(make(BITS))
+        found = as_label_target(make(BITS))
         assert found.kind == (ARRAY if make is polars_frame else FRAME)
         assert found.columns == ["a", "b", "c"]
-        assert not found.are_numbers
+        assert not found.has_integer_labels
         assert found.labels == [["a", "c"], ["b"], [], ["a", "b", "c"]]
 
     def test_numbered_columns_of_a_frame(self):
-        found = target_of(frame(BITS, (7, 5, 3)))
-        assert (found.columns, found.are_numbers) == (["7", "5", "3"], True)
+        found = as_label_target(frame(BITS, (7, 5, 3)))
+        assert (found.columns, found.has_integer_labels) == (["7", "5", "3"], True)
 
     def test_a_trained_model_names_the_columns(self):
-        assert target_of(BITS, ["x", "y", "z"]).labels == [["x", "z"], ["y"], [], ["x", "y", "z"]]
+        assert as_label_target(BITS, ["x", "y", "z"]).labels == [["x", "z"], ["y"], [], ["x", "y", "z"]]
 
     @given(
         st.integers(2, 5).flatmap(lambda n: st.lists(st.lists(st.integers(0, 1), min_size=n, max_size=n), min_size=1))
     )
     def test_lists_of_bits_are_what_their_array_is(self, rows):
-        assert target_of(rows) == target_of(np.array(rows)) == target_of([tuple(map(bool, row)) for row in rows])
+        assert (
+            as_label_target(rows)
+            == as_label_target(np.array(rows))
+            == as_label_target([tuple(map(bool, row)) for row in rows])
+        )
 
 
 class TestLists:
@@ -93,35 +97,35 @@ class TestLists:
         ],
     )
     def test_names(self, y):
-        found = target_of(y)
-        assert (found.kind, found.labels, found.are_numbers) == (LISTS, [["a", "b"], ["c"], []], False)
+        found = as_label_target(y)
+        assert (found.kind, found.labels, found.has_integer_labels) == (LISTS, [["a", "b"], ["c"], []], False)
 
     def test_sets_of_names(self):
-        assert sorted(target_of([{"a", "b"}]).labels[0]) == ["a", "b"]
+        assert sorted(as_label_target([{"a", "b"}]).labels[0]) == ["a", "b"]
 
     def test_columns_of_lists(self):
         pandas = pytest.importorskip("pandas")
         column = pandas.Series([["a", "b"], ["c"], []])
         for y in (column, column.to_frame("labels")):
-            assert target_of(y).labels == [["a", "b"], ["c"], []]
+            assert as_label_target(y).labels == [["a", "b"], ["c"], []]
 
     @pytest.mark.parametrize("row", [[1, 7], [np.int64(1), np.int32(7)], [1.0, 7.0], (1, 7, 1), np.array([1, 7])])
     def test_numbers(self, row):
-        found = target_of([row, [3]])
-        assert (found.labels, found.are_numbers) == ([["1", "7"], ["3"]], True)
+        found = as_label_target([row, [3]])
+        assert (found.labels, found.has_integer_labels) == ([["1", "7"], ["3"]], True)
 
     def test_lists_of_tensors(self):
-        assert target_of([tensor([1, 7]), tensor([3])]).labels == [["1", "7"], ["3"]]
+        assert as_label_target([tensor([1, 7]), tensor([3])]).labels == [["1", "7"], ["3"]]
 
     def test_numbers_among_names_are_names(self):
-        assert not target_of([["a", 1]]).are_numbers
+        assert not as_label_target([["a", 1]]).has_integer_labels
 
     def test_label_numbers_0_and_1_in_lists_of_different_lengths(self):
-        assert target_of([[0], [0, 1], []]).labels == [["0"], ["0", "1"], []]
+        assert as_label_target([[0], [0, 1], []]).labels == [["0"], ["0", "1"], []]
 
     def test_one_label_for_each_document_in_a_column(self):
         for column in (np.array([[3], [1]]), frame([[3], [1]], ("subject",))):
-            assert (target_of(column).kind, target_of(column).labels) == (COLUMN, [["3"], ["1"]])
+            assert (as_label_target(column).kind, as_label_target(column).labels) == (COLUMN, [["3"], ["1"]])
         classifier = Classifier().fit(np.eye(6), np.array([[3], [1], [7]] * 2))
         assert classifier.predict(np.eye(6)).tolist() == [[3], [1], [7]] * 2
 
@@ -151,7 +155,7 @@ class TestLists:
 )
 def test_labels_that_could_be_misread_are_refused(y, sentence):
     with pytest.raises(XmtcError) as raised:
-        target_of(y)
+        as_label_target(y)
     assert sentence in str(raised.value)
 
 
@@ -170,14 +174,14 @@ def test_labels_that_could_be_misread_are_refused(y, sentence):
 def test_tensors_and_frames_that_could_be_misread_are_refused(make, sentence):
     y = make()
     with pytest.raises(XmtcError) as raised:
-        target_of(y)
+        as_label_target(y)
     assert sentence in str(raised.value)
 
 
 @pytest.mark.parametrize(("labels", "is_right"), [(["a", ""], False), ([""], False), (["a", " "], True), ([], True)])
 def test_empty_names_are_refused_as_in_files_and_blanks_are_names(tmp_path, labels, is_right):
     (tmp_path / "c.jsonl").write_text(json.dumps({"text": "red apple", "labels": labels}) + "\n")
-    for read in (lambda: open_corpus(tmp_path / "c.jsonl"), lambda: documents_of(["red apple"], [labels])):
+    for read in (lambda: open_corpus(tmp_path / "c.jsonl"), lambda: to_documents(["red apple"], [labels])):
         with nullcontext() if is_right else pytest.raises(XmtcError, match="an empty name, expected a list of names"):
             assert [document.labels for document in read()] == [labels]
 
@@ -207,7 +211,7 @@ class TestTexts:
         ],
     )
     def test_every_form_is_read_alike(self, make):
-        assert [document.text for document in documents_of(make(self.TEXTS))] == list(self.TEXTS)
+        assert [document.text for document in to_documents(make(self.TEXTS))] == list(self.TEXTS)
 
     @pytest.mark.parametrize(
         ("make", "sentence"),
@@ -233,7 +237,7 @@ class TestTexts:
     def test_what_is_no_text_is_refused(self, make, sentence):
         X = make()
         with pytest.raises(XmtcError) as raised:
-            list(documents_of(X))
+            list(to_documents(X))
         assert sentence in str(raised.value)
 
 
@@ -257,7 +261,7 @@ class TestFeatures:
         ],
     )
     def test_every_form_is_read_alike(self, make):
-        assert not isinstance(texts_or_matrix(make(self.X)), list)
+        assert not isinstance(as_texts_or_matrix(make(self.X)), list)
         classifier = Classifier().fit(make(self.X), self.TAGS)
         assert classifier.predict(make(self.X), k=1) == list(self.TAGS)
         assert classifier.score(make(self.X), self.TAGS) == 1.0
@@ -295,16 +299,16 @@ class TestSilentMisreadings:
     def test_a_mask_is_not_lifted(self, X):
         hidden = np.ma.masked_array(X, np.arange(X.size).reshape(X.shape) == 0)
         with pytest.raises(XmtcError, match="masked values"):
-            texts_or_matrix(hidden)
-        assert len(texts_or_matrix(np.ma.masked_array(X))) == 3
+            as_texts_or_matrix(hidden)
+        assert len(as_texts_or_matrix(np.ma.masked_array(X))) == 3
         with pytest.raises(XmtcError, match="masked values"):
-            target_of(np.ma.masked_array(BITS, BITS == 1))
+            as_label_target(np.ma.masked_array(BITS, BITS == 1))
 
     def test_what_has_no_order_is_of_nobody(self):
         with pytest.raises(XmtcError, match="Found a set as X"):
-            texts_or_matrix({"red apple", "green pear"})
+            as_texts_or_matrix({"red apple", "green pear"})
         with pytest.raises(XmtcError, match="as labels; expected a list of labels for each document"):
-            target_of({("a",), ("b",)})
+            as_label_target({("a",), ("b",)})
 
     def test_columns_beyond_the_last_are_refused(self):
         X = csr_array(np.eye(4))
@@ -318,7 +322,7 @@ class TestSilentMisreadings:
 
     def test_labels_without_end_are_refused_before_they_have_names(self):
         with pytest.raises(XmtcError, match="y has 3,000,000,000 columns; expected at most"):
-            target_of(csr_array((2, 3_000_000_000)))
+            as_label_target(csr_array((2, 3_000_000_000)))
 
     def test_zeros_and_ones_are_labels_to_a_model_of_a_column(self):
         column = np.array(self.NUMBERS)[:, None]
@@ -337,7 +341,7 @@ class TestSilentMisreadings:
 
     def test_a_corpus_of_texts_has_no_width(self):
         classifier = Classifier(n_trees=1).fit(np.eye(20), [["a"], ["b"]] * 10)
-        classifier.fit(list(documents_of(self.TEXTS, [["a"], ["b"]] * 10)))
+        classifier.fit(list(to_documents(self.TEXTS, [["a"], ["b"]] * 10)))
         assert not hasattr(classifier, "n_features_in_")
 
     @pytest.mark.parametrize("weights", [[1] * 19, [-1] + [1] * 19, [np.nan] * 20, [0] * 20, 1.0])

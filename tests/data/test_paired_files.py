@@ -12,9 +12,9 @@ from test_data_commands import call
 from typer.testing import CliRunner
 
 from xmtc.cli import app
-from xmtc.data.corpus import open_corpus, writing_corpus
+from xmtc.data.corpus import open_corpus, open_corpus_writer
 from xmtc.data.document import Document
-from xmtc.data.formats.paired import labels_beside
+from xmtc.data.formats.paired import find_paired_labels
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
@@ -75,17 +75,17 @@ def test_a_file_with_a_comma_in_its_name_is_one_file(tmp_path: Path) -> None:
 def test_names_that_belong_together(texts: str, labels: str | None, tmp_path: Path) -> None:
     for other in ("train_labels.csv", "labels", "test_labels.txt", "train_textlabels.txt"):
         (tmp_path / other).touch()
-    assert labels_beside(str(tmp_path / texts)) is None
+    assert find_paired_labels(str(tmp_path / texts)) is None
     if labels:
         (tmp_path / labels).touch()
-        assert labels_beside(str(tmp_path / texts)) == str(tmp_path / labels)
+        assert find_paired_labels(str(tmp_path / texts)) == str(tmp_path / labels)
 
 
 def test_compressed_alike_comes_first(tmp_path: Path) -> None:
     for name in ("labels.txt", "labels.txt.gz"):
         (tmp_path / name).touch()
-    assert labels_beside(str(tmp_path / "texts.txt.gz")) == str(tmp_path / "labels.txt.gz")
-    assert labels_beside(str(tmp_path / "texts.txt")) == str(tmp_path / "labels.txt")
+    assert find_paired_labels(str(tmp_path / "texts.txt.gz")) == str(tmp_path / "labels.txt.gz")
+    assert find_paired_labels(str(tmp_path / "texts.txt")) == str(tmp_path / "labels.txt")
 
 
 def test_compression_byte_order_marks_and_line_endings(tmp_path: Path) -> None:
@@ -158,13 +158,16 @@ def test_labels_are_not_read_from_documents_to_be_tagged(tmp_path: Path) -> None
 
 def test_written_and_read_back(tmp_path: Path) -> None:
     pair = f"{tmp_path}/texts.txt.gz,{tmp_path}/labels.txt"
-    with writing_corpus(pair) as add:
+    with open_corpus_writer(pair) as add:
         for document in [*DOCUMENTS, Document("e", "two\r\nlines", ["é"])]:
             add(document)
     assert list(open_corpus(tmp_path / "texts.txt.gz")) == [*DOCUMENTS, Document("5", "two lines", ["é"])]
     assert gzip.decompress((tmp_path / "texts.txt.gz").read_bytes()) == TEXTS + b"two lines\n"
     before = (tmp_path / "labels.txt").read_bytes()
-    with pytest.raises(XmtcError, match="has the label 'open sea' with white space in it"), writing_corpus(pair) as add:
+    with (
+        pytest.raises(XmtcError, match="has the label 'open sea' with white space in it"),
+        open_corpus_writer(pair) as add,
+    ):
         add(Document("1", "a", ["open sea"]))
     assert (tmp_path / "labels.txt").read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["labels.txt", "texts.txt.gz"]
@@ -173,7 +176,10 @@ def test_written_and_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["texts.txt", "texts.txt,texts.txt", "a,b"])
 def test_a_pair_is_written_to_two_files(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(XmtcError, match="paired writes two files; name both, as in"), writing_corpus(target, "paired"):
+    with (
+        pytest.raises(XmtcError, match="paired writes two files; name both, as in"),
+        open_corpus_writer(target, "paired"),
+    ):
         pass
     assert not list(tmp_path.iterdir())
 

@@ -10,9 +10,9 @@ from commands import invoke
 
 from xmtc.core.run import Run
 from xmtc.data import fetching
-from xmtc.data.batch import Batch
+from xmtc.data.batch import DocumentBatch
 from xmtc.data.corpus import open_corpus
-from xmtc.data.fetching import UNDER_WAY, Fetched, take
+from xmtc.data.fetching import ACTIVE_PREFETCHES, PrefetchedFile, take_prefetched
 from xmtc.data.file_streams import read_blocks
 from xmtc.errors import XmtcError
 
@@ -31,11 +31,11 @@ def path(tmp_path):
 def test_the_blocks_are_those_of_the_file(path, monkeypatch):
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 300))
     expected, told = list(read_blocks(path)), []
-    with fetching.fetching(path):
-        fetched = take(path, told.append)
-        assert take(path, None) is None  # it is somebody's
+    with fetching.prefetch_file(path):
+        fetched = take_prefetched(path, told.append)
+        assert take_prefetched(path, None) is None  # it is somebody's
         assert list(fetched) == expected
-    assert len(expected) > 2 * fetching.MOST
+    assert len(expected) > 2 * fetching.MAX_PREFETCHED_BLOCKS
     assert sum(told) == len(gzip.compress(LINES))
 
 
@@ -43,27 +43,27 @@ def test_no_more_are_read_than_may_wait(path, monkeypatch):
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 300))
     read = []
     monkeypatch.setattr(fetching, "read_blocks", lambda *options: (read.append(b) or b for b in read_blocks(*options)))
-    fetched = Fetched(path)
+    fetched = PrefetchedFile(path)
     fetched.blocks.pool.shutdown()
-    assert len(read) == fetching.MOST
+    assert len(read) == fetching.MAX_PREFETCHED_BLOCKS
 
 
 def test_a_corpus_goes_on_with_what_was_fetched(path, monkeypatch):
     expected = [document.id for document in open_corpus(path)]
-    with fetching.fetching(path):
+    with fetching.prefetch_file(path):
         corpus = open_corpus(path)
-        assert path in UNDER_WAY  # looking at how it begins takes none of it
+        assert path in ACTIVE_PREFETCHES  # looking at how it begins takes none of it
         monkeypatch.setattr("xmtc.data.formats.json_blocks.read_blocks", None)
-        batches = list(corpus.in_batches(Run(threads=2)))
-    assert all(isinstance(batch, Batch) for batch in batches)
+        batches = list(corpus.iter_batches(Run(threads=2)))
+    assert all(isinstance(batch, DocumentBatch) for batch in batches)
     assert sum(map(len, batches)) == len(expected)
 
 
 def test_what_is_read_line_by_line_is_let_go_of(path):
-    with fetching.fetching(path):
-        fetched = UNDER_WAY[path]
+    with fetching.prefetch_file(path):
+        fetched = ACTIVE_PREFETCHES[path]
         assert len(list(open_corpus(path))) == 900
-        assert not UNDER_WAY
+        assert not ACTIVE_PREFETCHES
     with pytest.raises(RuntimeError, match="after shutdown"):
         fetched.blocks.pool.submit(int)
 
@@ -73,9 +73,9 @@ def test_damage_is_said_as_without_it(path, cut):
     with open(path, "wb") as file:
         file.write(gzip.compress(LINES)[:-cut])
     with pytest.raises(XmtcError) as expected:
-        list(open_corpus(path).in_batches(Run(threads=2)))
-    with fetching.fetching(path), pytest.raises(XmtcError) as found:
-        list(open_corpus(path).in_batches(Run(threads=2)))
+        list(open_corpus(path).iter_batches(Run(threads=2)))
+    with fetching.prefetch_file(path), pytest.raises(XmtcError) as found:
+        list(open_corpus(path).iter_batches(Run(threads=2)))
     assert str(found.value) == str(expected.value)
 
 
@@ -84,20 +84,20 @@ def test_other_things_are_left_alone(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus.csv").write_text("text,labels\n")
     (tmp_path / "folder.jsonl").mkdir()
-    with fetching.fetching(name):
-        assert not UNDER_WAY
+    with fetching.prefetch_file(name):
+        assert not ACTIVE_PREFETCHES
 
 
 def test_training_takes_what_was_fetched_and_leaves_nothing(path, tmp_path, monkeypatch):
     taken = []
     monkeypatch.setattr(
-        "xmtc.data.formats.json_blocks.take", lambda *words: taken.append(found := take(*words)) or found
+        "xmtc.data.formats.json_blocks.take", lambda *words: taken.append(found := take_prefetched(*words)) or found
     )
     for name, options in {"many": ["--threads", "2"], "one": ["--threads", "1"], "told": ["--id", "id"]}.items():
         assert invoke("train", path, "-o", tmp_path / name, "-q", *options).returncode == 0
-        assert not UNDER_WAY
+        assert not ACTIVE_PREFETCHES
     assert [each is not None for each in taken] == [True, False, False]
     arrays = {(tmp_path / name / "arrays.safetensors").read_bytes() for name in ("many", "one", "told")}
     assert len(arrays) == 1
     assert invoke("train", path, "-o", tmp_path).returncode == 2
-    assert not UNDER_WAY
+    assert not ACTIVE_PREFETCHES

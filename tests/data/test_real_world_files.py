@@ -19,10 +19,10 @@ from paper import pdf
 from pyarrow.parquet import write_table
 
 from xmtc.data import label_checks as suspicion
-from xmtc.data.corpus import each_once, open_corpus
+from xmtc.data.corpus import open_corpus, remove_duplicate_paths
 from xmtc.data.document import Document
-from xmtc.data.encodings import encoding_of
-from xmtc.data.layout import Layout, ReadingWarning, Voice
+from xmtc.data.encodings import detect_encoding
+from xmtc.data.layout import CorpusWarning, Layout, Notifier
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
@@ -182,8 +182,8 @@ def read(kind: Kind, folder: Path) -> tuple[list[Document], list[str]]:
     fields = Fields(**FIELDS | {name: options.pop(name) for name in ("text", "labels", "separator") if name in options})
     said: list[str] = []
     (folder / kind.name).write_bytes(kind.content())
-    voice = Voice(said.append, options.pop("strict", False))
-    corpus = open_corpus(folder / kind.name, None, fields, fields.labels is not None, voice=voice, **options)
+    voice = Notifier(said.append, options.pop("strict", False))
+    corpus = open_corpus(folder / kind.name, None, fields, fields.labels is not None, notifier=voice, **options)
     return list(corpus), said
 
 
@@ -209,7 +209,7 @@ def test_the_tables_are_large_enough() -> None:
 
 def test_in_python_it_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_bytes(table(",", "cp1252"))
-    with pytest.warns(ReadingWarning, match="is read as windows-1252"):
+    with pytest.warns(CorpusWarning, match="is read as windows-1252"):
         assert len(list(open_corpus(tmp_path / "c.csv", fields=Fields(**FIELDS)))) == 3
 
 
@@ -228,7 +228,7 @@ def test_encodings_are_told_apart(encoding: str, tmp_path: Path) -> None:
     text = LANGUAGES[encoding]
     (tmp_path / "c.csv").write_bytes(f'text,labels\n"{text}",x\n'.encode(encoding))
     said: list[str] = []
-    (document,) = open_corpus(tmp_path / "c.csv", voice=Voice(said.append))
+    (document,) = open_corpus(tmp_path / "c.csv", notifier=Notifier(said.append))
     assert document.text == text
     assert [encoding in sentence for sentence in said] == ([] if encoding == "utf-8" else [True])
 
@@ -260,28 +260,28 @@ SUSPICIOUS = [
 def test_suspicious_labels(what: str, labels: list[str], said: str | None, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text(text_of([["text", "labels"], *(["a", label] for label in labels)]))
     heard: list[str] = []
-    corpus = open_corpus(tmp_path / "c.csv", voice=Voice(heard.append))
+    corpus = open_corpus(tmp_path / "c.csv", notifier=Notifier(heard.append))
     assert len(list(corpus)) == len(labels)
     list(corpus)  # a second pass says nothing new
     assert len(heard) == (said is not None)
     assert said is None or said in heard[0]
     if said is not None:
         with pytest.raises(XmtcError):
-            list(open_corpus(tmp_path / "c.csv", voice=Voice(strict=True)))
+            list(open_corpus(tmp_path / "c.csv", notifier=Notifier(strict=True)))
 
 
 def test_of_a_large_corpus_the_beginning_is_looked_at(monkeypatch) -> None:
     monkeypatch.setattr(suspicion, "MOST_DOCS", 10)
-    watch = suspicion.LabelWatch()
+    watch = suspicion.LabelChecker()
     for number in range(30):
-        watch.look_at([f"a;{number}"])
-    (sentence,) = watch.suspicions()
+        watch.add_document_labels([f"a;{number}"])
+    (sentence,) = watch.find_problems()
     assert sentence.startswith("in the first 10 documents, 10 of 10 labels occur once and contain ';'")
 
 
 def test_a_text_field_that_no_document_has(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text('{"title": "a", "labels": []}\n')
-    with pytest.warns(ReadingWarning, match="no document has the field 'abstrakt'; check the names given with --text"):
+    with pytest.warns(CorpusWarning, match="no document has the field 'abstrakt'; check the names given with --text"):
         list(open_corpus(tmp_path / "c.jsonl", fields=Fields("title,abstrakt")))
 
 
@@ -291,7 +291,7 @@ def test_several_files_are_one_corpus(tmp_path: Path) -> None:
     (tmp_path / "more.jsonl").write_text('{"title": "x", "subjects": ["y"]}\n')
     said: list[str] = []
     corpus = open_corpus(
-        [tmp_path / "part-*.csv", tmp_path / "more.jsonl"], fields=Fields(**FIELDS), voice=Voice(said.append)
+        [tmp_path / "part-*.csv", tmp_path / "more.jsonl"], fields=Fields(**FIELDS), notifier=Notifier(said.append)
     )
     assert corpus.format == "csv, jsonl"
     found = list(corpus)
@@ -300,7 +300,7 @@ def test_several_files_are_one_corpus(tmp_path: Path) -> None:
     assert any("part-2.csv is read as windows-1252" in sentence for sentence in said)
     for file in ("part-2.csv", "more.jsonl"):
         with pytest.raises(XmtcError, match="is part of the corpus that is read"):
-            corpus.check_target(tmp_path / file)
+            corpus.check_not_overwritten(tmp_path / file)
     with pytest.raises(XmtcError, match="no file fits this pattern; check it, and put it in quotes"):
         open_corpus(str(tmp_path / "none-*.csv"))
     (tmp_path / "sparse.txt").write_text("1 2 2\n0 1:1\n")
@@ -329,15 +329,15 @@ def test_a_file_that_is_named_again_is_read_once_and_told(tmp_path: Path, monkey
     (tmp_path / "x.txt").write_text("one\n")
     (tmp_path / "y.txt").write_text("y\n")
     said: list[str] = []
-    assert [document.text for document in open_corpus(paths, voice=Voice(said.append))] == texts
+    assert [document.text for document in open_corpus(paths, notifier=Notifier(said.append))] == texts
     expected = "expected each file once: leave the others out, or copy it where its documents are to count twice."
     assert said == [f"{found}; {expected}"]
     with pytest.raises(XmtcError, match="expected each file once"):
-        open_corpus(paths, voice=Voice(strict=True))
+        open_corpus(paths, notifier=Notifier(strict=True))
 
 
 def test_a_file_called_as_standard_input_is_another() -> None:
-    assert each_once(["-", "./-"], Voice(strict=True)) == ["-", "./-"]
+    assert remove_duplicate_paths(["-", "./-"], Notifier(strict=True)) == ["-", "./-"]
 
 
 def test_rejects_of_several_files_say_which(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def make_folder(folder: Path) -> Path:
 
 def test_a_folder_of_texts(tmp_path: Path) -> None:
     said: list[str] = []
-    options: dict[str, Any] = {"fields": Fields(labels=None), "labels_required": False, "voice": Voice(said.append)}
+    options: dict[str, Any] = {"fields": Fields(labels=None), "labels_required": False, "voice": Notifier(said.append)}
     folder = make_folder(tmp_path)
     found = [(document.id, document.text) for document in open_corpus(folder, **options)]
     assert found == [("a", "Käse\nund mehr"), ("b", "nothing odd")]
@@ -394,7 +394,7 @@ def test_html(encoding: str, tmp_path: Path) -> None:
     except ImportError:
         pytest.skip("trafilatura is not here")
     (tmp_path / "c.html").write_bytes(HTML.format(encoding, PARAGRAPH).encode(encoding))
-    (document,) = open_corpus(tmp_path / "c.html", labels_required=False, voice=Voice(lambda sentence: None))
+    (document,) = open_corpus(tmp_path / "c.html", labels_required=False, notifier=Notifier(lambda sentence: None))
     assert document.id == "c"
     assert document.text.startswith("Roses & beetles\n")
     assert "café of the garden" in document.text
@@ -406,7 +406,7 @@ def test_pdf_knows_its_pages(tmp_path: Path) -> None:
     (tmp_path / "c.pdf").write_bytes(pdf("roses and beetles", "the moon", "flour"))
     (document,) = open_corpus(tmp_path / "c.pdf", labels_required=False)
     assert document.text == "roses and beetles\n\nthe moon\n\nflour"
-    assert [document.text[begin:].split()[0] for begin in document.pages] == ["roses", "the", "flour"]
+    assert [document.text[begin:].split()[0] for begin in document.page_offsets] == ["roses", "the", "flour"]
 
 
 @pytest.mark.parametrize(("module", "name", "extra"), [
@@ -431,6 +431,6 @@ def test_layouts_that_cannot_be(layout: dict[str, str], sentence: str) -> None:
 
 def test_a_remembered_code_page_is_not_taken_for_another_language():
     russian, french = "кошка и собака, текст на русском языке\n" * 5, "déjà vu, garçon, où êtes-vous\n" * 5
-    assert encoding_of(russian.encode("windows-1251"), True, likely="windows-1252").name == "windows-1251"
-    assert encoding_of(french.encode("windows-1252"), True, likely="windows-1252").name == "windows-1252"
-    assert encoding_of(russian.encode("iso8859-5"), True, likely="iso8859-5").name == "iso8859-5"
+    assert detect_encoding(russian.encode("windows-1251"), True, encoding_hint="windows-1252").name == "windows-1251"
+    assert detect_encoding(french.encode("windows-1252"), True, encoding_hint="windows-1252").name == "windows-1252"
+    assert detect_encoding(russian.encode("iso8859-5"), True, encoding_hint="iso8859-5").name == "iso8859-5"

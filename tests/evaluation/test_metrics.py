@@ -22,20 +22,20 @@ from xmtc.cli import app
 from xmtc.core.predictions import Predictions
 from xmtc.errors import XmtcError
 from xmtc.evaluation import (
-    AT_DECISION,
-    DEFAULT,
-    MEASURES,
-    SCORE,
-    Judged,
-    K,
+    DECISION_METRICS,
+    DEFAULT_METRICS,
+    K_PARAMETER,
+    METRIC_FAMILIES,
+    SCORE_PARAMETER,
+    RankedResults,
     evaluate,
-    judge,
+    evaluate_per_document,
     max_k,
-    measure,
     parse_metric,
-    per_document,
+    register_metric,
+    to_ranked_results,
 )
-from xmtc.evaluation.metrics.curves import GROUPS, frequency_groups
+from xmtc.evaluation.metrics.curves import FREQUENCY_GROUPS, assign_frequency_groups
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 
 L = 1 / log2(3)  # the discount of rank 2
@@ -110,9 +110,9 @@ def test_by_hand(name: str, expected: float) -> None:
 def test_what_a_decision_gives_by_hand() -> None:
     """Of the first document label 2, of the second 1, of the others nothing: two of two are right, of five."""
     given = predictions([[2, -1], [1, -1], [-1, -1], [-1, -1]])
-    found = evaluate(PREDICTED, Y, [*AT_DECISION, "micro-F1@0.5"], given=given)
+    found = evaluate(PREDICTED, Y, [*DECISION_METRICS, "micro-F1@0.5"], assigned=given)
     expected = [1, 2 / 5, 4 / 7, 2 / 4, (1 + 1 / 2) / 4, (1 + 2 / 3) / 4, 2 / 4, (1 / 2 + 1) / 4, (2 / 3 + 1) / 4]
-    assert [found[name] for name in AT_DECISION] == pytest.approx(expected)
+    assert [found[name] for name in DECISION_METRICS] == pytest.approx(expected)
     assert found["micro-F1@0.5"] == pytest.approx(6 / 11)
     with pytest.raises(XmtcError, match="need one, and there is none; `xmtc thresholds MODEL VALID`"):
         evaluate(PREDICTED, Y, "micro-F1@decision")
@@ -141,7 +141,9 @@ def test_curves_by_hand() -> None:
 def test_labels_without_a_curve_are_left_out() -> None:
     """Label 0 is on four documents, too few; label 1 on all nine, so that nothing could be ranked below it."""
     given, rows = predictions([[0, 1]] * 9), [[0, 1]] * 4 + [[1]] * 5
-    found = evaluate(given, truth(rows, 2), [f"{kind}@{group}" for kind in ("AUC", "AUPR") for group in GROUPS])
+    found = evaluate(
+        given, truth(rows, 2), [f"{kind}@{group}" for kind in ("AUC", "AUPR") for group in FREQUENCY_GROUPS]
+    )
     assert len(found) == 6
     assert np.isnan(list(found.values())).all()
 
@@ -236,25 +238,25 @@ def test_curves_against_scikit_learn(tied: bool) -> None:
     rows, ranks = np.nonzero(ranked.labels >= 0)
     scores[rows, ranked.labels[rows, ranks]] = ranked.scores[rows, ranks]
     labels = np.flatnonzero(dense.sum(axis=0) >= 5)
-    group = frequency_groups(dense.sum(axis=0)[labels].astype(np.int64))
+    group = assign_frequency_groups(dense.sum(axis=0)[labels].astype(np.int64))
     assert set(group) == {0, 1, 2}
     for kind, peer in (("AUC", roc_auc_score), ("AUPR", average_precision_score)):
-        found = evaluate(ranked, Y, [f"{kind}@{name}" for name in GROUPS])
-        for i, name in enumerate(GROUPS):
+        found = evaluate(ranked, Y, [f"{kind}@{name}" for name in FREQUENCY_GROUPS])
+        for i, name in enumerate(FREQUENCY_GROUPS):
             expected = np.mean([peer(dense[:, label], scores[:, label]) for label in labels[group == i]])
             assert found[f"{kind}@{name}"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_groups_by_hand() -> None:
-    assert frequency_groups(np.array([20, 60, 30, 20, 30, 20])).tolist() == [2, 0, 1, 2, 1, 2]
-    assert frequency_groups(np.array([7, 7, 7])).tolist() == [0, 0, 0]
+    assert assign_frequency_groups(np.array([20, 60, 30, 20, 30, 20])).tolist() == [2, 0, 1, 2, 1, 2]
+    assert assign_frequency_groups(np.array([7, 7, 7])).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_groups_are_as_equal_as_they_can_be(seed: int) -> None:
     frequencies = np.random.default_rng(seed).zipf(1.6, 40).clip(max=900)
     steps = np.unique(frequencies)
-    group = frequency_groups(frequencies)
+    group = assign_frequency_groups(frequencies)
 
     def unevenness(low: int, high: int) -> int:
         masks = (frequencies >= high, (frequencies < high) & (frequencies >= low), frequencies < low)
@@ -284,7 +286,7 @@ def test_propensity_against_napkinxc(name: str, napkin: Any) -> None:
 def test_per_document_values_average_to_the_metric() -> None:
     ranked, Y, frequencies = random_case(9)
     names = ["P@5", "R@5", "nDCG@5", "PSP@5", "PSnDCG@5", "rawPSP@5"]
-    values = per_document(ranked, Y, names, frequencies, n_train=300)
+    values = evaluate_per_document(ranked, Y, names, frequencies, n_train=300)
     assert all(value.shape == (150,) and value.std() > 0 for value in values.values())
     means = {name: value.mean() for name, value in values.items()}
     assert means == pytest.approx(evaluate(ranked, Y, names, frequencies, n_train=300))
@@ -320,7 +322,7 @@ def test_truth_may_be_unsorted_repeated_or_hold_zeros() -> None:
 def test_a_label_the_truth_has_no_column_for_is_refused() -> None:
     """Label 3 of document 0 must not be mistaken for a label of the next document."""
     found, true = predictions([[3], [0]]), truth([[0], [1]], 2)
-    assert not Judged(found, true).hits.any()
+    assert not RankedResults(found, true).hits.any()
     with pytest.raises(XmtcError, match="predictions name label 3, but Y has 2 labels; give a column of Y for each"):
         evaluate(found, true, ["P@1"])
 
@@ -370,7 +372,7 @@ def test_a_name_like_no_other_is_answered_with_the_list() -> None:
 
 
 def test_how_many_predictions_are_needed() -> None:
-    assert max_k(DEFAULT) == 5
+    assert max_k(DEFAULT_METRICS) == 5
     assert max_k(["P@1", "coverage@20", "nDCG@7"]) == 20
     assert max_k(["P@1", "micro-F1@0.5"]) == max_k(["AUC@rare"]) == 100
 
@@ -383,16 +385,16 @@ def test_mistakes_are_told() -> None:
     with pytest.raises(XmtcError, match="PSP, PSnDCG and rawPSP need train_frequencies and n_train"):
         evaluate(PREDICTED, Y, ["PSP@1"], train_frequencies=np.ones(5))
     with pytest.raises(XmtcError, match="coverage@5 has no value for a single document"):
-        per_document(PREDICTED, Y, ["P@1", "coverage@5"])
+        evaluate_per_document(PREDICTED, Y, ["P@1", "coverage@5"])
 
 
 @pytest.fixture
 def reciprocal_rank():
     """A measure of one's own, for one test."""
-    with patch.dict(MEASURES):
+    with patch.dict(METRIC_FAMILIES):
 
-        @measure("RR", at=K, per_document=True)
-        def reciprocal_rank(judged: Judged, k: int) -> np.ndarray:
+        @register_metric("RR", parameter=K_PARAMETER, is_per_document=True)
+        def reciprocal_rank(judged: RankedResults, k: int) -> np.ndarray:
             """One over the rank of the first right prediction, 0 if none of the first k is right."""
             hits = judged.hits[:, :k]
             return hits.any(axis=1) / (1 + hits.argmax(axis=1))
@@ -404,18 +406,18 @@ def reciprocal_rank():
 def test_a_measure_of_ones_own_is_one_declaration() -> None:
     assert parse_metric("rr@010").name == "RR@10"
     assert max_k(["P@5", "RR@10"]) == 10
-    assert MEASURES["RR"].usage == "RR@k"
-    assert MEASURES["RR"].description.startswith("One over the rank")
+    assert METRIC_FAMILIES["RR"].usage == "RR@k"
+    assert METRIC_FAMILIES["RR"].description.startswith("One over the rank")
 
     assert evaluate(PREDICTED, Y, ["RR@1", "RR@10"]) == {"RR@1": 2 / 4, "RR@10": (1 + 1 / 2 + 0 + 1) / 4}
-    assert per_document(PREDICTED, Y, ["RR@10"])["RR@10"].tolist() == [1, 1 / 2, 0, 1]
+    assert evaluate_per_document(PREDICTED, Y, ["RR@10"])["RR@10"].tolist() == [1, 1 / 2, 0, 1]
 
     with pytest.raises(
         XmtcError, match=r"did you mean RR@5\?.* coverage@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;"
     ):
         parse_metric("RR")
     with pytest.raises(XmtcError, match=r"only P, R, nDCG, PSP, PSnDCG, rawPSP, example-P, .* RR have one"):
-        per_document(PREDICTED, Y, ["coverage@1"])
+        evaluate_per_document(PREDICTED, Y, ["coverage@1"])
 
 
 @pytest.mark.usefixtures("reciprocal_rank")
@@ -436,30 +438,30 @@ def test_the_command_takes_a_measure_of_ones_own(tmp_path) -> None:
 
 def test_a_measures_name_is_taken_once() -> None:
     with pytest.raises(XmtcError, match="macro-F1 is a measure already; choose another name"):
-        measure("Macro-f1", at=SCORE)(lambda judged, threshold: 0.0)
+        register_metric("Macro-f1", parameter=SCORE_PARAMETER)(lambda judged, threshold: 0.0)
 
 
 def test_one_judged_serves_many_metrics() -> None:
-    judged = judge(PREDICTED, Y)
+    judged = to_ranked_results(PREDICTED, Y)
     assert judged.hits.tolist() == [[True, False, True], [False, True, False], [False] * 3, [True, False, False]]
     assert judged.n_true.tolist() == [2, 1, 0, 2]
-    assert parse_metric("P@1").value(judged) == parse_metric("P@1").per_document(judged).mean() == 2 / 4
+    assert parse_metric("P@1").compute(judged) == parse_metric("P@1").compute_per_document(judged).mean() == 2 / 4
 
 
 def test_what_metrics_share_is_computed_once() -> None:
-    calls: list[Judged] = []
+    calls: list[RankedResults] = []
 
-    def count(judged: Judged) -> int:
+    def count(judged: RankedResults) -> int:
         calls.append(judged)
         return len(calls)
 
-    judged = judge(PREDICTED, Y)
-    assert [judged.once(count), judged.once(count)] == [1, 1]
-    assert judge(PREDICTED, Y).once(count) == 2
+    judged = to_ranked_results(PREDICTED, Y)
+    assert [judged.compute_once(count), judged.compute_once(count)] == [1, 1]
+    assert to_ranked_results(PREDICTED, Y).compute_once(count) == 2
 
 
 def test_every_measure_is_described() -> None:
-    assert all(measure.description.endswith(".") for measure in MEASURES.values())
+    assert all(measure.description.endswith(".") for measure in METRIC_FAMILIES.values())
 
 
 def test_evaluation_is_light() -> None:

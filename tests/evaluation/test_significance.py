@@ -7,16 +7,16 @@ import pytest
 
 from xmtc.errors import XmtcError
 from xmtc.evaluation.significance import (
-    alike,
-    average_ranks,
-    critical_difference,
-    difference,
-    friedman,
-    holm,
-    interval,
-    ranks,
-    resampled_means,
-    signed_rank,
+    adjust_p_values,
+    bootstrap_difference_interval,
+    bootstrap_interval,
+    compute_average_ranks,
+    compute_critical_difference,
+    compute_friedman_p_value,
+    compute_signed_rank_p_value,
+    group_similar_methods,
+    rank_methods,
+    resample_means,
 )
 
 METHODS = ("SLEEC", "AnnexML", "PfastreXML", "PD-Sparse", "Parabel", "XML-CNN", "XML-RNN", "AttentionXML")
@@ -76,10 +76,10 @@ def results(table: str) -> np.ndarray:
 def test_ranks_and_p_values_are_those_that_the_paper_prints(table, published_ranks, p_values):
     found = results(table)
     assert found.shape == (15, len(METHODS))
-    assert average_ranks(found) == pytest.approx(published_ranks, abs=0.005)
-    measured = [signed_rank(found[:, -1], found[:, other], by_table=True) for other in range(7)]
+    assert compute_average_ranks(found) == pytest.approx(published_ranks, abs=0.005)
+    measured = [compute_signed_rank_p_value(found[:, -1], found[:, other], ignore_ties=True) for other in range(7)]
     assert measured == pytest.approx(p_values, rel=5e-3)  # three digits are printed
-    exact = [signed_rank(found[:, -1], found[:, other]) for other in range(7)]
+    exact = [compute_signed_rank_p_value(found[:, -1], found[:, other]) for other in range(7)]
     assert exact == [
         expected if has_no_ties(found[:, -1] - found[:, other]) else pytest.approx(expected, rel=0.11)
         for other, expected in enumerate(measured)
@@ -100,17 +100,19 @@ def test_signed_ranks_with_ties_are_exact_up_to_fifty_results():
     far = np.abs(signs @ by_size - by_size.sum() / 2)
     seen = abs(by_size[differences > 0].sum() - by_size.sum() / 2)
     expected = np.mean(far >= seen - 1e-9)
-    assert signed_rank(differences, np.zeros(16)) == pytest.approx(expected)
-    assert signed_rank(differences, np.zeros(16), by_table=True) != pytest.approx(expected, rel=1e-3)
+    assert compute_signed_rank_p_value(differences, np.zeros(16)) == pytest.approx(expected)
+    assert compute_signed_rank_p_value(differences, np.zeros(16), ignore_ties=True) != pytest.approx(expected, rel=1e-3)
 
     many = np.repeat(np.array([1.0, 2, -3, 4, 5]), 9)  # 45 results, of five sizes
     drawn = wilcoxon(many, method=PermutationMethod(n_resamples=20_000, rng=np.random.default_rng(0))).pvalue
-    assert signed_rank(many, np.zeros(45)) == pytest.approx(drawn, abs=0.01)
-    assert signed_rank(np.ones(60), np.zeros(60)) == pytest.approx(wilcoxon(np.ones(60), method="asymptotic").pvalue)
+    assert compute_signed_rank_p_value(many, np.zeros(45)) == pytest.approx(drawn, abs=0.01)
+    assert compute_signed_rank_p_value(np.ones(60), np.zeros(60)) == pytest.approx(
+        wilcoxon(np.ones(60), method="asymptotic").pvalue
+    )
 
 
 def test_ranks_of_equal_results_are_shared():
-    assert ranks([[3.0, 5.0, 3.0]]).tolist() == [[2.5, 1.0, 2.5]]
+    assert rank_methods([[3.0, 5.0, 3.0]]).tolist() == [[2.5, 1.0, 2.5]]
 
 
 @pytest.mark.parametrize("differences", [[1.0, 2.0, -3.0, 4.0, 5.0], [1.0, 1.0, -1.0, 2.0, 3.0, 3.0], [0.0, 2.0, 1.0]])
@@ -125,25 +127,25 @@ def test_signed_ranks_are_those_of_every_sign_tried(differences):
     ]
     seen, middle = by_size[kept > 0].sum(), by_size.sum() / 2
     expected = np.mean([abs(each - middle) >= abs(seen - middle) - 1e-9 for each in sums])
-    assert signed_rank(differences, np.zeros(len(differences))) == pytest.approx(expected)
+    assert compute_signed_rank_p_value(differences, np.zeros(len(differences))) == pytest.approx(expected)
 
 
 def test_signed_ranks_of_equal_and_of_many_results():
-    assert signed_rank([1.0, 2.0], [1.0, 2.0]) == 1.0
+    assert compute_signed_rank_p_value([1.0, 2.0], [1.0, 2.0]) == 1.0
     rng = np.random.default_rng(0)
     one = rng.normal(size=80)
-    assert signed_rank(one + 1, one) < 1e-10
-    assert signed_rank(rng.normal(size=80), rng.normal(size=80)) > 0.01
+    assert compute_signed_rank_p_value(one + 1, one) < 1e-10
+    assert compute_signed_rank_p_value(rng.normal(size=80), rng.normal(size=80)) > 0.01
 
 
 def test_holm_by_hand():
-    assert holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.9, 0.8]).tolist() == [1.0, 1.0]
+    assert adjust_p_values([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert adjust_p_values([0.9, 0.8]).tolist() == [1.0, 1.0]
 
 
 def test_an_interval_holds_the_truth_as_often_as_it_says():
     rng = np.random.default_rng(0)
-    held = [interval(rng.random(200) < 0.3, n=400, seed=seed) for seed in range(200)]
+    held = [bootstrap_interval(rng.random(200) < 0.3, n=400, seed=seed) for seed in range(200)]
     share = np.mean([found.low <= 0.3 <= found.high for found in held])
     assert 0.9 < share < 0.99
 
@@ -152,45 +154,45 @@ def test_a_paired_difference_is_surer_than_two_intervals():
     rng = np.random.default_rng(0)
     hard = rng.random(500)  # documents differ far more than methods
     one, other = hard + 0.02 * rng.random(500), hard
-    found = difference(one, other)
+    found = bootstrap_difference_interval(one, other)
     assert found.excludes_zero
     assert found.mean == pytest.approx((one - other).mean())
-    assert interval(other).high > interval(one).low  # which overlap
-    assert not difference(hard, hard[::-1]).excludes_zero
+    assert bootstrap_interval(other).high > bootstrap_interval(one).low  # which overlap
+    assert not bootstrap_difference_interval(hard, hard[::-1]).excludes_zero
 
 
 def test_samples_are_the_same_for_the_same_seed_and_paired():
     values = np.random.default_rng(0).random((50, 2))
-    means = resampled_means(np.column_stack([values, values[:, 0] + 1]), n=20, seed=3)
+    means = resample_means(np.column_stack([values, values[:, 0] + 1]), n=20, seed=3)
     assert means.shape == (20, 3)
     assert means[:, 2] == pytest.approx(means[:, 0] + 1)
-    assert resampled_means(values[:, 0], n=20, seed=3) == pytest.approx(means[:, 0])
+    assert resample_means(values[:, 0], n=20, seed=3) == pytest.approx(means[:, 0])
     assert means.std() > 0
 
 
 def test_what_cannot_be_compared_is_said():
     with pytest.raises(XmtcError, match="values of 2 and of 3 documents"):
-        difference(np.zeros(2), np.zeros(3))
+        bootstrap_difference_interval(np.zeros(2), np.zeros(3))
     with pytest.raises(XmtcError, match="no documents"):
-        interval(np.zeros(0))
+        bootstrap_interval(np.zeros(0))
 
 
 def test_critical_differences_are_those_of_the_table():
     # Demšar, Table 5: q of 2, 5 and 10 methods at 0.05 is 1.960, 2.728 and 3.164
     for n_methods, q in [(2, 1.960), (5, 2.728), (10, 3.164)]:
         expected = q * np.sqrt(n_methods * (n_methods + 1) / (6 * 14))
-        assert critical_difference(n_methods, 14) == pytest.approx(expected, rel=1e-3)
+        assert compute_critical_difference(n_methods, 14) == pytest.approx(expected, rel=1e-3)
 
 
 def test_methods_that_do_not_differ_are_grouped():
-    assert alike(np.array([3.0, 1.0, 1.8, 5.0]), 1.5) == [(1, 2), (2, 0)]
-    assert alike(np.array([1.0, 1.5, 2.0]), 5) == [(0, 1, 2)]
-    assert alike(np.array([1.0, 3.0]), 1) == []
+    assert group_similar_methods(np.array([3.0, 1.0, 1.8, 5.0]), 1.5) == [(1, 2), (2, 0)]
+    assert group_similar_methods(np.array([1.0, 1.5, 2.0]), 5) == [(0, 1, 2)]
+    assert group_similar_methods(np.array([1.0, 3.0]), 1) == []
 
 
 def test_friedman():
-    assert friedman(results(TABLE_2)) < 1e-10
-    assert friedman(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [2.0, 2.0, 2.0]])) > 0.5
-    assert friedman(np.ones((4, 3))) == 1.0
+    assert compute_friedman_p_value(results(TABLE_2)) < 1e-10
+    assert compute_friedman_p_value(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [2.0, 2.0, 2.0]])) > 0.5
+    assert compute_friedman_p_value(np.ones((4, 3))) == 1.0
     for few in ([[1.0, 2.0], [1.0, 3.0]], [[1.0, 2.0, 3.0]]):  # two methods; one result
-        assert np.isnan(friedman(np.array(few)))
+        assert np.isnan(compute_friedman_p_value(np.array(few)))

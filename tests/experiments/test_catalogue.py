@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from xmtc.cli import app
 from xmtc.data import catalogue
-from xmtc.data.catalogue import DataSet, compared, count, named
+from xmtc.data.catalogue import CatalogueEntry, compare_counts, compute_counts, find_catalogue_entry
 from xmtc.errors import XmtcError
 
 
@@ -18,7 +18,7 @@ def said(*words: object):
     return CliRunner().invoke(app, ["data", *map(str, words)])
 
 
-@pytest.mark.parametrize("found", catalogue.catalogue().values(), ids=lambda found: found.name)
+@pytest.mark.parametrize("found", catalogue.load_catalogue().values(), ids=lambda found: found.name)
 def test_an_entry_is_whole(found):
     """What it says can be followed: presets and propensities exist, counts have sources."""
     from xmtc.labels.propensity import PROPENSITIES
@@ -28,7 +28,9 @@ def test_an_entry_is_whole(found):
     assert found.licence
     assert found.content in ("texts", "features", "texts or features")
     assert found.published
-    assert all(entry["source"] and entry.keys() - {"source"} <= catalogue.COUNTS.keys() for entry in found.published)
+    assert all(
+        entry["source"] and entry.keys() - {"source"} <= catalogue.COUNT_TITLES.keys() for entry in found.published
+    )
     assert found.propensity in PROPENSITIES
     assert found.presets.keys() == {"texts", "features"}
     for methods in found.presets.values():
@@ -40,11 +42,11 @@ def test_an_entry_is_whole(found):
 
 
 def test_names_are_found_whatever_their_capitals():
-    assert named("eur-lex-4k").name == named("EURLex-4k").name == "EUR-Lex-4K"
+    assert find_catalogue_entry("eur-lex-4k").name == find_catalogue_entry("EURLex-4k").name == "EUR-Lex-4K"
     with pytest.raises(XmtcError, match="did you mean Wiki10-31K"):
-        named("wiki10-31")
+        find_catalogue_entry("wiki10-31")
     for name in ("EUR-Lex-4K", "Wiki10-31K", "AmazonCat-13K", "Amazon-670K", "Wiki-500K", "Amazon-3M", "RCV1"):
-        assert named(name).folder == name.lower()
+        assert find_catalogue_entry(name).folder_name == name.lower()
 
 
 def test_the_list_says_what_is_here(tmp_path):
@@ -105,7 +107,7 @@ def test_texts_are_counted_too_and_networks_get_their_presets(tmp_path):
 def test_averages_may_be_of_the_training_documents_or_of_all(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"text": "a", "labels": ["x", "y"]}\n{"text": "b", "labels": ["x"]}\n')
     (tmp_path / "test.jsonl").write_text('{"text": "c", "labels": ["z", "x", "y"]}\n')
-    counted = count(tmp_path / "train.jsonl", tmp_path / "test.jsonl")
+    counted = compute_counts(tmp_path / "train.jsonl", tmp_path / "test.jsonl")
     assert counted == [
         {"train": 2, "test": 1, "labels": 3, "labels_per_document": 1.5, "documents_per_label": 1.5},
         {"train": 2, "test": 1, "labels": 3, "labels_per_document": 2.0, "documents_per_label": 2.0},
@@ -114,8 +116,8 @@ def test_averages_may_be_of_the_training_documents_or_of_all(tmp_path):
         {"source": "A", "train": 2, "test": 2, "labels_per_document": 1.5},
         {"source": "B", "documents_per_label": 2},
     ]
-    found = DataSet("x", "x", "texts", "x", "x", papers, {"texts": {}, "features": {}})
-    assert list(compared(found, counted)) == [
+    found = CatalogueEntry("x", "x", "texts", "x", "x", papers, {"texts": {}, "features": {}})
+    assert list(compare_counts(found, counted)) == [
         ("training documents", "2", "2 (A)", True),
         ("test documents", "1", "2 (A)", False),
         ("labels", "3", "nothing", True),

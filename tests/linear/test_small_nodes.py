@@ -9,10 +9,10 @@ from scipy.sparse import csc_array, csr_array, random_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
 from xmtc.linear import blocks as cutting
-from xmtc.linear.blocks import SMALL, Block, together
-from xmtc.linear.node_data import everything, gather
-from xmtc.linear.packing import Rows, pack, pruned
-from xmtc.linear.small_nodes import pack_several, taken_apart, train_several
+from xmtc.linear.blocks import SMALL_BLOCK_COST, TrainingBlock, group_small_blocks
+from xmtc.linear.node_data import gather_documents, to_node_documents
+from xmtc.linear.packing import SparseWeights, pack_weights, prune_weights
+from xmtc.linear.small_nodes import pack_batched_weights, split_weights, train_small_nodes
 from xmtc.linear.solver import Solver
 from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
@@ -29,7 +29,7 @@ def documents() -> csr_array:
     return random_array(shape, density=0.05, format="csr", dtype=np.float32, rng=rng)
 
 
-def nodes(widths=WIDTHS) -> list[Block]:
+def nodes(widths=WIDTHS) -> list[TrainingBlock]:
     """Of one level: nodes of so many children, of which documents have some at random."""
     rng = np.random.default_rng(1)
     members = csc_array((rng.random((N_DOCS, sum(widths))) < 0.15).astype(np.float32))
@@ -38,15 +38,15 @@ def nodes(widths=WIDTHS) -> list[Block]:
     for number, width in enumerate(widths):
         children = np.arange(first, first + width)
         rows = np.flatnonzero(members[:, children].sum(axis=1)).astype(np.int32)
-        found.append(Block(0, number, number, 0, True, rows, children, by_child))
+        found.append(TrainingBlock(0, number, number, 0, True, rows, children, by_child))
         first += width
     return found
 
 
-def trained(solver: Solver, blocks: list[Block], weights: np.ndarray | None = None) -> list[Rows]:
+def trained(solver: Solver, blocks: list[TrainingBlock], weights: np.ndarray | None = None) -> list[SparseWeights]:
     X = documents()
-    found = train_several(solver, X, everything(X).squares, weights, blocks, min_weight=0.01)
-    return taken_apart(found, [len(block.children) for block in blocks])
+    found = train_small_nodes(solver, X, to_node_documents(X).squares, weights, blocks, min_weight=0.01)
+    return split_weights(found, [len(block.children) for block in blocks])
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
@@ -55,8 +55,8 @@ def test_nodes_have_the_weights_that_each_has_by_itself(loss, weights):
     solver, X = Solver(loss, C=2.0, max_passes=7, eps=0), documents()
     for block, found in zip(nodes(), trained(solver, nodes(), weights), strict=True):
         mine = None if weights is None else weights[block.rows]
-        gathered = gather(X, block.rows, everything(X).squares)
-        alone = pruned(solver.solve_gathered(gathered, block.signs(), len(block.children), mine), 0.01)
+        gathered = gather_documents(X, block.rows, to_node_documents(X).squares)
+        alone = prune_weights(solver.solve_node(gathered, block.signs(), len(block.children), mine), 0.01)
         np.testing.assert_array_equal(found.features, alone.features)
         np.testing.assert_array_equal(found.ends, alone.ends)
         np.testing.assert_array_equal(found.slots, alone.slots)
@@ -75,29 +75,29 @@ def test_what_lies_beside_a_node_changes_nothing():
 def test_several_are_packed_as_each_is():
     X, blocks = documents(), nodes()
     widths = [len(block.children) for block in blocks]
-    found = train_several(Solver(), X, everything(X).squares, None, blocks, min_weight=0.01)
-    for packed, rows in zip(pack_several(found, widths), taken_apart(found, widths), strict=True):
-        expected = pack(rows)
-        assert (packed.scale, packed.n_homes) == (expected.scale, expected.n_homes)
+    found = train_small_nodes(Solver(), X, to_node_documents(X).squares, None, blocks, min_weight=0.01)
+    for packed, rows in zip(pack_batched_weights(found, widths), split_weights(found, widths), strict=True):
+        expected = pack_weights(rows)
+        assert (packed.scale, packed.n_buckets) == (expected.scale, expected.n_buckets)
         for field in ("bias", "table", "entries"):
             np.testing.assert_array_equal(getattr(packed, field), getattr(expected, field))
 
 
 def test_nodes_of_which_nothing_is_left_are_packed():
     X, blocks = documents(), nodes((2, 3))
-    found = train_several(Solver(), X, everything(X).squares, None, blocks, min_weight=1e9)
-    for packed, width in zip(pack_several(found, [2, 3]), (2, 3), strict=True):
+    found = train_small_nodes(Solver(), X, to_node_documents(X).squares, None, blocks, min_weight=1e9)
+    for packed, width in zip(pack_batched_weights(found, [2, 3]), (2, 3), strict=True):
         assert (len(packed.bias), len(packed.entries), len(packed.table)) == (width, 0, 2)
         assert packed.bias.any()
 
 
-def block(n_docs: int, level: tuple, is_leaf: bool = True, n_children: int = 24) -> Block:
-    return Block(0, 0, 0, 0, is_leaf, np.arange(n_docs), np.arange(n_children), level)
+def block(n_docs: int, level: tuple, is_leaf: bool = True, n_children: int = 24) -> TrainingBlock:
+    return TrainingBlock(0, 0, 0, 0, is_leaf, np.arange(n_docs), np.arange(n_children), level)
 
 
 def test_small_blocks_of_a_level_come_together():
     one, other = ((np.zeros(25, np.int64), np.zeros(0, np.int32)) for _ in range(2))
-    third = SMALL // 64 // 3  # documents of a third of what is trained at once: 24 labels cost 64 a document
+    third = SMALL_BLOCK_COST // 64 // 3  # documents of a third of what is trained at once: 24 labels cost 64 a document
     order = [
         *(block(third, one) for _ in range(4)),
         block(third, other),
@@ -107,16 +107,20 @@ def test_small_blocks_of_a_level_come_together():
         block(6 * third, one),
         block(6, one),
     ]
-    groups = list(together(order, 6 * third))
+    groups = list(group_small_blocks(order, 6 * third))
     assert [len(group) for group in groups] == [3, 1, 1, 1, 1, 1, 1, 1]
     assert [one for group in groups for one in group] == order
     assert [group[0].is_small(6 * third) for group in groups] == [True] * 4 + [False, True, False, True]
-    assert list(together([], 10)) == []
+    assert list(group_small_blocks([], 10)) == []
 
 
 def test_what_all_documents_reach_stays_alone():
     level = np.zeros(25, np.int64), np.zeros(0, np.int32)
-    assert [len(group) for group in together([block(9, level), block(10, level), block(9, level)], 10)] == [1, 1, 1]
+    assert [len(group) for group in group_small_blocks([block(9, level), block(10, level), block(9, level)], 10)] == [
+        1,
+        1,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("method", [Parabel, Bonsai, PLT])

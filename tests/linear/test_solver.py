@@ -11,11 +11,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from xmtc.core.memory import concatenate_and_free
-from xmtc.core.sparse import CompactMatrix, compact, shell_sort, take_rows, as_compact
-from xmtc.linear.coordinate_descent import new_alpha, shuffle
-from xmtc.linear.search import RING, margins
-from xmtc.linear.solver import LONGEST_RUN, RUN, RUNS, Solver, first_state, run_length, shuffled, signs_of
-from xmtc.linear.tree import EMPTY
+from xmtc.core.sparse import CompactMatrix, as_compact, compact, shell_sort, take_rows
+from xmtc.linear.coordinate_descent import compute_alpha, shuffle
+from xmtc.linear.search import RING_MASK, compute_margins
+from xmtc.linear.solver import (
+    MAX_RUN_DOCUMENTS,
+    MIN_RUNS,
+    RUN_DOCUMENTS,
+    Solver,
+    choose_run_length,
+    make_random_order,
+    make_signs,
+    seed_state,
+)
+from xmtc.linear.tree import EMPTY_FEATURE_CODE
 
 
 def sparse(n_rows: int, n_columns: int, seed: int) -> csr_array:
@@ -71,19 +80,19 @@ def test_parts_are_let_go_as_they_are_poured_together(monkeypatch):
 
 def test_signs():
     positives = csr_array(np.array([[1, 0, 0], [0, 1, 1]], np.float32))
-    signs = signs_of(positives, 1, 3)
+    signs = make_signs(positives, 1, 3)
     np.testing.assert_array_equal(signs, [[-1, -1, -1], [1, 1, -1]])
 
 
 def test_shuffle_permutes_and_goes_on():
     order = np.arange(50)
-    state = shuffle(order, np.uint64(first_state(7)))
+    state = shuffle(order, np.uint64(seed_state(7)))
     assert sorted(order) == list(range(50))
     assert (order != np.arange(50)).any()
     again = np.arange(50)
     shuffle(again, np.uint64(state))
     assert (again != order).any()
-    assert shuffled(50, 7).tolist() == order.tolist()
+    assert make_random_order(50, 7).tolist() == order.tolist()
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 3, 130])
@@ -111,18 +120,24 @@ def test_logistic_weights_are_scikit_learns(n_labels, C):
 
 
 def test_runs_grow_with_the_documents():
-    sizes = 0, 1, RUNS * RUN, 2 * RUNS * RUN, 10**9
-    assert [run_length(n, 2) for n in sizes] == [RUN, RUN, RUN, 2 * RUN, LONGEST_RUN]
-    assert {run_length(n, 8) for n in sizes} == {RUN}
+    sizes = 0, 1, MIN_RUNS * RUN_DOCUMENTS, 2 * MIN_RUNS * RUN_DOCUMENTS, 10**9
+    assert [choose_run_length(n, 2) for n in sizes] == [
+        RUN_DOCUMENTS,
+        RUN_DOCUMENTS,
+        RUN_DOCUMENTS,
+        2 * RUN_DOCUMENTS,
+        MAX_RUN_DOCUMENTS,
+    ]
+    assert {choose_run_length(n, 8) for n in sizes} == {RUN_DOCUMENTS}
 
 
 @pytest.mark.parametrize("n_labels", [5, 2])
 def test_long_runs_hold_every_document_once(n_labels, monkeypatch):
     """Many documents in runs of eleven, where there are two labels, as the plain twin has them."""
-    monkeypatch.setattr("xmtc.linear.solver.RUNS", 9)
+    monkeypatch.setattr("xmtc.linear.solver.MIN_RUNS", 9)
     X, rng = sparse(103, 20, seed=5), np.random.default_rng(6)
     signs = np.where(rng.random((103, n_labels)) < 0.4, 1, -1).astype(np.float32)
-    assert run_length(103, n_labels) == (11 if n_labels == 2 else RUN)
+    assert choose_run_length(103, n_labels) == (11 if n_labels == 2 else RUN_DOCUMENTS)
     found = Solver(C=0.7, eps=0, max_passes=2, seed=9).solve(as_compact(X), signs)
     np.testing.assert_allclose(found, solve_plainly(X.toarray(), signs, False, 0.7, 2, seed=9), atol=1e-4)
 
@@ -133,7 +148,9 @@ def test_solve_is_its_numpy_twin(n_labels, is_logistic):
     X = sparse(43, 20, seed=5)
     rng = np.random.default_rng(6)
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
-    documents = CompactMatrix(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
+    documents = CompactMatrix(
+        X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32)
+    )
     for passes in (1, 3):
         solver = Solver("logistic" if is_logistic else "squared_hinge", C=0.7, eps=0, max_passes=passes, seed=9)
         compiled = solver.solve(documents, signs)
@@ -156,8 +173,8 @@ def descend_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
     C = np.full(n_rows, C) if weights is None else C * weights.astype(float)  # of each document
     W, alpha = np.zeros((X.shape[1], n_labels)), np.zeros(signs.shape)
     bias = np.average(signs, axis=0, weights=weights).astype(float)
-    length = run_length(n_rows, n_labels)
-    runs, state = np.arange(-(-n_rows // length)), np.uint64(first_state(seed))
+    length = choose_run_length(n_rows, n_labels)
+    runs, state = np.arange(-(-n_rows // length)), np.uint64(seed_state(seed))
     for _ in range(passes):
         state = np.uint64(shuffle(runs, state))
         for i in (i for run in runs for i in range(run * length, min((run + 1) * length, n_rows))):
@@ -183,7 +200,7 @@ def test_a_settled_document_stays(is_logistic):
     """Repeated steps at a fixed rest of the margin end where slope and dual variable agree."""
     a, rest, square, C = np.float32(0), -0.4, np.float32(1.5), np.float32(2)
     for _ in range(200):
-        a = np.float32(new_alpha(a, np.float32(rest + a * square), square, is_logistic, C))
+        a = np.float32(compute_alpha(a, np.float32(rest + a * square), square, is_logistic, C))
     margin = rest + a * square
     slope = C / (1 + np.exp(margin)) if is_logistic else 2 * C * max(0, 1 - margin)
     assert a == pytest.approx(slope, rel=1e-4)
@@ -225,10 +242,20 @@ def test_margins_are_products_however_many_rows_are_full(n_words):
     W[::3, 2:] = 0  # two slots: pairs (slot, weight), shorter than a full row
     rows = [w if i % 3 else np.array([0, w[0], 1, w[1]], np.int16) for i, w in enumerate(W)]
     begins = np.cumsum([0, *map(len, rows)])
-    table = np.column_stack([[*range(34), EMPTY], begins]).astype(np.uint32)  # one home: places are tried in turn
+    table = np.column_stack([[*range(34), EMPTY_FEATURE_CODE], begins]).astype(
+        np.uint32
+    )  # one home: places are tried in turn
     words, values = np.arange(n_words, dtype=np.int32), rng.random(n_words).astype(np.float32)
     bias, out = rng.random(7).astype(np.float32), np.empty(7, np.float32)
-    margins(
-        words, values, table, 1, np.concatenate(rows), bias, np.float32(0.5), np.empty((RING + 1, 2), np.int64), out
+    compute_margins(
+        words,
+        values,
+        table,
+        1,
+        np.concatenate(rows),
+        bias,
+        np.float32(0.5),
+        np.empty((RING_MASK + 1, 2), np.int64),
+        out,
     )
     np.testing.assert_allclose(out, bias + 0.5 * values[:34] @ W[:n_words], rtol=1e-5, atol=1e-4)

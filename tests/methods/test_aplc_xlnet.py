@@ -30,28 +30,34 @@ from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
-from xmtc.features.encoders.configuration import NO_LIMIT, n_positions  # noqa: E402
-from xmtc.features.encoders.loading import built, config_of, pretrained, save_memory, usual_pooling  # noqa: E402
+from xmtc.features.encoders.configuration import UNLIMITED_POSITIONS, read_max_positions  # noqa: E402
+from xmtc.features.encoders.loading import (  # noqa: E402
+    build_encoder,
+    choose_pooling,
+    dump_config,
+    enable_gradient_checkpointing,
+    load_encoder,
+)
 from xmtc.features.encoders.mpnet import fuse_attention  # noqa: E402
 from xmtc.features.subwords import FittedSubwords, Subwords  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
-from xmtc.methods.transformer.label_attention import LabelAttention, States  # noqa: E402
-from xmtc.methods.transformer.model import in_own_numbers  # noqa: E402
-from xmtc.methods.transformer.network import ClusteredTransformer, TextEncoder  # noqa: E402
+from xmtc.methods.transformer.label_attention import LabelWiseAttention, SubwordStates  # noqa: E402
+from xmtc.methods.transformer.model import restore_label_ids  # noqa: E402
+from xmtc.methods.transformer.network import TextEncoder, TransformerNetwork  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.cuda_graphs import CudaGraphs  # noqa: E402
-from xmtc.nn.devices import mixed  # noqa: E402
-from xmtc.nn.label_clusters import Clusters, LabelClusters  # noqa: E402
-from xmtc.nn.network import predict_with  # noqa: E402
-from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
-from xmtc.nn.training import Plan, State  # noqa: E402
+from xmtc.nn.devices import mixed_precision  # noqa: E402
+from xmtc.nn.label_clusters import ClusterLayout, LabelClusters  # noqa: E402
+from xmtc.nn.network import predict_with_network  # noqa: E402
+from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.training import TrainingOptions, TrainingState  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402
 from xmtc.pipeline import Pipeline, train  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
-PLAN = Plan(epochs=1, rate=1.0, average_from=1, average_every=1, patience=1, seed=0)
+PLAN = TrainingOptions(epochs=1, rate=1.0, average_from=1, average_every=1, patience=1, seed=0)
 KINDS = ["bert", "xlnet"]
 TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]
 SMALL = APLCXLNet(batch=16, epochs=3, encoder_rate=2e-3, hidden_rate=1e-2, head_rate=1e-2, clusters=3, loss="sum")
@@ -125,10 +131,10 @@ def test_texts_without_words_are_nothing_to_learn_from():
 def test_pooling_is_that_of_each_text_alone(kind, pooling):
     """In a batch with padding, as for one text without."""
     _, tokens = subwords(kind, TEXTS)
-    encoder = TextEncoder(pretrained(tiny(kind)), pooling).eval()
-    batch = TokenLoader(tokens, CPU).batch(np.arange(3))
+    encoder = TextEncoder(load_encoder(tiny(kind)), pooling).eval()
+    batch = TokenLoader(tokens, CPU).load_batch(np.arange(3))
     with torch.no_grad():
-        together = encoder(batch.padded_ids(encoder.padding), batch.mask())
+        together = encoder(batch.pad_ids(encoder.padding), batch.make_mask())
     assert together.shape == (3, 32)
     for row, doc in enumerate(batch.docs):
         ids = torch.from_numpy(tokens.select_rows(np.array([doc])).ids.astype(np.int64))[None]
@@ -154,7 +160,7 @@ def test_mpnet_computes_the_same_with_fused_attention():
     mask[1, 4:] = 0
     found = [model(ids, attention_mask=mask).last_hidden_state for model in (usual, fused)]
     np.testing.assert_allclose(*(states[mask > 0].detach() for states in found), atol=1e-5)
-    save_memory(fused.train())
+    enable_gradient_checkpointing(fused.train())
     for module in fused.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -166,11 +172,11 @@ def test_mpnet_computes_the_same_with_fused_attention():
     for one, other in zip(usual.parameters(), fused.parameters(), strict=True):
         assert (one.grad is None) == (other.grad is None)
         assert one.grad is None or torch.allclose(one.grad, other.grad, atol=1e-3, rtol=1e-3)
-    assert fuse_attention(pretrained(tiny("bert"))) == 0
+    assert fuse_attention(load_encoder(tiny("bert"))) == 0
 
 
 def test_xlnet_does_not_mind_where_padding_stands():
-    model = pretrained(tiny("xlnet")).eval()
+    model = load_encoder(tiny("xlnet")).eval()
     ids = torch.tensor([[7, 8, 9, 3, 2]])
     right, left = torch.nn.functional.pad(ids, (0, 3)), torch.nn.functional.pad(ids, (3, 0))
     with torch.no_grad():
@@ -181,41 +187,43 @@ def test_xlnet_does_not_mind_where_padding_stands():
 
 @pytest.mark.parametrize("kind", [*KINDS, "mpnet"])
 def test_an_encoder_is_rebuilt_from_what_a_folder_says(kind):
-    model = pretrained(tiny(kind))
-    again = built(config_of(model))
+    model = load_encoder(tiny(kind))
+    again = build_encoder(dump_config(model))
     assert {name: tuple(t.shape) for name, t in again.state_dict().items()} == {
         name: tuple(t.shape) for name, t in model.state_dict().items()
     }
     assert "pooler.dense.weight" not in model.state_dict()
-    assert tiny(kind) not in config_of(model)
+    assert tiny(kind) not in dump_config(model)
 
 
 def test_the_usual_pooling(tmp_path):
-    bert, xlnet = pretrained(tiny("bert")), pretrained(tiny("xlnet"))
-    assert (usual_pooling(tiny("xlnet"), xlnet), usual_pooling(tiny("bert"), bert)) == ("last", "first")
+    bert, xlnet = load_encoder(tiny("bert")), load_encoder(tiny("xlnet"))
+    assert (choose_pooling(tiny("xlnet"), xlnet), choose_pooling(tiny("bert"), bert)) == ("last", "first")
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    assert usual_pooling(str(tmp_path), bert) == "mean"
+    assert choose_pooling(str(tmp_path), bert) == "mean"
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mpnet"])
 def test_a_step_lowers_the_loss(kind):
     data = labelled(kind, 32)
-    network, _ = SMALL.network(data, ONE)
-    labels, batch = LabelRows(data.Y, CPU), TokenLoader(data.tokens("subwords"), CPU).batch(np.arange(32))
-    state = State(network.eval(), SMALL.plan(32))  # without dropout, so that both losses are of the same function
+    network, _ = SMALL.build_network(data, ONE)
+    labels, batch = LabelLoader(data.Y, CPU), TokenLoader(data.tokens("subwords"), CPU).load_batch(np.arange(32))
+    state = TrainingState(
+        network.eval(), SMALL.make_training_options(32)
+    )  # without dropout, so that both losses are of the same function
     losses = []
     for _ in range(2):
-        loss = network(batch, *labels.pairs(batch.docs))
+        loss = network(batch, *labels.label_pairs(batch.docs))
         losses.append(loss.item())
         state.step(loss)
     assert losses[1] < losses[0]
 
 
 def test_rates_are_of_each_module_and_slanted():
-    network, _ = SMALL.network(labelled("bert", 32), ONE)
+    network, _ = SMALL.build_network(labelled("bert", 32), ONE)
     recipe = replace(SMALL, warm_up=0.2, epochs=5, batch=8, hidden_rate=3e-3)
-    state = State(network, recipe.plan(32))  # 20 steps, of which 4 rise
+    state = TrainingState(network, recipe.make_training_options(32))  # 20 steps, of which 4 rise
     names = {id(p): name for name, p in network.named_parameters()}
     groups = [[names[id(p)].partition(".")[0] for p in group["params"]] for group in state.optimisers[0].param_groups]
     assert [set(group) for group in groups] == [{"encoder"}, {"head"}, {"hidden"}]
@@ -245,7 +253,7 @@ def test_rates_rise_and_fall(plan, expected):
 def test_gradients_are_clipped_at_a_norm():
     weight = torch.nn.Linear(2, 1, bias=False)
     torch.nn.init.zeros_(weight.weight)
-    state = State(weight, replace(PLAN, clip_at=1.0))
+    state = TrainingState(weight, replace(PLAN, clip_at=1.0))
     state.step((weight.weight * torch.tensor([[30.0, 40.0]])).sum())
     np.testing.assert_allclose(weight.weight.grad, [[0.6, 0.8]], rtol=1e-4)
 
@@ -266,7 +274,7 @@ def test_an_encoder_that_does_not_learn_reads_each_text_once(monkeypatch):
     recipe = replace(SMALL, encoder_rate=0.0, epochs=40, patience=40, pooling="mean", clusters=1, head_rate=3e-2)
     model = recipe.fit(data, valid, ONE)
     assert sum(n_read) == 250
-    pretrained_weights = pretrained(tiny("bert")).state_dict()
+    pretrained_weights = load_encoder(tiny("bert")).state_dict()
     for name, array in pretrained_weights.items():
         np.testing.assert_array_equal(model.network.weights.arrays[f"encoder.model.{name}"], array)
     answers = model.predict(valid, 5, ONE)  # of 40 labels, by an encoder that has never learnt anything
@@ -276,7 +284,7 @@ def test_an_encoder_that_does_not_learn_reads_each_text_once(monkeypatch):
 def test_states_of_an_encoder_that_does_not_learn_are_kept(tmp_path, monkeypatch):
     data, recipe = labelled("bert", 80), replace(SMALL, encoder_rate=0.0)
     whole = recipe.fit(data, run=ONE)
-    monkeypatch.setattr(APLCXLNet, "plan", lambda self, n_docs: pytest.fail("killed"))
+    monkeypatch.setattr(APLCXLNet, "make_training_options", lambda self, n_docs: pytest.fail("killed"))
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(pytest.fail.Exception):
         recipe.fit(data, run=run)
@@ -299,19 +307,19 @@ def test_states_computed_twice_are_the_same():
 def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypatch):
     data, recipe = labelled("bert", 80), replace(SMALL, patience=9)
     whole = recipe.fit(data, run=ONE)
-    monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
-    step = State.step
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    step = TrainingState.step
 
     def killed_half_way(self, loss):
         if (self.epoch, self.n_done) == (1, 2):
             raise KeyboardInterrupt
         step(self, loss)
 
-    monkeypatch.setattr(State, "step", killed_half_way)
+    monkeypatch.setattr(TrainingState, "step", killed_half_way)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         recipe.fit(data, run=run)
-    monkeypatch.setattr(State, "step", step)
+    monkeypatch.setattr(TrainingState, "step", step)
     assert_same_weights(whole, recipe.fit(data, run=run))
     with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
         recipe.fit(from_encoder(data, tiny("bert", 16)), run=run)
@@ -336,7 +344,7 @@ def test_a_model_folder_needs_no_encoder_and_keeps_its_answers(tagger, tmp_path,
     texts = planted(30, seed=4)[0]
     monkeypatch.setattr(AutoModel, "from_pretrained", None)
     loaded = Tagger.load(tmp_path / "model", verify=True)
-    assert loaded.tags(texts, 7, run=ONE) == tagger.tags(texts, 7, run=ONE)
+    assert loaded.predict_labels(texts, 7, run=ONE) == tagger.tags(texts, 7, run=ONE)
     assert {array.dtype for array in loaded.model.network.weights.arrays.values()} == {np.dtype(np.float16)}
     assert tagger.model.network.design.hidden == 96
     about = (tmp_path / "model" / "about.json").read_text()
@@ -441,11 +449,11 @@ def test_a_flat_output_layer_is_one_cluster():
 def test_predictions_are_those_of_the_network(tagger):
     data = tagger.read([Document("", text, []) for text in TEXTS])
     network, loader = tagger.model.network.on(CPU), TokenLoader(data.tokens("subwords"), CPU)
-    found = in_own_numbers(predict_with(network, loader, 9, ONE), tagger.model.order)
+    found = restore_label_ids(predict_with_network(network, loader, 9, ONE), tagger.model.order)
     again = tagger.model.predict(data, 9, ONE)
     np.testing.assert_array_equal(again.labels, found.labels)
     np.testing.assert_array_equal(again.scores, found.scores)
-    batch = loader.batch(np.arange(3))
+    batch = loader.load_batch(np.arange(3))
     with torch.no_grad():
         features = network.after(network.pooled(batch))
         for row, doc in enumerate(batch.docs):
@@ -466,24 +474,27 @@ TABLES = {
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_tables_2_and_3(name):
-    pipeline = Pipeline.of("aplc_xlnet", parameters={"preset": name})
+    pipeline = Pipeline.from_parameters("aplc_xlnet", parameters={"preset": name})
     found = {key: value for key, (_, value) in pipeline.parameters.items()}
     keys = "hidden", "clusters", "max_subwords", "encoder_rate", "hidden_rate", "head_rate", "batch", "epochs"
     assert tuple(found[key] for key in keys) == TABLES[name]
     assert [found[key] for key in ("factor", "biases", "loss", "held_out", "warm_up")] == [2, False, "mean", 0, 0]
     assert len(pipeline.method.shares) == found["clusters"]
-    assert APLCXLNet(preset="Wiki-500k").shares == (0.33, 0.33, 0.34)
+    assert APLCXLNet(preset="Wiki-500k").cluster_shares == (0.33, 0.33, 0.34)
 
 
 def test_a_preset_fills_what_a_view_was_not_given():
     amazon = {"preset": "Amazon-670k"}
-    assert Pipeline.of("aplc_xlnet", parameters=amazon).views["subwords"].max_subwords == 128
-    assert Pipeline.of("aplc_xlnet", parameters=amazon | {"max_subwords": 60}).views["subwords"].max_subwords == 60
+    assert Pipeline.from_parameters("aplc_xlnet", parameters=amazon).views["subwords"].max_subwords == 128
+    assert (
+        Pipeline.from_parameters("aplc_xlnet", parameters=amazon | {"max_subwords": 60}).views["subwords"].max_subwords
+        == 60
+    )
     within = {"members": ("parabel", "aplc_xlnet"), "aplc_xlnet.preset": "Amazon-670k"}
-    assert Pipeline.of("consensus", parameters=within).views["subwords"].max_subwords == 128
-    other = Pipeline.of("aplc_xlnet", parameters=amazon).with_values({"preset": "Wiki-500k"})
+    assert Pipeline.from_parameters("consensus", parameters=within).views["subwords"].max_subwords == 128
+    other = Pipeline.from_parameters("aplc_xlnet", parameters=amazon).with_parameters({"preset": "Wiki-500k"})
     assert other.views["subwords"].max_subwords == 256
-    given = Pipeline.of("aplc_xlnet", parameters={"max_subwords": 60}).with_values(amazon)
+    given = Pipeline.from_parameters("aplc_xlnet", parameters={"max_subwords": 60}).with_parameters(amazon)
     assert given.views["subwords"].max_subwords == 60
     classifier = Classifier("aplc_xlnet", **amazon)
     assert classifier.get_params()["max_subwords"] == 128
@@ -523,20 +534,20 @@ def test_proportions_that_do_not_fit_are_refused(wrong, expected):
     [
         ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
         ({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0}, 512),
-        ({"model_type": "xlnet"}, NO_LIMIT),
-        ({"model_type": "any", "max_position_embeddings": -1}, NO_LIMIT),
+        ({"model_type": "xlnet"}, UNLIMITED_POSITIONS),
+        ({"model_type": "any", "max_position_embeddings": -1}, UNLIMITED_POSITIONS),
     ],
 )
 def test_an_encoder_has_so_many_positions(said, positions, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(said))
-    assert n_positions(str(tmp_path)) == positions
+    assert read_max_positions(str(tmp_path)) == positions
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
 def test_a_damaged_configuration_is_refused(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(XmtcError, match=r"cannot be had \(config.json: .*\); give the folder of one"):
-        n_positions(str(tmp_path))
+        read_max_positions(str(tmp_path))
 
 
 def test_texts_as_long_as_the_encoder_are_read():
@@ -544,8 +555,8 @@ def test_texts_as_long_as_the_encoder_are_read():
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     model = BertModel(BertConfig(vocab_size=50, max_position_embeddings=13, **sizes))
     tokens = Tokens(np.arange(26, dtype=np.int32), np.array([0, 13, 26]), 50)
-    network = ClusteredTransformer(TextEncoder(model, "mean"), LabelClusters(Clusters((4,), 16, 2)))
-    assert network.pooled(TokenLoader(tokens, CPU).batch(np.arange(2))).shape == (2, 16)
+    network = TransformerNetwork(TextEncoder(model, "mean"), LabelClusters(ClusterLayout((4,), 16, 2)))
+    assert network.compute_document_states(TokenLoader(tokens, CPU).load_batch(np.arange(2))).shape == (2, 16)
 
 
 def test_texts_longer_than_the_encoder_are_refused():
@@ -602,7 +613,7 @@ def test_it_is_a_member_beside_other_methods(others, views, tmp_path):
     consensus.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model")
     assert list(loaded.tagger_.about["views"]) == list(loaded.tagger_.views) == views
-    assert loaded.tags(texts, run=ONE) == consensus.tags(texts, run=ONE)
+    assert loaded.predict_labels(texts, run=ONE) == consensus.predict_labels(texts, run=ONE)
     found = loaded.highlight(texts[0], k=1)[0]
     assert "".join(piece.text for piece in found.pieces) == texts[0]
     assert found.words
@@ -627,7 +638,7 @@ def test_fused_attention_in_bf16_has_the_gradients_of_float32():
     mask[1, 40:] = 0
     wanted = torch.randn(768)
     (usual(ids, attention_mask=mask).last_hidden_state[mask > 0] @ wanted).square().sum().backward()
-    with mixed(gpu):
+    with mixed_precision(gpu):
         states = fused(ids.to(gpu), attention_mask=mask.to(gpu)).last_hidden_state
     (states.float()[mask.to(gpu) > 0] @ wanted.to(gpu)).square().sum().backward()
     for (name, one), other in zip(usual.named_parameters(), fused.parameters(), strict=True):
@@ -656,7 +667,7 @@ BY_LABEL = replace(SMALL, pooling="attention", clusters=1)
 def test_each_label_attends_to_subwords_by_itself():
     """Logits and loss in plain loops, of documents with padding; one label's logit; and the best labels."""
     torch.manual_seed(0)
-    head = LabelAttention(Clusters((5,), 6, 2), biases=True)
+    head = LabelWiseAttention(ClusterLayout((5,), 6, 2), biases=True)
     torch.nn.init.normal_(head.bias)
     states, mask = torch.randn(3, 4, 6), torch.arange(4) < torch.tensor([[4], [2], [1]])
     u, w, b = (x.detach().numpy() for x in (head.attention.weight, head.labels.weight, head.bias))
@@ -666,13 +677,13 @@ def test_each_label_attends_to_subwords_by_itself():
         for label in range(5):
             alpha = np.exp(H @ u[label])
             expected[doc, label] = alpha @ (H @ w[label]) / alpha.sum() + b[label]
-    features = States(states, mask)
+    features = SubwordStates(states, mask)
     np.testing.assert_allclose(head.logits(features).detach(), expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(head.logit(features, 3).detach(), expected[:, 3], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(head.compute_logit(features, 3).detach(), expected[:, 3], rtol=1e-4, atol=1e-5)
     rows, labels = torch.tensor([0, 0, 2]), torch.tensor([1, 4, 0])
     loss = np.log1p(np.exp(expected)).sum() - expected[rows, labels].sum()
     assert head(features, rows, labels).item() == pytest.approx(loss, rel=1e-5)
-    found = head.best(features, 2)
+    found = head.predict_top_k(features, 2)
     np.testing.assert_array_equal(found[0], np.argsort(-expected)[:, :2])
     with torch.autocast("cpu", torch.bfloat16):
         in_bf16 = head.logits(features)
@@ -692,9 +703,11 @@ def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
     assert np.mean([answer[0] in own for answer, own in zip(answers, truth, strict=True)]) > 0.9
     learnt.save(tmp_path / "model")
     again = Tagger.load(tmp_path / "model", verify=True)
-    assert again.tags(new[:9], 3, run=ONE) == learnt.tagger_.tags(new[:9], 3, run=ONE)
+    assert again.predict_labels(new[:9], 3, run=ONE) == learnt.tagger_.predict_labels(new[:9], 3, run=ONE)
     network, mask = again.model.network.on(CPU).double(), torch.ones(1, 5, dtype=torch.bool)
-    ids = torch.from_numpy(again.read([Document("", "noise1 word3alpha noise2", [])]).tokens("subwords").ids).long()
+    ids = torch.from_numpy(
+        again.transform([Document("", "noise1 word3alpha noise2", [])]).tokens("subwords").ids
+    ).long()
     padding = torch.where(network.encoder.is_special(5), ids, network.encoder.padding)
     with torch.no_grad():
         read = (network.as_read(network.encoder(each[None], mask), mask) for each in (ids, padding))
@@ -709,9 +722,9 @@ def test_label_attention_is_flat_and_learns(wrong):
 
 
 def test_a_step_of_label_attention_has_the_hidden_layers_rate():
-    network, design = BY_LABEL.network(labelled("bert", 32), ONE)
-    assert BY_LABEL.plan(32).rate_of("head.attention.weight") == BY_LABEL.hidden_rate
-    assert BY_LABEL.plan(32).rate_of("head.labels.weight") == BY_LABEL.head_rate
+    network, design = BY_LABEL.build_network(labelled("bert", 32), ONE)
+    assert BY_LABEL.make_training_options(32).get_rate("head.attention.weight") == BY_LABEL.hidden_rate
+    assert BY_LABEL.make_training_options(32).get_rate("head.labels.weight") == BY_LABEL.head_rate
     assert {name.partition(".")[0] for name, _ in network.named_parameters()} == {"encoder", "hidden", "head"}
     with pytest.raises(ValueError, match="attend by themselves, but are in clusters"):
         replace(design, sizes=(20, 20)).check()

@@ -23,24 +23,24 @@ from xmtc.core.hyperparameters import UnparsedValue  # noqa: E402
 from xmtc.core.predictions import NO_LABEL, Predictions  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
-from xmtc.labels.tree import LabelTree, compressed, from_groups  # noqa: E402
+from xmtc.labels.tree import LabelTree, compress_tree, from_groups  # noqa: E402
 from xmtc.methods.attention import family  # noqa: E402
 from xmtc.methods.attention.attention_xml import PRESETS, AttentionXML  # noqa: E402
-from xmtc.methods.attention.levels import LevelData, loss_of, table_of_children, true_ones_first  # noqa: E402
+from xmtc.methods.attention.levels import LevelData, binary_cross_entropy, build_children_table, select_positives_first  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign, predict_level  # noqa: E402
-from xmtc.methods.attention.network import LabelAttention, MaxPooling, RecurrentNetwork  # noqa: E402
+from xmtc.methods.attention.network import MaxPooling, MultiLabelAttention, RecurrentNetwork  # noqa: E402
 from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
 from xmtc.methods.autoencoder.model import AutoencoderDesign  # noqa: E402
 from xmtc.nn import distributed, training  # noqa: E402
-from xmtc.nn.devices import device_of  # noqa: E402
+from xmtc.nn.devices import select_device  # noqa: E402
 from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
-from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
-from xmtc.nn.training import Plan, State, clip  # noqa: E402
+from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.training import TrainingOptions, TrainingState, clip_gradients  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402
-from xmtc.text.term_index import Vocabulary  # noqa: E402
+from xmtc.text.term_index import StringIndex  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
-PLAN = Plan(epochs=9, rate=1.0, average_from=0, average_every=1, patience=9, seed=0)
+PLAN = TrainingOptions(epochs=9, rate=1.0, average_from=0, average_every=1, patience=9, seed=0)
 
 
 def tokens(*documents: list[int], n_words: int = 20) -> Tokens:
@@ -73,7 +73,7 @@ def test_the_encoder_is_eq_2_in_both_directions_for_every_document_of_a_batch():
     encoder = RecurrentEncoder(20, 5, 4, 0.0, 0.0).eval()
     torch.nn.init.normal_(encoder.first_state)
     documents = [3, 1, 4, 1, 5], [9, 2], [6, 5, 3]
-    batch = TokenLoader(tokens(*documents), CPU).batch(np.arange(3))
+    batch = TokenLoader(tokens(*documents), CPU).load_batch(np.arange(3))
     with torch.no_grad():
         states = encoder(batch).numpy()
     w = {name: value.detach().numpy() for name, value in encoder.named_parameters()}
@@ -95,13 +95,13 @@ def test_words_are_left_out_whole_and_only_in_training():
     words = torch.ones(1000, 5)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        left = encoder.without_some(words)
+        left = encoder.drop_words(words)
     assert {tuple(word) for word in left.tolist()} == {(0.0,) * 5, (1.0,) * 5}
     assert 0.35 < (left[:, 0] == 0).float().mean() < 0.45
-    assert torch.equal(encoder.eval().without_some(words), words)
+    assert torch.equal(encoder.eval().drop_words(words), words)
 
 
-def logits_plainly(head: LabelAttention, states: np.ndarray, labels) -> np.ndarray:
+def logits_plainly(head: MultiLabelAttention, states: np.ndarray, labels) -> np.ndarray:
     """Eqs. 4 and 5, label by label, on the states of one document's words."""
     w = {name: value.detach().numpy() for name, value in head.named_parameters()}
     found = []
@@ -120,7 +120,7 @@ def logits_plainly(head: LabelAttention, states: np.ndarray, labels) -> np.ndarr
 @pytest.mark.parametrize(("sizes", "own_output"), [((5,), False), ((6, 3), False), ((6, 3), True)])
 def test_attention_and_layers_are_eqs_4_and_5(sizes, own_output):
     torch.manual_seed(1)
-    head, lengths = LabelAttention(7, 8, sizes, own_output=own_output), [3, 1, 4]
+    head, lengths = MultiLabelAttention(7, 8, sizes, own_output=own_output), [3, 1, 4]
     if own_output:
         torch.nn.init.normal_(head.own.weight)
     states, mask = torch.randn(3, 8, 8), torch.arange(8) < torch.tensor(lengths)[:, None]
@@ -128,7 +128,7 @@ def test_attention_and_layers_are_eqs_4_and_5(sizes, own_output):
     candidates = torch.tensor([[6, 0], [1, 1], [2, 5]])
     with torch.no_grad():
         everything, chosen = head(states, mask).numpy(), head(states, mask, candidates).numpy()
-        alpha = head.weights_of_words(states[:1], mask[:1], 4)
+        alpha = head.attribute_words(states[:1], mask[:1], 4)
     for row, length in enumerate(lengths):
         words = states[row, :length].numpy()
         np.testing.assert_allclose(everything[row], logits_plainly(head, words, range(7)), atol=1e-5)
@@ -145,7 +145,7 @@ def test_max_pooling_looks_at_words_alone():
     with torch.no_grad():
         found = head(states, mask)
         np.testing.assert_allclose(found, head.logits(states[:, :3].amax(1)), rtol=1e-6)
-        weights = head.weights_of_words(states, mask, 2)
+        weights = head.attribute_words(states, mask, 2)
     assert (weights[3:] == 0).all()
 
 
@@ -154,14 +154,14 @@ def test_the_loss_is_eq_6_or_summed_over_labels():
     logits, y = rng.normal(size=(3, 4)), rng.random((3, 4)) < 0.5
     p = sigmoid(logits)
     expected = -(y * np.log(p) + (1 - y) * np.log(1 - p))
-    found = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32))
+    found = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32))
     assert float(found) == pytest.approx(expected.sum() / 3, rel=1e-5)
     known = np.array([[1, 1, 0, 1]] * 3, np.float32)
-    found = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known))
+    found = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known))
     assert float(found) == pytest.approx((expected * known).sum() / 3, rel=1e-5)
-    mean = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), kind="mean")
+    mean = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), loss_reduction="mean")
     assert float(mean) == pytest.approx(expected.mean(), rel=1e-5)
-    mean = loss_of(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known), "mean")
+    mean = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known), "mean")
     assert float(mean) == pytest.approx((expected * known).sum() / 9, rel=1e-5)
 
 
@@ -182,7 +182,7 @@ def binary_tree(depth: int) -> LabelTree:
     ],
 )
 def test_algorithm_1_makes_a_tree_shallow_and_wide(height, shapes):
-    tree = compressed(binary_tree(5), 2, height)
+    tree = compress_tree(binary_tree(5), 2, height)
     assert [level.shape for level in tree.levels] == shapes
     members = tree.memberships(csr_array(np.eye(64, dtype=np.float32)))
     for level in members:  # Algorithm 2: every label belongs to one node of each level
@@ -193,10 +193,10 @@ def test_algorithm_3_takes_true_nodes_first_each_with_its_own_score():
     """Of the nodes 0 to 7 the best three are 5, 2 and 7; 3 and 7 are true."""
     scores = torch.tensor([[0.01, 0.02, 0.5, 0.05, 0.04, 0.9, 0.03, 0.1]])
     is_true = torch.tensor([[False, False, False, True, False, False, False, True]])
-    chosen = true_ones_first(scores, is_true, 3)
+    chosen = select_positives_first(scores, is_true, 3)
     assert chosen.tolist() == [[7, 3, 5]]
     np.testing.assert_allclose(scores.gather(1, chosen), [[0.1, 0.05, 0.9]])
-    assert true_ones_first(scores, is_true, 1).tolist() == [[7]]  # more of them than there is room for: the best
+    assert select_positives_first(scores, is_true, 1).tolist() == [[7]]  # more of them than there is room for: the best
 
 
 def true_ones_first_plainly(scores: np.ndarray, is_true: np.ndarray, k: int) -> np.ndarray:
@@ -208,7 +208,7 @@ def true_ones_first_plainly(scores: np.ndarray, is_true: np.ndarray, k: int) -> 
 def test_algorithm_3_is_a_sort_by_truth_and_score(k, share):
     rng = np.random.default_rng(k)
     scores, is_true = rng.permuted(np.arange(600.0)).reshape(30, 20) / 600, rng.random((30, 20)) < share
-    found = true_ones_first(torch.tensor(scores), torch.tensor(is_true), k)
+    found = select_positives_first(torch.tensor(scores), torch.tensor(is_true), k)
     np.testing.assert_array_equal(found, true_ones_first_plainly(scores, is_true, k))
 
 
@@ -222,14 +222,14 @@ def test_children_are_multiplied_with_their_own_parents_score():
     Y = csr_array((np.random.default_rng(0).random((25, 12)) < 0.15).astype(np.float32))
     parents_Y = csr_array((Y.toarray().reshape(25, 6, 2).sum(2) > 0).astype(np.float32))
 
-    above = LevelData(loader, parents_Y).found_by(upper, all_of_them, 3, ONE, positives_first=True)
-    seen = replace(above, Y=Y).found_by(lower, pairs, 5, ONE, positives_first=True).above
-    batch = loader.batch(np.arange(25))
+    above = LevelData(loader, parents_Y).to_next_level(upper, all_of_them, 3, ONE, positives_first=True)
+    seen = replace(above, Y=Y).to_next_level(lower, pairs, 5, ONE, positives_first=True).parent_predictions
+    batch = loader.load_batch(np.arange(25))
     with torch.no_grad():
         of_parents, of_nodes = (network(batch).sigmoid().numpy()[np.argsort(batch.docs)] for network in (upper, lower))
     product = of_nodes * of_parents.repeat(2, axis=1)
     for doc in range(25):
-        candidates = pairs[above.above.labels[doc]].ravel()
+        candidates = pairs[above.parent_predictions.labels[doc]].ravel()
         is_true = Y.toarray()[doc, candidates] > 0
         expected = candidates[true_ones_first_plainly(product[doc, candidates][None], is_true[None], 5)[0]]
         assert seen.labels[doc].tolist() == expected.tolist()
@@ -241,7 +241,9 @@ def test_algorithm_4_multiplies_down_the_tree():
     network = network_for(5, 20, 3, 2).eval()
     torch.nn.init.zeros_(network.head.layers.output.weight)
     torch.nn.init.zeros_(network.head.layers.output.bias)
-    children = table_of_children(csr_array(np.array([[1, 0, 0, 0, 1], [0, 1, 1, 0, 0], [0, 0, 0, 1, 0]], np.float32)))
+    children = build_children_table(
+        csr_array(np.array([[1, 0, 0, 0, 1], [0, 1, 1, 0, 0], [0, 0, 0, 1, 0]], np.float32))
+    )
     assert children.tolist() == [[0, 4], [1, 2], [3, NO_LABEL]]
     above = Predictions(np.array([[2, 1], [0, NO_LABEL]], np.int32), np.array([[0.8, 0.5], [0.4, 0]], np.float32))
     found = predict_level(network, children, TokenLoader(tokens([1, 2], [3]), CPU), above, 4, ONE)
@@ -255,41 +257,41 @@ def test_batches_hold_every_document_once():
     rng = np.random.default_rng(0)
     documents = [list(rng.integers(0, 20, n)) for n in rng.integers(1, 30, 157)]
     loader = TokenLoader(tokens(*documents), CPU)
-    for batches in (loader.shuffled(8, rng), loader.by_length(8)):
+    for batches in (loader.shuffled_batches(8, rng), loader.batches_by_length(8)):
         found = []
         for docs in batches:
-            batch = loader.batch(docs)
-            words = batch.padded(batch.ids[:, None].float() + 1)[..., 0].long() - 1
+            batch = loader.load_batch(docs)
+            words = batch.pad_states(batch.ids[:, None].float() + 1)[..., 0].long() - 1
             assert batch.width % 8 == 0
-            assert torch.equal(batch.padded_ids(-1), words)
+            assert torch.equal(batch.pad_ids(-1), words)
             for row, number in enumerate(batch.docs):
-                assert words[row][batch.mask()[row]].tolist() == documents[number]
+                assert words[row][batch.make_mask()[row]].tolist() == documents[number]
             found += batch.docs.tolist()
         assert sorted(found) == list(range(157))
 
 
 def test_targets_are_found_among_candidates():
     Y = csr_array(np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]], np.float32))
-    labels = LabelRows(Y, CPU)
+    labels = LabelLoader(Y, CPU)
     docs, candidates = np.array([2, 0, 1]), torch.tensor([[0, 1], [3, 0], [3, 3]])
-    assert labels.targets_among(docs, candidates).tolist() == [[1, 0], [1, 0], [0, 0]]
+    assert labels.candidate_targets(docs, candidates).tolist() == [[1, 0], [1, 0], [0, 0]]
     np.testing.assert_array_equal(labels.targets(docs).numpy(), Y.toarray()[docs])
-    assert labels.targets_among(np.array([1]), torch.tensor([[2]])).tolist() == [[0]]
+    assert labels.candidate_targets(np.array([1]), torch.tensor([[2]])).tolist() == [[0]]
 
 
 def test_gradients_are_clipped_relative_to_recent_ones():
     weight = torch.zeros(2, requires_grad=True)
     recent = torch.tensor([0.01, 0.01, 0.01, 0.01, 0.02])
     weight.grad = torch.tensor([3.0, 4.0])  # norm 5: clipped to 5 · 0.02, recorded as 2 · 0.02
-    recent = clip([weight], recent)
+    recent = clip_gradients([weight], recent)
     np.testing.assert_allclose(weight.grad.norm(), 0.1, rtol=1e-5)
     np.testing.assert_allclose(recent, [0.01, 0.01, 0.01, 0.02, 0.04])
     weight.grad = torch.tensor([0.03, 0.0])  # small enough
-    recent = clip([weight], recent)
+    recent = clip_gradients([weight], recent)
     np.testing.assert_allclose(weight.grad, [0.03, 0])
     np.testing.assert_allclose(recent[-1], 0.03)
     weight.grad = torch.tensor([900.0, 0.0])
-    np.testing.assert_allclose(clip([weight], torch.tensor([1.0, 1, 1, 1, 1]))[-1], 1)  # never more than 1
+    np.testing.assert_allclose(clip_gradients([weight], torch.tensor([1.0, 1, 1, 1, 1]))[-1], 1)  # never more than 1
 
 
 def test_weights_are_looked_at_every_so_many_steps():
@@ -305,24 +307,24 @@ def test_weights_are_looked_at_every_so_many_steps():
     def batches(rng):
         return iter(np.arange(4)[:, None])
 
-    training.train(network, batches, lambda docs: -network.weight.sum(), score, plan, n_docs=4)
+    training.run_training_loop(network, batches, lambda docs: -network.weight.sum(), score, plan, n_docs=4)
     assert seen == [2, 4, 6, 7]  # in the second pass the average of what 6 and 8 steps have made
     assert network.weight.item() == pytest.approx(4, rel=1e-4)
     few = replace(plan, look_every=100)
-    training.train(network, batches, lambda docs: -network.weight.sum(), lambda: 1.0, few, n_docs=4)
+    training.run_training_loop(network, batches, lambda docs: -network.weight.sum(), lambda: 1.0, few, n_docs=4)
     assert network.weight.item() == pytest.approx(8, rel=1e-4)  # looked at once, after the first pass
 
 
 def test_the_best_average_is_kept():
     network = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(network.weight)
-    state, seen = State(network, PLAN), []
+    state, seen = TrainingState(network, PLAN), []
     scores = iter([0.1, 0.5, 0.2])
     for _ in range(3):
         state.step(-network.weight.sum())  # Adam at rate 1 goes up by 1 a step
         state.finish_epoch(lambda: seen.append(network.weight.item()) or next(scores))
     np.testing.assert_allclose(seen, [1, 1.5, 2], rtol=1e-5)
-    assert state.since_best == 1
+    assert state.n_since_best == 1
     state.restore_best()
     assert network.weight.item() == pytest.approx(1.5, rel=1e-5)
 
@@ -346,23 +348,23 @@ SMALL = AttentionXML(
 
 @pytest.mark.parametrize(("sparse_from", "look_every"), [(50_000, 0), (5, 0), (50_000, 2)])
 def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, look_every, tmp_path, monkeypatch):
-    monkeypatch.setattr(family, "SPARSE", sparse_from)
+    monkeypatch.setattr(family, "MAX_DENSE_NODES", sparse_from)
     data = planted_tokens(80, 1)
     method = replace(SMALL, average_every=2, look_every=look_every)
     whole = method.fit(data, run=ONE)
-    monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
-    step = State.step
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    step = TrainingState.step
 
     def killed_half_way(self, loss):
         if len(self.network.head.rows.weight) > 6 and (self.epoch, self.n_done) == (3, 2):
             raise KeyboardInterrupt  # in the last pass of the second level, while weights are being averaged
         step(self, loss)
 
-    monkeypatch.setattr(State, "step", killed_half_way)
+    monkeypatch.setattr(TrainingState, "step", killed_half_way)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
-    monkeypatch.setattr(State, "step", step)
+    monkeypatch.setattr(TrainingState, "step", step)
     resumed = method.fit(data, run=run)
     for one, other in zip(whole.levels, resumed.levels, strict=True):
         weights, same = one.network.weights.arrays, other.network.weights.arrays
@@ -375,7 +377,7 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, look_
 
 def test_a_training_from_other_vectors_is_not_mixed_in(tmp_path):
     """Even if they are in a file of the same name."""
-    data, vocabulary = planted_tokens(40, 1), Vocabulary.of(f"word{i}" for i in range(1, 30))
+    data, vocabulary = planted_tokens(40, 1), StringIndex.from_strings(f"word{i}" for i in range(1, 30))
     data = replace(data, views={"words": replace(data.tokens("words"), vocabulary=vocabulary)})
     method = replace(SMALL, vectors=str(tmp_path / "vectors.txt"), epochs=1)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
@@ -390,18 +392,18 @@ def test_a_training_from_other_vectors_is_not_mixed_in(tmp_path):
 def test_rows_of_many_labels_move_only_where_they_are_candidates():
     network = network_for(10, 30, 12, 4, sparse=True)
     before = network.head.rows.weight.detach().clone()
-    state = State(network, replace(PLAN, rate=0.1, average_from=9))
-    batch = TokenLoader(planted_tokens(3, 2).tokens("words"), CPU).batch(np.arange(3))
+    state = TrainingState(network, replace(PLAN, rate=0.1, average_from=9))
+    batch = TokenLoader(planted_tokens(3, 2).tokens("words"), CPU).load_batch(np.arange(3))
     candidates = torch.tensor([[1, 4], [4, 7], [1, 7]])
     for _ in range(2):
-        state.step(loss_of(network(batch, candidates), torch.tensor([[1.0, 0], [0, 1], [1, 0]])))
+        state.step(binary_cross_entropy(network(batch, candidates), torch.tensor([[1.0, 0], [0, 1], [1, 0]])))
     moved = (network.head.rows.weight != before).any(1)
     assert np.flatnonzero(moved).tolist() == [1, 4, 7]
 
 
 @pytest.mark.parametrize("own_output", [False, True])
 def test_many_labels_are_learnt_sparsely(own_output, monkeypatch):
-    monkeypatch.setattr(family, "SPARSE", 5)
+    monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
     data = planted_tokens(200, 2)
     model = replace(SMALL, epochs=20, average_from=10, own_output=own_output).fit(data, run=ONE)
     found = model.predict(data, 3, ONE)
@@ -472,17 +474,17 @@ def test_what_cannot_decide_when_to_stop_is_refused():
 
 @pytest.mark.parametrize(("n_labels", "height"), [(20_000, 0), (20_001, 1), (160_000, 1), (160_001, 2), (3_000_000, 3)])
 def test_a_tree_has_as_many_levels_as_it_takes(n_labels, height):
-    assert AttentionXML().enough_levels(n_labels) == height
+    assert AttentionXML().count_tree_levels(n_labels) == height
 
 
 def test_a_level_sees_the_children_of_what_the_level_above_found():
     data = planted_tokens(30, 3)
     network, loader = network_for(6, 30, 12, 4).eval(), TokenLoader(data.tokens("words"), CPU)
     children, Y = np.arange(6, dtype=np.int32)[None], csr_array(data.Y.toarray()[:, ::2])
-    seen = LevelData(loader, Y).found_by(network, children, 4, ONE, positives_first=True)
+    seen = LevelData(loader, Y).to_next_level(network, children, 4, ONE, positives_first=True)
     for row in range(30):
         true_ones = set(np.flatnonzero(Y.toarray()[row]))
-        assert true_ones == set(seen.above.labels[row, : len(true_ones)])
+        assert true_ones == set(seen.parent_predictions.labels[row, : len(true_ones)])
 
 
 @pytest.mark.parametrize(
@@ -496,8 +498,8 @@ def test_a_level_sees_the_children_of_what_the_level_above_found():
             "layers='a,b' does not fit; expected whole numbers",
         ),
         (lambda: build_method("xml_rnn", {"layers": UnparsedValue("0")}), "layers=(0,) does not fit"),
-        (lambda: device_of(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),
-        (lambda: device_of(Run(device="abacus")), "There is no device 'abacus'; expected auto, cpu"),
+        (lambda: select_device(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),
+        (lambda: select_device(Run(device="abacus")), "There is no device 'abacus'; expected auto, cpu"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(make, message):
@@ -548,7 +550,7 @@ def test_vectors_that_are_not_trained_must_be_given(name):
 def test_the_head_can_begin_as_the_authors_code_does():
     method = AttentionXML(init="xavier", hidden=8, layers=(16,), dimension=4)
     vectors = np.zeros((30, 4), np.float32)
-    network = method.network(method.design(vectors, 500), None, vectors, 0, ONE, CPU)
+    network = method.build_network(method.design(vectors, 500), None, vectors, 0, ONE, CPU)
     for module, width in ((network.head.rows, 516), (network.head.layers.first, 32), (network.head.layers.output, 17)):
         limit = np.sqrt(6 / width)
         assert 0.8 * limit < module.weight.abs().max().item() <= limit
@@ -556,12 +558,12 @@ def test_the_head_can_begin_as_the_authors_code_does():
 
 def test_processes_share_a_batch(monkeypatch):
     docs = np.arange(5)
-    assert distributed.share(docs).tolist() == [0, 1, 2, 3, 4]
+    assert distributed.shard_batch(docs).tolist() == [0, 1, 2, 3, 4]
     parts = []
     for number in range(3):
         monkeypatch.setattr(distributed, "rank_and_size", lambda number=number: (number, 3))
-        parts.append(distributed.share(docs).tolist())
-        assert distributed.share(docs[:2]).tolist() == [0, 1]  # too few to share
+        parts.append(distributed.shard_batch(docs).tolist())
+        assert distributed.shard_batch(docs[:2]).tolist() == [0, 1]  # too few to share
     assert parts == [[0, 3], [1, 4], [2]]
 
 

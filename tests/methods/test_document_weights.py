@@ -108,7 +108,9 @@ def test_solve_with_weights_is_its_numpy_twin(n_labels, is_logistic):
     X, rng = sparse(43, 20, seed=5), np.random.default_rng(6)
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
     weights = (rng.random(43) * 3 + 0.1).astype(np.float32)
-    documents = CompactMatrix(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
+    documents = CompactMatrix(
+        X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32)
+    )
     for passes in (1, 3):
         solver = Solver("logistic" if is_logistic else "squared_hinge", C=0.7, eps=0, max_passes=passes, seed=9)
         plain = solve_plainly(X.toarray(), signs, is_logistic, 0.7, passes, seed=9, weights=weights)
@@ -131,7 +133,9 @@ def test_members_take_weights_where_all_do():
     assert not Consensus((Parabel(), Weightless())).takes_weights
     there = np.arange(DATA.n_docs) % 3 > 0
     small = Consensus((METHODS["parabel"], METHODS["dismec"]))
-    assert is_equal(small.fit(weighted(DATA, there), run=ONE_THREAD), small.fit(DATA.select_rows(there), run=ONE_THREAD))
+    assert is_equal(
+        small.fit(weighted(DATA, there), run=ONE_THREAD), small.fit(DATA.select_rows(there), run=ONE_THREAD)
+    )
 
 
 @dataclass(frozen=True)

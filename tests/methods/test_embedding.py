@@ -13,12 +13,23 @@ from scipy.sparse import csr_array, random_array
 from xmtc import Classifier, Dataset, Run, XmtcError
 from xmtc.core.sparse import compact, normalise_rows
 from xmtc.errors import MissingExtra
-from xmtc.linear.ridge import ridge
+from xmtc.linear.ridge import fit_ridge
 from xmtc.methods import SLEEC, AnnexML
 from xmtc.methods.embedding import annexml, neighbours
-from xmtc.methods.embedding.model import in_8_bits, positions, project, route, vote
-from xmtc.methods.embedding.neighbours import NOBODY, label_neighbours, nearest
-from xmtc.methods.embedding.sleec import centres, embeddings, near_products, residuals
+from xmtc.methods.embedding.model import (
+    find_positions,
+    project_documents,
+    quantize_to_int8,
+    rank_by_neighbour_votes,
+    route_documents,
+)
+from xmtc.methods.embedding.neighbours import NO_NEIGHBOUR, find_label_neighbours, search_exact
+from xmtc.methods.embedding.sleec import (
+    compute_cluster_centres,
+    compute_neighbour_products,
+    compute_residuals,
+    learn_embeddings,
+)
 from xmtc.storage.form import is_equal
 
 ONE, TWO = Run(threads=1), Run(threads=2)
@@ -47,51 +58,54 @@ def test_label_neighbours_are_those_of_the_largest_cosines(monkeypatch):
     unit = normalise_rows(Y).toarray()
     cosines = unit @ unit.T
     np.fill_diagonal(cosines, 0)
-    monkeypatch.setattr(neighbours, "DOCS", 32)
+    monkeypatch.setattr(neighbours, "BLOCK_DOCUMENTS", 32)
     for run in (ONE, TWO):
-        found = label_neighbours(Y, 7, run)
+        found = find_label_neighbours(Y, 7, run)
         for doc, row in enumerate(found):
             expected = np.sort(cosines[doc])[::-1][:7]
             expected = expected[expected > 0]
-            assert (row[len(expected) :] == NOBODY).all()
+            assert (row[len(expected) :] == NO_NEIGHBOUR).all()
             np.testing.assert_allclose(cosines[doc, row[: len(expected)]], expected, rtol=1e-6)
 
 
 def test_equal_neighbours_are_spread_over_all_documents():
     """All documents have the same label: nobody is everybody's neighbour."""
-    found = label_neighbours(csr_array(np.ones((50, 1), np.float32)), 3, ONE)
+    found = find_label_neighbours(csr_array(np.ones((50, 1), np.float32)), 3, ONE)
     np.testing.assert_array_equal(found, (np.arange(50)[:, None] + [1, 2, 3]) % 50)
 
 
 def test_of_a_frequent_label_only_the_next_holders_are_compared(monkeypatch):
-    n = neighbours.MOST_HOLDERS + 10
-    found = label_neighbours(csr_array(np.ones((n, 1), np.float32)), 2, ONE)
+    n = neighbours.MAX_DOCUMENTS_PER_LABEL + 10
+    found = find_label_neighbours(csr_array(np.ones((n, 1), np.float32)), 2, ONE)
     np.testing.assert_array_equal(found, (np.arange(n)[:, None] + [1, 2]) % n)
 
 
 @pytest.mark.parametrize("dimension", [1, 4, 7, 50])
 def test_nearest_is_the_largest_cosine(dimension):
-    n = 2 * neighbours.TILE + 17
-    columns, scale = in_8_bits(np.random.default_rng(1).standard_normal((n, dimension)).astype(np.float32))
+    n = 2 * neighbours.TILE_EMBEDDINGS + 17
+    columns, scale = quantize_to_int8(np.random.default_rng(1).standard_normal((n, dimension)).astype(np.float32))
     assert scale.shape == (n,)
     columns = np.ascontiguousarray(columns.T)
     lengths = np.sqrt(np.square(columns, dtype=np.int64).sum(axis=0)).astype(np.float32)
     queries = np.random.default_rng(2).standard_normal((9, dimension)).astype(np.float32)
     members = slice(5, n - 3)
-    found, cosines = nearest(queries, columns, lengths, members, 6)
+    found, cosines = search_exact(queries, columns, lengths, members, 6)
     expected = (queries @ columns / lengths)[:, members]
     np.testing.assert_allclose(cosines, np.sort(expected, axis=1)[:, ::-1][:, :6], rtol=1e-5)
     np.testing.assert_allclose(np.take_along_axis(expected, found - 5, axis=1), cosines, rtol=1e-5)
-    alone = nearest(queries[3:4], columns, lengths, members, 6)
+    alone = search_exact(queries[3:4], columns, lengths, members, 6)
     np.testing.assert_array_equal(alone[0][0], found[3])
     np.testing.assert_array_equal(alone[1][0], cosines[3])
 
 
 def test_fewer_members_than_asked_for():
     columns = np.array([[3, 4, 5]], np.int8)
-    found, _ = nearest(np.ones((2, 1), np.float32), columns, np.ones(3, np.float32), slice(1, 3), 10)
+    found, _ = search_exact(np.ones((2, 1), np.float32), columns, np.ones(3, np.float32), slice(1, 3), 10)
     np.testing.assert_array_equal(found, [[2, 1], [2, 1]])
-    assert nearest(np.ones((2, 1), np.float32), columns, np.ones(3, np.float32), slice(1, 1), 10)[0].shape == (2, 0)
+    assert search_exact(np.ones((2, 1), np.float32), columns, np.ones(3, np.float32), slice(1, 1), 10)[0].shape == (
+        2,
+        0,
+    )
 
 
 def test_ridge_is_the_closed_form():
@@ -99,13 +113,13 @@ def test_ridge_is_the_closed_form():
     documents = compact(X, np.arange(80))
     dense = X.toarray()[:, documents.columns]
     expected = np.linalg.solve(dense.T @ dense + np.eye(dense.shape[1]) / (2 * C), dense.T @ targets)
-    np.testing.assert_allclose(ridge(documents, targets, C, 3000, 0), expected, atol=2e-3)
+    np.testing.assert_allclose(fit_ridge(documents, targets, C, 3000, 0), expected, atol=2e-3)
 
 
 def test_products_of_label_vectors_and_what_is_missing():
     Y = labels_of(40, 10)
     unit = normalise_rows(Y).toarray()
-    found = near_products(Y, 4)
+    found = compute_neighbour_products(Y, 4)
     dense, whole = found.toarray(), unit @ unit.T
     np.testing.assert_allclose(dense[dense != 0], whole[dense != 0], rtol=1e-5)
     np.testing.assert_allclose(dense, dense.T)
@@ -113,17 +127,17 @@ def test_products_of_label_vectors_and_what_is_missing():
     for dimension in (3, 8):
         U, scaled = (RNG.standard_normal((40, dimension)).astype(np.float32) for _ in range(2))
         missing = np.empty(found.nnz, np.float32)
-        residuals(found.indptr, found.indices, found.data, scaled, U, missing)
+        compute_residuals(found.indptr, found.indices, found.data, scaled, U, missing)
         rows = np.repeat(np.arange(40), np.diff(found.indptr))
         np.testing.assert_allclose(missing, found.data - (scaled @ U.T)[rows, found.indices], atol=1e-5)
 
 
 def test_embeddings_come_near_to_the_products():
-    products = near_products(labels_of(60, 8, 0.3), 60)
+    products = compute_neighbour_products(labels_of(60, 8, 0.3), 60)
     rows = np.repeat(np.arange(60), np.diff(products.indptr))
 
     def lack(steps: int) -> float:
-        Z = embeddings(products, 8, steps, (0, 0))
+        Z = learn_embeddings(products, 8, steps, (0, 0))
         return float(np.abs(products.data - (Z @ Z.T)[rows, products.indices]).mean())
 
     assert lack(1) > lack(60)
@@ -133,27 +147,27 @@ def test_embeddings_come_near_to_the_products():
 def test_projection_and_routes():
     X, columns = sparse(20, 30), np.array([2, 5, 6, 20], np.int32)
     weights = RNG.standard_normal((4, 6)).astype(np.float32)
-    packed, scales = in_8_bits(weights)
+    packed, scales = quantize_to_int8(weights)
     np.testing.assert_allclose(packed * scales[:, None], weights, atol=np.abs(weights).max() / 200)
     vectors = np.empty((20, 6), np.float32)
-    where = positions(columns, X.indices)
-    project(X.indptr, where, X.data, scales, packed, vectors)
+    where = find_positions(columns, X.indices)
+    project_documents(X.indptr, where, X.data, scales, packed, vectors)
     expected = X.toarray()[:, columns] @ (packed * scales[:, None])
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors, expected / np.where(lengths > 0, lengths, 1), atol=1e-5)
-    assert (positions(columns[:0], X.indices) == -1).all()
+    assert (find_positions(columns[:0], X.indices) == -1).all()
 
     routes = RNG.standard_normal((30, 4)).astype(np.float32)
-    np.testing.assert_array_equal(route(X, routes), (X.toarray() @ routes).argmax(axis=1))
+    np.testing.assert_array_equal(route_documents(X, routes), (X.toarray() @ routes).argmax(axis=1))
 
 
 def test_votes():
     Y = labels_of(15, 6, 0.4)
     found, votes = RNG.integers(-1, 15, (8, 5)).astype(np.int32), RNG.random((8, 5)).astype(np.float32)
-    found[0] = NOBODY
+    found[0] = NO_NEIGHBOUR
     top, scores = np.full((8, 6), -1, np.int32), np.zeros((8, 6), np.float32)
     room = np.zeros(6, np.float32), np.empty(6, np.int32)
-    vote(found, votes, Y.indptr.astype(np.int64), Y.indices, *room, top, scores)
+    rank_by_neighbour_votes(found, votes, Y.indptr.astype(np.int64), Y.indices, *room, top, scores)
     assert (top[0] == -1).all()
     for doc in range(1, 8):
         counted = np.where(found[doc] >= 0, votes[doc], 0)
@@ -172,7 +186,7 @@ def test_gradients_of_the_ranking():
     units, others = (rng.standard_normal((n, 4)).astype(np.float32) for _ in range(2))
     gradients, other_gradients, room = np.zeros_like(units), np.zeros_like(others), np.empty(n, np.float32)
     for i in range(n):
-        annexml.rank_one(i, n, gamma, units, others, gradients, other_gradients, room)
+        annexml.add_ranking_gradients(i, n, gamma, units, others, gradients, other_gradients, room)
     margins = gamma * units.astype(np.float64) @ others.T
     shares = np.exp(margins - margins.max(axis=1, keepdims=True))
     pull = gamma * (shares / shares.sum(axis=1, keepdims=True) - np.eye(n))
@@ -185,12 +199,12 @@ def test_gradients_of_the_ranking():
 def test_a_step_only_turns_a_vector():
     X, W = sparse(3, 10, 0.5), RNG.standard_normal((10, 4)).astype(np.float32)
     rows, unit = (X.indptr.astype(np.int64), X.indices, X.data), np.empty(4, np.float32)
-    length = annexml.embed(*rows, 1, W, unit)
+    length = annexml.embed_document(*rows, 1, W, unit)
     vector = X.toarray()[1] @ W
     np.testing.assert_allclose(unit * length, vector, rtol=1e-4)
     given, squares, before = RNG.standard_normal(4).astype(np.float32), np.zeros(10, np.float32), W.copy()
     turning = (given - (unit @ given) * unit) / length
-    annexml.move(*rows, 1, unit, length, given.copy(), np.float32(0.1), W, squares)
+    annexml.step_adagrad(*rows, 1, unit, length, given.copy(), np.float32(0.1), W, squares)
     x = X.toarray()[1]
     np.testing.assert_allclose(squares, x**2 * (turning**2).mean(), rtol=1e-4)
     expected = before - 0.1 * np.sign(x)[:, None] * turning / np.sqrt((turning**2).mean())
@@ -204,7 +218,7 @@ def test_a_classifier_of_a_cluster_is_taught_and_stays_sparse():
     W, squares, sums = np.zeros(shape, np.float32), np.ones(shape, np.float32), np.zeros(shape, np.float32)
     W[:, 1], sums[:, 1] = 0.3, 0.3 / rate + lazy
     before, x = W.copy(), X.toarray()[1]
-    annexml.teach(X.indptr, X.indices, X.data, 1, 1, np.float32(0), rate, lazy, W, squares, sums)
+    annexml.step_ftrl_proximal(X.indptr, X.indices, X.data, 1, 1, np.float32(0), rate, lazy, W, squares, sums)
     step = -x / (1 + np.exp(-x @ before[:, 1]))
     after = np.sqrt(1 + step**2)
     total = 0.3 / rate + lazy + step + (after - 1) / rate * before[:, 1]
@@ -223,12 +237,12 @@ def test_clusters_learnt_from_labels_keep_neighbours_together():
         X[doc, 20 * group[doc] + rng.choice(20, 6, replace=False)] = 6**-0.5
     given = Dataset.from_matrix(X, Y)
     (routes,) = AnnexML(n_learners=1, sparsity=0.0).divide(given, 2, ONE)
-    cluster = route(given.X, routes)
+    cluster = route_documents(given.X, routes)
     assert max((cluster == group).mean(), (cluster != group).mean()) > 0.95
 
 
 def test_k_means_gives_centres_of_length_1():
-    found = centres(normalise_rows(sparse(50, 20, 0.5)), 3, (0, 0))
+    found = compute_cluster_centres(normalise_rows(sparse(50, 20, 0.5)), 3, (0, 0))
     np.testing.assert_allclose(np.linalg.norm(found, axis=0), 1, rtol=1e-5)
 
 

@@ -28,19 +28,25 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
 from xmtc.evaluation import evaluate
-from xmtc.evaluation.overlap import overlap, renumbered
-from xmtc.linear.search import rank
+from xmtc.evaluation.overlap import compute_overlap, renumber_labels
+from xmtc.linear.search import rank_by_mean
 from xmtc.linear.solver import Solver
-from xmtc.methods.ensemble.calibrated import Calibrated, calibrated, calibrated_together, curve, on_curve
+from xmtc.methods.ensemble.calibrated import (
+    CalibratedModel,
+    apply_isotonic_curve,
+    calibrate_combination,
+    calibrate_model,
+    fit_isotonic_curve,
+)
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
-from xmtc.methods.ensemble.merging import ALMOST, MEAN, NOISY_OR, merged
-from xmtc.methods.ensemble.model import DEPTH, Combination
+from xmtc.methods.ensemble.merging import FLOAT32_EPSNEG, MEAN, NOISY_OR, combine_predictions
+from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS, CombinedModel
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.pipeline import Pipeline
-from xmtc.text.term_index import Vocabulary
+from xmtc.text.term_index import StringIndex
 
 TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
 LINEAR = {"members": ("parabel", "dismec"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
@@ -80,8 +86,8 @@ def answer(labels: list[list[int]], scores: list[list[float]] | None = None) -> 
     return Predictions(np.array(labels, np.int32), np.array(labels if scores is None else scores, np.float32))
 
 
-def combined(rule: str, *models: Model, **views: int) -> Combination:
-    return Combination(n_labels=200, views=views or {"columns": 0}, rule=rule, models=models)
+def combined(rule: str, *models: Model, **views: int) -> CombinedModel:
+    return CombinedModel(n_labels=200, views=views or {"columns": 0}, rule=rule, models=models)
 
 
 ONE, OTHER = fixed([4, 7, 9], [0.8, 0.5, 0.2]), fixed([7, 1, NO_LABEL], [0.6, 0.3, 0.0])
@@ -118,7 +124,7 @@ def test_merging_is_what_the_plain_formula_says(rule):
         np.put_along_axis(P, labels, scores, axis=1)
     P = dense.mean(axis=0) if rule == MEAN else 1 - (1 - dense).prod(axis=0)
     expected = np.argsort(-P, axis=1)[:, :6]
-    found = merged([answer(*part) for part in parts], rule, 30, 6)
+    found = combine_predictions([answer(*part) for part in parts], rule, 30, 6)
     np.testing.assert_array_equal(found.labels, expected)
     np.testing.assert_allclose(found.scores, np.take_along_axis(P, expected, axis=1), rtol=1e-5)
 
@@ -146,8 +152,8 @@ def test_only_ties_are_broken():
     for P, part in zip(dense, parts, strict=True):
         np.put_along_axis(P, part.labels, part.scores.astype(np.float64), axis=1)
     together = (1 - (1 - dense).prod(axis=0)).astype(np.float32)
-    odds = logit(np.clip(dense, ALMOST, 1 - ALMOST)).mean(axis=0)
-    found = merged(parts, NOISY_OR, 12, 5)
+    odds = logit(np.clip(dense, FLOAT32_EPSNEG, 1 - FLOAT32_EPSNEG)).mean(axis=0)
+    found = combine_predictions(parts, NOISY_OR, 12, 5)
     certain = np.flatnonzero((together == 1).sum(axis=1) > 1)
     assert 20 < len(certain) < 180
     for doc in certain:
@@ -157,7 +163,7 @@ def test_only_ties_are_broken():
 
     labels, scores = np.hstack([part.labels for part in parts]), np.hstack([part.scores for part in parts])
     with np.errstate(divide="ignore"):
-        best, total = rank(labels, np.log(-np.log1p(-scores)), 12, 6, 1)
+        best, total = rank_by_mean(labels, np.log(-np.log1p(-scores)), 12, 6, 1)
     untied = (total[:, 1:] != total[:, :-1]).all(axis=1)
     assert 20 < untied.sum() < 180
     np.testing.assert_array_equal(found.labels[untied], best[untied, :5])
@@ -165,12 +171,12 @@ def test_only_ties_are_broken():
 
 
 def test_each_model_names_a_hundred_labels_or_as_many_as_are_asked_for():
-    many, last = fixed(list(range(150)), [0.1] * 150), fixed([DEPTH - 1, DEPTH], [0.8, 0.8])
+    many, last = fixed(list(range(150)), [0.1] * 150), fixed([MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS], [0.8, 0.8])
     both = combined(MEAN, many, last)
     found = both.predict(NOTHING_READ, k=2)  # label DEPTH is beyond what the first names
-    assert found.labels.tolist() == [[DEPTH - 1, DEPTH]]
+    assert found.labels.tolist() == [[MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS]]
     np.testing.assert_allclose(found.scores, [[0.45, 0.4]], rtol=1e-6)
-    found = both.predict(NOTHING_READ, k=DEPTH + 1)
+    found = both.predict(NOTHING_READ, k=MIN_MEMBER_LABELS + 1)
     np.testing.assert_allclose(found.scores[0, :3], [0.45, 0.45, 0.05], rtol=1e-6)
     assert both.predict(NOTHING_READ, k=1000).k == both.n_labels
 
@@ -240,7 +246,7 @@ def too_sure(n_docs: int = 4000, seed: int = 0) -> tuple[Scored, Dataset]:
 
 def test_calibrated_scores_are_how_often_they_are_right():
     model, data = too_sure()
-    found = calibrated(model, data, 5)
+    found = calibrate_model(model, data, 5)
     found.check()
     answers = found.predict(data, 5)
     np.testing.assert_array_equal(answers.labels, model.labels)
@@ -250,8 +256,8 @@ def test_calibrated_scores_are_how_often_they_are_right():
     assert answers.scores.max() < 1
 
 
-def pair_of(one: Scored, other: Scored, rule: str = NOISY_OR) -> Combination:
-    return Combination(n_labels=40, views={"columns": 0}, rule=rule, models=(one, other))
+def pair_of(one: Scored, other: Scored, rule: str = NOISY_OR) -> CombinedModel:
+    return CombinedModel(n_labels=40, views={"columns": 0}, rule=rule, models=(one, other))
 
 
 @pytest.mark.parametrize("rule", [NOISY_OR, MEAN])
@@ -261,7 +267,7 @@ def test_the_score_of_all_together_is_how_often_it_is_right(rule):
     truly = replace(model, scores=model.scores**2)
     for members in ((model, model), (truly, truly)):
         together = pair_of(*members, rule)
-        found = calibrated_together(together, data)
+        found = calibrate_combination(together, data)
         found.check()
         new, its_data = too_sure(seed=1)
         new = replace(new, scores=new.scores**2) if members[0] is truly else new
@@ -274,16 +280,16 @@ def test_the_score_of_all_together_is_how_often_it_is_right(rule):
 
 def answers_of(model: Model, answers: Scored, data: Dataset) -> Predictions:
     """What a combination, calibrated or not, makes of other answers of its members."""
-    if isinstance(model, Combination):
+    if isinstance(model, CombinedModel):
         model = replace(model, models=tuple(answers_within(part, answers) for part in model.models))
-    elif isinstance(model, Calibrated):
+    elif isinstance(model, CalibratedModel):
         inner = model.model
         model = replace(model, model=replace(inner, models=tuple(answers_within(p, answers) for p in inner.models)))
     return model.predict(data, 5)
 
 
 def answers_within(part: Model, answers: Scored) -> Model:
-    return replace(part, model=answers) if isinstance(part, Calibrated) else answers
+    return replace(part, model=answers) if isinstance(part, CalibratedModel) else answers
 
 
 def test_members_are_calibrated_only_if_that_ranks_better():
@@ -294,18 +300,18 @@ def test_members_are_calibrated_only_if_that_ranks_better():
     one = replace(model, labels=np.where(named, model.labels, NO_LABEL), scores=np.where(named, model.scores, 0))
     meek = (model.scores**8).astype(np.float32)
     other = replace(model, labels=np.where(named, NO_LABEL, model.labels), scores=np.where(named, 0, meek))
-    found = calibrated_together(pair_of(one, other), data)
-    assert all(isinstance(part, Calibrated) for part in found.model.models)
+    found = calibrate_combination(pair_of(one, other), data)
+    assert all(isinstance(part, CalibratedModel) for part in found.model.models)
     plain, level = pair_of(one, other).predict(data, 3), found.predict(data, 3)
     assert evaluate(level, data.Y, "P@1")["P@1"] > evaluate(plain, data.Y, "P@1")["P@1"] + 0.02
-    same = calibrated_together(pair_of(model, model), data)
+    same = calibrate_combination(pair_of(model, model), data)
     assert same.model.models == (model, model)
 
 
 def test_an_ensemble_can_be_calibrated_too():
     settings = {"member": "parabel", "n_members": 2, "parabel.n_trees": 1, "parabel.max_leaf": 8}
     plain, level = (Classifier("ensemble", **settings, calibrated=on).fit(*TRAIN, valid=TEST) for on in (False, True))
-    assert isinstance(level.tagger_.model, Calibrated)
+    assert isinstance(level.tagger_.model, CalibratedModel)
     other = planted(80, seed=5)
     before, after = (classifier.evaluate(*other, ["ECE@5"])["ECE@5"] for classifier in (plain, level))
     assert after < before / 2
@@ -315,7 +321,7 @@ def test_an_ensemble_can_be_calibrated_too():
 def test_the_shortest_limit_of_all_models_is_the_limit():
     line = np.array([0.0, 1.0])
     limited = fixed([1], [0.5], limits={"subwords": 64})
-    inner = Calibrated(n_labels=200, views=limited.views, model=limited, scores=line, probabilities=line)
+    inner = CalibratedModel(n_labels=200, views=limited.views, model=limited, scores=line, probabilities=line)
     inner.check()
     longer = fixed([1], [0.5], limits={"subwords": 80, "words": 9})
     assert combined(MEAN, longer, combined(NOISY_OR, OTHER, inner)).max_lengths() == {"subwords": 64, "words": 9}
@@ -323,17 +329,19 @@ def test_the_shortest_limit_of_all_models_is_the_limit():
 
 
 def test_what_is_no_answer_stays_none():
-    found = on_curve(answer([[3, NO_LABEL]], [[0.4, 0.0]]), np.array([0.0, 1.0]), np.array([0.2, 0.9]))
+    found = apply_isotonic_curve(answer([[3, NO_LABEL]], [[0.4, 0.0]]), np.array([0.0, 1.0]), np.array([0.2, 0.9]))
     assert found.labels.tolist() == [[3, NO_LABEL]]
     np.testing.assert_allclose(found.scores, [[0.48, 0]], atol=1e-3)
     Y = csr_array((1, 5), dtype=np.float32)
-    diverged = Predictions.from_valid_arrays(np.array([[3]], np.int32), np.array([[np.nan]], np.float32))  # as a network can
+    diverged = Predictions.from_valid_arrays(
+        np.array([[3]], np.int32), np.array([[np.nan]], np.float32)
+    )  # as a network can
     for nothing in (answer([[NO_LABEL]], [[0.0]]), diverged):
-        assert [part.tolist() for part in curve(nothing, Y)] == [[0, 1], [0, 1]]
+        assert [part.tolist() for part in fit_isotonic_curve(nothing, Y)] == [[0, 1], [0, 1]]
 
 
 def test_a_curve_that_falls_is_refused():
-    found = calibrated(*too_sure(200), 5)
+    found = calibrate_model(*too_sure(200), 5)
     for damage in ({"probabilities": found.probabilities[::-1].copy()}, {"scores": found.scores * np.nan}):
         with pytest.raises(ValueError, match="its calibration is no curve that rises"):
             replace(found, **damage).check()
@@ -343,10 +351,10 @@ def test_a_curve_that_falls_is_refused():
 
 def test_a_calibrated_consensus_is_saved_and_held_out_documents_decide(tmp_path):
     classifier = Classifier("consensus", **LINEAR, calibrated=True).fit(*TRAIN, valid=TEST)
-    assert isinstance(classifier.tagger_.model, Calibrated)
+    assert isinstance(classifier.tagger_.model, CalibratedModel)
     members = classifier.tagger_.model.model.models
     alone = Classifier("consensus", **LINEAR).fit(*TRAIN)
-    tests = classifier.tagger_.read([Document("", text, []) for text in TEST[0]])
+    tests = classifier.tagger_.transform([Document("", text, []) for text in TEST[0]])
     for member, other in zip(members, alone.tagger_.model.models, strict=True):  # with --valid, trained on everything
         np.testing.assert_array_equal(member.predict(tests, 3).labels, other.predict(tests, 3).labels)
     classifier.save(tmp_path / "model")
@@ -366,7 +374,9 @@ def test_members_are_recipes_or_their_names():
 
 def test_names_with_dots_set_the_members_parameters():
     def built(name, **parameters):
-        return Pipeline.of(name, parameters={key.replace("__", "."): value for key, value in parameters.items()}).method
+        return Pipeline.from_parameters(
+            name, parameters={key.replace("__", "."): value for key, value in parameters.items()}
+        ).method
 
     assert built("ensemble", parabel__n_trees=1, parabel__C=UnparsedValue("2")) == Ensemble(Parabel(n_trees=1, C=2.0))
     assert built("consensus", **{key.replace(".", "__"): value for key, value in LINEAR.items()}).members == MEMBERS
@@ -379,7 +389,7 @@ def test_names_with_dots_set_the_members_parameters():
 
 def test_two_members_may_be_of_one_method():
     parameters = {"members": ("parabel", "parabel"), "parabel-2.C": 2.0, "parabel.n_trees": 1}
-    method = Pipeline.of("consensus", parameters=parameters).method
+    method = Pipeline.from_parameters("consensus", parameters=parameters).method
     assert method.members == (Parabel(n_trees=1), Parabel(C=2.0))
     classifier = Classifier(method).fit(*TRAIN)
     one, two = classifier.tagger_.model.models
@@ -403,7 +413,11 @@ def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
         ("ensemble", {"parabel.n_tres": 1}, "parabel has no parameter 'n_tres'; did you mean n_trees?"),
         ("ensemble", {"parabel.xyz": 1}, "parabel has no parameter 'xyz'; it has n_trees, max_leaf"),
         ("ensemble", {"parabel.min_df": 1}, "parabel has no parameter 'min_df'; it has n_trees"),
-        ("ensemble", {"parabel.n_trees": UnparsedValue("many")}, "parabel: n_trees='many' does not fit; expected a whole num"),
+        (
+            "ensemble",
+            {"parabel.n_trees": UnparsedValue("many")},
+            "parabel: n_trees='many' does not fit; expected a whole num",
+        ),
         ("ensemble", {"parabel.n_trees": 0}, "Parabel: n_trees=0 does not fit; expected a whole number from 1 to 1000"),
         ("ensemble", {"parabel.seed": 1}, "its members must not share seed=1; set its own seed"),
         ("ensemble", {"n_members": 0}, "Ensemble: n_members=0 does not fit; expected a whole number from 1 to 1000"),
@@ -416,7 +430,7 @@ def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
 )
 def test_what_does_not_fit_is_one_sentence(name, parameters, message):
     with pytest.raises(XmtcError) as raised:
-        Pipeline.of(name, parameters=parameters)
+        Pipeline.from_parameters(name, parameters=parameters)
     assert message in str(raised.value)
 
 
@@ -520,17 +534,17 @@ def test_a_training_that_was_stopped_goes_on(method, other, tmp_path, monkeypatc
 
 def test_overlap():
     one, other = answer([[1, 2, 3], [4, 5, NO_LABEL]]), answer([[1, 3, 9], [5, 6, NO_LABEL]])
-    found = [overlap(one, other, k) for k in (1, 2, 3)]
+    found = [compute_overlap(one, other, k) for k in (1, 2, 3)]
     assert found == pytest.approx([(1 + 0) / 2, (1 / 2 + 1 / 2) / 2, (2 / 3 + 1 / 3) / 2])
-    assert overlap(one, one, 2) == 1
-    assert overlap(one, one, 6) == pytest.approx((3 / 6 + 2 / 6) / 2)
+    assert compute_overlap(one, one, 2) == 1
+    assert compute_overlap(one, one, 6) == pytest.approx((3 / 6 + 2 / 6) / 2)
     with pytest.raises(XmtcError, match="answers to the same documents; got 2 and 1"):
-        overlap(one, answer([[1]]), 1)
+        compute_overlap(one, answer([[1]]), 1)
 
 
 def test_labels_are_compared_by_name():
-    ours, theirs = Vocabulary.of(["a", "b", "c"]), Vocabulary.of(["b", "d", "c"])
-    same = renumbered(answer([[0, 1, 2, NO_LABEL]]), theirs, ours)
+    ours, theirs = StringIndex.from_strings(["a", "b", "c"]), StringIndex.from_strings(["b", "d", "c"])
+    same = renumber_labels(answer([[0, 1, 2, NO_LABEL]]), theirs, ours)
     assert same.labels.tolist() == [[1, NO_LABEL, 2, NO_LABEL]]
 
 

@@ -20,7 +20,7 @@ from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.memory import check_fits
 from xmtc.core.predictions import Predictions
 from xmtc.features.columns import Columns, FittedColumns, OccurringColumns
-from xmtc.labels.vectors import sums_of_rows
+from xmtc.labels.vectors import sum_label_rows
 from xmtc.linear.solver import Solver
 
 ONE = Run(threads=1, device="cpu")
@@ -79,7 +79,7 @@ def test_a_corpus_with_a_label_without_features(tmp_path, method):
 def test_sums_that_are_nothing_are_empty_and_others_have_length_1():
     X = csr_array(np.array([[1, -1], [-1, 1], [1e15, 0], [1e15, 1e15], [1e-45, 0]], np.float32))
     members = csc_array(np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]], np.float32))
-    found = sums_of_rows(X, members, ONE)
+    found = sum_label_rows(X, members, ONE)
     assert np.diff(found.indptr).tolist() == [0, 2, 1]
     np.testing.assert_allclose(found.toarray(), [[0, 0], [2 / 5**0.5, 1 / 5**0.5], [1, 0]], rtol=1e-6)
 
@@ -103,9 +103,9 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(method):
 
 def test_what_a_solver_takes():
     X = csr_array(np.full((2, 1), 1e6, np.float32))
-    Solver(C=1e9).check(X)
+    Solver(C=1e9).check_feature_scale(X)
     with pytest.raises(XmtcError, match="beside C=1e\\+09 and weights of up to 1e\\+16"):
-        Solver(C=1e9).check(X, np.array([1, 1e16], np.float32))
+        Solver(C=1e9).check_feature_scale(X, np.array([1, 1e16], np.float32))
 
 
 # Very many columns
@@ -260,7 +260,9 @@ def test_strange_thresholds_are_refused(threshold):
 def test_thresholds_that_are_numbers():
     answer = Predictions(np.array([[0]]), np.array([[0.5]]))
     assert answer.apply_threshold(float("inf")).labels.tolist() == [[-1]]
-    assert answer.apply_threshold(-1).labels.tolist() == answer.apply_threshold(np.float64(0.5)).labels.tolist() == [[0]]
+    assert (
+        answer.apply_threshold(-1).labels.tolist() == answer.apply_threshold(np.float64(0.5)).labels.tolist() == [[0]]
+    )
 
 
 @pytest.mark.parametrize("threads", [-1, 10**9, 1.5, float("nan"), "2", None, True])

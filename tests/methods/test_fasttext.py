@@ -15,9 +15,14 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.embedding import fasttext_training
 from xmtc.methods.embedding.fasttext import FastText
-from xmtc.methods.embedding.fasttext_kernels import LANES, best_labels, train_all, train_some
-from xmtc.methods.embedding.fasttext_model import LOSSES, FastTextModel, all_ngrams, shares
-from xmtc.methods.embedding.fasttext_training import Training, huffman, paths_in
+from xmtc.methods.embedding.fasttext_kernels import (
+    PARTIAL_SUMS,
+    select_top_labels,
+    train_dense_output,
+    train_selected_rows,
+)
+from xmtc.methods.embedding.fasttext_model import LOSSES, FastTextModel, compute_term_shares, hash_all_word_ngrams
+from xmtc.methods.embedding.fasttext_training import FastTextTrainer, build_huffman_tree, list_label_paths
 
 ONE = Run(threads=1)
 
@@ -46,10 +51,10 @@ def random_state(n_outputs: int, d: int = 6) -> tuple[np.ndarray, np.ndarray]:
 
 
 def work(d: int = 6):
-    return tuple(np.empty(n, np.float32) for n in (d, d, LANES))
+    return tuple(np.empty(n, np.float32) for n in (d, d, PARTIAL_SUMS))
 
 
-X = shares(DOCUMENTS, np.zeros(0, np.int64), np.zeros(0, np.int64), 9)
+X = compute_term_shares(DOCUMENTS, np.zeros(0, np.int64), np.zeros(0, np.int64), 9)
 PARTS = X.indptr, X.indices, X.data
 
 
@@ -67,7 +72,7 @@ def test_steps_that_look_at_all_labels_are_the_plain_ones(one):
     vectors, W = random_state(5)
     docs, rates = np.array([3, 0, 1, 2]), np.array([0.5, 0.4, 0.3, 0.2], np.float32)
     labels = [[1], [3], [1], [4]] if one else [[0, 1, 2], [0, 3], [1], [4]]
-    outputs = np.zeros((6, LANES), np.float32)
+    outputs = np.zeros((6, PARTIAL_SUMS), np.float32)
     outputs[:, :5] = W.T
     V, W, loss = vectors.astype(float), W.astype(float), 0.0
     for doc, rate, positives in zip(docs, rates, labels, strict=True):
@@ -81,8 +86,8 @@ def test_steps_that_look_at_all_labels_are_the_plain_ones(one):
         W += np.outer(error, h)
         V += np.outer(x, gradient)
     starts = np.cumsum([0, *map(len, labels)])
-    flat, scores = np.concatenate(labels).astype(np.int32), np.empty(LANES, np.float32)
-    found = train_all(*PARTS, docs, rates, starts, flat, one, vectors, outputs, 5, scores, work())
+    flat, scores = np.concatenate(labels).astype(np.int32), np.empty(PARTIAL_SUMS, np.float32)
+    found = train_dense_output(*PARTS, docs, rates, starts, flat, one, vectors, outputs, 5, scores, work())
     assert found == pytest.approx(loss, rel=1e-4)
     np.testing.assert_allclose(vectors, V, atol=1e-5)
     np.testing.assert_allclose(outputs[:, :5], W.T, atol=1e-5)
@@ -105,7 +110,7 @@ def test_steps_that_look_at_some_rows_are_the_plain_ones():
         V += np.outer(x, gradient)
     starts = np.cumsum([0, *map(len, rows)])
     flat = np.concatenate(rows).astype(np.int32), np.concatenate(codes).astype(np.float32)
-    found = train_some(*PARTS, docs, rates, starts, *flat, vectors, W, work())
+    found = train_selected_rows(*PARTS, docs, rates, starts, *flat, vectors, W, work())
     assert found == pytest.approx(loss, rel=1e-4)
     np.testing.assert_allclose(vectors, V, atol=1e-5)
     np.testing.assert_allclose(W, plain, atol=1e-5)
@@ -114,7 +119,7 @@ def test_steps_that_look_at_some_rows_are_the_plain_ones():
 def test_the_best_labels_are_those_of_a_stable_sort():
     scores = np.random.default_rng(1).integers(0, 9, (50, 30)).astype(np.float32)
     labels, best = np.zeros((50, 7), np.int32), np.zeros((50, 7), np.float32)
-    best_labels(scores, labels, best)
+    select_top_labels(scores, labels, best)
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :7]
     np.testing.assert_array_equal(labels, expected)
     np.testing.assert_array_equal(best, np.take_along_axis(scores, expected, 1))
@@ -122,7 +127,7 @@ def test_the_best_labels_are_those_of_a_stable_sort():
 
 def model_of(loss: str, ngrams: int = 1, n_buckets: int = 50) -> FastTextModel:
     rng, n_outputs = np.random.default_rng(2), 4 if loss == "hs" else 5
-    seen = np.unique(all_ngrams(DOCUMENTS, ngrams, n_buckets)[2])
+    seen = np.unique(hash_all_word_ngrams(DOCUMENTS, ngrams, n_buckets)[2])
     return FastTextModel(
         n_labels=5,
         views={"words": 9},
@@ -132,7 +137,7 @@ def model_of(loss: str, ngrams: int = 1, n_buckets: int = 50) -> FastTextModel:
         buckets=seen,
         vectors=rng.normal(size=(9 + len(seen), 6)).astype(np.float32),
         outputs=rng.normal(size=(6, n_outputs)).astype(np.float32),
-        children=huffman(np.array([5, 1, 1, 2, 4])) if loss == "hs" else np.zeros((0, 2), np.int32),
+        children=build_huffman_tree(np.array([5, 1, 1, 2, 4])) if loss == "hs" else np.zeros((0, 2), np.int32),
     )
 
 
@@ -142,7 +147,7 @@ def test_answers_are_the_plain_ones(loss):
     model.check()
     logits = X.toarray() @ model.vectors.astype(float) @ model.outputs
     if loss == "hs":
-        offsets, nodes, codes = paths_in(model.children, 5)
+        offsets, nodes, codes = list_label_paths(model.children, 5)
         way = np.where(codes == 1, sigmoid(logits[:, nodes]), sigmoid(-logits[:, nodes]))
         expected = np.stack([way[:, offsets[i] : offsets[i + 1]].prod(1) for i in range(5)], 1)
         np.testing.assert_allclose(expected.sum(1), 1)
@@ -154,9 +159,9 @@ def test_answers_are_the_plain_ones(loss):
 
 
 def test_rare_labels_are_deep_in_the_tree():
-    children = huffman(np.array([5, 1, 1, 2, 4]))
+    children = build_huffman_tree(np.array([5, 1, 1, 2, 4]))
     assert children.tolist() == [[1, 2], [3, 5], [4, 6], [0, 7]]
-    offsets, nodes, codes = paths_in(children, 5)
+    offsets, nodes, codes = list_label_paths(children, 5)
     assert np.diff(offsets).tolist() == [1, 4, 4, 3, 2]
     assert nodes[offsets[3] : offsets[4]].tolist() == [3, 2, 1]
     assert codes[offsets[3] : offsets[4]].tolist() == [1, 1, 0]
@@ -164,17 +169,17 @@ def test_rare_labels_are_deep_in_the_tree():
 
 def test_ngrams_stay_within_a_document_and_have_only_known_words():
     found = tokens([3, 1, 3, 1], [3, 1], [3, 0, 1], [1])
-    begins, sizes, buckets = all_ngrams(found, 3, 10**6)
+    begins, sizes, buckets = hash_all_word_ngrams(found, 3, 10**6)
     assert begins.tolist() == [0, 1, 2, 4, 0, 1]
     assert sizes.tolist() == [2, 2, 2, 2, 3, 3]
     assert buckets[0] == buckets[2] == buckets[3]
     assert len(set(buckets.tolist())) == 4
-    assert len(all_ngrams(found, 1, 10**6)[0]) == 0
+    assert len(hash_all_word_ngrams(found, 1, 10**6)[0]) == 0
 
 
 def test_ngrams_that_training_has_not_seen_have_no_vector():
     model = model_of("ova", ngrams=2, n_buckets=10**6)
-    new = model.features(tokens([3, 1, 5])).toarray()[0]  # (3, 1) is known, (1, 5) is not
+    new = model.transform_tokens(tokens([3, 1, 5])).toarray()[0]  # (3, 1) is known, (1, 5) is not
     assert np.count_nonzero(new) == 5
     np.testing.assert_allclose(new[new > 0], 1 / 5)
 
@@ -184,11 +189,11 @@ def test_an_explanation_adds_up_to_the_logits(loss):
     model = model_of(loss, ngrams=3)
     for doc in range(4):
         one = DATA.select_rows(np.array([doc]))
-        h = model.features(one.tokens("words")).toarray()[0]
+        h = model.transform_tokens(one.tokens("words")).toarray()[0]
         without_end = np.where(np.arange(len(h)) == 0, 0, h) @ model.vectors
         for label in range(5):
             if loss == "hs":
-                offsets, nodes, codes = paths_in(model.children, 5)
+                offsets, nodes, codes = list_label_paths(model.children, 5)
                 some = slice(offsets[label], offsets[label + 1])
                 expected = ((2 * codes[some] - 1) * (without_end @ model.outputs[:, nodes[some]])).sum()
             else:
@@ -198,16 +203,20 @@ def test_an_explanation_adds_up_to_the_logits(loss):
 
 
 def test_rates_fall_to_nothing_with_the_words_that_were_read():
-    training = Training(FastText(rate=0.8, epochs=2, loss="ova"), X, Y)
+    training = FastTextTrainer(FastText(rate=0.8, epochs=2, loss="ova"), X, Y)
     lengths = np.array([1, 3, 4])
-    np.testing.assert_allclose(training.rates(lengths, 0), 0.8 * (1 - np.array([0, 1, 4]) / 16), rtol=1e-6)
-    np.testing.assert_allclose(training.rates(lengths, 1), 0.8 * (1 - np.array([8, 9, 12]) / 16), rtol=1e-6)
+    np.testing.assert_allclose(
+        training.compute_learning_rates(lengths, 0), 0.8 * (1 - np.array([0, 1, 4]) / 16), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        training.compute_learning_rates(lengths, 1), 0.8 * (1 - np.array([8, 9, 12]) / 16), rtol=1e-6
+    )
 
 
 def test_others_are_drawn_by_the_root_of_their_frequency_and_are_never_the_label():
     Y = csr_array(np.array([[1, 0, 0]] * 16 + [[0, 1, 0]] * 4 + [[0, 0, 1]], np.float32))
-    training = Training(FastText(loss="ns", negatives=3), csr_array((21, 2), dtype=np.float32), Y)
-    starts, rows, codes = training.rows_of(np.full(4000, 1), np.random.default_rng(0))
+    training = FastTextTrainer(FastText(loss="ns", negatives=3), csr_array((21, 2), dtype=np.float32), Y)
+    starts, rows, codes = training.select_output_rows(np.full(4000, 1), np.random.default_rng(0))
     assert (rows[starts[:-1]] == 1).all()
     assert (codes[starts[:-1]] == 1).all()
     others = rows[codes == 0]
@@ -218,7 +227,7 @@ def test_others_are_drawn_by_the_root_of_their_frequency_and_are_never_the_label
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, monkeypatch):
-    monkeypatch.setattr(fasttext_training, "KEEP_SECONDS", -1.0)
+    monkeypatch.setattr(fasttext_training, "CHECKPOINT_SECONDS", -1.0)
     train, small = planted(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "word_ngrams": 2}
     whole = Classifier("fasttext", **small).fit(*train, run=ONE).tagger_.model
 

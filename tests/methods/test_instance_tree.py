@@ -16,14 +16,14 @@ from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
 from xmtc.core.sparse import to_kernel_arrays
-from xmtc.data.in_memory import documents_of
+from xmtc.data.in_memory import to_documents
 from xmtc.labels.propensity import Propensity
 from xmtc.linear import l1_logistic
 from xmtc.methods.instance_tree import family, growing
 from xmtc.methods.instance_tree.fastxml import FastXML
-from xmtc.methods.instance_tree.forest import in_preorder, shares_of
+from xmtc.methods.instance_tree.forest import compute_label_shares, is_preorder
 from xmtc.methods.instance_tree.growing import LEAF
-from xmtc.methods.instance_tree.pfastrexml import PfastreXML, centres_of
+from xmtc.methods.instance_tree.pfastrexml import PfastreXML, compute_label_centroids
 from xmtc.pipeline import Pipeline
 
 ONE = Run(threads=1)
@@ -32,7 +32,7 @@ STATE = np.uint64(88172645463325253)
 
 @cache
 def data() -> Dataset:
-    return Pipeline.of("fastxml").prepare(documents_of(*planted(300, seed=4)), ONE).data
+    return Pipeline.from_parameters("fastxml").prepare(to_documents(*planted(300, seed=4)), ONE).data
 
 
 @cache
@@ -73,7 +73,7 @@ def solved(
     columns = csc_array(X)
     w, margins = np.zeros(X.shape[1]), np.zeros(X.shape[0])
     arrays = columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data
-    l1_logistic.solve(*arrays, signs, costs, eps, steps, 100, STATE, w, margins)
+    l1_logistic.solve_l1_logistic(*arrays, signs, costs, eps, steps, 100, STATE, w, margins)
     return w, margins
 
 
@@ -102,12 +102,12 @@ class TestL1Logistic:
             rng.uniform(0.1, 3, 50),
         )
         slopes, curvatures = np.empty(50), np.empty(50)
-        loss = l1_logistic.slopes_at(margins, signs, costs, slopes, curvatures)
+        loss = l1_logistic.compute_derivatives(margins, signs, costs, slopes, curvatures)
         p = 1 / (1 + np.exp(-signs * margins))
         np.testing.assert_allclose(slopes, -costs * signs * (1 - p), rtol=1e-9)
         np.testing.assert_allclose(curvatures, costs * p * (1 - p), rtol=1e-9)
         assert loss == pytest.approx(-(costs @ np.log(p)))
-        moved = l1_logistic.loss_at(margins, 0.5, slopes, signs, costs)
+        moved = l1_logistic.compute_loss(margins, 0.5, slopes, signs, costs)
         assert moved == pytest.approx(costs @ np.logaddexp(0, -signs * (margins + 0.5 * slopes)))
 
     def test_margins_that_are_huge_stay_numbers(self):
@@ -123,7 +123,7 @@ class TestL1Logistic:
         X = csr_array(X * np.where(np.arange(60) % 2, 0.1, 1).astype(np.float32))
         costs *= 0.5
         against, in_favour, columns = np.zeros(60), np.zeros(60), np.empty(60, np.int32)
-        n = l1_logistic.reach(*to_kernel_arrays(X), np.arange(60), signs, costs, against, in_favour, columns)
+        n = l1_logistic.bound_gradients(*to_kernel_arrays(X), np.arange(60), signs, costs, against, in_favour, columns)
         weighted = costs[:, None] * signs[:, None] * X.toarray()
         np.testing.assert_allclose(in_favour, np.maximum(weighted, 0).sum(axis=0), rtol=1e-6)
         np.testing.assert_allclose(against, np.maximum(-weighted, 0).sum(axis=0), rtol=1e-6)
@@ -163,19 +163,19 @@ class TestGrowing:
         Y[np.arange(80), rng.integers(12, size=80)] = 1
         weights = rng.uniform(0.2, 1, 12)
         given = Dataset.from_matrix(np.ones((80, 1)), Y)
-        gains, discounts = family.gains_of(given, weights)
+        gains, discounts = family.compute_ndcg_gains(given, weights)
         signs = rng.choice([-1, 1], 80).astype(np.int8)
         expected = parted(Y, weights, signs.astype(float))
         labels = given.Y.indptr.astype(np.int64), given.Y.indices.astype(np.int32), gains
         rankings, sums, leaning = np.empty((2, 12), np.int32), np.zeros((2, 12)), np.zeros(12)
-        n = growing.part(np.arange(80), *labels, discounts, signs, rankings, sums, leaning)
+        n = growing.partition_by_ndcg(np.arange(80), *labels, discounts, signs, rankings, sums, leaning)
         np.testing.assert_array_equal(signs, expected)
         assert n == (expected > 0).sum()
         assert not sums.any()
         assert not leaning.any()
 
     def test_gains_by_hand(self):
-        gains, discounts = family.gains_of(
+        gains, discounts = family.compute_ndcg_gains(
             Dataset.from_matrix(np.ones((2, 1)), [[1, 0, 1], [0, 0, 1]]), np.array([1, 1, 0.5])
         )
         np.testing.assert_allclose(discounts, [1, 1 / np.log2(3), 0.5])
@@ -187,7 +187,7 @@ class TestGrowing:
         keys = np.random.default_rng(n).integers(0, 9, 60).astype(float)
         items = np.random.default_rng(n).permutation(60).astype(np.int32)
         expected = sorted(items[:n], key=lambda item: (-keys[item], item))
-        growing.sort_by(keys, items, n)
+        growing.sort_by_key_descending(keys, items, n)
         assert items[:n].tolist() == expected
 
     def test_columns(self):
@@ -197,7 +197,7 @@ class TestGrowing:
         arrays, n_features = to_kernel_arrays(X), 40
         against, in_favour, place = np.zeros(41), np.zeros(41), np.zeros(41, np.int64)
         columns = np.empty(41, np.int32)
-        n, n_entries = growing.useful_columns(*arrays, docs, signs, costs, against, in_favour, place, columns)
+        n, n_entries = growing.list_useful_columns(*arrays, docs, signs, costs, against, in_favour, place, columns)
         dense = X.toarray()[docs]
         weighted = costs[:, None] * signs[:, None] * dense
         useful = np.maximum(np.maximum(weighted, 0).sum(axis=0), np.maximum(-weighted, 0).sum(axis=0)) > 1
@@ -211,28 +211,28 @@ class TestGrowing:
             np.empty(n_entries + 7, np.int32),
             np.empty(n_entries + 7, np.float32),
         )
-        growing.by_columns(*arrays, docs, place, columns, n, starts, rows, values)
+        growing.build_columns(*arrays, docs, place, columns, n, starts, rows, values)
         found = csc_array((values, rows, starts), shape=(7, n + 1)).toarray()
         np.testing.assert_array_equal(found, np.hstack([dense[:, columns[:n]], np.ones((7, 1))]))
         assert not place.any()
 
     def test_divide(self):
         docs = np.array([4, 9, 2, 7, 5])
-        assert growing.divide(docs, np.array([-1.0, 0.0, 2.0, -0.1, 3.0])) == 3
+        assert growing.reorder_by_margin(docs, np.array([-1.0, 0.0, 2.0, -0.1, 3.0])) == 3
         assert docs.tolist() == [9, 2, 5, 4, 7]
 
     def test_leaf_labels(self):
         Y = csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]], np.float32))
         found, sums = np.empty(4, np.int32), np.zeros(4)
         labels = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
-        n = growing.leaf_labels(np.array([0, 1, 2]), *labels, 3, found, sums)
+        n = growing.select_leaf_labels(np.array([0, 1, 2]), *labels, 3, found, sums)
         assert found[:n].tolist() == [0, 1, 2]  # label 3 is as frequent, and comes last
         np.testing.assert_allclose(sums, [1 / 3, 1, 1 / 3, 0])
 
     def test_a_tree_sends_its_own_documents_where_it_put_them(self):
         """Leaves are as large as the number of training documents that a walk brings there."""
         forest = model().forest
-        leaves = forest.leaves(*to_kernel_arrays(data().X), model().n_features)
+        leaves = forest.assign_leaves(*to_kernel_arrays(data().X), model().n_features)
         counted = np.bincount(leaves.ravel(), minlength=len(forest.sizes))
         in_leaf = forest.negative == LEAF
         assert (counted[~in_leaf] == 0).all()
@@ -285,7 +285,7 @@ class TestModels:
         X, Y = data().X.toarray(), data().Y.toarray()
         unit = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
         centres = (Y.T @ unit) / Y.sum(axis=0)[:, None]
-        np.testing.assert_allclose(centres_of(data(), Y.sum(axis=0)).toarray(), centres, atol=1e-6)
+        np.testing.assert_allclose(compute_label_centroids(data(), Y.sum(axis=0)).toarray(), centres, atol=1e-6)
         distances = ((unit[:40, None] - centres[None]) ** 2).sum(axis=2)
         near = 1 / (1 + np.exp(found.gamma / 2 * distances))
         expected = slow_scores(found, documents.X.toarray()) ** found.alpha * near ** (1 - found.alpha)
@@ -295,7 +295,7 @@ class TestModels:
         """Where documents are parted, by their inverse propensity."""
         Y, given = np.zeros((40, 3)), []
         Y[:, 0], Y[:4, 1], Y[20:, 2] = 1, 1, 1
-        monkeypatch.setattr(family, "grow", lambda *all_of_it: given.append(all_of_it) or growing.grow(*all_of_it))
+        monkeypatch.setattr(family, "grow", lambda *all_of_it: given.append(all_of_it) or growing.grow_tree(*all_of_it))
         PfastreXML(n_trees=1).fit(Dataset.from_matrix(np.eye(40), Y), run=ONE)
         inverse, best = Propensity().inverse(Y.sum(axis=0), 40), 1 + 1 / np.log2(3)
         np.testing.assert_allclose(given[0][1][2][:2], inverse[:2] / inverse.max() / best)
@@ -307,13 +307,16 @@ class TestModels:
     def test_shares(self):
         """Of the training documents that pass a node, those with the label."""
         forest, (begin, end) = model().forest, model().forest.roots[:2]
-        leaves, has_label = forest.leaves(*to_kernel_arrays(data().X), model().n_features)[:, 0], data().Y.toarray()[:, 7] > 0
+        leaves, has_label = (
+            forest.assign_leaves(*to_kernel_arrays(data().X), model().n_features)[:, 0],
+            data().Y.toarray()[:, 7] > 0,
+        )
         shares = np.empty(end - begin)
         nodes = forest.negative[begin:end], forest.sizes[begin:end], forest.ends[begin : end + 1]
-        shares_of(7, *nodes, forest.items, forest.values, shares)
+        compute_label_shares(7, *nodes, forest.items, forest.values, shares)
         passing = {node: [] for node in range(end)}
         for document, leaf in enumerate(leaves):
-            for node in [leaf, *(above for above, _ in forest.path(0, leaf))]:
+            for node in [leaf, *(above for above, _ in forest.iterate_path(0, leaf))]:
                 passing[node].append(has_label[document])
         np.testing.assert_allclose(shares, [np.mean(passing[node]) for node in range(end)], atol=1e-6)
 
@@ -339,12 +342,12 @@ class TestModels:
         run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept"))
         with monkeypatch.context() as patch:
             calls = iter(range(10))
-            patch.setattr(family, "grow", lambda *given: growing.grow(*given) if next(calls) < 2 else 1 / 0)
+            patch.setattr(family, "grow", lambda *given: growing.grow_tree(*given) if next(calls) < 2 else 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 recipe.fit(data(), run=run)
         run.checkpoint.release()
         grown = []
-        monkeypatch.setattr(family, "grow", lambda *given: grown.append(1) or growing.grow(*given))
+        monkeypatch.setattr(family, "grow", lambda *given: grown.append(1) or growing.grow_tree(*given))
         again = recipe.fit(data(), run=run).forest
         assert len(grown) == 2
         for ours, theirs in zip(again.arrays, whole.arrays, strict=True):
@@ -392,7 +395,7 @@ class TestDamage:
     def test_preorder(self, negative, is_whole):
         nodes = np.array([LEAF, *negative, LEAF], np.int32)
         roots = np.array([0, 1, len(negative) + 1, len(negative) + 2])
-        assert in_preorder(roots, nodes, np.empty(len(nodes), np.int64)) == is_whole
+        assert is_preorder(roots, nodes, np.empty(len(nodes), np.int64)) == is_whole
 
     @pytest.mark.parametrize("name", ["negative", "sizes", "items", "values"])
     def test_of_its_sizes(self, name):

@@ -19,12 +19,20 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.names import FittedNames, Names
-from xmtc.methods.lexical.automaton import MOST_SHARED, Automaton, Candidates
-from xmtc.methods.lexical.evidence import FOLDS, features_of, fitted, hits, learn, of_labels, probabilities
-from xmtc.methods.lexical.lexical import Lexical, called
+from xmtc.methods.lexical.automaton import MAX_LABELS_PER_NAME, AhoCorasickAutomaton, NameMatches
+from xmtc.methods.lexical.evidence import (
+    N_FOLDS,
+    apply_logistic,
+    compute_match_features,
+    fit_logistic_regression,
+    fit_match_classifier,
+    mark_correct_matches,
+    select_label_counts,
+)
+from xmtc.methods.lexical.lexical import Lexical, expand_name
 from xmtc.pipeline import Pipeline, train
 from xmtc.tagger import Tagger
-from xmtc.text.stemming import stemmer
+from xmtc.text.stemming import get_stemmer
 
 ONE = Run(threads=1)
 
@@ -75,7 +83,7 @@ def plain_candidates(names: LabelNames, documents: list[list[int]]) -> dict[tupl
     return found
 
 
-def as_mapping(found: Candidates) -> dict[tuple[int, int], tuple[int, ...]]:
+def as_mapping(found: NameMatches) -> dict[tuple[int, int], tuple[int, ...]]:
     rows = zip(*(part.tolist() for part in found), strict=True)
     return {(doc, label): tuple(rest) for doc, label, *rest in rows}
 
@@ -87,9 +95,9 @@ def test_the_automaton_finds_what_its_twin_finds(seed):
     rows = [rng.integers(1, 4, rng.integers(1, 6)).tolist() for _ in range(25)] + [[0]]
     names = names_of(rows, rng.integers(0, 12, len(rows)).tolist(), (rng.random(len(rows)) < 0.5).tolist())
     documents = [rng.integers(0, 4, rng.integers(1, 30)).tolist() for _ in range(30)]
-    automaton = Automaton.of(names)
-    automaton.check_within(12)
-    found = automaton.candidates(tokens_of(documents), 12)
+    automaton = AhoCorasickAutomaton.from_names(names)
+    automaton.check_sizes(12)
+    found = automaton.find_matches(tokens_of(documents), 12)
     assert as_mapping(found) == plain_candidates(names, documents)
     assert len(as_mapping(found)) == len(found.docs)  # each once
     assert (np.diff(found.docs) >= 0).all()
@@ -97,30 +105,33 @@ def test_the_automaton_finds_what_its_twin_finds(seed):
 
 def test_nodes_by_hand():
     """Names a b, b, b c of the labels 0, 1, 2; the text a b c holds all of them, b within both others."""
-    automaton = Automaton.of(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
+    automaton = AhoCorasickAutomaton.from_names(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
     assert automaton.depths.tolist() == [0, 1, 1, 2, 2]  # root, a, b, a b, b c
     assert automaton.fail.tolist() == [0, 0, 0, 2, 0]
     assert automaton.ends.tolist() == [0, 0, 2, 3, 4]
-    found = as_mapping(automaton.candidates(tokens_of([[1, 2, 3]]), 3))
+    found = as_mapping(automaton.find_matches(tokens_of([[1, 2, 3]]), 3))
     assert found == {(0, 0): (1, 0, 0, 2, 1, 1), (0, 1): (1, 1, 1, 1, 1, 1), (0, 2): (1, 0, 1, 2, 1, 1)}
-    assert automaton.words_of(tokens_of([[1, 2, 3, 2]]), 1).tolist() == [False, True, False, True]
-    assert automaton.words_of(tokens_of([[1, 2, 3, 2]]), 2).tolist() == [False, True, True, False]
+    assert automaton.mark_name_tokens(tokens_of([[1, 2, 3, 2]]), 1).tolist() == [False, True, False, True]
+    assert automaton.mark_name_tokens(tokens_of([[1, 2, 3, 2]]), 2).tolist() == [False, True, True, False]
 
 
 def test_a_name_of_too_many_labels_is_none():
-    names = names_of([[1]] * (MOST_SHARED + 1) + [[1, 2]] * MOST_SHARED, [*range(MOST_SHARED + 1), *range(MOST_SHARED)])
-    automaton = Automaton.of(names)
-    automaton.check_within(MOST_SHARED + 1)
-    found = automaton.candidates(tokens_of([[1, 2, 1]]), MOST_SHARED + 1)
-    assert sorted(found.labels.tolist()) == list(range(MOST_SHARED))
+    names = names_of(
+        [[1]] * (MAX_LABELS_PER_NAME + 1) + [[1, 2]] * MAX_LABELS_PER_NAME,
+        [*range(MAX_LABELS_PER_NAME + 1), *range(MAX_LABELS_PER_NAME)],
+    )
+    automaton = AhoCorasickAutomaton.from_names(names)
+    automaton.check_sizes(MAX_LABELS_PER_NAME + 1)
+    found = automaton.find_matches(tokens_of([[1, 2, 1]]), MAX_LABELS_PER_NAME + 1)
+    assert sorted(found.labels.tolist()) == list(range(MAX_LABELS_PER_NAME))
     assert set(found.counts.tolist()) == {1}
-    assert set(found.shared.tolist()) == {MOST_SHARED}
+    assert set(found.shared.tolist()) == {MAX_LABELS_PER_NAME}
 
 
 def test_an_automaton_without_names_finds_nothing():
-    automaton = Automaton.of(names_of([[0]], [0]))
-    automaton.check_within(1)
-    assert not len(automaton.candidates(tokens_of([[1, 2]]), 1).docs)
+    automaton = AhoCorasickAutomaton.from_names(names_of([[0]], [0]))
+    automaton.check_sizes(1)
+    assert not len(automaton.find_matches(tokens_of([[1, 2]]), 1).docs)
 
 
 @pytest.mark.parametrize(
@@ -134,67 +145,67 @@ def test_an_automaton_without_names_finds_nothing():
     ],
 )
 def test_a_damaged_automaton_is_refused(field, value, says):
-    automaton = Automaton.of(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
+    automaton = AhoCorasickAutomaton.from_names(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
     damaged = replace(automaton, **{field: np.array(value, getattr(automaton, field).dtype)})
     with pytest.raises(ValueError, match=says):
-        damaged.check_within(3)
+        damaged.check_sizes(3)
 
 
 def test_stems():
-    assert [stemmer("plural")(word) for word in ("laws", "libraries", "glass", "virus", "bus", "ties")] == [
+    assert [get_stemmer("plural")(word) for word in ("laws", "libraries", "glass", "virus", "bus", "ties")] == [
         "law", "library", "glass", "virus", "bus", "tie",
     ]  # fmt: skip
-    assert stemmer("none")("laws") == "laws"
+    assert get_stemmer("none")("laws") == "laws"
     with pytest.raises(XmtcError, match="stemming='klingon'"):
         Names(stemming="klingon")
 
 
 def test_snowball_stems():
     pytest.importorskip("snowballstemmer")
-    assert stemmer("english")("classification") == stemmer("english")("classifications") == "classif"
+    assert get_stemmer("english")("classification") == get_stemmer("english")("classifications") == "classif"
 
 
 def test_the_view_knows_the_words_of_names_alone():
     fitted_view, tokens = Names(look_within=3).fit(["The Laws of nature", "nothing"], ONE, names=["law", "Nature laws"])
     assert isinstance(fitted_view, FittedNames)
     assert sorted(fitted_view.vocabulary.words()) == ["law", "nature"]
-    law = fitted_view.vocabulary.number("law") + 1
+    law = fitted_view.vocabulary.find("law") + 1
     assert tokens.ids.tolist() == [0, law, 0, 0]
-    assert fitted_view.whole(["law law law law"]).ids.tolist() == [law] * 4  # longer than texts are read
+    assert fitted_view.transform_names(["law law law law"]).ids.tolist() == [law] * 4  # longer than texts are read
 
 
 def test_a_name_with_a_remark_is_also_called_without_it():
-    assert [name.text for name in called("x", "Mercury (planet)")] == ["Mercury (planet)", "Mercury"]
-    assert [name.text for name in called("x", "f(x)")] == ["f(x)"]
+    assert [name.text for name in expand_name("x", "Mercury (planet)")] == ["Mercury (planet)", "Mercury"]
+    assert [name.text for name in expand_name("x", "f(x)")] == ["f(x)"]
 
 
 def test_evidence_is_learnt_from_the_other_folds():
     """A label named in every document and right in half of them; one that is always right; one never."""
-    n_docs = 40 * FOLDS
+    n_docs = 40 * N_FOLDS
     rng = np.random.default_rng(0)
     half = rng.random(n_docs) < 0.5
     Y = csr_array(np.stack([half, np.ones(n_docs), np.zeros(n_docs)], axis=1).astype(np.float32))
-    automaton = Automaton.of(names_of([[1], [2], [3]], [0, 1, 2]))
-    found = automaton.candidates(tokens_of([[1, 2, 3]] * n_docs), 3)
-    np.testing.assert_array_equal(hits(found, Y), Y.toarray()[found.docs, found.labels] > 0)
+    automaton = AhoCorasickAutomaton.from_names(names_of([[1], [2], [3]], [0, 1, 2]))
+    found = automaton.find_matches(tokens_of([[1, 2, 3]] * n_docs), 3)
+    np.testing.assert_array_equal(mark_correct_matches(found, Y), Y.toarray()[found.docs, found.labels] > 0)
     lengths = np.full(n_docs, 3)
-    evidence = learn(found, lengths, Y)
+    evidence = fit_match_classifier(found, lengths, Y)
     assert evidence.has.tolist() == [half.sum(), n_docs, 0]
     assert evidence.named.tolist() == [n_docs] * 3
     assert evidence.right.tolist() == evidence.has.tolist()
-    scores = evidence.scores(found, lengths)
+    scores = evidence.predict_probabilities(found, lengths)
     means = [scores[found.labels == label].mean() for label in range(3)]
     assert abs(means[0] - half.mean()) < 0.1
     assert means[1] > 0.9
     assert means[2] < 0.1
-    features = features_of(found, lengths, of_labels(evidence.record(), found.labels))
-    np.testing.assert_allclose(scores, probabilities(features, evidence.weights))
+    features = compute_match_features(found, lengths, select_label_counts(evidence.as_label_counts(), found.labels))
+    np.testing.assert_allclose(scores, apply_logistic(features, evidence.weights))
 
 
 def test_weights_where_there_is_nothing_to_learn_from():
-    weights = fitted(np.zeros((0, 3)), np.zeros(0, bool))
+    weights = fit_logistic_regression(np.zeros((0, 3)), np.zeros(0, bool))
     assert weights.tolist() == [0, 0, 0, 0]
-    assert probabilities(np.ones((1, 3)), fitted(np.ones((9, 3)), np.ones(9, bool)))[0] > 0.9
+    assert apply_logistic(np.ones((1, 3)), fit_logistic_regression(np.ones((9, 3)), np.ones(9, bool)))[0] > 0.9
 
 
 TEXTS = {
@@ -215,7 +226,7 @@ def vocabulary(tmp_path):
 
 
 def best_label(tagger: Tagger, text: str) -> str | None:
-    (tags,) = tagger.tags([text], 1, run=ONE)
+    (tags,) = tagger.predict_labels([text], 1, run=ONE)
     return tags[0].label if tags else None
 
 
@@ -288,7 +299,7 @@ def test_members_with_different_names_are_refused(vocabulary):
 
 
 def test_of_announced_labels_no_others_are_given(vocabulary):
-    pipeline = Pipeline.of("lexical", parameters={"vocabulary": vocabulary})
+    pipeline = Pipeline.from_parameters("lexical", parameters={"vocabulary": vocabulary})
     tagger = pipeline.fit(documents(), run=ONE, classes=["dogs", "cats"])
     assert tagger.labels.words() == ["dogs", "cats"]
     assert best_label(tagger, "three foals") is None
@@ -322,7 +333,7 @@ def test_train_vocab_gives_names_to_look_for(vocabulary, tmp_path):
         assert CliRunner().invoke(app, command).exit_code == 0
         tagger = Tagger.load(tmp_path / "model")
         assert best_label(tagger, "three foals") == "horses"
-        assert tagger.name("horses") == "horse"
+        assert tagger.label_name("horses") == "horse"
 
 
 def test_a_combination_explains_by_the_member_that_found_the_label(tmp_path):

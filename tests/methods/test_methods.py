@@ -18,11 +18,11 @@ from xmtc import METHODS, testing
 from xmtc.core.events import Pass
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra, XmtcError
-from xmtc.features import views_for
+from xmtc.features import select_views
 from xmtc.methods import method_class
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.pipeline import train
-from xmtc.testing import CHECKS, Case, check_method
+from xmtc.testing import CHECKS, MethodCase, check_method
 
 ONE = testing.ONE_THREAD
 
@@ -50,16 +50,16 @@ def planted_names() -> str:
     """A vocabulary in which each label is called by its own words."""
     rows = ["\t".join(["id", "name", "altLabel"])]
     for label in range(testing.N_LABELS):
-        name, *others = testing.own_words(label)
-        rows.append("\t".join([testing.label_name(label), name, "|".join(others)]))
+        name, *others = testing.planted_words(label)
+        rows.append("\t".join([testing.planted_label(label), name, "|".join(others)]))
     path = Path(tempfile.mkdtemp()) / "names.tsv"
     path.write_text("\n".join(rows) + "\n")
     return str(path)
 
 
 @cache
-def case(name: str) -> Case:
-    return Case(name, quick(name), LEAST_P1.get(name, 0.98))
+def case(name: str) -> MethodCase:
+    return MethodCase(name, quick(name), LEAST_P1.get(name, 0.98))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -91,7 +91,7 @@ def test_without_held_out_documents_all_are_learnt_from_to_the_last_pass(name):
     assert [done.number for done in passes] == [1, 2, 3] * len(trainings)
     assert not any(done.metrics for done in passes)
     again = train(documents, name, run=ONE, **few | {"patience": 9})
-    same = tagger.rank(documents[:5], 5).scores == again.rank(documents[:5], 5).scores
+    same = tagger.predict(documents[:5], 5).scores == again.predict(documents[:5], 5).scores
     assert same.all()
 
 
@@ -103,7 +103,7 @@ def test_a_preset_names_parameters_of_the_method_and_of_its_views(name):
         pytest.skip("has none")
     for name, values in method.presets.items():
         reads = method(**{key: value for key, value in values.items() if key == "input"}).required_views
-        known = {field.name for kind in (method, *views_for(reads).values()) for field in fields(kind)}
+        known = {field.name for kind in (method, *select_views(reads).values()) for field in fields(kind)}
         assert set(values) <= known, name
 
 

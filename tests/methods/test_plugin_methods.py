@@ -17,11 +17,11 @@ from commands import lines_of
 from test_damaged_models import set_said
 
 from xmtc import Classifier, Dataset, Method, Model, Run, Tagger, XmtcError, array, param, train
-from xmtc.data.in_memory import documents_of
+from xmtc.data.in_memory import to_documents
 from xmtc.storage.form import Form
-from xmtc.testing import check_method, planted
+from xmtc.testing import check_method, make_planted_corpus
 
-TRAIN = planted(200, seed=1)
+TRAIN = make_planted_corpus(200, seed=1)
 
 
 def test_a_method_as_it_is_passes_the_suite():
@@ -33,7 +33,7 @@ def test_a_method_is_given_as_it_is():
     assert classifier.tagger_.about["parameters"] == {"power": 2.0}
     assert classifier.get_params()["power"] == 2.0
     assert classifier.set_params(power=3.0).fit(*TRAIN).tagger_.about["parameters"] == {"power": 3.0}
-    tagger = train(documents_of(*TRAIN), Centroid(), min_df=1)
+    tagger = train(to_documents(*TRAIN), Centroid(), min_df=1)
     assert tagger.about["method"] == "centroid:Centroid"
     with pytest.raises(XmtcError, match="Centroid is a class; give a method as it is, such as Centroid"):
         Classifier(Centroid)
@@ -172,7 +172,7 @@ def test_the_contract_is_abstract():
 
 def test_a_saved_model_of_an_imported_module_is_loaded(tmp_path):
     Classifier(Centroid()).fit(*TRAIN).save(tmp_path / "model")
-    assert Tagger.load(tmp_path / "model").tags(TRAIN[0][:1])
+    assert Tagger.load(tmp_path / "model").predict_labels(TRAIN[0][:1])
     code = dedent(
         """
         import sys

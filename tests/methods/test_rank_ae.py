@@ -24,32 +24,38 @@ from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.splits import train_valid_split  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
-from xmtc.explain.highlights import page  # noqa: E402
-from xmtc.explain.terminal import terminal  # noqa: E402
+from xmtc.explain.highlights import render_page  # noqa: E402
+from xmtc.explain.terminal import render_terminal  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.autoencoder import family  # noqa: E402
 from xmtc.methods.autoencoder.bce_ae import BCEAE  # noqa: E402
-from xmtc.methods.autoencoder.c2ae import C2AE, canonical  # noqa: E402
+from xmtc.methods.autoencoder.c2ae import C2AE, canonical_correlation_loss  # noqa: E402
 from xmtc.methods.autoencoder.network import (  # noqa: E402
     Autoencoder,
     BagFeatures,
     Decoder,
-    Inner,
+    FullyConnectedFeatures,
+    HiddenActivation,
     LabelEncoder,
-    LayeredFeatures,
     Objective,
     Predictor,
     SequenceFeatures,
 )
-from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared  # noqa: E402
+from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared_distance  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.bag_batches import BagLoader  # noqa: E402
 from xmtc.nn.normalisation import BatchNorm  # noqa: E402
-from xmtc.nn.output_losses import CrossEntropy, ExponentialPairs, Positives, Ranking, output_loss  # noqa: E402
-from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
-from xmtc.nn.training import Plan, State  # noqa: E402
+from xmtc.nn.output_losses import (  # noqa: E402
+    CrossEntropyLoss,
+    ExponentialPairLoss,
+    PositiveLabels,
+    RankingLoss,
+    compute_output_loss,
+)
+from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.training import TrainingOptions, TrainingState  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
-from xmtc.text.term_index import Vocabulary  # noqa: E402
+from xmtc.text.term_index import StringIndex  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 N_LABELS = 9
@@ -93,16 +99,19 @@ def exponential_plainly(y: np.ndarray, labels: list[int]) -> float:
 
 
 LOSSES = {
-    "ranking": (Ranking(0.7, bounded=False), lambda y, labels: ranking_plainly(y, labels, 0.7)),
-    "ranking, bounded": (Ranking(0.4, bounded=True), lambda y, labels: ranking_plainly(sigmoid(y), labels, 0.4)),
-    "averaged": (Ranking(0.7, False, N_LABELS), lambda y, labels: ranking_plainly(y, labels, 0.7, averaged=True)),
+    "ranking": (RankingLoss(0.7, uses_sigmoid=False), lambda y, labels: ranking_plainly(y, labels, 0.7)),
+    "ranking, bounded": (
+        RankingLoss(0.4, uses_sigmoid=True),
+        lambda y, labels: ranking_plainly(sigmoid(y), labels, 0.4),
+    ),
+    "averaged": (RankingLoss(0.7, False, N_LABELS), lambda y, labels: ranking_plainly(y, labels, 0.7, averaged=True)),
     "averaged, bounded": (
-        Ranking(0.4, True, N_LABELS),
+        RankingLoss(0.4, True, N_LABELS),
         lambda y, labels: ranking_plainly(sigmoid(y), labels, 0.4, averaged=True),
     ),
-    "margin 0": (Ranking(0.0, bounded=False), lambda y, labels: ranking_plainly(y, labels, 0.0)),
-    "bce": (CrossEntropy(), cross_entropy_plainly),
-    "pairs": (ExponentialPairs(N_LABELS), exponential_plainly),
+    "margin 0": (RankingLoss(0.0, uses_sigmoid=False), lambda y, labels: ranking_plainly(y, labels, 0.0)),
+    "bce": (CrossEntropyLoss(), cross_entropy_plainly),
+    "pairs": (ExponentialPairLoss(N_LABELS), exponential_plainly),
 }
 
 
@@ -113,16 +122,18 @@ def random_layer(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
     return tuple(torch.tensor(rng.normal(size=shape), requires_grad=True) for shape in shapes)
 
 
-def positives(documents=LABELS) -> Positives:
+def positives(documents=LABELS) -> PositiveLabels:
     rows = [row for row, labels in enumerate(documents) for _ in labels]
-    return Positives.of(torch.tensor(rows), torch.tensor([i for labels in documents for i in labels]), len(documents))
+    return PositiveLabels.from_pairs(
+        torch.tensor(rows), torch.tensor([i for labels in documents for i in labels]), len(documents)
+    )
 
 
 @pytest.mark.parametrize("block", [1, 2, 5, N_LABELS, 100, None])
 @pytest.mark.parametrize(("loss", "plainly"), LOSSES.values(), ids=LOSSES)
 def test_losses_are_their_equations_block_by_block(loss, plainly, block):
     inner, weight, bias = random_layer()
-    found = output_loss(loss, inner, weight, bias, positives(), block)
+    found = compute_output_loss(loss, inner, weight, bias, positives(), block)
     logits = (inner @ weight.T + bias).detach().numpy()
     expected = np.mean([plainly(y, labels) for y, labels in zip(logits, LABELS, strict=True)])
     assert found.item() == pytest.approx(expected, rel=1e-12)
@@ -132,14 +143,14 @@ def test_losses_are_their_equations_block_by_block(loss, plainly, block):
 @pytest.mark.parametrize("loss", [loss for loss, _ in LOSSES.values()], ids=LOSSES)
 def test_gradients_are_finite_differences(loss, block):
     tensors, step = random_layer(1), 1e-6
-    (3 * output_loss(loss, *tensors, positives(), block)).backward()
+    (3 * compute_output_loss(loss, *tensors, positives(), block)).backward()
     for tensor in tensors:
         numbers, gradient = tensor.data.view(-1), tensor.grad.view(-1)
         for i in range(len(numbers)):
             values, middle = [], numbers[i].item()
             for moved in (middle + step, middle - step):
                 numbers[i] = moved
-                values.append(output_loss(loss, *(t.detach() for t in tensors), positives(), block).item())
+                values.append(compute_output_loss(loss, *(t.detach() for t in tensors), positives(), block).item())
             numbers[i] = middle
             assert gradient[i].item() == pytest.approx(3 * (values[0] - values[1]) / (2 * step), abs=1e-6)
 
@@ -148,7 +159,7 @@ def test_equal_outputs_share_the_gradient_of_the_lowest_label():
     inner, bias = torch.ones(1, 1, dtype=torch.float64), torch.zeros(5, dtype=torch.float64)
     weight = torch.tensor([[1.0], [1.0], [3.0], [0.9], [-9.0]], dtype=torch.float64, requires_grad=True)
     # labels 0, 1 (equal) and 2; of the others only 3 is within the margin of the lowest, and above no label
-    output_loss(Ranking(0.5, False), inner, weight, bias, positives([[0, 1, 2]])).backward()
+    compute_output_loss(RankingLoss(0.5, False), inner, weight, bias, positives([[0, 1, 2]])).backward()
     # L_P: 1 for label 3, half of -1 for each of the lowest; L_N: -1 for 0 and 1 each, 2 for 3
     np.testing.assert_allclose(weight.grad[:, 0], [-1.5, -1.5, 0, 3, 0])
 
@@ -157,8 +168,8 @@ def test_large_logits_do_not_overflow():
     inner, bias = torch.full((1, 1), 200.0), torch.zeros(3)
     for signs in ([1.0, -1, 0], [-1.0, 1, 0]):
         weight = torch.tensor(signs)[:, None].requires_grad_()
-        for loss in (ExponentialPairs(3), CrossEntropy(), Ranking(1.0, True)):
-            value = output_loss(loss, inner, weight, bias, positives([[0]]))
+        for loss in (ExponentialPairLoss(3), CrossEntropyLoss(), RankingLoss(1.0, True)):
+            value = compute_output_loss(loss, inner, weight, bias, positives([[0]]))
             value.backward()
             assert torch.isfinite(value)
             assert torch.isfinite(weight.grad.square()).all()  # else Adam would never move them again
@@ -186,7 +197,7 @@ def test_documents_are_weighted_words_with_channel_attention_pooled(reduction, a
     features = BagFeatures(7, 6, reduction, averages, 5).eval()
     w, dense = arrays_of(features), DOCUMENTS.toarray()
     with torch.no_grad():
-        found = features(BagLoader(DOCUMENTS, CPU).batch(np.array([2, 0, 1]))).numpy()
+        found = features(BagLoader(DOCUMENTS, CPU).load_batch(np.array([2, 0, 1]))).numpy()
     for row, number in enumerate([2, 0, 1]):
         words = np.flatnonzero(dense[number])
         M = []
@@ -205,7 +216,7 @@ def test_an_lstm_takes_the_place_of_weighted_words(averages):
     torch.manual_seed(1)
     features = SequenceFeatures(9, 3, 6, 2, averages, 5).eval()
     tokens = Tokens(np.array([1, 2, 3, 4, 5, 1], np.int32), np.array([0, 4, 6]), 9)
-    batch = TokenLoader(tokens, CPU).batch(np.array([0, 1]))
+    batch = TokenLoader(tokens, CPU).load_batch(np.array([0, 1]))
     w = arrays_of(features)
     with torch.no_grad():
         states, found = features.encoder(batch).numpy(), features(batch).numpy()
@@ -218,13 +229,13 @@ def test_an_lstm_takes_the_place_of_weighted_words(averages):
 
 def test_the_features_of_c2ae_are_layers():
     torch.manual_seed(2)
-    features = LayeredFeatures(7, 4, 3).eval()
+    features = FullyConnectedFeatures(7, 4, 3).eval()
     w = arrays_of(features)
     x = DOCUMENTS.toarray() @ w["rows.weight"] + w["bias"]
     x = np.where(x > 0, x, 0.1 * x) @ w["further.weight"].T + w["further.bias"]
     expected = np.where(x > 0, x, 0.1 * x) @ w["output.weight"].T + w["output.bias"]
     with torch.no_grad():
-        np.testing.assert_allclose(features(BagLoader(DOCUMENTS, CPU).batch(np.arange(4))), expected, atol=1e-6)
+        np.testing.assert_allclose(features(BagLoader(DOCUMENTS, CPU).load_batch(np.arange(4))), expected, atol=1e-6)
 
 
 def dense_labels() -> np.ndarray:
@@ -236,9 +247,9 @@ def dense_labels() -> np.ndarray:
 
 def test_labels_are_encoded_as_by_two_full_layers():
     torch.manual_seed(3)
-    encoder = LabelEncoder(N_LABELS, 5, 3, Inner(5, normalised=True))
+    encoder = LabelEncoder(N_LABELS, 5, 3, HiddenActivation(5, has_batch_norm=True))
     nn.init.normal_(encoder.bias)
-    pairs = LabelRows(csr_array(dense_labels()), CPU).pairs(np.arange(len(LABELS)))
+    pairs = LabelLoader(csr_array(dense_labels()), CPU).label_pairs(np.arange(len(LABELS)))
     found = encoder(*pairs, len(LABELS)).detach().numpy()
     w = arrays_of(encoder)
     x = dense_labels() @ w["rows.weight"] + w["bias"]
@@ -274,29 +285,29 @@ def test_canonical_correlation_is_a_penalty(n_docs):
     expected = np.sum((x_h - y_h) ** 2) / n_docs
     for h in (x_h, y_h):
         expected += 0.3 * np.sum((h.T @ h / n_docs - np.eye(5)) ** 2)
-    assert canonical(torch.tensor(x_h), torch.tensor(y_h), 0.3).item() == pytest.approx(expected)
+    assert canonical_correlation_loss(torch.tensor(x_h), torch.tensor(y_h), 0.3).item() == pytest.approx(expected)
 
 
 def test_the_objective_is_eq_1_and_what_is_added_to_it():
     torch.manual_seed(4)
     X = random_array((len(LABELS), 7), density=0.5, dtype=np.float32, format="csr", rng=np.random.default_rng(0))
     aim = Objective(
-        distance=mean_squared,
+        distance=mean_squared_distance,
         distance_weight=0.5,
-        reconstruction=Ranking(0.7, False),
+        reconstruction=RankingLoss(0.7, False),
         balance=2.0,
-        prediction=CrossEntropy(),
+        prediction=CrossEntropyLoss(),
         prediction_weight=3.0,
     )
     sizes = (N_LABELS, 5, 3)
-    predictor = Predictor(BagFeatures(7, 4, 2, True, 3), Decoder(*sizes, Inner(5, True)), width=4)
-    network = Autoencoder(predictor, LabelEncoder(*sizes, Inner(5, True)), aim)
-    pairs = LabelRows(csr_array(dense_labels()), CPU).pairs(np.arange(len(LABELS)))
-    bag = BagLoader(X, CPU).batch(np.arange(len(LABELS)))
+    predictor = Predictor(BagFeatures(7, 4, 2, True, 3), Decoder(*sizes, HiddenActivation(5, True)), width=4)
+    network = Autoencoder(predictor, LabelEncoder(*sizes, HiddenActivation(5, True)), aim)
+    pairs = LabelLoader(csr_array(dense_labels()), CPU).label_pairs(np.arange(len(LABELS)))
+    bag = BagLoader(X, CPU).load_batch(np.arange(len(LABELS)))
     found = network(bag, *pairs).item()
     with torch.no_grad():
         x_h, y_h = network.predictor.features(bag), network.encoder(*pairs, len(LABELS))
-        inner = network.predictor.decoder.before_output(torch.cat([x_h, y_h]), len(LABELS))
+        inner = network.predictor.decoder.apply_hidden_layer(torch.cat([x_h, y_h]), len(LABELS))
         of_documents, of_labels = network.predictor.decoder.output(inner).numpy().reshape(2, -1, N_LABELS)
         expected = 0.5 * ((x_h - y_h) ** 2).mean().item()
     n = len(LABELS)
@@ -310,7 +321,7 @@ def test_half_precision_is_nearly_whole(method):
     """As on a GPU with bf16."""
     data = planted_features(40, 1)
     design = method.design(data, None)
-    bag, pairs = BagLoader(data.X, CPU).batch(np.arange(40)), LabelRows(data.Y, CPU).pairs(np.arange(40))
+    bag, pairs = BagLoader(data.X, CPU).load_batch(np.arange(40)), LabelLoader(data.Y, CPU).label_pairs(np.arange(40))
     losses, gradients = [], []
     for half in (False, True):
         network = method.network(design, None, data, ONE)
@@ -379,7 +390,9 @@ def test_presets_are_the_paper():
         assert (recipe.bounded, recipe.margin, recipe.averaged, recipe.prediction_weight) == (True, 1, False, 0)
         assert not recipe.batch_norm
         assert (recipe.word_dropout, recipe.dropout, recipe.inner_dropout) == (0, 0, 0)
-        assert recipe.plan(1000).average_from == recipe.plan(1000).epochs  # so that nothing is averaged
+        assert (
+            recipe.make_training_options(1000).average_from == recipe.make_training_options(1000).epochs
+        )  # so that nothing is averaged
     assert {name: recipe.hidden for name, recipe in of_paper.items() if recipe.hidden != 100} == {
         "RCV": 200,
         "Wiki10": 200,
@@ -392,13 +405,13 @@ def test_presets_are_the_paper():
 
 
 def test_a_training_is_2000_steps_or_20_passes_along_a_cosine():
-    plan = RankAE().plan(12_920)
+    plan = RankAE().make_training_options(12_920)
     assert (plan.epochs, plan.n_steps, plan.decay) == (20, 20 * 101, 1)
-    assert [plan.slant(step) for step in (0, 1010, 2020)] == pytest.approx([1, 0.5, 0])
-    assert plan.slant(505) == pytest.approx((1 + np.cos(np.pi / 4)) / 2)
-    assert RankAE().plan(600).epochs == 400
-    assert RankAE(epochs=3).plan(600).n_steps == 15
-    falling = RankAE(schedule="decay", epochs=7, average_from=2, patience=3).plan(600)
+    assert [plan.rate_factor(step) for step in (0, 1010, 2020)] == pytest.approx([1, 0.5, 0])
+    assert plan.rate_factor(505) == pytest.approx((1 + np.cos(np.pi / 4)) / 2)
+    assert RankAE().make_training_options(600).epochs == 400
+    assert RankAE(epochs=3).make_training_options(600).n_steps == 15
+    falling = RankAE(schedule="decay", epochs=7, average_from=2, patience=3).make_training_options(600)
     assert (falling.n_steps, falling.decay, falling.average_from, falling.patience) == (0, 0.97, 2, 3)
 
 
@@ -427,26 +440,26 @@ def assert_same_weights(one, other):
 
 @pytest.mark.parametrize("kind", ["rank_ae", "prediction", "c2ae", "sparse", "lstm"])
 def test_a_training_that_was_killed_ends_like_an_unbroken_one(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(family, "AVERAGE_EVERY", 2)
+    monkeypatch.setattr(family, "AVERAGING_INTERVAL_STEPS", 2)
     if kind == "sparse":
-        monkeypatch.setattr(family, "SPARSE", 5)
+        monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
     method = replace(SMALL, input="lstm", dimension=7) if kind == "lstm" else METHODS.get(kind, SMALL)
     method = replace(method, epochs=4, average_from=2, decay=0.9, weight_decay=0.01)
     data = as_tokens(planted_features(60, 1)) if kind == "lstm" else planted_features(60, 1)
     whole = method.fit(data, run=ONE)
-    monkeypatch.setattr(training, "KEEP_SECONDS", -1.0)
-    finish = State.finish_epoch
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    finish = TrainingState.finish_epoch
 
     def killed(self, score):
         if self.epoch == 3:  # weights are being averaged
             raise KeyboardInterrupt
         finish(self, score)
 
-    monkeypatch.setattr(State, "finish_epoch", killed)
+    monkeypatch.setattr(TrainingState, "finish_epoch", killed)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
-    monkeypatch.setattr(State, "finish_epoch", finish)
+    monkeypatch.setattr(TrainingState, "finish_epoch", finish)
     assert_same_weights(whole, method.fit(data, run=run))
     with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
         replace(method, seed=1).fit(data, run=run)
@@ -461,7 +474,7 @@ def as_tokens(data: Dataset) -> Dataset:
 @pytest.mark.parametrize("input", ["bag", "lstm"])
 def test_a_training_from_other_vectors_is_not_mixed_in(input, tmp_path):
     """Even if they are in a file of the same name."""
-    data, vocabulary = planted_features(40, 1), Vocabulary.of(f"word{i}" for i in range(30))
+    data, vocabulary = planted_features(40, 1), StringIndex.from_strings(f"word{i}" for i in range(30))
     views = {"tfidf": Bag(data.X, vocabulary)}
     if input == "lstm":
         views = {"words": replace(as_tokens(data).tokens("words"), vocabulary=vocabulary)}
@@ -477,7 +490,7 @@ def test_a_training_from_other_vectors_is_not_mixed_in(input, tmp_path):
 
 
 def test_many_words_and_labels_are_learnt_sparsely(monkeypatch):
-    monkeypatch.setattr(family, "SPARSE", 5)
+    monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
     data = planted_features(300, 1)
     network = SMALL.network(SMALL.design(data, None), None, data, ONE)
     assert network.predictor.features.embedding.sparse
@@ -516,11 +529,11 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
         kept.update({name: array.clone() for name, array in self.network.predictor.state_dict().items()})
         return original(self, score)
 
-    original, State.finish_epoch = State.finish_epoch, keep
+    original, TrainingState.finish_epoch = TrainingState.finish_epoch, keep
     try:
         method.train(last, design, data, None, ONE)
     finally:
-        State.finish_epoch = original
+        TrainingState.finish_epoch = original
     assert list(model.network.weights.arrays) == list(kept)
     for name, array in model.network.weights.arrays.items():
         np.testing.assert_array_equal(array, kept[name])
@@ -532,13 +545,15 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
 
 def test_what_batch_normalisation_has_seen_is_averaged_and_kept():
     network = nn.Sequential(nn.Linear(1, 1), BatchNorm(1))
-    state = State(network, Plan(epochs=9, rate=0.1, average_from=0, average_every=1, patience=9, seed=0))
+    state = TrainingState(
+        network, TrainingOptions(epochs=9, rate=0.1, average_from=0, average_every=1, patience=9, seed=0)
+    )
     means = []
     for scores in (0.5, 0.1):
         state.step(network.train()(torch.randn(8, 1)).square().sum())
         means.append(network[1].mean.item())
         state.finish_epoch(lambda scores=scores: scores)
-    assert state.average[4].item() == pytest.approx(np.mean(means))
+    assert state.average_tensors[4].item() == pytest.approx(np.mean(means))
     state.restore_best()
     assert network[1].mean.item() == means[0] != means[1]
 
@@ -567,7 +582,7 @@ def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_positio
     weights = tagger.model.network.weights.arrays
     network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
     with torch.no_grad():
-        batch = TokenLoader(document.tokens("words"), CPU).batch(np.array([0]))
+        batch = TokenLoader(document.tokens("words"), CPU).load_batch(np.array([0]))
         states = network.eval().features.encoder(batch)[0, :6]
         A = network.features.attention.weights(states).sum(1).numpy()
     np.testing.assert_allclose(explanation.per_token, A - A.min(), atol=1e-5)
@@ -579,14 +594,14 @@ def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_positio
     highlight = lstm.highlight(TEXT, label_name(3))[0]
     assert [piece.text for piece in highlight.pieces if piece.text.strip()] == TEXT.split()
     np.testing.assert_allclose([p.weight for p in highlight.pieces if p.text.strip()], explanation.per_token, atol=1e-6)
-    assert own_words(3)[0] in page([highlight])
-    assert own_words(3)[0] in terminal(highlight, Console(file=io.StringIO()))
+    assert own_words(3)[0] in render_page([highlight])
+    assert own_words(3)[0] in render_terminal(highlight, Console(file=io.StringIO()))
 
 
 def documents_of(texts):
-    from xmtc.data.in_memory import documents_of
+    from xmtc.data.in_memory import to_documents
 
-    return documents_of(texts)
+    return to_documents(texts)
 
 
 def embedding_of(model) -> np.ndarray:
@@ -596,12 +611,12 @@ def embedding_of(model) -> np.ndarray:
 
 def test_a_bag_explains_with_what_each_word_adds_to_the_logit():
     classifier = Classifier("rank_ae", **QUICK).fit(*TRAIN, run=ONE)
-    document = classifier.tagger_.read(documents_of([TEXT]))
+    document = classifier.tagger_.transform(documents_of([TEXT]))
     model = classifier.tagger_.model
     explanation = model.explain(document, 3)
     without = {}
     for i, feature in enumerate(document.X.indices):  # a small share of a word's part less, by hand
-        network, bag = model.network.on(CPU), BagLoader(document.X, CPU).batch(np.array([0]))
+        network, bag = model.network.on(CPU), BagLoader(document.X, CPU).load_batch(np.array([0]))
         with torch.no_grad():
             parts = network.features.parts(bag)
             pooled = parts.sum(0, keepdim=True)
@@ -646,7 +661,7 @@ def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
     data = planted_features(50, 1)
     model = SMALL.fit(data, run=ONE)
     whole = model.predict(data, 12, ONE)
-    monkeypatch.setattr("xmtc.methods.autoencoder.network.MOST_NUMBERS", {"cpu": bound})
+    monkeypatch.setattr("xmtc.methods.autoencoder.network.MAX_TENSOR_ELEMENTS", {"cpu": bound})
     parts = model.predict(data, 12, ONE)
     np.testing.assert_array_equal(whole.labels[:, :4], parts.labels[:, :4])
     np.testing.assert_allclose(whole.scores, parts.scores, rtol=1e-4)

@@ -18,30 +18,30 @@ from xmtc.core.run import Run
 from xmtc.core.sparse import CompactMatrix, compact
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
-from xmtc.linear.active_set import ActiveSolver, Documents, best_bias
-from xmtc.linear.coordinate_descent import next_state, shuffle
+from xmtc.linear.active_set import ActiveSetSolver, RowColumnDocuments, minimise_bias
+from xmtc.linear.coordinate_descent import next_random_state, shuffle
 from xmtc.linear.frank_wolfe import (
-    PARTS,
-    Duals,
-    FrankWolfe,
-    add_margins,
-    drop_small,
-    estimate,
-    first_labels,
-    level,
-    own_state,
-    project,
+    PASS_PARTS,
+    DualVariables,
+    FrankWolfeSolver,
+    add_feature_margins,
+    estimate_margins,
+    find_simplex_threshold,
+    make_document_state,
+    predict_top_labels,
+    project_duals,
+    recompute_weights,
     search_labels,
-    weights_of,
+    threshold_weights,
 )
-from xmtc.linear.proximal import soft
-from xmtc.linear.solver import RUN, Solver, first_state
+from xmtc.linear.proximal import soft_threshold
+from xmtc.linear.solver import RUN_DOCUMENTS, Solver, seed_state
 from xmtc.methods.one_vs_all import pd_sparse
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.methods.one_vs_all.pd_sparse import PDSparse
 from xmtc.methods.one_vs_all.ppd_sparse import PPDSparse
 from xmtc.methods.one_vs_all.proxml import ProXML
-from xmtc.testing import planted
+from xmtc.testing import make_planted_corpus
 
 ONE = Run(threads=1)
 
@@ -65,7 +65,7 @@ def everything(X: csr_array) -> CompactMatrix:
 
 def test_soft_is_its_twin():
     values = np.linspace(-2, 2, 41).astype(np.float32)
-    found = [soft(value, np.float32(0.5)) for value in values]
+    found = [soft_threshold(value, np.float32(0.5)) for value in values]
     np.testing.assert_allclose(found, soft_plainly(values, 0.5), atol=1e-7)
     assert {type(value) for value in found} == {float}
 
@@ -77,12 +77,16 @@ def solve_plainly(X, signs, C, factors, penalty, passes, steps, seed):
     """Dual coordinate descent with margins of soft weights; a Newton step of the bias after each pass."""
     n_rows, n_labels = signs.shape
     costs = C * np.where(signs > 0, factors, 1)
-    V, bias, runs = np.zeros((X.shape[1], n_labels)), signs.mean(axis=0).astype(float), np.arange(-(-n_rows // RUN))
+    V, bias, runs = (
+        np.zeros((X.shape[1], n_labels)),
+        signs.mean(axis=0).astype(float),
+        np.arange(-(-n_rows // RUN_DOCUMENTS)),
+    )
     for _ in range(steps):
-        state, alpha = np.uint64(first_state(seed)), np.zeros(signs.shape)
+        state, alpha = np.uint64(seed_state(seed)), np.zeros(signs.shape)
         for _ in range(passes):
             state = np.uint64(shuffle(runs, state))
-            for i in (i for run in runs for i in range(run * RUN, min((run + 1) * RUN, n_rows))):
+            for i in (i for run in runs for i in range(run * RUN_DOCUMENTS, min((run + 1) * RUN_DOCUMENTS, n_rows))):
                 margin = signs[i] * (X[i] @ soft_plainly(V, penalty) + bias)
                 slope = margin - 1 + alpha[i] / (2 * costs[i])
                 new = np.maximum(alpha[i] - slope / (X[i] @ X[i] + 1 / (2 * costs[i])), 0)
@@ -100,7 +104,9 @@ def test_a_penalty_and_factors_in_the_block_solver(n_labels, steps):
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
     factors = rng.uniform(1, 4, n_labels).astype(np.float32)
     solver = Solver(C=0.7, eps=0, max_passes=3, seed=9, penalty=0.2, steps=steps)
-    documents = CompactMatrix(X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32))
+    documents = CompactMatrix(
+        X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32)
+    )
     found = solver.solve(documents, signs, None, factors)
     np.testing.assert_allclose(found, solve_plainly(X.toarray(), signs, 0.7, factors, 0.2, 3, steps, 9), atol=1e-4)
 
@@ -132,7 +138,9 @@ def test_both_solvers_reach_the_least_of_their_objective():
     block = Solver(eps=1e-6, max_passes=5000, penalty=0.3).fit(X, everywhere, Y)
     ours["block"] = np.zeros((13, 2))
     ours["block"][np.append(block.features, 12)] = block.W
-    rows = ActiveSolver(penalty=0.3, eps=1e-5, max_rounds=5000).fit(Documents.of(X, 1.0, None), Y, 0, 0.0)
+    rows = ActiveSetSolver(penalty=0.3, eps=1e-5, max_rounds=5000).fit(
+        RowColumnDocuments.from_matrix(X, 1.0, None), Y, 0, 0.0
+    )
     ours["active"] = np.vstack([dense(rows, 12), rows.bias])
     for label in range(2):
         signs = np.where(Y.toarray()[:, label] > 0, 1, -1)
@@ -189,11 +197,11 @@ def bias_loss(b, C, y, margins):
 
 def test_active_rounds_are_their_twin():
     X, Y = sparse(50, 25, seed=3, density=0.1), labels_for(50, 3, seed=4)
-    solver = ActiveSolver(penalty=0.1, eps=0.03, max_rounds=4, seed=5)
-    rows = solver.fit(Documents.of(X, 0.8, None), Y, 7, 0.0)
+    solver = ActiveSetSolver(penalty=0.1, eps=0.03, max_rounds=4, seed=5)
+    rows = solver.fit(RowColumnDocuments.from_matrix(X, 0.8, None), Y, 7, 0.0)
     for label in range(3):
         y = np.where(Y.toarray()[:, label] > 0, 1.0, -1.0)
-        state = np.uint64(next_state(np.uint64(first_state(5) + np.uint64(7 + label))))
+        state = np.uint64(next_random_state(np.uint64(seed_state(5) + np.uint64(7 + label))))
         expected = active_plainly(X.toarray().astype(float), y, 0.8, 0.1, 0.03, state)
         np.testing.assert_allclose(dense(rows, 25)[:, label], expected[:-1], atol=2e-3)
         np.testing.assert_allclose(rows.bias[label], expected[-1], atol=2e-3)
@@ -208,7 +216,7 @@ def test_the_bias_is_at_its_least():
     def loss(b):
         return b**2 / 2 + costs @ np.maximum(1 - signs * (margins + b), 0) ** 2 + rest * max(1 + b, 0) ** 2
 
-    found = best_bias(-1.0, costs.sum() + rest, costs, margins, kinds, touched, 30)
+    found = minimise_bias(-1.0, costs.sum() + rest, costs, margins, kinds, touched, 30)
     assert loss(found) <= min(loss(found + 1e-3), loss(found - 1e-3))
 
 
@@ -221,7 +229,7 @@ def test_the_projection_is_the_nearest_point(seed):
     n_own, n_other, C = rng.integers(1, 5), rng.integers(1, 6), rng.choice([0.2, 1.0, 50.0])
     values = rng.normal(size=n_own + n_other).astype(np.float32)
     found = np.append(values, np.float32(7))  # what lies behind is left alone
-    project(found, n_own, n_own + n_other, np.float32(C))
+    project_duals(found, n_own, n_own + n_other, np.float32(C))
     own, other = found[:n_own], found[n_own:-1]
     assert found[-1] == 7
     assert (found >= 0).all()
@@ -241,7 +249,9 @@ def test_the_projection_is_the_nearest_point(seed):
 
 def test_the_level_leaves_the_total():
     values = np.array([9, 0.5, -1, 2, 1.5, 9], np.float32)
-    assert np.maximum(values[1:5] - level(values, 1, 5, np.float32(1.2)), 0).sum() == pytest.approx(1.2, abs=1e-5)
+    assert np.maximum(values[1:5] - find_simplex_threshold(values, 1, 5, np.float32(1.2)), 0).sum() == pytest.approx(
+        1.2, abs=1e-5
+    )
 
 
 def test_margins_of_few_features_are_exact_and_of_many_right_on_the_mean():
@@ -249,34 +259,36 @@ def test_margins_of_few_features_are_exact_and_of_many_right_on_the_mean():
     W, data = rng.normal(size=(12, 6)).astype(np.float32), rng.normal(size=12).astype(np.float32)
     indices, margins = np.arange(12, dtype=np.uint32), np.empty(6, np.float32)
     expected = data @ soft_plainly(W, 0.3)
-    estimate(indices, data, W, np.float32(0.3), 12, np.uint64(5), margins)
+    estimate_margins(indices, data, W, np.float32(0.3), 12, np.uint64(5), margins)
     np.testing.assert_allclose(margins, expected, atol=1e-5)
     total = np.zeros(6)
     for row in range(20_000):
-        estimate(indices, data, W, np.float32(0.3), 4, np.uint64(own_state(np.uint64(5), row)), margins)
+        estimate_margins(
+            indices, data, W, np.float32(0.3), 4, np.uint64(make_document_state(np.uint64(5), row)), margins
+        )
         total += margins
     np.testing.assert_allclose(total / 20_000, expected, atol=0.15)
     margins[:] = 0
-    add_margins(W[3], np.float32(2), np.float32(0.3), margins)
+    add_feature_margins(W[3], np.float32(2), np.float32(0.3), margins)
     np.testing.assert_allclose(margins, 2 * soft_plainly(W[3], 0.3), atol=1e-6)
 
 
 def test_the_search_finds_the_largest_margins_that_are_not_kept():
     X, rng = sparse(9, 15, seed=2, density=0.6), np.random.default_rng(3)
     W = rng.normal(size=(15, 8)).astype(np.float32)
-    documents, duals = everything(X), Duals.of(labels_for(9, 8, seed=4), 2)
+    documents, duals = everything(X), DualVariables.from_labels(labels_for(9, 8, seed=4), 2)
     W = W[documents.columns]
     found = np.empty((9, 3), np.int32)
     room = np.empty(8, np.float32), np.empty(8, np.bool_), np.empty(3, np.float32), np.empty(3, np.int64)
-    kept = duals.begins, duals.counts, duals.labels
+    kept = duals.offsets, duals.counts, duals.labels
     search_labels(*documents[:3], np.arange(9), W, np.float32(0.1), 100, np.uint64(1), *kept, *room, found)
     margins = X[:, documents.columns] @ soft_plainly(W, 0.1)
     for row in range(9):
-        own = duals.labels[duals.begins[row] : duals.begins[row] + duals.counts[row]]
+        own = duals.labels[duals.offsets[row] : duals.offsets[row] + duals.counts[row]]
         order = [label for label in np.argsort(-margins[row]) if label not in own and margins[row, label] > -1]
         expected = (order + [-1] * 3)[:3]
         assert found[row].tolist() == expected
-    np.testing.assert_array_equal(first_labels(documents, W, 0.1, 2), margins.argmax(axis=1))
+    np.testing.assert_array_equal(predict_top_labels(documents, W, 0.1, 2), margins.argmax(axis=1))
 
 
 def visit_plainly(x, own, others, alphas, V, penalty, C):
@@ -285,7 +297,7 @@ def visit_plainly(x, own, others, alphas, V, penalty, C):
     margins, square = x @ soft_plainly(V, penalty)[:, labels], x @ x
     pulls = np.where(np.arange(len(labels)) < len(own), -margins, 1 + margins)
     values = np.append(alphas + pulls / square, 0).astype(np.float32)
-    project(values, len(own), len(labels), np.float32(C))
+    project_duals(values, len(own), len(labels), np.float32(C))
     steps = (values[:-1] - alphas) * np.where(np.arange(len(labels)) < len(own), 1, -1)
     V[:, labels] += np.outer(x, steps)
     return values[:-1]
@@ -294,20 +306,20 @@ def visit_plainly(x, own, others, alphas, V, penalty, C):
 def test_a_pass_keeps_weights_and_dual_variables_together_and_descends():
     """The weights are the sum of documents times dual variables, and the dual objective falls from pass to pass."""
     X, Y = sparse(150, 40, seed=7), labels_for(150, 12, seed=8)
-    documents, solver = everything(X), FrankWolfe(penalty=0.1, C=1.0, select=3, draws=5, seed=1)
-    duals, W = Duals.of(Y, 3), np.zeros((len(documents.columns), 12), np.float32)
+    documents, solver = everything(X), FrankWolfeSolver(penalty=0.1, C=1.0, select=3, draws=5, seed=1)
+    duals, W = DualVariables.from_labels(Y, 3), np.zeros((len(documents.columns), 12), np.float32)
     values = []
-    for number in range(8 * PARTS):
-        solver.go_on(documents, duals, W, number, 1)
-        if number % PARTS == PARTS - 1:
-            places = [duals.begins[i] + np.arange(duals.n_own[i], duals.counts[i]) for i in range(150)]
+    for number in range(8 * PASS_PARTS):
+        solver.train_part(documents, duals, W, number, 1)
+        if number % PASS_PARTS == PASS_PARTS - 1:
+            places = [duals.offsets[i] + np.arange(duals.n_own[i], duals.counts[i]) for i in range(150)]
             values.append((soft_plainly(W, 0.1) ** 2).sum() / 2 - duals.alphas[np.concatenate(places)].sum())
     assert (np.diff(values) < 1e-3).all(), values
     again = np.ones_like(W)
-    weights_of(documents, duals, again)
+    recompute_weights(documents, duals, again)
     np.testing.assert_allclose(W, again, atol=1e-4)
     for i in range(150):
-        own, rest = np.split(duals.alphas[duals.begins[i] : duals.begins[i] + duals.counts[i]], [duals.n_own[i]])
+        own, rest = np.split(duals.alphas[duals.offsets[i] : duals.offsets[i] + duals.counts[i]], [duals.n_own[i]])
         assert own.sum() == pytest.approx(rest.sum(), abs=1e-4)
         assert own.sum() <= 1.0001
         assert (rest > 0).all()
@@ -315,38 +327,38 @@ def test_a_pass_keeps_weights_and_dual_variables_together_and_descends():
 
 def test_a_visit_is_its_twin():
     X, Y = sparse(1, 20, seed=7, density=0.5), csr_array(np.array([[1, 0, 1, 0, 0, 0]], np.float32))
-    documents, duals = everything(X), Duals.of(Y, 2)
+    documents, duals = everything(X), DualVariables.from_labels(Y, 2)
     rng = np.random.default_rng(0)
     W = rng.normal(size=(len(documents.columns), 6)).astype(np.float32)
     expected = W.astype(float)
-    solver, found = FrankWolfe(penalty=0.1, C=0.4, select=2), np.array([[4, 1]], np.int32)
+    solver, found = FrankWolfeSolver(penalty=0.1, C=0.4, select=2), np.array([[4, 1]], np.int32)
     x = X.toarray()[0, documents.columns].astype(float)
     values = visit_plainly(x, [0, 2], [4, 1], np.zeros(4), expected, 0.1, 0.4)
-    solver._visit(documents, np.array([x @ x], np.float32), np.array([0]), found, duals, W, np.float32(0.1))
+    solver._update_documents(documents, np.array([x @ x], np.float32), np.array([0]), found, duals, W, np.float32(0.1))
     np.testing.assert_allclose(W, expected, atol=1e-5)
     np.testing.assert_allclose(duals.alphas[: duals.counts[0]], values[[True, True, *(values[2:] > 0)]], atol=1e-5)
 
 
 def test_polishing_moves_no_weight_that_is_zero():
     X, Y = sparse(80, 30, seed=7), labels_for(80, 8, seed=8)
-    documents, solver = everything(X), FrankWolfe(penalty=0.3, select=2)
-    duals, W = Duals.of(Y, 2), np.zeros((len(documents.columns), 8), np.float32)
-    solver.go_on(documents, duals, W, 0, 1)
+    documents, solver = everything(X), FrankWolfeSolver(penalty=0.3, select=2)
+    duals, W = DualVariables.from_labels(Y, 2), np.zeros((len(documents.columns), 8), np.float32)
+    solver.train_part(documents, duals, W, 0, 1)
     before = W.copy()
-    drop_small(W, np.float32(0.3), False)
+    threshold_weights(W, np.float32(0.3), False)
     np.testing.assert_array_equal(W, np.where(np.abs(before) > 0.3, before, 0))
     support = W != 0
     solver.polish(documents, duals, W, 0)
     assert (W[~support] == 0).all()
     assert (W[support] != before[support]).any()
-    drop_small(before, np.float32(0.3), True)
+    threshold_weights(before, np.float32(0.3), True)
     assert (before[~support] == 0).all()
 
 
 # The methods.
 
 
-TEXTS, TAGS = planted(800, seed=1)
+TEXTS, TAGS = make_planted_corpus(800, seed=1)
 
 
 def weights_kept(classifier: Classifier) -> int:
@@ -387,14 +399,14 @@ def test_pd_sparse_goes_on_from_a_checkpoint(tmp_path):
             raise KeyboardInterrupt
         return genuine(self, score)
 
-    genuine = pd_sparse.Progress.judge
-    with patch.object(pd_sparse.Progress, "judge", stops), pytest.raises(KeyboardInterrupt):
+    genuine = pd_sparse.PDSparseState.update_best
+    with patch.object(pd_sparse.PDSparseState, "judge", stops), pytest.raises(KeyboardInterrupt):
         Classifier("pd_sparse", **method).fit(TEXTS, TAGS, run=Run(threads=1, checkpoint=tmp_path / "kept"))
     resumed = Run(threads=2, checkpoint=tmp_path / "kept")
     resumed.checkpoint.release()
-    with patch.object(pd_sparse.Progress, "judge", autospec=True, side_effect=genuine) as judged:
+    with patch.object(pd_sparse.PDSparseState, "judge", autospec=True, side_effect=genuine) as judged:
         Classifier("pd_sparse", **method).fit(TEXTS, TAGS, run=resumed).save(tmp_path / "resumed")
-    assert judged.call_count == 12 * PARTS - pd_sparse.KEEP_EVERY
+    assert judged.call_count == 12 * PASS_PARTS - pd_sparse.CHECKPOINT_INTERVAL_PARTS
     assert filecmp.cmp(tmp_path / "whole" / "arrays.safetensors", tmp_path / "resumed" / "arrays.safetensors", False)
 
 

@@ -15,22 +15,22 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from xmtc import Classifier  # noqa: E402
 from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
-from xmtc.data.in_memory import documents_of  # noqa: E402
+from xmtc.data.in_memory import to_documents  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
-from xmtc.methods.convolution.bow_cnn import BagDesign, BowCNN  # noqa: E402
-from xmtc.methods.convolution.family import Judged, RegionModel, chunk_begins, lengths_of  # noqa: E402
-from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, FilterDesign  # noqa: E402
+from xmtc.methods.convolution.bow_cnn import BowCNN, BowCNNDesign  # noqa: E402
+from xmtc.methods.convolution.family import ConvolutionalModel, NetworkWithLoss, compute_chunk_offsets, count_tokens  # noqa: E402
+from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, XMLCNNDesign  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.network import TrainedNetwork  # noqa: E402
 from xmtc.nn.normalisation import BatchNorm  # noqa: E402
-from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.tagger import Tagger  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 DOCUMENTS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [8, 9], [7, 9, 3, 2, 3, 8, 4], [6]
-FILTERS = FilterDesign(n_words=20, n_labels=6, dimension=5, filters=(1, 2, 4), maps=3, chunks=3, bottleneck=7)
-BAGS = BagDesign(n_words=20, n_labels=6, vocabulary=7, maps=4, region=3, stride=2, chunks=3, pooling="mean")
+FILTERS = XMLCNNDesign(n_words=20, n_labels=6, dimension=5, filters=(1, 2, 4), maps=3, chunks=3, bottleneck=7)
+BAGS = BowCNNDesign(n_words=20, n_labels=6, vocabulary=7, maps=4, region=3, stride=2, chunks=3, pooling="mean")
 NORMED = replace(FILTERS, batch_norm=True, output_norm=True)
 NORMED_BAGS = replace(BAGS, output_norm=True)
 DESIGNS = FILTERS, NORMED, BAGS, replace(BAGS, pooling="max"), NORMED_BAGS
@@ -43,7 +43,7 @@ def tokens(*documents: list[int], n_words: int = 20) -> Tokens:
 
 def logits(network, *documents: list[int]) -> np.ndarray:
     """In the order of the documents."""
-    batch = TokenLoader(tokens(*documents), CPU).batch(np.arange(len(documents)))
+    batch = TokenLoader(tokens(*documents), CPU).load_batch(np.arange(len(documents)))
     with torch.no_grad():
         return network.eval()(batch).numpy()[np.argsort(batch.docs)]
 
@@ -109,9 +109,14 @@ def test_bow_cnn_is_bags_of_regions_pooled_and_normalised(pooling, output_norm):
 
 
 def test_chunks_are_shares_of_each_text():
-    batch = TokenLoader(tokens(*DOCUMENTS), CPU).batch(np.arange(4))
-    assert lengths_of(batch).tolist() == [11, 7, 2, 1]
-    assert chunk_begins(lengths_of(batch), 3).tolist() == [[0, 4, 8, 11], [0, 3, 5, 7], [0, 1, 2, 2], [0, 1, 1, 1]]
+    batch = TokenLoader(tokens(*DOCUMENTS), CPU).load_batch(np.arange(4))
+    assert count_tokens(batch).tolist() == [11, 7, 2, 1]
+    assert compute_chunk_offsets(count_tokens(batch), 3).tolist() == [
+        [0, 4, 8, 11],
+        [0, 3, 5, 7],
+        [0, 1, 2, 2],
+        [0, 1, 1, 1],
+    ]
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: type(design).__name__)
@@ -126,9 +131,9 @@ def test_an_answer_does_not_depend_on_the_other_documents(design):
 def test_the_loss_is_summed_over_labels_and_its_gradient_true(design):
     network, _ = built(design)
     Y = np.array([[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 1]])
-    loader, labels = TokenLoader(tokens(*DOCUMENTS), CPU), LabelRows(csr_array(Y), CPU)
-    batch = loader.batch(np.arange(4))
-    loss = Judged(network)(batch, *labels.pairs(batch.docs))
+    loader, labels = TokenLoader(tokens(*DOCUMENTS), CPU), LabelLoader(csr_array(Y), CPU)
+    batch = loader.load_batch(np.arange(4))
+    loss = NetworkWithLoss(network)(batch, *labels.label_pairs(batch.docs))
     loss.backward()
     gradients = [p.grad.clone() for p in network.parameters()]
     network.zero_grad()
@@ -156,8 +161,8 @@ def test_an_explanation_adds_up_to_the_logit_where_nothing_is_shifted(design):
     for name, values in network.state_dict().items():
         if name.endswith(("bias", "norm.mean")):
             torch.nn.init.zeros_(values)
-    trained = TrainedNetwork(design=design, weights=Weights.of(network))
-    model = RegionModel(n_labels=6, views={"words": 20}, network=trained)
+    trained = TrainedNetwork(design=design, weights=Weights.from_network(network))
+    model = ConvolutionalModel(n_labels=6, views={"words": 20}, network=trained)
     model.check()
     for words in DOCUMENTS:
         explained = model.explain(Dataset({"words": tokens(words)}), 4)
@@ -172,8 +177,8 @@ def test_most_of_the_bottleneck_learns():
     for batch_norm in (True, False):
         small = {"maps": 64, "bottleneck": 128, "batch": 10, "epochs": 1, "batch_norm": batch_norm}
         tagger = Classifier("xml_cnn", **small).fit(texts, tags, run=ONE).tagger_
-        network, words = tagger.model.network(), tagger.read(documents_of(texts)).tokens("words")
-        batch = TokenLoader(words, CPU).batch(np.arange(len(texts)))
+        network, words = tagger.model.network(), tagger.transform(to_documents(texts)).tokens("words")
+        batch = TokenLoader(words, CPU).load_batch(np.arange(len(texts)))
         alive[batch_norm] = (network.pooled(network.words(batch), batch) > 0).any(0).float().mean()
     assert alive[True] == 1
     assert alive[False] < 0.8
@@ -186,9 +191,9 @@ def test_what_labels_read_is_smaller_where_there_is_more_of_it(maps, size):
     network = replace(NORMED_BAGS, maps=maps, chunks=1 if maps == 200 else 3, vocabulary=19).build().train()
     rng = np.random.default_rng(0)
     loader = TokenLoader(tokens(*(rng.integers(1, 20, 12).tolist() for _ in range(40))), CPU)
-    batch = loader.batch(np.arange(40))
+    batch = loader.load_batch(np.arange(40))
     with torch.no_grad():
-        hidden = network.hidden(network.words(batch), batch)
+        hidden = network.encode(network.words(batch), batch)
     np.testing.assert_allclose(hidden.mean(0), 0, atol=1e-4)
     assert float(hidden.std(0).median()) == pytest.approx(size, rel=0.05)
 
@@ -232,7 +237,7 @@ def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
     design = about["parts"]["model"]["network"]["design"]
     assert design.pop("batch_norm") is design.pop("output_norm") is False
     (tmp_path / "model" / "about.json").write_text(json.dumps(about))
-    assert Tagger.load(tmp_path / "model").tags(texts) == before.tags(texts)
+    assert Tagger.load(tmp_path / "model").predict_labels(texts) == before.predict_labels(texts)
     del design["maps"]
     (tmp_path / "model" / "about.json").write_text(json.dumps(about))
     with pytest.raises(XmtcError, match=r"model is damaged: .*maps.*; copy or train it again"):
@@ -241,13 +246,15 @@ def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
 
 def test_damaged_models_are_refused():
     network, _ = built(FILTERS)
-    trained = TrainedNetwork(design=FILTERS, weights=Weights.of(network))
+    trained = TrainedNetwork(design=FILTERS, weights=Weights.from_network(network))
     for wrong in (
-        RegionModel(n_labels=5, views={"words": 20}, network=trained),
-        RegionModel(n_labels=6, views={"words": 21}, network=trained),
-        RegionModel(n_labels=6, views={"words": 20}, network=replace(trained, design=replace(FILTERS, chunks=0))),
-        RegionModel(n_labels=6, views={"words": 20}, network=replace(trained, design=replace(FILTERS, maps=4))),
-        RegionModel(n_labels=6, views={"words": 20}, network=replace(trained, design=BAGS)),
+        ConvolutionalModel(n_labels=5, views={"words": 20}, network=trained),
+        ConvolutionalModel(n_labels=6, views={"words": 21}, network=trained),
+        ConvolutionalModel(
+            n_labels=6, views={"words": 20}, network=replace(trained, design=replace(FILTERS, chunks=0))
+        ),
+        ConvolutionalModel(n_labels=6, views={"words": 20}, network=replace(trained, design=replace(FILTERS, maps=4))),
+        ConvolutionalModel(n_labels=6, views={"words": 20}, network=replace(trained, design=BAGS)),
     ):
         with pytest.raises(ValueError, match=r"its (network|weights)"):
             wrong.check()
@@ -281,7 +288,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(method, tmp_path):
         return Classifier(name, **small).fit(*train, run=replace(ONE, checkpoint=tmp_path / "kept", **more))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "KEEP_SECONDS", 0.0)
+        patch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
         with pytest.raises(Stopped):
             fit(watch=stop)
         resumed = fit()

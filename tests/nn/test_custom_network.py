@@ -15,14 +15,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits  # noqa: E402
 
 from xmtc import Classifier, Dataset, Explanation, Method, Run, XmtcError, param  # noqa: E402
 from xmtc.core.checkpoint import Checkpoint  # noqa: E402
-from xmtc.nn.devices import working  # noqa: E402
-from xmtc.nn.fit import begin, fit_network  # noqa: E402
-from xmtc.nn.initial_vectors import vectors_of_tokens  # noqa: E402
-from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, predict_with  # noqa: E402
-from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
-from xmtc.nn.training import Plan  # noqa: E402
+from xmtc.nn.devices import use_torch_settings  # noqa: E402
+from xmtc.nn.fit import fit_network, prepare_training  # noqa: E402
+from xmtc.nn.initial_vectors import load_token_vectors  # noqa: E402
+from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, predict_with_network  # noqa: E402
+from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.training import TrainingOptions  # noqa: E402
 from xmtc.nn.weights import Weights  # noqa: E402
-from xmtc.testing import check_method, planted  # noqa: E402
+from xmtc.testing import check_method, make_planted_corpus  # noqa: E402
 
 
 # --- from here on: a convolution over words, with max pooling ---
@@ -63,11 +63,11 @@ class ConvolutionModel(NetworkModel):
     def explain(self, document: Dataset, label: int) -> Explanation:
         """Input × gradient."""
         tokens, device = document.tokens("words"), torch.device("cpu")
-        network, batch = self.network.on(device), TokenLoader(tokens, device).batch(np.array([0]))
+        network, batch = self.network.load_on(device), TokenLoader(tokens, device).load_batch(np.array([0]))
         with torch.enable_grad():
             words = network.words(batch).detach().requires_grad_(True)
-            (gradient,) = torch.autograd.grad(network.logits(words, batch.mask())[0, label], words)
-        weights = (words * gradient).sum(1)[0, : batch.longest].detach().numpy()
+            (gradient,) = torch.autograd.grad(network.logits(words, batch.make_mask())[0, label], words)
+        weights = (words * gradient).sum(1)[0, : batch.max_length].detach().numpy()
         return Explanation.from_occurrences("words", tokens.ids, weights, per_token=True)
 
 
@@ -87,33 +87,35 @@ class TinyCNN(Method):
     seed: int = param(0, "seed of the first weights and the order of documents", low=0)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ConvolutionModel:
-        vectors = vectors_of_tokens(data.tokens("words"), dimension=self.dimension, run=run)
-        data, valid, device = begin(self, data, valid, run, seed=self.seed)
+        vectors = load_token_vectors(data.tokens("words"), dimension=self.dimension, run=run)
+        data, valid, device = prepare_training(self, data, valid, run, seed=self.seed)
         design = ConvolutionDesign(
             n_words=len(vectors), dimension=self.dimension, filters=self.filters, n_labels=data.n_labels
         )
-        with working(run, device, self.seed):
+        with use_torch_settings(run, device, self.seed):
             network = design.build()
         network.embedding.weight.data = torch.from_numpy(vectors)
         network.to(device)
-        loader, labels, judged = design.loader(data, device), LabelRows(data.Y, device), design.loader(valid, device)
+        loader, labels, judged = design.loader(data, device), LabelLoader(data.Y, device), design.loader(valid, device)
 
         def loss(docs: np.ndarray) -> Tensor:
-            batch = loader.batch(docs)
+            batch = loader.load_batch(docs)
             return binary_cross_entropy_with_logits(network(batch), labels.targets(batch.docs), reduction="sum")
 
-        plan = Plan(epochs=self.epochs, rate=self.rate, average_from=8, average_every=20, patience=20, seed=self.seed)
+        plan = TrainingOptions(
+            epochs=self.epochs, rate=self.rate, average_from=8, average_every=20, patience=20, seed=self.seed
+        )
         fit_network(
             network,
             loader=loader,
             loss=loss,
-            answer=lambda run: predict_with(network, judged, 5, run),
+            predict=lambda run: predict_with_network(network, judged, 5, run),
             Y=valid.Y,
             plan=plan,
             batch=self.batch,
             run=run,
         )
-        trained = TrainedNetwork(design=design, weights=Weights.of(network))
+        trained = TrainedNetwork(design=design, weights=Weights.from_network(network))
         return ConvolutionModel(n_labels=data.n_labels, views=data.sizes, network=trained)
 
 
@@ -134,14 +136,14 @@ def test_it_is_short():
 def test_damaged_weights_are_found(tmp_path):
     from test_damaged_models import set_array
 
-    Classifier(TinyCNN(epochs=1)).fit(*planted(60, seed=1)).save(tmp_path / "model")
+    Classifier(TinyCNN(epochs=1)).fit(*make_planted_corpus(60, seed=1)).save(tmp_path / "model")
     set_array(tmp_path / "model", "model.network.weights.arrays.output.bias", lambda bias: bias[:-1])
     with pytest.raises(XmtcError, match="is damaged: its weights are not those of its network"):
         Classifier.load(tmp_path / "model").predict(["text"])
 
 
 def test_it_is_resumed(tmp_path):
-    texts, tags = planted(100, seed=1)
+    texts, tags = make_planted_corpus(100, seed=1)
     run = Run(threads=1, device="cpu", checkpoint=Checkpoint(tmp_path / "parts"))
     whole = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=Run(threads=1, device="cpu"))
     kept = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=run)

@@ -14,13 +14,19 @@ from xmtc.core.dataset import Tokens  # noqa: E402
 from xmtc.methods.autoencoder.network import BagFeatures  # noqa: E402
 from xmtc.nn import output_losses  # noqa: E402
 from xmtc.nn.bag_batches import BagLoader  # noqa: E402
-from xmtc.nn.label_clusters import Clusters, CrossEntropyOfProduct, LabelClusters, by_frequency, cut  # noqa: E402
-from xmtc.nn.label_clusters import n_terms as terms_of  # noqa: E402
+from xmtc.nn.label_clusters import (  # noqa: E402
+    ClusterLayout,
+    LabelClusters,
+    ProductCrossEntropy,
+    compute_cluster_sizes,
+    order_by_frequency,
+)
+from xmtc.nn.label_clusters import count_loss_terms as terms_of  # noqa: E402
 from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
-from xmtc.nn.token_batches import LabelRows, TokenLoader  # noqa: E402
+from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
 
 CPU = torch.device("cpu")
-THREE = Clusters((5, 4, 6), 8, 2)
+THREE = ClusterLayout((5, 4, 6), 8, 2)
 
 
 def sigmoid(x):
@@ -61,7 +67,7 @@ def loss_plainly(head: LabelClusters, X: np.ndarray, Y: np.ndarray, untouched: b
     return total, n_terms
 
 
-def problem(clusters: Clusters, n_docs: int = 12, seed: int = 0, spread: float = 2.0, biases: bool = False):
+def problem(clusters: ClusterLayout, n_docs: int = 12, seed: int = 0, spread: float = 2.0, biases: bool = False):
     """A head with large weights, features, and labels of which some documents have none, in some or all clusters."""
     torch.manual_seed(seed)
     head = LabelClusters(clusters, biases)
@@ -77,10 +83,10 @@ def problem(clusters: Clusters, n_docs: int = 12, seed: int = 0, spread: float =
 
 @pytest.mark.parametrize("untouched", [False, True])
 @pytest.mark.parametrize("biases", [False, True])
-@pytest.mark.parametrize("clusters", [THREE, Clusters((15,), 8, 2), Clusters((2, 13), 8, 3)])
+@pytest.mark.parametrize("clusters", [THREE, ClusterLayout((15,), 8, 2), ClusterLayout((2, 13), 8, 3)])
 def test_the_loss_is_eqs_2_to_5(clusters, biases, untouched):
     head, X, Y, rows, labels = problem(clusters, spread=0.7, biases=biases)
-    head.untouched = untouched
+    head.untouched_tails = untouched
     total, n_terms = loss_plainly(head, X.numpy().astype(np.float64), Y, untouched)
     assert head(X, rows, labels).item() == pytest.approx(total, rel=1e-5)
     assert terms_of(clusters, csr_array(Y), untouched).sum() == n_terms
@@ -88,11 +94,11 @@ def test_the_loss_is_eqs_2_to_5(clusters, biases, untouched):
 
 @pytest.mark.parametrize("biases", [False, True])
 def test_a_flat_layer_of_many_labels_is_judged_in_blocks_with_the_same_loss_and_gradients(biases, monkeypatch):
-    head, X, _, rows, labels = problem(Clusters((13,), 8, 2), spread=0.7, biases=biases)
+    head, X, _, rows, labels = problem(ClusterLayout((13,), 8, 2), spread=0.7, biases=biases)
     X.requires_grad_()
     whole = head(X, rows, labels)
     wanted = torch.autograd.grad(whole, [X, *head.parameters()])
-    monkeypatch.setitem(output_losses.BLOCK_NUMBERS, "cpu", 5 * len(X))  # five labels at a time
+    monkeypatch.setitem(output_losses.MAX_BLOCK_OUTPUTS, "cpu", 5 * len(X))  # five labels at a time
     in_blocks = head(X, rows, labels)
     assert in_blocks.grad_fn.next_functions[0][0].name().startswith("FusedLoss")
     torch.testing.assert_close(in_blocks, whole)
@@ -101,21 +107,21 @@ def test_a_flat_layer_of_many_labels_is_judged_in_blocks_with_the_same_loss_and_
 
 
 def test_one_cluster_is_a_flat_linear_layer():
-    head, X, Y, rows, labels = problem(Clusters((15,), 8, 2))
+    head, X, Y, rows, labels = problem(ClusterLayout((15,), 8, 2))
     assert [name for name, _ in head.named_parameters()] == ["head.weight"]
     logits, truth = X @ head.head.weight[:15].detach().T, torch.from_numpy(Y).float()
     expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum")
     assert head(X, rows, labels).item() == pytest.approx(expected.item(), rel=1e-6)
-    found = head.best(X, 4)
+    found = head.predict_top_k(X, 4)
     np.testing.assert_array_equal(found[0], logits.topk(4).indices)
     np.testing.assert_allclose(found[1], logits.sigmoid().topk(4).values, rtol=1e-5)
 
 
 def test_a_flat_layer_in_bf16_has_a_loss_and_gradients_in_float32():
-    head, X, Y, rows, labels = problem(Clusters((15,), 8, 2), spread=0.7)
+    head, X, Y, rows, labels = problem(ClusterLayout((15,), 8, 2), spread=0.7)
     with torch.autocast("cpu", torch.bfloat16):
         loss = head(X, rows, labels)
-        ranked = head.of_head(X)[0]
+        ranked = head.compute_head_logits(X)[0]
     loss.backward()
     assert (loss.dtype, ranked.dtype, head.head.weight.grad.dtype) == (torch.float32,) * 3
     logits = X @ head.head.weight[:15].detach().T
@@ -142,7 +148,7 @@ def test_probabilities_beyond_float32_have_a_loss_and_a_gradient(a, b):
     p_is_true = np.log1p(np.exp(-a)) + np.log1p(np.exp(-b))
     p_is_false = np.log1p(np.exp(a)) + np.log1p(np.exp(b)) - np.log(1 + np.exp(a) + np.exp(b))
     for true, expected, sign in ([0], p_is_true, -1), ([], p_is_false, 1):
-        loss = CrossEntropyOfProduct.apply(logits[:1], logits[1:], torch.tensor([true, true], dtype=torch.long))
+        loss = ProductCrossEntropy.apply(logits[:1], logits[1:], torch.tensor([true, true], dtype=torch.long))
         assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-5)
         gradients = torch.autograd.grad(loss, logits)[0]
         assert torch.isfinite(gradients).all()
@@ -183,11 +189,11 @@ def test_nobody_waits_for_a_gpu_in_a_step():
 @pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])
 @pytest.mark.parametrize("k", [1, 5, 7, 40, 60])
 def test_pruned_tails_change_no_answer(k, spread):
-    head, X, *_ = problem(Clusters((10, 15, 20), 16, 2), n_docs=200, spread=spread)
+    head, X, *_ = problem(ClusterLayout((10, 15, 20), 16, 2), n_docs=200, spread=spread)
     seen = []
     for tail in head.tails:
         tail.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
-    pruned, whole = head.best(X, k), head.best(X, k, prune=False)
+    pruned, whole = head.predict_top_k(X, k), head.predict_top_k(X, k, prune=False)
     np.testing.assert_allclose(pruned[1], whole[1], rtol=1e-5)
     apart = np.abs(np.diff(whole[1].numpy(), prepend=2, append=-1)) > 1e-6
     apart = apart[:, 1:] & apart[:, :-1]
@@ -203,13 +209,13 @@ def test_pruned_tails_change_no_answer(k, spread):
 def test_biases_begin_with_the_labels_frequencies():
     Y = np.random.default_rng(0).random((2000, 15)) < np.geomspace(0.5, 0.01, 15)
     head = LabelClusters(THREE, biases=True)
-    head.begin_with_frequencies(csr_array(Y))
+    head.initialise_biases(csr_array(Y))
     for tail in head.tails:
         torch.nn.init.zeros_(tail.labels.weight)
     p, tails = probabilities_plainly(head, np.zeros(8, np.float32))
     np.testing.assert_allclose(p, Y.mean(0), rtol=0.1)
     np.testing.assert_allclose(tails, [Y[:, 5:9].any(1).mean(), Y[:, 9:].any(1).mean()], rtol=0.01)
-    head.begin_with_frequencies(csr_array((1, 15), dtype=np.float32))  # labels that no document has
+    head.initialise_biases(csr_array((1, 15), dtype=np.float32))  # labels that no document has
     assert all(torch.isfinite(weight).all() for weight in head.parameters())
 
 
@@ -218,7 +224,7 @@ def test_a_logit_is_that_of_the_labels_probability(biases):
     head, X, *_ = problem(THREE, spread=0.7, biases=biases)
     for label in range(15):
         p = np.array([probabilities_plainly(head, x.numpy())[0][label] for x in X])
-        np.testing.assert_allclose(head.logit(X, label).detach(), np.log(p / (1 - p)), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(head.compute_logit(X, label).detach(), np.log(p / (1 - p)), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +242,11 @@ def test_a_logit_is_that_of_the_labels_probability(biases):
     ],
 )
 def test_labels_are_cut_by_proportions(n_labels, proportions, sizes):
-    assert cut(n_labels, proportions) == sizes
+    assert compute_cluster_sizes(n_labels, proportions) == sizes
 
 
 def test_labels_are_sorted_by_frequency():
-    assert by_frequency(np.array([2, 9, 2, 0, 9])).tolist() == [1, 4, 0, 2, 3]
+    assert order_by_frequency(np.array([2, 9, 2, 0, 9])).tolist() == [1, 4, 0, 2, 3]
 
 
 N_LABELS = 12
@@ -282,15 +288,20 @@ ENCODERS = {
 def test_it_is_the_output_layer_of_any_encoder(make, read):
     torch.manual_seed(0)
     tokens, Y = planted(150, 0)
-    encoder, head, loader, truth = make(), LabelClusters(Clusters((4, 4, 4), 32, 2)), read(tokens), LabelRows(Y, CPU)
+    encoder, head, loader, truth = (
+        make(),
+        LabelClusters(ClusterLayout((4, 4, 4), 32, 2)),
+        read(tokens),
+        LabelLoader(Y, CPU),
+    )
     optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.02)
     rng = np.random.default_rng(0)
     for _ in range(25):
         for docs in loader.shuffled(30, rng):
             batch = loader.batch(docs)
             optimiser.zero_grad()
-            head(encoder(batch), *truth.pairs(batch.docs)).backward()
+            head(encoder(batch), *truth.label_pairs(batch.docs)).backward()
             optimiser.step()
     batch = loader.batch(np.arange(150))
-    found, _ = head.best(encoder(batch), 3)
+    found, _ = head.predict_top_k(encoder(batch), 3)
     assert Y.toarray()[batch.docs[:, None], found].mean() > 0.9

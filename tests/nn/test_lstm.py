@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from torch import nn  # noqa: E402
 
 from xmtc.core.dataset import Tokens  # noqa: E402
-from xmtc.nn.lstm import by_kernels, states_of  # noqa: E402
+from xmtc.nn.lstm import compute_states, compute_states_with_kernels  # noqa: E402
 from xmtc.nn.token_batches import TokenBatch, TokenLoader  # noqa: E402
 
 HIDDEN, DIMENSION = 64, 20
@@ -24,7 +24,7 @@ def some_documents(device: torch.device, longest: int = 8) -> TokenBatch:
     lengths = rng.integers(1, longest + 1, 19)  # more than one program's documents, and not all of a second one's
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     tokens = Tokens(rng.integers(0, 50, offsets[-1]).astype(np.int32), offsets, 50)
-    return TokenLoader(tokens, device).batch(np.arange(19))
+    return TokenLoader(tokens, device).load_batch(np.arange(19))
 
 
 def states_and_gradients(states, device: torch.device, batch: TokenBatch):
@@ -39,8 +39,8 @@ def states_and_gradients(states, device: torch.device, batch: TokenBatch):
 
 def largest_difference(kind: torch.dtype, device: torch.device) -> float:
     batch = some_documents(device)
-    expected = states_and_gradients(states_of, device, batch)
-    found = states_and_gradients(lambda *given: by_kernels(*given, kind=kind), device, batch)
+    expected = states_and_gradients(compute_states, device, batch)
+    found = states_and_gradients(lambda *given: compute_states_with_kernels(*given, kind=kind), device, batch)
     # numpy's, which does not pass over what is no number
     return float(np.max([float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]))
 
@@ -69,6 +69,6 @@ def test_kernels_on_a_gpu():
 
 def test_without_a_gpu_the_lstm_is_pytorchs():
     batch = some_documents(torch.device("cpu"))
-    states, *gradients = states_and_gradients(states_of, torch.device("cpu"), batch)
+    states, *gradients = states_and_gradients(compute_states, torch.device("cpu"), batch)
     assert states.shape == (len(batch.ids), 2 * HIDDEN)
     assert all(gradient.abs().max() > 0 for gradient in gradients)

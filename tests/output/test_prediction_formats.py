@@ -22,7 +22,7 @@ import pytest
 from commands import XMTC, make_place, xmtc
 
 from xmtc.errors import MissingExtra, XmtcError
-from xmtc.output import Answer, AnswerTable, format_of, workbook, writing_answers
+from xmtc.output import Prediction, PredictionTable, choose_prediction_format, open_prediction_writer, workbook
 from xmtc.output.text import is_formula
 from xmtc.tagger import Tag
 
@@ -144,11 +144,11 @@ def test_fields_of_tables_are_carried_along(place, source):
 
 
 def test_names_have_a_column_where_there_are_names(tmp_path):
-    table = AnswerTable(k=2, has_names=True)
-    answers = [Answer("d", [Tag("q1", 0.5, "Äpfel"), Tag("q2", 0.25)])]
+    table = PredictionTable(k=2, has_names=True)
+    answers = [Prediction("d", [Tag("q1", 0.5, "Äpfel"), Tag("q2", 0.25)])]
     assert [column.name for column in table.columns] == ["id", "rank", "label", "name", "score"]
     assert table.rows(answers[0]) == [["d", 1, "q1", "Äpfel", 0.5], ["d", 2, "q2", None, 0.25]]
-    wide = AnswerTable(k=2, wide=True, has_names=True)
+    wide = PredictionTable(k=2, wide=True, has_names=True)
     assert [column.name for column in wide.columns][1:] == [
         "label_1",
         "name_1",
@@ -158,10 +158,10 @@ def test_names_have_a_column_where_there_are_names(tmp_path):
         "score_2",
     ]
     assert wide.rows(answers[0]) == [["d", "q1", "Äpfel", 0.5, "q2", None, 0.25]]
-    assert wide.rows(Answer("e", [])) == [["e", *[None] * 6]]
-    assert table.record(answers[0])["labels"][0] == {"label": "q1", "name": "Äpfel", "score": 0.5}
+    assert wide.rows(Prediction("e", [])) == [["e", *[None] * 6]]
+    assert table.to_record(answers[0])["labels"][0] == {"label": "q1", "name": "Äpfel", "score": 0.5}
     for name in TABLES:
-        with writing_answers(str(tmp_path / name), format_of(name, None), wide) as write:
+        with open_prediction_writer(str(tmp_path / name), choose_prediction_format(name, None), wide) as write:
             write(answers)
         assert rows_in(tmp_path / name)[1][2] == "Äpfel"
 
@@ -198,9 +198,9 @@ def test_what_a_spreadsheet_does_not_run(text):
 @pytest.mark.parametrize("name", TABLES)
 def test_numbers_below_zero_stay_numbers(tmp_path, name):
     """No method of xmtc has such scores; another package's may."""
-    table = AnswerTable(keep=("n", "list", "no"))
-    answers = [Answer("-7", [Tag("-1", -0.25), Tag("=x", -1e-7)], (-3.5, ["=x"], float("nan")))]
-    with writing_answers(str(tmp_path / name), format_of(name, None), table) as write:
+    table = PredictionTable(kept_fields=("n", "list", "no"))
+    answers = [Prediction("-7", [Tag("-1", -0.25), Tag("=x", -1e-7)], (-3.5, ["=x"], float("nan")))]
+    with open_prediction_writer(str(tmp_path / name), choose_prediction_format(name, None), table) as write:
         write(answers)
     rows = rows_in(tmp_path / name)[1:]
     assert [row[-1] for row in rows] == pytest.approx([-0.25, -1e-7])
@@ -209,11 +209,11 @@ def test_numbers_below_zero_stay_numbers(tmp_path, name):
 
 
 def test_texts_in_a_workbook_stay_texts(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(workbook, "MOST_CHARACTERS", 20)
-    table = AnswerTable(keep=("much", "long"))
+    monkeypatch.setattr(workbook, "MAX_EXCEL_CHARACTERS", 20)
+    table = PredictionTable(kept_fields=("much", "long"))
     kept = (10**17, "half \ud83d and far more than that")
-    with writing_answers(str(tmp_path / "x.xlsx"), "xlsx", table) as write:
-        write([Answer("1", [Tag("=1+1", 0.5), Tag("\x1b_x0041_ & <b>", 0.25)], kept)])
+    with open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", table) as write:
+        write([Prediction("1", [Tag("=1+1", 0.5), Tag("\x1b_x0041_ & <b>", 0.25)], kept)])
     (rows,) = sheets_of(tmp_path / "x.xlsx")
     assert rows[1][:5] == ["1", "100000000000000000", "half \\ud83d and far…", 1, "=1+1"]
     assert "2 texts are longer than the 20 characters of a cell and cut" in capsys.readouterr().err
@@ -226,9 +226,9 @@ def test_texts_in_a_workbook_stay_texts(tmp_path, monkeypatch, capsys):
 
 
 def test_a_workbook_goes_on_in_another_sheet(tmp_path, monkeypatch):
-    monkeypatch.setattr(workbook, "MOST_ROWS", 4)
-    with writing_answers(str(tmp_path / "x.xlsx"), "xlsx", AnswerTable()) as write:
-        write(Answer(str(i), [Tag("a", 0.5)]) for i in range(7))
+    monkeypatch.setattr(workbook, "MAX_EXCEL_ROWS", 4)
+    with open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", PredictionTable()) as write:
+        write(Prediction(str(i), [Tag("a", 0.5)]) for i in range(7))
     sheets = sheets_of(tmp_path / "x.xlsx")
     assert [len(sheet) for sheet in sheets] == [4, 4, 2]
     assert [row[0] for sheet in sheets for row in sheet[1:]] == list("0123456")
@@ -237,7 +237,7 @@ def test_a_workbook_goes_on_in_another_sheet(tmp_path, monkeypatch):
 
 def test_what_no_workbook_holds_is_refused_before_anything_is_lost(tmp_path):
     (tmp_path / "x.xlsx").write_text("old")
-    writer = writing_answers(str(tmp_path / "x.xlsx"), "xlsx", AnswerTable(k=10_000, wide=True))
+    writer = open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", PredictionTable(k=10_000, wide=True))
     with pytest.raises(XmtcError, match=r"A workbook has 16,384 columns at most, and 20,001 are asked for"), writer:
         pass
     assert (tmp_path / "x.xlsx").read_text() == "old"
@@ -246,7 +246,7 @@ def test_what_no_workbook_holds_is_refused_before_anything_is_lost(tmp_path):
 
 def test_a_workbook_needs_an_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    writer = writing_answers(str(tmp_path / "x.xlsx"), "xlsx", AnswerTable())
+    writer = open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", PredictionTable())
     with (
         pytest.raises(MissingExtra, match=r"A workbook \(.xlsx\) needs XlsxWriter: pip install 'xmtc\[tables\]'"),
         writer,
@@ -352,18 +352,18 @@ def test_results_beside_the_files_of_a_folder(place):
 
 
 def test_subjects_stand_in_brackets_with_their_names_as_annif_has_them(tmp_path):
-    from xmtc.output.side_files import Results
+    from xmtc.output.side_files import SideFiles
 
-    results = Results(tmp_path, ".annif", AnswerTable(has_names=True))
-    with results.writing() as write:
-        write([Answer("d", [Tag("http://x/1", 0.5, "Äpfel"), Tag("urn:n:2", 0.25), Tag("=3", 0.125)])])
+    results = SideFiles(tmp_path, ".annif", PredictionTable(has_names=True))
+    with results.open_writer() as write:
+        write([Prediction("d", [Tag("http://x/1", 0.5, "Äpfel"), Tag("urn:n:2", 0.25), Tag("=3", 0.125)])])
     lines = (tmp_path / "d.annif").read_text("utf-8").splitlines()
     assert lines == ["<http://x/1>\tÄpfel\t0.5", "<urn:n:2>\t\t0.25", "=3\t\t0.125"]
 
 
 def test_kept_fields_have_names_of_their_own():
-    table = AnswerTable(keep=("label", "id", "input_label", "title"))
-    names = [column.name for column in table.of_document]
+    table = PredictionTable(kept_fields=("label", "id", "input_label", "title"))
+    names = [column.name for column in table.document_columns]
     assert names == ["id", "input_label", "input_id", "input_input_label", "title"]
 
 

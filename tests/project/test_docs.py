@@ -26,7 +26,7 @@ from planted import planted
 from typer.testing import CliRunner
 
 from xmtc.cli import app
-from xmtc.evaluation import MEASURES
+from xmtc.evaluation import METRIC_FAMILIES
 
 ROOT = Path(__file__).parents[2]
 if not (ROOT / "README.md").exists():
@@ -147,7 +147,7 @@ def made_with() -> str:
 def run_program(page: Path, program: str) -> None:
     module = sys.modules["page"] = ModuleType("page")  # a page declares dataclasses, which look for their module
     try:
-        with patch.dict(MEASURES):  # and a measure
+        with patch.dict(METRIC_FAMILIES):  # and a measure
             exec(compile(program, str(page), "exec"), vars(module))
     finally:
         del sys.modules["page"]  # alone: what the program has imported must not be imported twice

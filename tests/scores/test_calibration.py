@@ -18,17 +18,23 @@ from xmtc.cli import app
 from xmtc.core.dataset import Dataset
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
-from xmtc.data.in_memory import documents_of
-from xmtc.data.splits import kept_labels, random_rows
+from xmtc.data.in_memory import to_documents
+from xmtc.data.splits import sample_labelled_rows, sample_rows_keeping_labels
 from xmtc.errors import XmtcError
 from xmtc.methods import method_class
-from xmtc.methods.ensemble.calibrated import CERTAIN, OWN, Calibrated, curve, on_curve
+from xmtc.methods.ensemble.calibrated import (
+    MAX_PROBABILITY,
+    RAW_SCORE_WEIGHT,
+    CalibratedModel,
+    apply_isotonic_curve,
+    fit_isotonic_curve,
+)
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.one_vs_all.pd_sparse import PDSparse
 from xmtc.pipeline import Pipeline
 from xmtc.scores import calibration
-from xmtc.scores.calibration import Calibration, n_trainings, rows_to_hold_out
+from xmtc.scores.calibration import Calibration, choose_held_out_rows, count_trainings
 from xmtc.storage.form import is_equal
 from xmtc.tagger import Tagger
 
@@ -67,19 +73,22 @@ def test_a_curve_by_hand():
     """Two documents with two answers each: 0.4 is right, 0.1 is wrong; of 0.2 and 0.3, which are right in the wrong
     order, half."""
     found, Y = answers([[0.4, 0.2], [0.3, 0.1]]), csr_array(np.array([[1, 1], [0, 0]], np.float32))
-    scores, probabilities = curve(found, Y)
+    scores, probabilities = fit_isotonic_curve(found, Y)
     np.testing.assert_allclose(scores, [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
-    np.testing.assert_allclose(probabilities, [0, 0.5, 0.5, CERTAIN])
-    level = on_curve(answers([[0.4, 0.25, 0.15, 0.0]]), scores, probabilities).scores[0]
+    np.testing.assert_allclose(probabilities, [0, 0.5, 0.5, MAX_PROBABILITY])
+    level = apply_isotonic_curve(answers([[0.4, 0.25, 0.15, 0.0]]), scores, probabilities).scores[0]
     np.testing.assert_allclose(
-        level, (1 - OWN) * np.array([CERTAIN, 0.5, 0.25, 0]) + OWN * np.array([0.4, 0.25, 0.15, 0]), rtol=1e-5
+        level,
+        (1 - RAW_SCORE_WEIGHT) * np.array([MAX_PROBABILITY, 0.5, 0.25, 0])
+        + RAW_SCORE_WEIGHT * np.array([0.4, 0.25, 0.15, 0]),
+        rtol=1e-5,
     )
 
 
 def test_a_document_that_weighs_more_counts_more():
     found, Y = answers([[0.2], [0.3]]), csr_array(np.array([[1], [0]], np.float32))
     for weights, height in ((None, 1 / 2), (np.array([3.0, 1.0]), 3 / 4), (np.array([0.0, 1.0]), 0)):
-        np.testing.assert_allclose(curve(found, Y, weights)[1], height)
+        np.testing.assert_allclose(fit_isotonic_curve(found, Y, weights)[1], height)
 
 
 # Which documents
@@ -87,7 +96,7 @@ def test_a_document_that_weighs_more_counts_more():
 
 def test_enough_documents_make_probabilities(trained, plain):
     model = trained.tagger_.model
-    assert isinstance(model, Calibrated)
+    assert isinstance(model, CalibratedModel)
     assert trained.tagger_.about["calibrate"] is True
     said = trained.tagger_.about["scores"]
     assert (said["are"], said["documents"]) == ("probabilities", 100)
@@ -114,50 +123,50 @@ def test_fewer_documents_leave_a_model_as_it_is():
 
 
 def test_a_random_tenth_is_held_out_and_documents_that_count(trained):
-    data = Pipeline.of(Parabel()).prepare(documents_of(*ENOUGH), ONE).data
-    rows, is_once = rows_to_hold_out(Parabel(seed=3), data)
+    data = Pipeline.from_parameters(Parabel()).prepare(to_documents(*ENOUGH), ONE).data
+    rows, is_once = choose_held_out_rows(Parabel(seed=3), data)
     assert not is_once
     assert len(rows) == 100
-    np.testing.assert_array_equal(rows, random_rows(data, 3, 0.1))
+    np.testing.assert_array_equal(rows, sample_labelled_rows(data, 3, 0.1))
     without = np.random.default_rng(0).random(data.n_docs) < 0.5
     labels = csr_array(data.Y.toarray() * ~without[:, None])
     weights = np.where(np.arange(data.n_docs) % 2, 1.0, 0.0)
-    found = random_rows(Dataset(data.views, labels, weights), 0, 0.9)
+    found = sample_labelled_rows(Dataset(data.views, labels, weights), 0, 0.9)
     assert not without[found].any()
     assert (found % 2 == 1).all()
 
 
 def test_few_among_many_are_held_out_for_good_and_no_label_loses_its_last_document(monkeypatch):
-    monkeypatch.setattr(calibration, "ONCE", 0.1)
+    monkeypatch.setattr(calibration, "MAX_SINGLE_TRAINING_FRACTION", 0.1)
     texts, tags = ENOUGH
     once = [[*labels, f"once-{i}"] if i % 3 == 0 else labels for i, labels in enumerate(tags)]
-    data = Pipeline.of(Parabel()).prepare(documents_of(texts, once), ONE).data
-    rows, is_once = rows_to_hold_out(Parabel(), data)
+    data = Pipeline.from_parameters(Parabel()).prepare(to_documents(texts, once), ONE).data
+    rows, is_once = choose_held_out_rows(Parabel(), data)
     assert is_once
-    np.testing.assert_array_equal(rows, kept_labels(data, 0, 100))
+    np.testing.assert_array_equal(rows, sample_rows_keeping_labels(data, 0, 100))
     assert (rows % 3 != 0).all()
     stages = []
     classifier = Classifier("parabel", **QUICK).fit(texts, once, run=Run(threads=1, watch=stages.append))
     assert "calibration/training" not in {event.as_json()["title"] for event in stages}
-    assert isinstance(classifier.tagger_.model, Calibrated)
+    assert isinstance(classifier.tagger_.model, CalibratedModel)
     assert len(classifier.classes_) == data.n_labels == 40 + 334
     assert "once-0" in classifier.predict(texts[:1], k=40)[0]
 
 
 def test_how_often_a_method_is_trained_is_known_before():
-    assert [n_trainings(Parabel(), n_docs) for n_docs in (999, 1_000, 99_999, 100_000)] == [1, 2, 2, 1]
+    assert [count_trainings(Parabel(), n_docs) for n_docs in (999, 1_000, 99_999, 100_000)] == [1, 2, 2, 1]
     members = ("parabel", "plt")
-    assert n_trainings(Consensus(members=members), 1_000) == 2
-    assert n_trainings(Consensus(members=members, calibrated=True), 1_000) == 1
+    assert count_trainings(Consensus(members=members), 1_000) == 2
+    assert count_trainings(Consensus(members=members, calibrated=True), 1_000) == 1
 
 
 def test_a_label_of_a_held_out_document_alone_is_learnt():
     texts, tags = ENOUGH
-    data = Pipeline.of(Parabel()).prepare(documents_of(*ENOUGH), ONE).data
-    row = int(rows_to_hold_out(Parabel(), data)[0][0])
+    data = Pipeline.from_parameters(Parabel()).prepare(to_documents(*ENOUGH), ONE).data
+    row = int(choose_held_out_rows(Parabel(), data)[0][0])
     tags = [["alone"] if i == row else labels for i, labels in enumerate(tags)]
     classifier = Classifier("parabel", **QUICK).fit(texts, tags, run=ONE)
-    assert isinstance(classifier.tagger_.model, Calibrated)
+    assert isinstance(classifier.tagger_.model, CalibratedModel)
     assert "alone" in classifier.predict(texts[row : row + 1], k=5)[0]
 
 
@@ -188,7 +197,7 @@ def test_documents_without_labels_tell_nothing():
 
 
 def test_what_a_method_holds_out_by_itself_is_used_and_nothing_is_trained_twice(monkeypatch):
-    monkeypatch.setattr(calibration, "ENOUGH", 50)
+    monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 50)
     counted, fit = [], PDSparse.fit
     monkeypatch.setattr(
         PDSparse, "fit", lambda self, data, *more: counted.append(data.n_docs) or fit(self, data, *more)
@@ -200,7 +209,7 @@ def test_what_a_method_holds_out_by_itself_is_used_and_nothing_is_trained_twice(
 
 
 def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monkeypatch):
-    monkeypatch.setattr(calibration, "ENOUGH", 50)
+    monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 50)
     counted = {PDSparse: [], Parabel: []}
     for kind, sizes in counted.items():
         fit = kind.fit
@@ -212,18 +221,18 @@ def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monke
     settings = {"members": ("pd_sparse", "parabel"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
     one = Classifier("consensus", **settings).fit(*ENOUGH, run=ONE).tagger_
     assert counted == {PDSparse: [1000], Parabel: [950, 1000]}
-    assert [n_trainings(kind(), 1000) for kind in counted] == [1, 2]
+    assert [count_trainings(kind(), 1000) for kind in counted] == [1, 2]
     other = Classifier("consensus", **settings, calibrate=False).fit(*ENOUGH, run=ONE).tagger_
     assert is_equal(one.model.model, other.model)
 
 
 def test_a_network_is_calibrated_by_the_documents_that_it_stops_by(monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr(calibration, "ENOUGH", 40)
+    monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 40)
     settings = method_class("bow_cnn").quick_parameters
     one, other = (Classifier("bow_cnn", **settings, calibrate=on).fit(*FEW, run=ONE).tagger_ for on in (True, False))
     assert one.about["scores"]["documents"] == 49
-    tests = one.read(documents_of(TEST[0]), ONE)
+    tests = one.transform(to_documents(TEST[0]), ONE)
     np.testing.assert_array_equal(
         one.model.model.predict(tests, 5, ONE).scores, other.model.predict(tests, 5, ONE).scores
     )
@@ -233,8 +242,8 @@ def test_a_network_is_calibrated_by_the_documents_that_it_stops_by(monkeypatch):
 def test_one_curve_not_two(method):
     settings = method_class(method).quick_parameters | {"calibrated": True}
     model = Classifier(method, **settings).fit(*ENOUGH, run=ONE).tagger_.model
-    assert isinstance(model, Calibrated)
-    assert not isinstance(model.model, Calibrated)
+    assert isinstance(model, CalibratedModel)
+    assert not isinstance(model.model, CalibratedModel)
 
 
 # What must hold of every method holds of a calibrated one
@@ -243,14 +252,14 @@ def test_one_curve_not_two(method):
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", ["parabel", "dismec", "pd_sparse", "annexml", "consensus"])
 def test_the_suite_of_methods_holds(name, check, monkeypatch):
-    monkeypatch.setattr(calibration, "ENOUGH", 30)
+    monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 30)
     if name not in CASES:
-        CASES[name] = testing.Case(name, method_class(name).quick_parameters, 0.98)
-        assert isinstance(CASES[name].trained.tagger_.model, Calibrated)
+        CASES[name] = testing.MethodCase(name, method_class(name).quick_parameters, 0.98)
+        assert isinstance(CASES[name].classifier.tagger_.model, CalibratedModel)
     check(CASES[name])
 
 
-CASES: dict[str, testing.Case] = {}
+CASES: dict[str, testing.MethodCase] = {}
 
 
 def test_a_model_with_labels_that_were_only_announced(tmp_path):
@@ -258,7 +267,7 @@ def test_a_model_with_labels_that_were_only_announced(tmp_path):
     names = sorted({tag for found in tags for tag in found})
     Y = np.array([[name in found for name in [*names, "never"]] for found in tags], np.int64)
     classifier = Classifier("dismec").fit(texts, Y, run=ONE)
-    assert isinstance(classifier.tagger_.model, Calibrated)
+    assert isinstance(classifier.tagger_.model, CalibratedModel)
     assert classifier.predict_proba(texts[:2]).shape == (2, 41)
     classifier.save(tmp_path / "model")
     assert Classifier.load(tmp_path / "model", verify=True).predict_proba(texts[:2]).shape == (2, 41)
@@ -319,19 +328,21 @@ def test_it_is_a_parameter_like_others(trained, plain, tmp_path):
         Classifier("parabel", calibrte=False)
     with pytest.raises(XmtcError, match="calibrate='maybe' does not fit; expected true or false"):
         Classifier("parabel", calibrate="maybe")
-    pipeline = Pipeline.of("parabel").with_values({"calibrate": False})
+    pipeline = Pipeline.from_parameters("parabel").with_parameters({"calibrate": False})
     assert pipeline.calibration == Calibration(calibrate=False)
 
 
 def test_tuning_calibrates_no_trial(monkeypatch):
     pytest.importorskip("optuna")
-    from xmtc.analysis.tune.search import Goal, tune
+    from xmtc.analysis.tune.search import TuningGoal, tune
     from xmtc.analysis.tune.space import Range
 
-    asked, fit = [], calibration.fit
-    monkeypatch.setattr(calibration, "fit", lambda *given: asked.append(given[-1]) or fit(*given))
-    parts = (list(documents_of(*each)) for each in (ENOUGH, TEST))
-    tune(*parts, Pipeline.of("parabel", parameters=QUICK), {"C": Range(0.1, 1.0)}, Goal(trials=2), ONE)
+    asked, fit = [], calibration.fit_calibrated
+    monkeypatch.setattr(calibration, "fit_calibrated", lambda *given: asked.append(given[-1]) or fit(*given))
+    parts = (list(to_documents(*each)) for each in (ENOUGH, TEST))
+    tune(
+        *parts, Pipeline.from_parameters("parabel", parameters=QUICK), {"C": Range(0.1, 1.0)}, TuningGoal(trials=2), ONE
+    )
     assert asked == [False, False]
 
 
@@ -378,10 +389,10 @@ def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
     assert "Scores are raw: calibrate=false." in invoke(*words).stderr
     assert "300 documents tell what they mean" in invoke("calibrate", raw, corpora / "valid.jsonl", "-o", level).stderr
     one, other = Tagger.load(raw), Tagger.load(level)
-    assert isinstance(other.model, Calibrated)
+    assert isinstance(other.model, CalibratedModel)
     assert is_equal(other.model.model, one.model)
     assert other.about["scores"]["are"] == "probabilities"
-    errors = [tagger.evaluate(documents_of(*noisy(*TEST)), ["ECE@5"])["ECE@5"] for tagger in (one, other)]
+    errors = [tagger.evaluate(to_documents(*noisy(*TEST)), ["ECE@5"])["ECE@5"] for tagger in (one, other)]
     assert errors[1] < 0.02 < errors[0]
     invoke("calibrate", level, corpora / "valid.jsonl")  # again, in its place: one curve, not two
     assert is_equal(Tagger.load(level).model, other.model)

@@ -17,14 +17,14 @@ from sklearn.metrics import f1_score
 from test_damaged_models import set_said
 
 from xmtc import Classifier
-from xmtc.analysis.report.curve import COLUMNS, curve
+from xmtc.analysis.report.curve import CURVE_COLUMNS, compute_threshold_curve
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import as_documents
 from xmtc.errors import XmtcError
-from xmtc.evaluation import judge
-from xmtc.scores import Decision
-from xmtc.scores.tagger_thresholds import learn_decision
+from xmtc.evaluation import to_ranked_results
+from xmtc.scores import LabelSelector
+from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
 from xmtc.tagger import Tagger
 
 
@@ -230,7 +230,10 @@ def test_a_decision_does_not_change_figures_of_the_ranking(place, monkeypatch):
 def test_a_curve_by_hand():
     from test_metrics import PREDICTED, Y
 
-    rows = {round(row[0], 3): dict(zip(COLUMNS, row, strict=True)) for row in curve(judge(PREDICTED, Y))}
+    rows = {
+        round(row[0], 3): dict(zip(CURVE_COLUMNS, row, strict=True))
+        for row in compute_threshold_curve(to_ranked_results(PREDICTED, Y))
+    }
     assert min(rows) == 0.2
     assert max(rows) == 0.9
     assert rows[0.9]["tags"] == 1 / 4
@@ -248,7 +251,7 @@ def test_a_decision_survives_saving_and_old_folders_have_none(place, tmp_path):
     again = Tagger.load(tmp_path / "old").with_decision(tagger.decision)
     again.save(tmp_path / "new")
     loaded = Tagger.load(tmp_path / "new", verify=True)
-    assert loaded.own_decision().thresholds.tolist() == tagger.decision.thresholds.tolist()
+    assert loaded.require_decision().thresholds.tolist() == tagger.decision.thresholds.tolist()
 
 
 @pytest.mark.parametrize(
@@ -276,7 +279,7 @@ def test_thresholds_that_are_no_numbers_are_refused(place, tmp_path):
     broken = replace(tagger.decision, thresholds=np.array([np.nan], np.float32))
     tagger.with_decision(broken).save(tmp_path / "model")
     with pytest.raises(XmtcError, match=r"is damaged: decision\.thresholds holds nan or infinity"):
-        Tagger.load(tmp_path / "model").tags(["text"], decide=True)
+        Tagger.load(tmp_path / "model").predict_labels(["text"], decide=True)
 
 
 def test_a_decision_on_other_scores_is_not_used(place):
@@ -289,7 +292,7 @@ def test_a_decision_on_other_scores_is_not_used(place):
         stale.decided(as_documents(["text"]))
     assert tagger.with_model(fewer).decision is None
     assert "decision" not in tagger.with_model(fewer).about
-    assert tagger.own_decision() is tagger.decision
+    assert tagger.require_decision() is tagger.decision
 
 
 # In Python
@@ -342,21 +345,21 @@ def test_a_deep_decision_looks_deep():
     texts = [" ".join(f"w{i}" for i in rng.choice(40, 8, replace=False)) for _ in range(120)]
     Y = csr_array((rng.random((120, n_labels)) < 0.5).astype(np.int8))
     classifier = Classifier("dismec", min_df=1).fit(texts, Y)
-    lesson = learn_decision(classifier.tagger_, classifier._labelled(texts, Y), "recall=0.95")
+    lesson = tune_tagger_thresholds(classifier.tagger_, classifier._to_labelled_documents(texts, Y), "recall=0.95")
     assert lesson.decision.depth == n_labels
-    assert lesson.reached.micro[1] >= 0.95
+    assert lesson.metrics.micro[1] >= 0.95
     assert lesson.decision.most > 100
     given = lesson.tagger.decided(as_documents(texts))
     assert int((given.labels != NO_LABEL).sum(axis=1).max()) == lesson.decision.most
-    documents = classifier._labelled(texts, Y)
-    assert lesson.tagger.evaluate(documents, ["micro-R@decision"])["micro-R@decision"] == lesson.reached.micro[1]
+    documents = classifier._to_labelled_documents(texts, Y)
+    assert lesson.tagger.evaluate(documents, ["micro-R@decision"])["micro-R@decision"] == lesson.metrics.micro[1]
 
 
 def test_a_decision_says_what_it_is():
     assert (
-        str(Decision("f1", "document", np.zeros(0, np.float32)))
+        str(LabelSelector("f1", "document", np.zeros(0, np.float32)))
         == "as many labels as promise a document the largest F1"
     )
-    assert str(Decision("f1", "all", np.array([0.25], np.float32))) == "labels that score at least 0.25"
-    own = Decision("f1", "label", np.linspace(0, 1, 11, dtype=np.float32))
+    assert str(LabelSelector("f1", "all", np.array([0.25], np.float32))) == "labels that score at least 0.25"
+    own = LabelSelector("f1", "label", np.linspace(0, 1, 11, dtype=np.float32))
     assert str(own) == "a threshold for each label, 0.5 in the middle, 8 of 10 from 0.1 to 0.9"

@@ -6,10 +6,18 @@ from scipy.sparse import csr_array
 
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
-from xmtc.evaluation import judge
-from xmtc.scores import DEEPEST, Decision, Goal, kept, learn, parse_goal
-from xmtc.scores.threshold_tuning import average_label, best_scale, decisions, f1_by, half_f1, one_threshold, value
-from xmtc.scores.thresholds import by_expected_f1
+from xmtc.evaluation import to_ranked_results
+from xmtc.scores import MAX_DECISION_DEPTH, LabelSelector, ThresholdGoal, parse_goal, select_labels, tune_thresholds
+from xmtc.scores.threshold_tuning import (
+    compute_average_label,
+    compute_goal,
+    compute_half_f1,
+    compute_mean_f1,
+    fit_scale,
+    fit_shared_threshold,
+    sort_predictions,
+)
+from xmtc.scores.thresholds import select_by_expected_f1
 
 
 def predictions(rows: list[list[tuple[int, float]]], k: int = 4) -> Predictions:
@@ -28,15 +36,17 @@ def planted(n_docs: int = 300, n_labels: int = 20, seed: int = 0):
     told = p.copy()
     told[:, 0] = p[:, 0] / 4
     order = np.argsort(-told, axis=1)
-    return judge(Predictions(order.astype(np.int32), np.take_along_axis(told, order, 1).astype(np.float32)), Y), Y
+    return to_ranked_results(
+        Predictions(order.astype(np.int32), np.take_along_axis(told, order, 1).astype(np.float32)), Y
+    ), Y
 
 
 def tags_of(found: Predictions) -> list[list[int]]:
     return [[int(label) for label in row if label != NO_LABEL] for row in found.labels]
 
 
-def at(*thresholds: float, by: str = "all") -> Decision:
-    return Decision("f1", by, np.array(thresholds, np.float32))
+def at(*thresholds: float, by: str = "all") -> LabelSelector:
+    return LabelSelector("f1", by, np.array(thresholds, np.float32))
 
 
 # What a decision gives
@@ -52,20 +62,20 @@ def test_labels_that_reach_their_threshold_are_given_best_first():
 
 def test_what_is_given_moves_to_the_front():
     found = predictions([[(2, 0.9), (1, 0.8), (0, 0.7)]], k=3)
-    assert kept(found, np.array([[False, True, True]])).labels.tolist() == [[1, 0, NO_LABEL]]
+    assert select_labels(found, np.array([[False, True, True]])).labels.tolist() == [[1, 0, NO_LABEL]]
 
 
 def test_a_decision_looks_no_further_than_it_was_learnt():
     found = predictions([[(3, 0.9), (1, 0.8), (0, 0.7)]])
-    assert tags_of(Decision("f1", "all", np.array([0.5], np.float32), depth=2)(found)) == [[3, 1]]
+    assert tags_of(LabelSelector("f1", "all", np.array([0.5], np.float32), depth=2)(found)) == [[3, 1]]
 
 
 def test_expected_f1_by_hand():
     # p = 0.9, 0.5, 0.1: 1.8 / 2.5 = 0.72, 2.8 / 3.5 = 0.8, 3.0 / 4.5 = 0.67; p = 0.2 alone: 0.4 / 1.2
     found = predictions([[(0, 0.9), (1, 0.5), (2, 0.1)], [(5, 0.2)], []])
-    assert by_expected_f1(found).sum(axis=1).tolist() == [2, 1, 0]
+    assert select_by_expected_f1(found).sum(axis=1).tolist() == [2, 1, 0]
     # a third of it, p = 0.3, 0.167, 0.033: 0.6 / 1.5 = 0.4, 0.933 / 2.5 = 0.37
-    assert by_expected_f1(found, 1 / 3).sum(axis=1).tolist() == [1, 1, 0]
+    assert select_by_expected_f1(found, 1 / 3).sum(axis=1).tolist() == [1, 1, 0]
     assert tags_of(at(by="document")(found)) == [[0, 1], [5], []]
 
 
@@ -78,16 +88,16 @@ def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities
     found = Predictions(order.astype(np.int32), np.take_along_axis(p, order, 1).astype(np.float32))
     has_labels = Y.any(axis=1)  # as those of a corpus have
     found, Y = Predictions(found.labels[has_labels], found.scores[has_labels]), Y[has_labels]
-    judged = judge(found, csr_array(Y))
-    best = max(f1_by(Goal("f1"), judged, threshold) for threshold in np.linspace(0.01, 0.99, 99))
-    assert value(Goal("f1"), at(by="document"), judged) > best
-    assert best_scale(judged) == pytest.approx(1, rel=0.6)
-    low = judge(Predictions(found.labels, found.scores / 5), csr_array(Y))  # told five times too low
-    assert best_scale(low) == pytest.approx(5 * best_scale(judged), rel=0.3)
-    learnt = learn(low, Goal("f1"), 8)
+    judged = to_ranked_results(found, csr_array(Y))
+    best = max(compute_mean_f1(ThresholdGoal("f1"), judged, threshold) for threshold in np.linspace(0.01, 0.99, 99))
+    assert compute_goal(ThresholdGoal("f1"), at(by="document"), judged) > best
+    assert fit_scale(judged) == pytest.approx(1, rel=0.6)
+    low = to_ranked_results(Predictions(found.labels, found.scores / 5), csr_array(Y))  # told five times too low
+    assert fit_scale(low) == pytest.approx(5 * fit_scale(judged), rel=0.3)
+    learnt = tune_thresholds(low, ThresholdGoal("f1"), 8)
     assert learnt.decision.by == "document"
-    assert learnt.halves.keys() == {"all", "document", "label"}
-    assert value(Goal("f1"), learnt.decision, low) > best
+    assert learnt.half_split_scores.keys() == {"all", "document", "label"}
+    assert compute_goal(ThresholdGoal("f1"), learnt.decision, low) > best
 
 
 # What is learnt
@@ -96,10 +106,10 @@ def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities
 @pytest.mark.parametrize("goal", ["micro-f1", "macro-f1", "f1"])
 def test_no_other_threshold_serves_the_goal_better(goal):
     judged, _ = planted()
-    found = one_threshold(judged, parse_goal(goal))
+    found = fit_shared_threshold(judged, parse_goal(goal))
 
     def serves(threshold: float) -> float:
-        return value(parse_goal(goal), at(threshold), judged)
+        return compute_goal(parse_goal(goal), at(threshold), judged)
 
     others = np.unique(judged.predictions.scores)[::7]
     assert serves(found) >= max(serves(other) for other in others) - (0 if goal == "micro-f1" else 0.01)
@@ -109,106 +119,116 @@ def test_no_other_threshold_serves_the_goal_better(goal):
 def test_precision_recall_and_numbers_of_tags_are_kept():
     judged, _ = planted()
     for wanted in (0.5, 0.8):
-        given = judged.predictions.scores >= one_threshold(judged, Goal("precision", wanted))
+        given = judged.predictions.scores >= fit_shared_threshold(judged, ThresholdGoal("precision", wanted))
         assert judged.hits[given].mean() >= wanted
         assert given.any()
-        given = judged.predictions.scores >= one_threshold(judged, Goal("recall", wanted))
+        given = judged.predictions.scores >= fit_shared_threshold(judged, ThresholdGoal("recall", wanted))
         assert (judged.hits & given).sum() / judged.n_true.sum() == pytest.approx(wanted, abs=0.01)
-    given = judged.predictions.scores >= one_threshold(judged, Goal("tags", 3))
+    given = judged.predictions.scores >= fit_shared_threshold(judged, ThresholdGoal("tags", 3))
     assert given.sum() / judged.n_docs == pytest.approx(3, abs=0.01)
 
 
 def small():
     """Label 0 is true of three documents and ranked first of four; label 1 of one, and ranked second of two."""
     found = predictions([[(0, 0.9), (1, 0.6)], [(0, 0.8), (1, 0.2)], [(0, 0.7)], [(0, 0.4)]], k=2)
-    return judge(found, csr_array(np.array([[1, 0], [1, 1], [0, 0], [1, 0]])))
+    return to_ranked_results(found, csr_array(np.array([[1, 0], [1, 1], [0, 0], [1, 0]])))
 
 
 def test_the_average_label_by_hand():
     judged = small()
     # scores .9 .8 .7 .6 .4 .2: of labels 0 0 0 1 0 1, right yes yes no no yes yes; four are true
-    micro = average_label(judged, Goal("micro-f1"), *decisions(judged))
-    assert micro.right.tolist() == pytest.approx([1 / 4, 2 / 4, 2 / 4, 2 / 4, 3 / 4, 4 / 4])
-    assert micro.given.tolist() == pytest.approx([1 / 4, 2 / 4, 3 / 4, 4 / 4, 5 / 4, 6 / 4])
+    micro = compute_average_label(judged, ThresholdGoal("micro-f1"), *sort_predictions(judged))
+    assert micro.n_correct.tolist() == pytest.approx([1 / 4, 2 / 4, 2 / 4, 2 / 4, 3 / 4, 4 / 4])
+    assert micro.n_assigned.tolist() == pytest.approx([1 / 4, 2 / 4, 3 / 4, 4 / 4, 5 / 4, 6 / 4])
     # each label alike: decisions of label 0 weigh a third, those of 1 one; there are two labels
-    macro = average_label(judged, Goal("macro-f1"), *decisions(judged))
-    assert macro.right.tolist() == pytest.approx([1 / 6, 2 / 6, 2 / 6, 2 / 6, 3 / 6, 6 / 6])
-    assert macro.given.tolist() == pytest.approx([1 / 6, 2 / 6, 3 / 6, 6 / 6, 7 / 6, 10 / 6])
+    macro = compute_average_label(judged, ThresholdGoal("macro-f1"), *sort_predictions(judged))
+    assert macro.n_correct.tolist() == pytest.approx([1 / 6, 2 / 6, 2 / 6, 2 / 6, 3 / 6, 6 / 6])
+    assert macro.n_assigned.tolist() == pytest.approx([1 / 6, 2 / 6, 3 / 6, 6 / 6, 7 / 6, 10 / 6])
     # at 0.4 five are given, three of them right: F1 is 6 / 9
-    _, scores, right = decisions(judged)
-    assert half_f1(judged, scores, right, 0.4) == pytest.approx(3 / 9)
+    _, scores, right = sort_predictions(judged)
+    assert compute_half_f1(judged, scores, right, 0.4) == pytest.approx(3 / 9)
 
 
 def test_thresholds_of_labels_by_hand():
     # label 0 alone: at .9 2/4, at .8 4/5, at .7 4/6, at .4 6/7; label 1 alone: at .6 0, at .2 2/3
-    own = learn(small(), Goal("macro-f1"), 3, "label", more=(0.0,)).decision.thresholds
-    shared = one_threshold(small(), Goal("macro-f1"))
+    own = tune_thresholds(small(), ThresholdGoal("macro-f1"), 3, "label", smoothing_counts=(0.0,)).decision.thresholds
+    shared = fit_shared_threshold(small(), ThresholdGoal("macro-f1"))
     assert own.tolist() == pytest.approx([0.4, 0.2, shared])
     # of very many added documents, the threshold that is best for the average label
-    all_alike = learn(small(), Goal("micro-f1"), 3, "label", more=(1e9,)).decision.thresholds
-    assert all_alike.tolist() == pytest.approx([one_threshold(small(), Goal("micro-f1"))] * 3)
+    all_alike = tune_thresholds(
+        small(), ThresholdGoal("micro-f1"), 3, "label", smoothing_counts=(1e9,)
+    ).decision.thresholds
+    assert all_alike.tolist() == pytest.approx([fit_shared_threshold(small(), ThresholdGoal("micro-f1"))] * 3)
 
 
 def test_a_label_with_scores_of_its_own_gets_a_threshold_of_its_own():
     judged, _ = planted(2000)
-    shared, own = (learn(judged, Goal("macro-f1"), 20, by).decision for by in ("all", "label"))
+    shared, own = (tune_thresholds(judged, ThresholdGoal("macro-f1"), 20, by).decision for by in ("all", "label"))
     assert own.thresholds[0] < shared.thresholds[0] / 2
     assert np.abs(own.thresholds[1:] - shared.thresholds[0]).max() < 0.15
     fresh, _ = planted(2000, seed=5)
     for goal in ("macro-f1", "micro-f1", "f1"):
-        shared, own = (learn(judged, Goal(goal), 20, by).decision for by in ("all", "label"))
-        assert value(Goal(goal), own, fresh) > value(Goal(goal), shared, fresh)
-    assert learn(judged, Goal("macro-f1"), 20).decision.by == "label"
+        shared, own = (tune_thresholds(judged, ThresholdGoal(goal), 20, by).decision for by in ("all", "label"))
+        assert compute_goal(ThresholdGoal(goal), own, fresh) > compute_goal(ThresholdGoal(goal), shared, fresh)
+    assert tune_thresholds(judged, ThresholdGoal("macro-f1"), 20).decision.by == "label"
 
 
 def test_smoothing_keeps_rare_labels_from_overfitting():
     learnt, _ = planted(30, n_labels=200)
     fresh, _ = planted(2000, n_labels=200, seed=9)
-    smoothed, own = (learn(learnt, Goal("macro-f1"), 200, "label", more=more).decision for more in ((30.0,), (1e-6,)))
-    assert value(Goal("macro-f1"), smoothed, fresh) > value(Goal("macro-f1"), own, fresh) + 0.01
+    smoothed, own = (
+        tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=more).decision
+        for more in ((30.0,), (1e-6,))
+    )
+    assert (
+        compute_goal(ThresholdGoal("macro-f1"), smoothed, fresh)
+        > compute_goal(ThresholdGoal("macro-f1"), own, fresh) + 0.01
+    )
 
 
 def test_how_much_is_smoothed_is_tried_on_halves():
     learnt, _ = planted(60, n_labels=200)
     fresh, _ = planted(2000, n_labels=200, seed=9)
-    chosen = learn(learnt, Goal("macro-f1"), 200, "label", more=(1e-6, 100.0)).decision
-    unsmoothed = learn(learnt, Goal("macro-f1"), 200, "label", more=(1e-6,)).decision
+    chosen = tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=(1e-6, 100.0)).decision
+    unsmoothed = tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=(1e-6,)).decision
     assert not np.array_equal(chosen.thresholds, unsmoothed.thresholds)
-    assert value(Goal("macro-f1"), chosen, fresh) > value(Goal("macro-f1"), unsmoothed, fresh)
+    assert compute_goal(ThresholdGoal("macro-f1"), chosen, fresh) > compute_goal(
+        ThresholdGoal("macro-f1"), unsmoothed, fresh
+    )
 
 
 def test_labels_in_no_answer_keep_the_threshold_of_all():
     found = predictions([[(0, 0.9), (1, 0.4)], [(0, 0.8), (1, 0.3)]])
-    judged = judge(found, csr_array(np.array([[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])))
-    decision = learn(judged, Goal("micro-f1"), 7, "label").decision
+    judged = to_ranked_results(found, csr_array(np.array([[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])))
+    decision = tune_thresholds(judged, ThresholdGoal("micro-f1"), 7, "label").decision
     assert decision.thresholds.shape == (7,)
     assert decision.thresholds[2:].tolist() == pytest.approx([0.8] * 5)
 
 
 def test_without_a_right_answer_one_half_is_the_threshold():
-    judged = judge(predictions([[(0, 0.3)]]), csr_array(np.array([[0, 1, 0, 0]])))
+    judged = to_ranked_results(predictions([[(0, 0.3)]]), csr_array(np.array([[0, 1, 0, 0]])))
     for goal in ("micro-f1", "f1", "precision=0.9", "tags=2"):
-        assert learn(judged, parse_goal(goal), 4, "all").decision.thresholds.tolist() == [0.5]
+        assert tune_thresholds(judged, parse_goal(goal), 4, "all").decision.thresholds.tolist() == [0.5]
 
 
 def test_without_an_answer_nothing_breaks():
-    judged = judge(predictions([[], []]), csr_array(np.array([[0, 1, 0, 0], [1, 0, 0, 0]])))
+    judged = to_ranked_results(predictions([[], []]), csr_array(np.array([[0, 1, 0, 0], [1, 0, 0, 0]])))
     for goal in ("f1", "micro-f1", "macro-f1", "precision=0.9"):
-        assert tags_of(learn(judged, parse_goal(goal), 4).decision(judged.predictions)) == [[], []]
+        assert tags_of(tune_thresholds(judged, parse_goal(goal), 4).decision(judged.predictions)) == [[], []]
 
 
 def test_goals_by_name():
-    assert parse_goal("Micro-F1") == Goal("micro-f1")
+    assert parse_goal("Micro-F1") == ThresholdGoal("micro-f1")
     assert str(parse_goal("precision=0.90")) == "precision=0.9"
-    assert parse_goal("tags=5") == Goal("tags", 5.0)
+    assert parse_goal("tags=5") == ThresholdGoal("tags", 5.0)
     wrong = ["f2", "precision", "f1=0.5", "precision=1.5", "tags=0", "tags=no", "recall=-1", "tags=inf"]
-    for text in [*wrong, f"tags={DEEPEST + 1}", ""]:
+    for text in [*wrong, f"tags={MAX_DECISION_DEPTH + 1}", ""]:
         with pytest.raises(XmtcError, match="is no goal of a decision"):
             parse_goal(text)
     judged, _ = planted(20)
     with pytest.raises(XmtcError, match="A decision by label is not for tags=2; expected all"):
-        learn(judged, parse_goal("tags=2"), 20, "label")
+        tune_thresholds(judged, parse_goal("tags=2"), 20, "label")
     with pytest.raises(XmtcError, match="A decision by document is not for micro-f1; expected all or label"):
-        learn(judged, parse_goal("micro-f1"), 20, "document")
+        tune_thresholds(judged, parse_goal("micro-f1"), 20, "document")
     with pytest.raises(XmtcError, match="cannot be made by 'luck'; expected all or document or label"):
-        learn(judged, parse_goal("f1"), 20, "luck")
+        tune_thresholds(judged, parse_goal("f1"), 20, "luck")

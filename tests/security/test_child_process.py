@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from xmtc.core.child_process import ChildTaskError, ChildPool, TaskLimits
+from xmtc.core.child_process import ChildPool, ChildTaskError, TaskLimits
 from xmtc.errors import XmtcError
 
 MIB = 2**20

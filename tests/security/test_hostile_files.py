@@ -24,7 +24,7 @@ from hostile_files import page_of, pdf, stream, workbook, zipped
 from xmtc.core.child_process import CHILD_POOL, ChildPool, TaskLimits
 from xmtc.data import file_streams as files
 from xmtc.data.corpus import open_corpus
-from xmtc.data.encodings import encoding_named
+from xmtc.data.encodings import normalise_encoding_name
 from xmtc.data.formats import html, whole
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
@@ -34,7 +34,7 @@ for package in ("fastapi", "python_calamine", "pypdf", "trafilatura", "xlsxwrite
 TestClient = pytest.importorskip("starlette.testclient").TestClient
 
 from xmtc.server.app import create_app  # noqa: E402
-from xmtc.server.settings import Limits as ServiceLimits  # noqa: E402
+from xmtc.server.settings import ServiceLimits as ServiceLimits  # noqa: E402
 from xmtc.server.settings import Settings  # noqa: E402
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is Linux's")
@@ -220,7 +220,10 @@ class TestCommand:
         with watching(tmp_path):
             corpus = open_corpus(tmp_path, fields=Fields(labels=None), labels_required=False, on_error="skip")
             assert [document.id for document in corpus] == ["a", "c"]
-        assert corpus.rejects.first.reason == "it takes longer than 1 seconds, expected a document that is read in less"
+        assert (
+            corpus.rejects.first_bad_line.reason
+            == "it takes longer than 1 seconds, expected a document that is read in less"
+        )
 
     def test_a_line_without_end(self, tmp_path, monkeypatch):
         monkeypatch.setattr(files, "MAX_LINE_BYTES", 1000)
@@ -236,17 +239,17 @@ class TestCommand:
 @pytest.mark.parametrize("name", ["zip", "base64", "rot13", "idna", "punycode", "undefined", "unicode_escape", "utf-7"])
 def test_only_encodings_of_files(name):
     with pytest.raises(XmtcError, match=f"^There is no encoding '{name}'; "):
-        encoding_named(name)
+        normalise_encoding_name(name)
     page = f'<meta charset="{name}"><p>Käse</p>'.encode("cp1252")
-    assert html.declared(page) is None
+    assert html.find_declared_encoding(page) is None
     assert "Käse" in html.extract(page + b"<p>Some more words of the page.</p>" * 5, None, None).text
 
 
 def test_title_in_linear_time():
-    assert html.title_of("<TITLE x>A &amp;\n b</Title>") == "A & b"
+    assert html.extract_title("<TITLE x>A &amp;\n b</Title>") == "A & b"
     begin = time.monotonic()
-    assert html.title_of("<title>" * 300_000) == ""
-    assert html.title_of("<title " * 300_000) == ""
+    assert html.extract_title("<title>" * 300_000) == ""
+    assert html.extract_title("<title " * 300_000) == ""
     assert time.monotonic() - begin < 0.5
 
 

@@ -22,7 +22,7 @@ from safetensors.numpy import save
 import xmtc
 from xmtc import Classifier, Form, Method, Model, Tagger, XmtcError
 from xmtc.core.checkpoint import Checkpoint
-from xmtc.core.registry import get_class_address, find_subclasses
+from xmtc.core.registry import find_subclasses, get_class_address
 from xmtc.features import view_class
 from xmtc.methods import method_class
 from xmtc.storage.form_types import FORM_TYPES, OLD_NAMES, get_form_class, get_form_name
@@ -560,7 +560,7 @@ def test_a_command_never_writes_to_the_files_of_a_model(folder: Path, words: tup
         assert os.fstat(file.fileno()).st_nlink == 0
         file.seek(0)
         assert file.read() == before
-    assert opened.tags(["the dog"])[0]
+    assert opened.predict_labels(["the dog"])[0]
 
 
 def test_a_damaged_vocabulary_of_a_model_is_a_sentence(tmp_path: Path) -> None:
@@ -629,6 +629,6 @@ def test_a_record_of_more_documents_than_there_are_is_refused(tmp_path: Path, na
 
     folder = Path(shutil.copytree(OLD / "lexical", tmp_path / "model"))
     set_array(folder, f"model.evidence.{name}", lambda counts: np.full_like(counts, value))
-    assert refused(lambda path: Tagger.load(path).tags(["music"]), folder) == (
+    assert refused(lambda path: Tagger.load(path).predict_labels(["music"]), folder) == (
         " is damaged: its record of labels counts more documents than there are; copy or train it again."
     )

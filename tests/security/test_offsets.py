@@ -12,9 +12,9 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 from xmtc import Tagger, XmtcError, open_corpus
-from xmtc.core.array_validation import is_offset_array, is_ascending
+from xmtc.core.array_validation import is_ascending, is_offset_array
 from xmtc.storage.folder import compute_path_sha256
-from xmtc.vocabulary.vocabulary import check_ends
+from xmtc.vocabulary.vocabulary import check_offsets
 
 MODELS = Path(__file__).parents[1] / "fixtures/models/format-3"
 
@@ -69,7 +69,7 @@ def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name
 
 def test_vocabularies_with_offsets_that_wrap_around_are_refused():
     with pytest.raises(ValueError, match="do not lie end to end"):
-        check_ends(wrapped(np.arange(8)), 7, 7)
+        check_offsets(wrapped(np.arange(8)), 7, 7)
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])

@@ -26,7 +26,7 @@ from serving import TEXTS, make_model, running, without_token
 
 from xmtc.errors import XmtcError
 from xmtc.server.app import create_app
-from xmtc.server.settings import Limits, Settings
+from xmtc.server.settings import ServiceLimits, Settings
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc")
 
@@ -127,7 +127,7 @@ def test_unfinished_heads_have_a_limit_in_all(monkeypatch):
     for each, transport in zip(opened, connections, strict=True):
         each.transport = transport
         each.data_received(b"GET / HTTP/1.1\r\nX: " + b"a" * 25_000)
-    assert [transport.written for transport in connections] == [b"", b"", protocol.REFUSED_HEAD]
+    assert [transport.written for transport in connections] == [b"", b"", protocol.HEAD_TOO_LARGE_RESPONSE]
     opened[2].set_framing(0)
     opened[0].data_received(b"\r\n\r\n")
     opened[0].on_headers_complete()
@@ -375,7 +375,7 @@ def test_texts_with_many_signs_are_no_values(client):
 
 
 def test_an_operator_can_allow_more_texts(settings):
-    with TestClient(create_app(replace(settings, limits=Limits(texts=30_000)))) as client:
+    with TestClient(create_app(replace(settings, limits=ServiceLimits(texts=30_000)))) as client:
         assert client.post(PREDICT, json={"texts": ["a"] * 30_000, "k": 1}).status_code == 200
 
 
@@ -439,10 +439,13 @@ def test_wrong_forms_are_refused(client, content, kind, status, said):
 def test_forms_are_decoded_as_they_were_encoded(value):
     from urllib.parse import urlencode
 
-    from xmtc.server.request_bodies import urlencoded
+    from xmtc.server.request_bodies import parse_urlencoded
 
-    assert urlencoded(urlencode({"text": value, "é": "1"}).encode()).multi_items() == [("text", value), ("é", "1")]
-    assert urlencoded(b"a=%4&b=%zz&c").multi_items() == [("a", "%4"), ("b", "%zz"), ("c", "")]
+    assert parse_urlencoded(urlencode({"text": value, "é": "1"}).encode()).multi_items() == [
+        ("text", value),
+        ("é", "1"),
+    ]
+    assert parse_urlencoded(b"a=%4&b=%zz&c").multi_items() == [("a", "%4"), ("b", "%zz"), ("c", "")]
 
 
 def test_a_form_of_line_ends_is_read_in_a_moment(client):
@@ -494,8 +497,8 @@ def test_a_long_text_is_not_explained(client):
 
 
 def test_work_of_a_client_that_has_left_is_given_up(settings, monkeypatch):
-    monkeypatch.setattr("xmtc.server.batching.MOST_TEXTS", 2)
-    with TestClient(create_app(replace(settings, limits=Limits(seconds=0.3)))) as client:
+    monkeypatch.setattr("xmtc.server.batching.MAX_BATCH_TEXTS", 2)
+    with TestClient(create_app(replace(settings, limits=ServiceLimits(seconds=0.3)))) as client:
         batches = []
 
         def slow(texts, question):
@@ -516,7 +519,7 @@ def test_work_of_a_client_that_has_left_is_given_up(settings, monkeypatch):
 
 
 def test_a_small_request_is_answered_before_the_rest_of_a_large_one(settings, monkeypatch):
-    monkeypatch.setattr("xmtc.server.batching.MOST_TEXTS", 2)
+    monkeypatch.setattr("xmtc.server.batching.MAX_BATCH_TEXTS", 2)
     with TestClient(create_app(settings)) as client:
         ended = {}
 
@@ -552,13 +555,13 @@ def test_entries_of_filters_are_short(client, field):
 
 
 def test_a_question_with_filters_is_not_answered_in_the_event_loop():
-    from xmtc.server.batching import Batcher, Question
+    from xmtc.server.batching import Batcher, PredictQuery
 
     batcher = Batcher(lambda texts, question: [], 10)
-    batcher.paces.append(0.0)
-    assert batcher._is_quick(["a"], Question())
-    assert not batcher._is_quick(["a"], Question(allow=("b",)))
-    assert not batcher._is_quick(["a"], Question(deny=("b",)))
+    batcher.seconds_per_character.append(0.0)
+    assert batcher._is_quick(["a"], PredictQuery())
+    assert not batcher._is_quick(["a"], PredictQuery(allow=("b",)))
+    assert not batcher._is_quick(["a"], PredictQuery(deny=("b",)))
 
 
 def test_near_names_are_found_in_limited_time():
@@ -573,9 +576,9 @@ def test_near_names_are_found_in_limited_time():
 def test_a_job_that_is_cancelled_meanwhile_is_counted_once():
     import asyncio
 
-    from xmtc.server.batching import Batcher, Job, Question
+    from xmtc.server.batching import Batcher, PredictQuery, QueuedRequest
 
-    class Cancelled(Job):
+    class Cancelled(QueuedRequest):
         """Job whose client leaves between two looks at it."""
 
         looks = iter([False, True, True, True])
@@ -587,13 +590,13 @@ def test_a_job_that_is_cancelled_meanwhile_is_counted_once():
     async def ask() -> int:
         batcher = Batcher(lambda texts, question: [0] * len(texts), 10)
         batcher.start()
-        job = Cancelled(batcher.loop.create_future(), ["a"], Question(), batcher.answer)
-        asked = asyncio.ensure_future(batcher._queued(job))
+        job = Cancelled(batcher.loop.create_future(), ["a"], PredictQuery(), batcher.answer)
+        asked = asyncio.ensure_future(batcher._enqueue(job))
         await asyncio.sleep(0.2)
         asked.cancel()
         await batcher.stop()
         await asyncio.sleep(0.05)
-        return batcher.n_waiting
+        return batcher.n_waiting_texts
 
     assert asyncio.run(ask()) == 0
 
@@ -602,9 +605,9 @@ def test_a_batch_for_annif_is_encoded_beside_the_event_loop(client, monkeypatch)
     from xmtc.server import annif
 
     threads = []
-    encode = annif.suggestion
+    encode = annif.encode_suggestion
     monkeypatch.setattr(
-        annif, "suggestion", lambda *given: threads.append(threading.current_thread().name) or encode(*given)
+        annif, "encode_suggestion", lambda *given: threads.append(threading.current_thread().name) or encode(*given)
     )
     documents = [{"text": TEXTS[0], "document_id": "1"}, {"text": TEXTS[1]}]
     answer = client.post("/v1/projects/m/suggest-batch", json={"documents": documents})
@@ -614,7 +617,7 @@ def test_a_batch_for_annif_is_encoded_beside_the_event_loop(client, monkeypatch)
 
 
 def test_a_search_is_given_up_in_time(client, monkeypatch):
-    monkeypatch.setattr("xmtc.server.models.SEARCH_SECONDS", -1)
+    monkeypatch.setattr("xmtc.server.models.MAX_SEARCH_SECONDS", -1)
     answer = client.get("/v1/models/m/labels?search=a")
     assert answer.status_code == 422
     assert message(answer).startswith("The search took longer than -1 seconds")
@@ -841,9 +844,9 @@ def is_healthy(port: int) -> bool:
 @pytest.fixture(scope="module")
 def tools(settings):
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
-    from xmtc.server.mcp import server
+    from xmtc.server.mcp import create_server
 
-    return server(replace(settings, limits=Limits(text=1000)))
+    return create_server(replace(settings, limits=ServiceLimits(text=1000)))
 
 
 @pytest.mark.parametrize(
@@ -904,11 +907,11 @@ def test_lone_surrogates_of_json_are_replaced():
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     from io import BytesIO
 
-    from xmtc.server.mcp import LimitedLines
+    from xmtc.server.mcp import LimitedLineReader
 
     line = rb'"\ud800 \\ud800 \\\udFFF \ud83d\ude00 \ud83d\ud83d\ude00 \u00e9 \ude00"' + b"\n"
     expected = rb'"\ufffd \\ud800 \\\ufffd \ud83d\ude00 \ufffd\ud83d\ude00 \u00e9 \ufffd"' + b"\n"
-    assert LimitedLines(BytesIO(line), 1000).read1() == expected
+    assert LimitedLineReader(BytesIO(line), 1000).read1() == expected
 
 
 def test_a_message_without_end_ends_the_assistant_interface(folder):
@@ -922,9 +925,9 @@ def test_a_message_without_end_ends_the_assistant_interface(folder):
 
 def test_the_sentence_about_a_damaged_model_has_no_traceback(folder, tmp_path):
     from xmtc.core.run import Run
-    from xmtc.server.models import Opened
+    from xmtc.server.models import LoadedModel
 
     bad = copy_of(folder, tmp_path / "bad")
     edit_about(bad, scores="x")
     with pytest.raises(XmtcError, match="bad"):
-        Opened.load(str(bad), Run(threads=1))
+        LoadedModel.load(str(bad), Run(threads=1))

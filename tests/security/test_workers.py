@@ -89,9 +89,9 @@ def test_workers_that_die_again_and_again_are_replaced_more_slowly(monkeypatch):
     from xmtc.server import workers
 
     events = []
-    monkeypatch.setattr(workers.log, "event", lambda name, **fields: events.append(fields))
-    monkeypatch.setattr(workers.Workers, "forget_metrics", lambda self, pid: None)
-    supervisor = workers.Workers.__new__(workers.Workers)
+    monkeypatch.setattr(workers.log, "write_event", lambda name, **fields: events.append(fields))
+    monkeypatch.setattr(workers.WorkerSupervisor, "forget_metrics", lambda self, pid: None)
+    supervisor = workers.WorkerSupervisor.__new__(workers.WorkerSupervisor)
     supervisor.n_early_deaths = 0
 
     def dead(lived: float, code: int) -> SimpleNamespace:
@@ -104,10 +104,10 @@ def test_workers_that_die_again_and_again_are_replaced_more_slowly(monkeypatch):
             started=time.monotonic() - lived,
         )
 
-    delays = [supervisor.bury(dead(lived, -9)) for lived in (100, 1, 1, 1, 1, 1, 1, 1, 100, 1)]
+    delays = [supervisor.remove_worker(dead(lived, -9)) for lived in (100, 1, 1, 1, 1, 1, 1, 1, 100, 1)]
     assert delays == [0, 0, 0.5, 1, 2, 4, 8, 8, 0, 0]
-    supervisor.bury(dead(1, 3))
-    supervisor.bury(dead(1, -7))
+    supervisor.remove_worker(dead(1, 3))
+    supervisor.remove_worker(dead(1, -7))
     assert [each["cause"] for each in events[-3:]] == ["SIGKILL", "exit status 3", "SIGBUS"]
 
 
@@ -116,12 +116,12 @@ def test_the_metrics_of_dead_workers_do_not_pile_up(monkeypatch, tmp_path):
 
     from xmtc.server import workers
 
-    monkeypatch.setenv(workers.METRICS, str(tmp_path))
-    supervisor = workers.Workers.__new__(workers.Workers)
-    supervisor.dead = deque()
+    monkeypatch.setenv(workers.METRICS_FOLDER_VARIABLE, str(tmp_path))
+    supervisor = workers.WorkerSupervisor.__new__(workers.WorkerSupervisor)
+    supervisor.dead_pids = deque()
     for pid in range(1, 101):
         for name in ("counter", "histogram", "gauge_livesum"):
             (tmp_path / f"{name}_{pid}.db").write_bytes(b"")
-        supervisor.forget_metrics(pid)
+        supervisor.discard_old_metrics(pid)
     kept = {f"{name}_{pid}.db" for name in ("counter", "histogram") for pid in range(81, 101)}
     assert {file.name for file in tmp_path.iterdir()} == kept

@@ -126,7 +126,7 @@ def test_the_command_of_the_compose_file_is_one():
     from typer.main import get_command
 
     from xmtc.cli import app
-    from xmtc.server.settings import Limits
+    from xmtc.server.settings import ServiceLimits
 
     (service,) = COMPOSE["services"].values()
     command = get_command(app).commands["serve"]
@@ -134,4 +134,4 @@ def test_the_command_of_the_compose_file_is_one():
     assert context.params["watch"] is True
     assert context.params["host"] == "0.0.0.0"
     assert context.params["models"] == ["/models/model"]
-    assert float(service["stop_grace_period"].removesuffix("s")) > Limits().seconds + 1
+    assert float(service["stop_grace_period"].removesuffix("s")) > ServiceLimits().seconds + 1

@@ -60,7 +60,7 @@ def first(answer) -> tuple[str, float]:
 
 
 def best_of(folder) -> tuple[str, float]:
-    tag = Tagger.load(folder).tags([TEXTS[0]], 1)[0][0]
+    tag = Tagger.load(folder).predict_labels([TEXTS[0]], 1)[0][0]
     return tag.label, round(tag.score, 6)
 
 
@@ -70,7 +70,8 @@ def best_of(folder) -> tuple[str, float]:
 def test_many_clients_get_each_their_own(service, models):
     tagger = Tagger.load(models / "m")
     expected = {
-        text: [(tag.label, round(tag.score, 6)) for tag in tagger.tags([text], 3, run=Run(1))[0]] for text in TEXTS
+        text: [(tag.label, round(tag.score, 6)) for tag in tagger.predict_labels([text], 3, run=Run(1))[0]]
+        for text in TEXTS
     }
     with httpx.Client(base_url=service.url, timeout=30) as client, ThreadPoolExecutor(16) as pool:
 

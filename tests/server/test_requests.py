@@ -20,9 +20,9 @@ from xmtc import Run, Tagger, XmtcError
 from xmtc.cli.serve import serve
 from xmtc.errors import MissingExtra
 from xmtc.server.app import create_app
-from xmtc.server.batching import Batcher, Question
-from xmtc.server.refusals import Refused
-from xmtc.server.settings import Limits, Settings, named_folders, named_reports
+from xmtc.server.batching import Batcher, PredictQuery
+from xmtc.server.refusals import RequestError
+from xmtc.server.settings import ServiceLimits, Settings, parse_models, parse_reports
 
 ONE = Run(threads=1)
 PREDICT = "/v1/models/m/predict"
@@ -104,7 +104,7 @@ def test_names_in_languages(client):
 def test_the_model_decides_how_many(client, named):
     tagger = Tagger.load(named)
     answer = client.post("/v1/models/n/predict", json={"texts": TEXTS, "decide": True}).json()["results"]
-    expected = tagger.tags(TEXTS, run=ONE, decide=True)
+    expected = tagger.predict_labels(TEXTS, run=ONE, decide=True)
     assert [[tag["label"] for tag in each["tags"]] for each in answer] == [[t.label for t in tags] for tags in expected]
     assert len({len(tags) for tags in expected}) > 1
     refused = client.post(PREDICT, json={"text": TEXTS[0], "decide": True})
@@ -376,7 +376,7 @@ def test_addresses_that_lead_nowhere(client, path):
 
 
 def test_limits_of_texts(settings):
-    limits = Limits(body=20_000, text=1000, texts=3, k=10)
+    limits = ServiceLimits(body=20_000, text=1000, texts=3, k=10)
     with TestClient(create_app(replace(settings, limits=limits))) as client:
         assert client.post(PREDICT, json={"texts": ["a"] * 3}).status_code == 200
         for wrong, status, said in (
@@ -475,7 +475,7 @@ def test_no_text_is_in_the_log(client, capfd):
 def asked_of(batcher: Batcher, *questions):
     async def all_of_them():
         batcher.start()
-        asking = [batcher.ask(texts, question) for texts, question in questions]
+        asking = [batcher.predict(texts, question) for texts, question in questions]
         found = await asyncio.gather(*asking, return_exceptions=True)
         await batcher.stop()
         return found
@@ -491,7 +491,7 @@ def test_questions_alike_are_answered_together():
         time.sleep(0.05)
         return [f"{text}{question.k}" for text in texts]
 
-    one, two = Question(1), Question(2)
+    one, two = PredictQuery(1), PredictQuery(2)
     found = asked_of(Batcher(answer, 100), (["a"], one), (["b", "c"], one), (["d"], two), (["e"], one))
     assert found == [["a1"], ["b1", "c1"], ["d2"], ["e1"]]
     assert len(batches) <= 3
@@ -507,11 +507,11 @@ def test_one_bad_text_spoils_no_other():
     def refusing(texts, question):
         raise XmtcError("no such label")
 
-    found = asked_of(Batcher(answer, 100), (["a"], Question()), (["bad"], Question()), (["b"], Question()))
+    found = asked_of(Batcher(answer, 100), (["a"], PredictQuery()), (["bad"], PredictQuery()), (["b"], PredictQuery()))
     assert found[0] == ["a"]
     assert isinstance(found[1], RuntimeError)
     assert found[2] == ["b"]
-    assert all(isinstance(each, XmtcError) for each in asked_of(Batcher(refusing, 100), *[(["a"], Question())] * 3))
+    assert all(isinstance(each, XmtcError) for each in asked_of(Batcher(refusing, 100), *[(["a"], PredictQuery())] * 3))
 
 
 def test_who_comes_when_too_many_wait_is_sent_away():
@@ -520,18 +520,18 @@ def test_who_comes_when_too_many_wait_is_sent_away():
         return texts
 
     batcher = Batcher(slow, 3)
-    found = asked_of(batcher, *[(["a"], Question(k)) for k in range(1, 6)])
-    refused = [each for each in found if isinstance(each, Refused)]
+    found = asked_of(batcher, *[(["a"], PredictQuery(k)) for k in range(1, 6)])
+    refused = [each for each in found if isinstance(each, RequestError)]
     assert len(refused) == 2
     assert refused[0].status == 503
     assert refused[0].headers == {"Retry-After": "1"}
-    assert batcher.n_waiting == 0
-    big = asked_of(Batcher(slow, 3), (["a"] * 10, Question()))  # alone, it is let in: it will not get smaller
+    assert batcher.n_waiting_texts == 0
+    big = asked_of(Batcher(slow, 3), (["a"] * 10, PredictQuery()))  # alone, it is let in: it will not get smaller
     assert big == [["a"] * 10]
 
 
 def test_who_waits_too_long_is_told_so(settings):
-    limits = Limits(seconds=0.3)
+    limits = ServiceLimits(seconds=0.3)
     with TestClient(create_app(replace(settings, limits=limits))) as client:
         served = client.app.state.service.models.served["m"]
         answer_as_before = served.batcher.answer
@@ -553,24 +553,24 @@ def test_models_have_names(tmp_path):
     (tmp_path / "a=b").mkdir()
     given = [str(tmp_path / "one"), f"two={tmp_path}/one", str(tmp_path / "a=b")]
     with pytest.raises(XmtcError, match="cannot be part of an address"):
-        named_folders(given)
-    assert [name for name, _ in named_folders(given[:2])] == ["one", "two"]
+        parse_models(given)
+    assert [name for name, _ in parse_models(given[:2])] == ["one", "two"]
     with pytest.raises(XmtcError, match="Two models are called one"):
-        named_folders([given[0], given[0]])
+        parse_models([given[0], given[0]])
     with pytest.raises(XmtcError, match="cannot be part"):
-        named_folders([f"a/b={tmp_path}"])
+        parse_models([f"a/b={tmp_path}"])
 
 
 def test_reports_belong_to_models(tmp_path):
     page = tmp_path / "r.html"
     page.write_text("x")
     models = (("a", "x"), ("b", "y"))
-    assert named_reports([f"b={page}"], models) == (("b", str(page)),)
-    assert named_reports([str(page)], models[:1]) == (("a", str(page)),)
+    assert parse_reports([f"b={page}"], models) == (("b", str(page)),)
+    assert parse_reports([str(page)], models[:1]) == (("a", str(page)),)
     with pytest.raises(XmtcError, match="of which model"):
-        named_reports([str(page)], models)
+        parse_reports([str(page)], models)
     with pytest.raises(XmtcError, match="is no file"):
-        named_reports(["a=none.html"], models)
+        parse_reports(["a=none.html"], models)
 
 
 @pytest.mark.parametrize(("package", "extra"), [("fastapi", "serve"), ("uvicorn", "serve"), ("mcp", "mcp")])

@@ -49,7 +49,7 @@ def test_what_another_command_changed_meanwhile_is_not_undone(place, another, wo
     assert done.stderr.decode().endswith(
         "model was changed by another command meanwhile, which would be undone; repeat this one."
     )
-    assert another not in [tag.label for tag in Tagger.load(place / "model").tags(["word0alpha"], k=50)[0]]
+    assert another not in [tag.label for tag in Tagger.load(place / "model").predict_labels(["word0alpha"], k=50)[0]]
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == []
 
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from xmtc import Tagger, XmtcError
 from xmtc.analysis.combine import combine
 from xmtc.classifier import Classifier
-from xmtc.data.in_memory import documents_of
+from xmtc.data.in_memory import to_documents
 
 TEXTS, TAGS = planted(60, seed=0)
 
@@ -147,7 +147,11 @@ def full(array):
 def test_numbers_are_looked_at_before_they_are_used(folder, name, change, phrase):
     set_array(folder, name, change)
     loaded = Tagger.load(folder)  # which looks at types and sizes only
-    for use in (lambda: loaded.tags(TEXTS), lambda: loaded.explain(TEXTS[0], TAGS[0][0]), lambda: loaded.read([])):
+    for use in (
+        lambda: loaded.predict_labels(TEXTS),
+        lambda: loaded.explain(TEXTS[0], TAGS[0][0]),
+        lambda: loaded.transform([]),
+    ):
         with pytest.raises(XmtcError, match=f"model is damaged: .*{phrase}.*; copy or train it again"):
             use()
 
@@ -174,7 +178,7 @@ def test_sizes_and_types_are_looked_at_when_it_is_opened(folder, name, change):
 def test_sizes_of_words_and_terms(folder):
     set_said(folder, "parts.views.mapping.tfidf.tokenizer.ngrams", 2**70)
     with pytest.raises(XmtcError, match=f"is damaged: it makes words of 2 characters and terms of {2**70} words; copy"):
-        Tagger.load(folder).tags(TEXTS)
+        Tagger.load(folder).predict_labels(TEXTS)
 
 
 def test_columns_are_looked_at_too(tmp_path):
@@ -186,21 +190,21 @@ def test_columns_are_looked_at_too(tmp_path):
         with pytest.raises(
             XmtcError, match=f"is damaged: it cannot have {n_features} features; copy or train it again"
         ):
-            Classifier.load(tmp_path / "model").tagger_.rank([])
+            Classifier.load(tmp_path / "model").tagger_.predict([])
 
 
 def test_names_that_are_no_utf8_are_shown_as_well_as_can_be(folder):
     set_array(folder, "labels.text", lambda text: np.full_like(text, 0xFF))
     loaded = Tagger.load(folder)
-    assert set(loaded.tags(TEXTS[:1])[0][0].label) == {"\ufffd"}
+    assert set(loaded.predict_labels(TEXTS[:1])[0][0].label) == {"\ufffd"}
     assert set(loaded.labels.words()[0]) == {"\ufffd"}
 
 
 def test_a_model_is_looked_at_once(folder, monkeypatch):
     loaded = Tagger.load(folder)
-    first = loaded.tags(TEXTS[:1])
-    monkeypatch.setattr("xmtc.text.term_index.Vocabulary.check", None)  # a second look would call it and fail
-    assert loaded.tags(TEXTS[:1]) == first
+    first = loaded.predict_labels(TEXTS[:1])
+    monkeypatch.setattr("xmtc.text.term_index.StringIndex.check", None)  # a second look would call it and fail
+    assert loaded.predict_labels(TEXTS[:1]) == first
 
 
 def test_weights_that_are_too_large_give_no_answer(folder):
@@ -208,7 +212,7 @@ def test_weights_that_are_too_large_give_no_answer(folder):
     set_array(folder, "model.trees.0.scale", lambda scale: np.full_like(scale, 3e38))
     set_array(folder, "model.trees.0.bias", lambda bias: np.full_like(bias, -3e38))
     loaded = Tagger.load(folder)
-    assert all(0 <= tag.score <= 1 for tags in loaded.tags(TEXTS) for tag in tags)
+    assert all(0 <= tag.score <= 1 for tags in loaded.predict_labels(TEXTS) for tag in tags)
     with pytest.raises(
         XmtcError, match=r"^The model's explanations are no numbers: its weights are too large or damaged"
     ):
@@ -217,11 +221,11 @@ def test_weights_that_are_too_large_give_no_answer(folder):
 
 @pytest.mark.parametrize("part", ["scores", "probabilities"])
 def test_a_calibration_is_looked_at_too(tagger, part, tmp_path):
-    documents = list(documents_of(TEXTS, TAGS))
+    documents = list(to_documents(TEXTS, TAGS))
     combine([tagger, tagger], valid=documents).save(tmp_path / "model")
     set_array(tmp_path / "model", f"model.{part}", replaced(0, np.nan))
     with pytest.raises(XmtcError, match=f"is damaged: model.{part} holds nan or infinity; copy"):
-        Tagger.load(tmp_path / "model").tags(TEXTS)
+        Tagger.load(tmp_path / "model").predict_labels(TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +244,7 @@ def test_a_forest_is_looked_at_too(name, change, phrase, tmp_path):
     Classifier("pfastrexml", n_trees=2, max_leaf=5).fit(TEXTS, TAGS).save(tmp_path / "model")
     set_array(tmp_path / "model", name, change)
     with pytest.raises(XmtcError, match=f"is damaged: .*{phrase}; copy"):
-        Tagger.load(tmp_path / "model").tags(TEXTS)
+        Tagger.load(tmp_path / "model").predict_labels(TEXTS)
 
 
 @pytest.mark.parametrize("gamma", [10**30, -1, 1e300])
@@ -292,9 +296,9 @@ def test_learners_are_looked_at_before_they_are_used(neighbours, tmp_path, name,
     set_array(tmp_path / "model", f"model.{name}", change)
     loaded = Tagger.load(tmp_path / "model")
     if phrase is None:  # other numbers, other answers
-        assert all(0 <= tag.score <= 1 for tags in loaded.tags(TEXTS) for tag in tags)
+        assert all(0 <= tag.score <= 1 for tags in loaded.predict_labels(TEXTS) for tag in tags)
         return
-    for use in (lambda: loaded.tags(TEXTS), lambda: loaded.explain(TEXTS[0], TAGS[0][0])):
+    for use in (lambda: loaded.predict_labels(TEXTS), lambda: loaded.explain(TEXTS[0], TAGS[0][0])):
         with pytest.raises(XmtcError, match=f"model is damaged: .*{phrase}.*; copy or train it again"):
             use()
 
@@ -307,13 +311,13 @@ def test_votes_that_cannot_be_counted(neighbours, tmp_path, field, value):
     neighbours.save(tmp_path / "model")
     set_said(tmp_path / "model", f"parts.model.{field}", value)
     with pytest.raises(XmtcError, match=r"is damaged: its neighbours cannot (vote|be found); copy or train it again"):
-        Tagger.load(tmp_path / "model").tags(TEXTS)
+        Tagger.load(tmp_path / "model").predict_labels(TEXTS)
 
 
 def test_very_many_votes_take_no_more_memory_than_there_are_documents(neighbours, tmp_path):
     neighbours.save(tmp_path / "model")
     set_said(tmp_path / "model", "parts.model.n_votes", 2**40)
-    assert Tagger.load(tmp_path / "model").tags(TEXTS[:2])
+    assert Tagger.load(tmp_path / "model").predict_labels(TEXTS[:2])
 
 
 def test_a_network_is_looked_at_too(tmp_path):
@@ -322,7 +326,7 @@ def test_a_network_is_looked_at_too(tmp_path):
     name = next(name for name in load_file(tmp_path / "model" / "arrays.safetensors") if ".weights." in name)
     set_array(tmp_path / "model", name, replaced(0, np.inf))
     with pytest.raises(XmtcError, match=r"is damaged: model.network.weights.*holds nan or infinity; copy"):
-        Tagger.load(tmp_path / "model").tags(TEXTS)
+        Tagger.load(tmp_path / "model").predict_labels(TEXTS)
 
 
 def test_the_very_name_is_not_suggested(folder):

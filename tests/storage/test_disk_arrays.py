@@ -19,8 +19,8 @@ from test_features import run as xmtc
 from xmtc import Classifier, Run, XmtcError
 from xmtc.core.memory import get_memory_limit
 from xmtc.features.tfidf import Tfidf
-from xmtc.features.word_counts import Counted, Entries, Held
-from xmtc.storage.disk_arrays import PreallocatedArray, ArrayStore
+from xmtc.features.word_counts import StoredCounts, TermCounts, WordCounts
+from xmtc.storage.disk_arrays import ArrayStore, PreallocatedArray
 from xmtc.storage.memory_map import map_file
 from xmtc.text.tokenizer import Tokenizer
 
@@ -165,8 +165,8 @@ def test_counts_that_are_held_are_the_same(documents):
     starts = np.cumsum([0, *map(len, documents)])
     terms = np.array([term for document in documents for term in document], np.int32)
     counts = np.array([count for document in documents for count in document.values()], np.int32)
-    held = Held.of(Entries(starts, terms, counts), 301, ArrayStore(None))
-    for found, expected in zip(held.entries(), (starts, terms, counts), strict=True):
+    held = StoredCounts.from_counts(TermCounts(starts, terms, counts), 301, ArrayStore(None))
+    for found, expected in zip(held.restore(), (starts, terms, counts), strict=True):
         assert found.tolist() == expected.tolist()
         assert found.dtype == expected.dtype
     assert held.n_docs == len(documents)
@@ -175,14 +175,14 @@ def test_counts_that_are_held_are_the_same(documents):
 
 def test_counts_are_let_go_of_when_the_matrix_is_made(monkeypatch):
     seen = []
-    of = Counted.of.__func__
-    monkeypatch.setattr(Counted, "of", classmethod(lambda cls, *args: seen.append(of(cls, *args)) or seen[-1]))
-    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
+    of = WordCounts.from_texts.__func__
+    monkeypatch.setattr(WordCounts, "of", classmethod(lambda cls, *args: seen.append(of(cls, *args)) or seen[-1]))
+    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
     Tfidf(analyzer="words+grams").fit(TEXTS)
     assert seen[0].batches == []
-    kept = of(Counted, Tokenizer(), TEXTS, Run())
+    kept = of(WordCounts, Tokenizer(), TEXTS, Run())
     assert len(kept.batches) > 5
     n_docs, n_entries = kept.n_docs, kept.n_entries
-    Tfidf().learn(kept, Tokenizer(), "words", Run())
+    Tfidf().fit_counts(kept, Tokenizer(), "words", Run())
     assert len(kept.batches) > 5
     assert (n_docs, n_entries) == (400, 5 * 400)

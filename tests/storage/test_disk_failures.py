@@ -19,10 +19,10 @@ from planted import planted
 from xmtc import Run, Tagger, XmtcError
 from xmtc import model_folder as store
 from xmtc.classifier import Classifier
-from xmtc.cli.train import save
+from xmtc.cli.train import save_model
 from xmtc.core import checkpoint
 from xmtc.core.checkpoint import Checkpoint
-from xmtc.data.file_streams import writing
+from xmtc.data.file_streams import open_output
 from xmtc.storage import atomic as disk
 from xmtc.storage import folder as folders
 
@@ -82,14 +82,14 @@ def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
     with pytest.raises(XmtcError, match=r"not a model folder.* trained model was saved to .*; move it") as raised:
-        save(tagger, tmp_path / "thesis", Checkpoint())
+        save_model(tagger, tmp_path / "thesis", Checkpoint())
     place = str(raised.value).partition("saved to ")[2].partition(";")[0]
     assert Tagger.load(place).about == tagger.about
 
     pieces = Checkpoint(tmp_path / "parts")
     pieces.claim("a training")
     with pytest.raises(XmtcError, match=r"Nothing is lost: repeat the command with the same --checkpoint .*parts"):
-        save(tagger, tmp_path / "thesis", pieces)
+        save_model(tagger, tmp_path / "thesis", pieces)
     assert pieces.is_claimed
     pieces.remove()
 
@@ -137,14 +137,14 @@ def test_no_link_is_followed(tmp_path, monkeypatch):
     (tmp_path / "precious").write_text("years of work")
     monkeypatch.setattr(disk.secrets, "token_hex", lambda n: MARK)
     disk.to_hidden_path(tmp_path / "o.csv", MARK + ".part").symlink_to(tmp_path / "precious")
-    with pytest.raises(XmtcError, match="cannot be written"), writing(str(tmp_path / "o.csv")) as stream:
+    with pytest.raises(XmtcError, match="cannot be written"), open_output(str(tmp_path / "o.csv")) as stream:
         stream.write(b"row")
     assert (tmp_path / "precious").read_text() == "years of work"
 
 
 def test_long_names_have_room(tmp_path):
     name = "ü" * 120 + ".jsonl"
-    with writing(str(tmp_path / name)) as stream:
+    with open_output(str(tmp_path / name)) as stream:
         stream.write(b"{}")
     assert os.listdir(tmp_path) == [name]
 
@@ -154,9 +154,9 @@ def test_unfinished_files_of_the_dead_are_removed_and_those_of_the_living_are_no
     target = tmp_path / name
     leftover = disk.to_hidden_path(target, MARK + ".part")
     leftover.write_text("half")
-    with writing(str(target)) as first:
+    with open_output(str(target)) as first:
         first.write(b"one")
-        with writing(str(target)) as second:
+        with open_output(str(target)) as second:
             second.write(b"two")
         assert len(os.listdir(tmp_path)) == 2
     assert os.listdir(tmp_path) == [name]

@@ -15,7 +15,7 @@ from xmtc import model_folder as store
 from xmtc.classifier import Classifier
 from xmtc.storage import atomic as disk
 from xmtc.storage import folder as folders
-from xmtc.text.term_index import Vocabulary
+from xmtc.text.term_index import StringIndex
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def folder(tagger, tmp_path):
 
 def test_about_says_what_it_is(folder):
     about = json.loads((folder / "about.json").read_text())
-    assert about["format"] == store.FORMAT
+    assert about["format"] == store.CURRENT_MODEL_FORMAT
     assert about["method"] == "parabel"
     assert about["parameters"]["n_trees"] == 1
     assert list(about["views"]) == ["tfidf"]
@@ -50,12 +50,12 @@ def test_the_fingerprint_is_the_datas(tagger):
 
 def test_a_large_folder_opens_in_milliseconds(tmp_path):
     """Two hundred megabytes: reading them would take far longer than the limit."""
-    words = Vocabulary(np.zeros(200_000_000, np.uint8), np.array([0, 200_000_000]), np.zeros(16, np.int32))
+    words = StringIndex(np.zeros(200_000_000, np.uint8), np.array([0, 200_000_000]), np.zeros(16, np.int32))
     store.save(tmp_path / "large", {}, {"words": words})
     seconds = []
     for _ in range(5):
         start = time.perf_counter()
-        _, parts = store.MODELS.load(tmp_path / "large")
+        _, parts = store.MODEL_FOLDER_KIND.load(tmp_path / "large")
         seconds.append(time.perf_counter() - start)
     assert parts["words"].text.shape == (200_000_000,)
     assert min(seconds) < 0.02

@@ -10,11 +10,11 @@ import time
 from contextlib import chdir
 from pathlib import Path
 
-from planted import planted
+from planted import make_planted_corpus
 from typer.testing import CliRunner
 
 from xmtc.errors import XmtcError
-from xmtc.experiments.process import Measured
+from xmtc.experiments.process import MeasuredCommand
 
 # The installed command; where tests run from the tree alone, what it starts.
 SCRIPT = Path(sys.executable).parent / "xmtc"
@@ -40,16 +40,18 @@ def invoke(*words, cwd=".") -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(words, 2, done.stdout.encode(), f"xmtc: {done.exception}".encode())
 
 
-def measured_here(words, log, limit=None, stop=None) -> Measured:
-    """As xmtc.experiments.process.measure, within this process, for what tests do not measure."""
+def measured_here(words, log, limit=None, stop=None) -> MeasuredCommand:
+    """As xmtc.experiments.process.run_measured, within this process, for what tests do not measure."""
     begin = time.perf_counter()
     done = invoke(*words)
     seconds = time.perf_counter() - begin
-    return Measured(tuple(words), done.returncode, done.stdout.decode(), done.stderr.decode(), seconds, seconds, 50.0)
+    return MeasuredCommand(
+        tuple(words), done.returncode, done.stdout.decode(), done.stderr.decode(), seconds, seconds, 50.0
+    )
 
 
 def lines_of(n_docs: int, seed: int) -> str:
-    pairs = zip(*planted(n_docs, seed), strict=True)
+    pairs = zip(*make_planted_corpus(n_docs, seed), strict=True)
     return "".join(json.dumps({"id": f"d{i}", "text": t, "labels": y}) + "\n" for i, (t, y) in enumerate(pairs))
 
 

@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from xmtc import Run, param
 from xmtc.core.dataset import Bag
 from xmtc.features.view import FittedView, View
-from xmtc.text.term_index import Vocabulary
+from xmtc.text.term_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer
 from xmtc.text.word_spans import Span, find_spans
 
@@ -28,14 +28,14 @@ class Letters(View):
     def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedLetters, Bag]:
         counter = CountVectorizer(analyzer="char_wb", ngram_range=(self.length, self.length))
         matrix = counter.fit_transform(contents).astype(np.float32)
-        runs = Vocabulary.of(counter.get_feature_names_out())
+        runs = StringIndex.from_strings(counter.get_feature_names_out())
         return FittedLetters(length=self.length, runs=runs), Bag(matrix, runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FittedLetters(FittedView):
     length: int
-    runs: Vocabulary
+    runs: StringIndex
 
     @property
     def size(self) -> int:

@@ -1,3 +1,3 @@
-from xmtc.testing import N_LABELS, NOISE, label_name, own_words, planted
+from xmtc.testing import N_LABELS, NOISE_WORDS, make_planted_corpus, planted_label, planted_words
 
-__all__ = ["NOISE", "N_LABELS", "label_name", "own_words", "planted"]
+__all__ = ["NOISE_WORDS", "N_LABELS", "make_planted_corpus", "planted_label", "planted_words"]

@@ -10,9 +10,9 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
-from planted import N_LABELS, label_name, planted
+from planted import N_LABELS, make_planted_corpus, planted_label
 
-TEXTS = planted(40, seed=1)[0]
+TEXTS = make_planted_corpus(40, seed=1)[0]
 
 
 def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
@@ -20,13 +20,17 @@ def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
     from xmtc import Classifier, Run
     from xmtc.vocabulary import import_files
 
-    classifier = Classifier("parabel", max_leaf=10, n_trees=2).fit(*planted(300, seed=seed), run=Run(threads=1))
+    classifier = Classifier("parabel", max_leaf=10, n_trees=2).fit(
+        *make_planted_corpus(300, seed=seed), run=Run(threads=1)
+    )
     if named:
         lines = ["uri\tnotation\tlabel_en\taltlabel_en\tlabel_fi"]
-        lines += [f"http://x.org/{label_name(i)}\tN{i}\tname {i}\tother {i}\tnimi {i}" for i in range(N_LABELS)]
+        lines += [f"http://x.org/{planted_label(i)}\tN{i}\tname {i}\tother {i}\tnimi {i}" for i in range(N_LABELS)]
         table = folder.with_suffix(".tsv")
         table.write_text("\n".join(lines) + "\n")
-        classifier.attach(import_files([str(table)]), "en").fit_decision(*planted(200, seed=7), run=Run(threads=1))
+        classifier.attach(import_files([str(table)]), "en").fit_decision(
+            *make_planted_corpus(200, seed=7), run=Run(threads=1)
+        )
     classifier.save(folder)
     return folder
 

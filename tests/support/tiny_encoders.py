@@ -8,7 +8,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from planted import N_LABELS, NOISE, own_words
+from planted import N_LABELS, NOISE_WORDS, planted_words
 
 try:
     import torch
@@ -17,7 +17,7 @@ try:
 except ImportError:  # what uses an encoder will be skipped
     torch = None
 
-WORDS = [*NOISE, *(word for label in range(N_LABELS) for word in own_words(label))]
+WORDS = [*NOISE_WORDS, *(word for label in range(N_LABELS) for word in planted_words(label))]
 SPECIAL = ["<pad>", "<unk>", "<cls>", "<sep>"]
 
 

@@ -17,20 +17,20 @@ from test_damaged_models import set_said
 from test_features import run as xmtc
 
 from xmtc import Classifier, Tagger, XmtcError
-from xmtc.analyzer_selection import Trial, analyzer_for, choose
+from xmtc.analyzer_selection import AnalyzerTrial, select_analyzer, select_corpus_analyzer
 from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.run import Run
-from xmtc.data.batch import end_to_end
+from xmtc.data.batch import concatenate_bytes
 from xmtc.data.corpus import open_corpus
-from xmtc.data.in_memory import documents_of
-from xmtc.explain.highlights import weighted_spans
-from xmtc.features.tfidf import AnalyzedTfidf, SideBySide, Tfidf
-from xmtc.features.word_counts import Counted, Entries, spread
+from xmtc.data.in_memory import to_documents
+from xmtc.explain.highlights import weigh_spans
+from xmtc.features.tfidf import AnalyzedTfidf, JoinedTfidf, Tfidf
+from xmtc.features.word_counts import TermCounts, WordCounts, expand_counts
 from xmtc.features.words import FittedStems, Words
 from xmtc.labels.vectors import LabelVectors
-from xmtc.text.analyzers import Grams, Stems, analyzer_named, chunks_of
-from xmtc.text.languages import language_of, share_without_blanks
-from xmtc.text.term_index import Vocabulary
+from xmtc.text.analyzers import CharNgramAnalyzer, StemAnalyzer, get_analyzer, split_word_chunks
+from xmtc.text.languages import detect_language, measure_unspaced_share
+from xmtc.text.term_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer
 
 ANALYZERS = ["words", "snowball:english", "simplemma:en", "grams", "grams:2-4", "words+grams", "snowball:english+grams"]
@@ -54,8 +54,8 @@ def plain_grams(word: str, shortest: int, longest: int) -> list[str]:
 
 
 def terms_of(analyzer, words: list[str]) -> list[list[str]]:
-    pieces = analyzer.pieces(*end_to_end([word.encode() for word in words]))
-    terms = Vocabulary(pieces.text, pieces.ends, np.empty(0, np.int32)).words()
+    pieces = analyzer.pieces(*concatenate_bytes([word.encode() for word in words]))
+    terms = StringIndex(pieces.text, pieces.ends, np.empty(0, np.int32)).words()
     assert len(set(terms)) == len(terms)
     return [[terms[i] for i in pieces.numbers[a:b]] for a, b in zip(pieces.starts, pieces.starts[1:], strict=False)]
 
@@ -64,7 +64,7 @@ def terms_of(analyzer, words: list[str]) -> list[list[str]]:
 @given(LETTERS, st.integers(1, 4), st.integers(0, 3))
 def test_grams_are_those_of_the_plain_twin(text, shortest, more):
     words = list(dict.fromkeys(text.split()))
-    found = terms_of(Grams(shortest, shortest + more), words)
+    found = terms_of(CharNgramAnalyzer(shortest, shortest + more), words)
     assert [Counter(grams) for grams in found] == [Counter(plain_grams(w, shortest, shortest + more)) for w in words]
 
 
@@ -72,7 +72,7 @@ def test_grams_are_those_of_the_plain_twin(text, shortest, more):
 @given(st.text(st.sampled_from("abcäöß é1_"), min_size=1, max_size=40), st.integers(2, 4), st.integers(0, 3))
 def test_grams_are_scikit_learns(text, shortest, more):
     count = CountVectorizer(analyzer="char_wb", ngram_range=(shortest, shortest + more)).build_analyzer()
-    grams = terms_of(Grams(shortest, shortest + more), list(dict.fromkeys(text.lower().split())))
+    grams = terms_of(CharNgramAnalyzer(shortest, shortest + more), list(dict.fromkeys(text.lower().split())))
     assert Counter(gram for word in grams for gram in word) == Counter(count(" ".join(dict.fromkeys(text.split()))))
 
 
@@ -81,20 +81,20 @@ def test_grams_are_scikit_learns(text, shortest, more):
 def test_parts_are_where_the_grams_come_from(text):
     word = text.split()[0]
     padded = f" {word} "
-    for begin, end, gram in Grams().parts(word):
+    for begin, end, gram in CharNgramAnalyzer().parts(word):
         assert 0 <= begin < end <= len(word)
         assert gram.strip() == word[begin:end]
         assert gram in padded
-    assert Counter(gram for _, _, gram in Grams().parts(word)) == Counter(plain_grams(word, 3, 5))
+    assert Counter(gram for _, _, gram in CharNgramAnalyzer().parts(word)) == Counter(plain_grams(word, 3, 5))
 
 
 def test_words_are_cut_in_chunks_with_the_same_result(monkeypatch):
     words = [f"word{i}" for i in range(50)]
-    whole = terms_of(Grams(), words)
-    monkeypatch.setattr("xmtc.text.analyzers.chunks_of.__defaults__", (40,))
-    assert len(chunks_of(np.arange(0, 300, 6))) > 5
-    assert terms_of(Grams(), words) == whole
-    assert terms_of(Grams(), []) == []
+    whole = terms_of(CharNgramAnalyzer(), words)
+    monkeypatch.setattr("xmtc.text.analyzers.split_word_chunks.__defaults__", (40,))
+    assert len(split_word_chunks(np.arange(0, 300, 6))) > 5
+    assert terms_of(CharNgramAnalyzer(), words) == whole
+    assert terms_of(CharNgramAnalyzer(), []) == []
 
 
 @settings(max_examples=100, deadline=None)
@@ -103,12 +103,12 @@ def test_counts_of_words_become_counts_of_terms(documents, data):
     of_word = [data.draw(st.lists(st.integers(0, 5), max_size=4)) for _ in range(5)]
     starts = np.concatenate([[0], np.cumsum([len(terms) for terms in of_word])])
     numbers = np.array([term for terms in of_word for term in terms], np.int32)
-    batch = Entries(
+    batch = TermCounts(
         np.concatenate([[0], np.cumsum([len(words) for words in documents])]).astype(np.int64),
         np.array([word for words in documents for word in words], np.int32),
         np.array([n for words in documents for n in words.values()], np.int32),
     )
-    found = spread(batch, starts, numbers, 6)
+    found = expand_counts(batch, starts, numbers, 6)
     for i, words in enumerate(documents):
         expected = Counter()
         for word, n in words.items():
@@ -131,7 +131,7 @@ def test_the_numbers_of_grams_are_scikit_learns():
 def test_texts_are_shown_as_in_training_by_any_number_of_threads(analyzer, monkeypatch):
     texts = planted(200, seed=3)[0] + TEXTS
     one, shown = Tfidf(analyzer=analyzer).fit(texts, Run(threads=1))
-    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
+    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
     two, again = Tfidf(analyzer=analyzer).fit(iter(texts), Run(threads=2))
     assert (shown.matrix != again.matrix).nnz == 0
     assert (two.transform(texts).matrix != shown.matrix).nnz == 0
@@ -150,7 +150,7 @@ def test_each_distinct_word_is_stemmed_once():
         stemmed.append(word)
         return word.rstrip("s")
 
-    analyzer = Stems(stem)
+    analyzer = StemAnalyzer(stem)
     assert terms_of(analyzer, ["books", "book", "books shops"]) == [["book"], ["book"], ["book shop"]]
     terms_of(analyzer, ["books", "shops"])
     assert Counter(stemmed) == {"book": 1, "books": 2, "shops": 2}  # alone, and in a run of words
@@ -162,7 +162,7 @@ def test_stems_join_the_forms_of_a_word():
     assert shown.weight_scale == 1
     runs, _ = Tfidf(analyzer="snowball:english", ngrams=2, min_df=1).fit(TEXTS)
     assert {"librari lend", "lend book"} <= set(runs.vocabulary.words())
-    assert Tfidf(analyzer="simplemma:en", min_df=1).fit(TEXTS)[0].vocabulary.number("library") >= 0
+    assert Tfidf(analyzer="simplemma:en", min_df=1).fit(TEXTS)[0].vocabulary.find("library") >= 0
 
 
 def test_words_in_their_order_can_be_stems():
@@ -232,14 +232,14 @@ def test_a_model_is_trained_saved_loaded_and_explained(analyzer, tmp_path):
     text, label = texts[0], tags[0][0]
     highlight = loaded.highlight(text, label)[0]
     assert "".join(piece.text for piece in highlight.pieces) == text
-    explanation = loaded.tagger_.model.explain(loaded.tagger_.read(documents_of([text])), number(loaded, label))
-    weighed = weighted_spans(text, loaded.tagger_.views["tfidf"], explanation)
+    explanation = loaded.tagger_.model.explain(loaded.tagger_.transform(to_documents([text])), number(loaded, label))
+    weighed = weigh_spans(text, loaded.tagger_.views["tfidf"], explanation)
     assert sum(weight for _, weight in weighed) == pytest.approx(float(explanation.weights.sum()), abs=1e-4)
     assert all(word in text.lower() for word, _ in loaded.explain(text, label))
 
 
 def number(classifier: Classifier, label: str) -> int:
-    return classifier.tagger_.labels.number(label)
+    return classifier.tagger_.labels.find(label)
 
 
 def test_an_explanation_names_words_of_the_text_and_shows_their_parts():
@@ -308,7 +308,9 @@ def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
     assert one.get_params()["analyzer"] == "auto"
     lines = (json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True))
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
-    assert analyzer_for(open_corpus(str(tmp_path / "corpus.jsonl")), Run(threads=1)) == "grams"  # without a training
+    assert (
+        select_corpus_analyzer(open_corpus(str(tmp_path / "corpus.jsonl")), Run(threads=1)) == "grams"
+    )  # without a training
     test = agglutinated(200, seed=1)
     plain = Classifier("parabel", analyzer="words").fit(texts, tags)
     assert one.evaluate(*test, ["P@1"])["P@1"] > plain.evaluate(*test, ["P@1"])["P@1"] + 0.2
@@ -331,10 +333,10 @@ def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
     ],
 )
 def test_auto_needs_no_trial(texts, values, chosen, because):
-    counted = Counted.of(Tokenizer(), texts, Run())
-    found = choose(Tfidf(**values), counted, lambda: pytest.fail("labels are not looked at"), Run())
+    counted = WordCounts.from_texts(Tokenizer(), texts, Run())
+    found = select_analyzer(Tfidf(**values), counted, lambda: pytest.fail("labels are not looked at"), Run())
     assert found.analyzer == chosen
-    assert found.because.startswith(because)
+    assert found.reason.startswith(because)
 
 
 def test_auto_tries_what_has_labels_and_with_fewer_documents_than_the_rest_needs():
@@ -343,27 +345,27 @@ def test_auto_tries_what_has_labels_and_with_fewer_documents_than_the_rest_needs
     for n_labelled, min_df in ((2000, 60), (999, 2)):
         Y = np.zeros((2000, 40), np.float32)
         Y[np.arange(n_labelled), [int(labels[0][6:]) for labels in tags[:n_labelled]]] = 1
-        counted = Counted.of(Tokenizer(), texts, Run())
-        found.append(choose(Tfidf(min_df=min_df), counted, lambda Y=Y: csr_array(Y), Run()))
+        counted = WordCounts.from_texts(Tokenizer(), texts, Run())
+        found.append(select_analyzer(Tfidf(min_df=min_df), counted, lambda Y=Y: csr_array(Y), Run()))
     assert found[0].analyzer == "grams"
     assert found[1].because == "999 documents with labels are too few to try others; 1,000 would do"
 
 
 def test_a_trial_holds_out_documents_and_names_no_label_twice():
     texts, tags = agglutinated(1200, seed=0)
-    counted = Counted.of(Tokenizer(), texts, Run())
+    counted = WordCounts.from_texts(Tokenizer(), texts, Run())
     Y = csr_array(np.eye(40, dtype=np.float32)[[int(labels[0][6:]) for labels in tags]])
-    trial = Trial.of(counted, Y)
-    assert (trial.seen.n_docs, trial.held_out.n_docs, trial.Y.shape, trial.truth.shape) == (
+    trial = AnalyzerTrial.from_counts(counted, Y)
+    assert (trial.train_counts.n_docs, trial.held_out.n_docs, trial.Y.shape, trial.truth.shape) == (
         900,
         300,
         (900, 40),
         (300, 40),
     )
-    assert trial.seen.n_entries == len(trial.seen.batches[0].terms()) > 0
-    some = counted.rows(np.array([3, 5]))
-    words = Vocabulary(some.text, some.ends, np.empty(0, np.int32)).words()
-    assert [[words[i] for i in some.batches[0].terms()[a : a + 2]] for a in (0, 2)] == [
+    assert trial.train_counts.n_entries == len(trial.train_counts.batches[0].load_terms()) > 0
+    some = counted.select_documents(np.array([3, 5]))
+    words = StringIndex(some.text, some.ends, np.empty(0, np.int32)).words()
+    assert [[words[i] for i in some.batches[0].load_terms()[a : a + 2]] for a in (0, 2)] == [
         texts[3].split(),
         texts[5].split(),
     ]
@@ -380,13 +382,13 @@ def test_a_trial_holds_out_documents_and_names_no_label_twice():
     ],
 )
 def test_a_language_is_told_by_its_common_words(text, language):
-    counted = Counted.of(Tokenizer(), [text], Run())
-    assert language_of(counted.text, counted.ends, counted.frequencies) == language
+    counted = WordCounts.from_texts(Tokenizer(), [text], Run())
+    assert detect_language(counted.text, counted.ends, counted.frequencies) == language
 
 
 def test_scripts_without_blanks_are_known():
-    assert share_without_blanks(np.frombuffer("東京abกข".encode(), np.uint8)) == pytest.approx(4 / 6)
-    assert share_without_blanks(np.zeros(0, np.uint8)) == 0
+    assert measure_unspaced_share(np.frombuffer("東京abกข".encode(), np.uint8)) == pytest.approx(4 / 6)
+    assert measure_unspaced_share(np.zeros(0, np.uint8)) == 0
 
 
 def test_stop_words_of_languages():
@@ -423,10 +425,10 @@ def test_grams_are_not_cut_from_runs_of_words():
 @pytest.mark.parametrize("name", ["snowballstemmer", "simplemma"])
 def test_what_is_not_installed_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
-    analyzer_named.cache_clear()
+    get_analyzer.cache_clear()
     with pytest.raises(XmtcError, match=rf"needs {name}: pip install 'xmtc\[languages\]'"):
         Tfidf(analyzer="snowball:english" if name == "snowballstemmer" else "simplemma:en")
-    analyzer_named.cache_clear()
+    get_analyzer.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -442,14 +444,14 @@ def test_damage_is_found_before_it_is_used(analyzer, place, value, tmp_path):
     Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(*planted(60, seed=1)).save(tmp_path / "model")
     set_said(tmp_path / "model", f"parts.views.mapping.tfidf.{place}", value)
     with pytest.raises(XmtcError, match="is damaged"):
-        Tagger.load(tmp_path / "model").tags(["text"])
+        Tagger.load(tmp_path / "model").predict_labels(["text"])
 
 
 def test_forms():
     assert isinstance(Tfidf(analyzer="grams", min_df=1).fit(TEXTS)[0], AnalyzedTfidf)
     both, _ = Tfidf(analyzer="words+grams", min_df=1).fit(TEXTS)
-    assert isinstance(both, SideBySide)
-    assert both.firsts == [0, both.parts[0].size]
+    assert isinstance(both, JoinedTfidf)
+    assert both.column_offsets == [0, both.parts[0].size]
 
 
 def test_documents_of_one_language_are_kept(tmp_path):

@@ -6,8 +6,8 @@ from threadpoolctl import threadpool_info
 
 from xmtc.core.dataset import Tokens
 from xmtc.features.words import Words
-from xmtc.nn.initial_vectors import vectors_of_tokens
-from xmtc.text.cooccurrence import corpus_vectors, mutual_information, neighbours, singular_vectors
+from xmtc.nn.initial_vectors import load_token_vectors
+from xmtc.text.cooccurrence import compute_corpus_vectors, compute_ppmi, compute_singular_vectors, count_cooccurrences
 
 
 def tokens(*documents: list[int], n_words: int) -> Tokens:
@@ -16,7 +16,7 @@ def tokens(*documents: list[int], n_words: int) -> Tokens:
 
 
 def test_neighbours_count_by_nearness_within_a_document():
-    found = neighbours(tokens([1, 2, 3], [3, 0, 1], n_words=4)).toarray()
+    found = count_cooccurrences(tokens([1, 2, 3], [3, 0, 1], n_words=4)).toarray()
     expected = np.zeros((4, 4))
     for a, b, weight in [(1, 2, 1), (2, 3, 1), (1, 3, 1 / 2), (3, 1, 1 / 2)]:
         expected[a, b] += weight
@@ -25,31 +25,31 @@ def test_neighbours_count_by_nearness_within_a_document():
 
 
 def test_mutual_information_is_the_formula_where_it_is_positive():
-    counts = neighbours(tokens([1, 2, 1, 2, 3, 1, 4, 4, 2], n_words=5))
+    counts = count_cooccurrences(tokens([1, 2, 1, 2, 3, 1, 4, 4, 2], n_words=5))
     dense = counts.toarray().astype(np.float64)
     totals = dense.sum(axis=1)
     smooth = totals**0.75 / (totals**0.75).sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         expected = np.where(dense > 0, np.log(dense / (totals[:, None] * smooth)), 0).clip(min=0)
-    assert mutual_information(counts).toarray() == pytest.approx(expected, abs=1e-5)
+    assert compute_ppmi(counts).toarray() == pytest.approx(expected, abs=1e-5)
 
 
 def test_linear_algebra_takes_one_core(monkeypatch):
     threads = []
-    found = singular_vectors
+    found = compute_singular_vectors
 
     def watched(*words):
         threads.extend(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
         return found(*words)
 
-    monkeypatch.setattr("xmtc.text.cooccurrence.singular_vectors", watched)
-    corpus_vectors(tokens([1, 2, 1, 2, 3, 1, 4, 4, 2], n_words=5), 2)
+    monkeypatch.setattr("xmtc.text.cooccurrence.compute_singular_vectors", watched)
+    compute_corpus_vectors(tokens([1, 2, 1, 2, 3, 1, 4, 4, 2], n_words=5), 2)
     assert set(threads) == {1}
 
 
 def test_singular_vectors_are_those_of_a_dense_matrix():
-    counts = neighbours(tokens(*np.random.default_rng(0).integers(1, 40, (60, 30)).tolist(), n_words=40))
-    left, values = singular_vectors(counts, 5, seed=0)
+    counts = count_cooccurrences(tokens(*np.random.default_rng(0).integers(1, 40, (60, 30)).tolist(), n_words=40))
+    left, values = compute_singular_vectors(counts, 5, seed=0)
     exact_left, exact_values, _ = np.linalg.svd(counts.toarray())
     assert values == pytest.approx(exact_values[:5], rel=1e-3)
     assert np.abs((left * exact_left[:, :5]).sum(axis=0))[0] == pytest.approx(1, abs=1e-3)
@@ -60,7 +60,7 @@ def test_words_with_the_same_neighbours_are_alike():
     colours, animals = [1, 2, 3], [4, 5, 6]
     documents = [[rng.choice(colours), 7, rng.choice(colours)] for _ in range(100)]
     documents += [[rng.choice(animals), 8, rng.choice(animals)] for _ in range(100)]
-    vectors = corpus_vectors(tokens(*documents, n_words=9), 3)
+    vectors = compute_corpus_vectors(tokens(*documents, n_words=9), 3)
     alike = vectors @ vectors.T / np.outer(*[np.linalg.norm(vectors, axis=1) + 1e-9] * 2)
     assert alike[1, 2] > 0.9 > 0.3 > alike[1, 4]
     assert np.abs(vectors[0]).max() < 1e-6
@@ -69,17 +69,17 @@ def test_words_with_the_same_neighbours_are_alike():
 def test_words_add_what_the_corpus_tells_to_their_vectors():
     texts = ["red apple green apple", "a dog and a cat", "green dog"]
     _, found = Words().fit(texts)
-    plain = vectors_of_tokens(found, dimension=4)
-    both = vectors_of_tokens(found, dimension=4, corpus_dimension=3)
+    plain = load_token_vectors(found, dimension=4)
+    both = load_token_vectors(found, dimension=4, corpus_dimension=3)
     assert both.shape == (found.size, 7)
     assert (both[:, :4] == plain).all()
-    again = vectors_of_tokens(Words().fit(texts)[1], dimension=4, corpus_dimension=3)
+    again = load_token_vectors(Words().fit(texts)[1], dimension=4, corpus_dimension=3)
     assert (both == again).all()
 
 
 def test_more_numbers_than_words_are_zeros():
     _, found = Words().fit(["one two three", "two three"])
-    vectors = vectors_of_tokens(found, dimension=2, corpus_dimension=50)
+    vectors = load_token_vectors(found, dimension=2, corpus_dimension=50)
     assert vectors.shape[1] == 52
     assert np.isfinite(vectors).all()
 
@@ -87,4 +87,4 @@ def test_more_numbers_than_words_are_zeros():
 @pytest.mark.parametrize("texts", [["word"], ["a"], ["one", "two"]])
 def test_words_without_neighbours(texts):
     _, found = Words().fit(texts)
-    assert not vectors_of_tokens(found, dimension=2, corpus_dimension=2)[:, 2:].any()
+    assert not load_token_vectors(found, dimension=2, corpus_dimension=2)[:, 2:].any()

@@ -22,10 +22,10 @@ from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import FittedWords, Words
-from xmtc.nn.initial_vectors import vectors_of_tokens
+from xmtc.nn.initial_vectors import load_token_vectors
 from xmtc.parameters import build_views
-from xmtc.text.term_index import Vocabulary
-from xmtc.text.tokenizer import Tokenizer, batches, is_word_character
+from xmtc.text.term_index import StringIndex
+from xmtc.text.tokenizer import Tokenizer, batch_texts, is_word_character
 
 VARIED = "The the QUICK brown fox_1 été ÉTÉ naïve straße 東京 नमस्ते Σίσυφος x 42 don't e-mail 🎉 … --".split()
 
@@ -69,8 +69,8 @@ def test_numbers_are_the_plain_twins(texts, max_words, max_tokens, lowercase):
 
 
 def test_a_batch_is_numbered_as_its_words_turn_up():
-    found = Tokenizer(min_chars=1).number(["b a b c", "", "?!", "a d d"], max_words=3)
-    assert Vocabulary(found.text, found.ends, np.zeros(0, np.int32)).words() == ["b", "a", "d"]
+    found = Tokenizer(min_chars=1).index_words(["b a b c", "", "?!", "a d d"], max_words=3)
+    assert StringIndex(found.text, found.ends, np.zeros(0, np.int32)).words() == ["b", "a", "d"]
     assert found.ids.tolist() == [1, 2, 1, 0, 0, 2, 3, 3]
     assert found.starts.tolist() == [0, 3, 4, 5, 8]
     assert found.frequencies.tolist() == [1, 2, 1]
@@ -97,15 +97,15 @@ def test_only_what_is_read_counts():
 def test_threads_and_batches_change_nothing(monkeypatch):
     texts = random_texts(200, seed=2)
     one, tokens = Words().fit(texts, Run(threads=1))
-    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
-    assert len(list(batches(texts))) > 5
+    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
+    assert len(list(batch_texts(texts))) > 5
     two, same = Words().fit(texts, Run(threads=2))
     assert one.vocabulary.words() == two.vocabulary.words()
     for found in (same, two.transform(texts, Run(threads=2))):
         assert (found.ids.dtype, found.offsets.dtype) == (np.int32, np.int64)
         np.testing.assert_array_equal(found.ids, tokens.ids)
         np.testing.assert_array_equal(found.offsets, tokens.offsets)
-    np.testing.assert_array_equal(vectors_of_tokens(same), vectors_of_tokens(tokens))
+    np.testing.assert_array_equal(load_token_vectors(same), load_token_vectors(tokens))
 
 
 def test_texts_may_be_a_stream():
@@ -123,7 +123,7 @@ def test_nothing_to_learn_from_is_said(texts):
 
 
 def test_random_vectors_are_the_same_each_time():
-    vectors, others = (vectors_of_tokens(Words().fit([text])[1], dimension=7) for text in ("a b c", "d e f"))
+    vectors, others = (load_token_vectors(Words().fit([text])[1], dimension=7) for text in ("a b c", "d e f"))
     assert (vectors.shape, vectors.dtype) == ((4, 7), np.float32)
     assert np.abs(vectors).max() <= 1
     assert len(np.unique(vectors)) == vectors.size
@@ -132,7 +132,7 @@ def test_random_vectors_are_the_same_each_time():
 
 def test_vectors_from_a_file(tmp_path):
     (tmp_path / "vectors.txt").write_text("b 1 2 3\nz 4 5 6\na 7 8 9\n")
-    vectors = vectors_of_tokens(Words().fit(["a b c"])[1], str(tmp_path / "vectors.txt"))
+    vectors = load_token_vectors(Words().fit(["a b c"])[1], str(tmp_path / "vectors.txt"))
     assert (vectors.shape, vectors.dtype) == ((4, 3), np.float32)
     assert vectors[1:3].tolist() == [[7, 8, 9], [1, 2, 3]]
     unknown = vectors[[0, 3]]
@@ -167,11 +167,11 @@ def test_both_are_what_each_gives_alone():
 @pytest.mark.parametrize("max_tokens", [0, 2**63])
 def test_damaged_words_are_refused(max_tokens):
     with pytest.raises(ValueError, match=f"it reads {max_tokens} words of a text"):
-        FittedWords(tokenizer=Tokenizer(), vocabulary=Vocabulary.of(["a"]), max_tokens=max_tokens).check()
+        FittedWords(tokenizer=Tokenizer(), vocabulary=StringIndex.from_strings(["a"]), max_tokens=max_tokens).check()
 
 
 def some_tokens() -> Tokens:
-    vocabulary = Vocabulary.of(["a", "b", "c"])
+    vocabulary = StringIndex.from_strings(["a", "b", "c"])
     return Tokens(np.array([1, 3, 1, 0, 2, 0, 2], np.int32), np.array([0, 3, 4, 7]), 4, vocabulary, "encoder")
 
 

@@ -15,8 +15,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
-from xmtc.text.term_index import FREE, Vocabulary, numbered
-from xmtc.text.tokenizer import Tokenizer, batches, is_word_character, per_document
+from xmtc.text.term_index import NOT_FOUND, StringIndex, index_distinct_words
+from xmtc.text.tokenizer import Tokenizer, batch_texts, count_per_document, is_word_character
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 
@@ -72,9 +72,9 @@ def test_words_are_counted_in_one_pass_as_in_three(stop_words):
     rng = np.random.default_rng(0)
     texts = [f"{text} b{rng.integers(300)} b{rng.integers(9)}" for text in random_texts(400, seed=3)]
     tokenizer = Tokenizer(stop_words=stop_words)
-    words = tokenizer._split(texts)
-    found = numbered(words.text, words.begins, words.ends)
-    expected = found.text, found.ends, *per_document(words.starts, found.numbers, len(found.ends) - 1)
+    words = tokenizer._split_words(texts)
+    found = index_distinct_words(words.text, words.begins, words.ends)
+    expected = found.text, found.ends, *count_per_document(words.starts, found.numbers, len(found.ends) - 1)
     counts = tokenizer.count(texts)
     for ours, theirs in zip(
         (counts.text, counts.ends, counts.starts, counts.terms, counts.counts), expected, strict=True
@@ -97,8 +97,8 @@ def test_threads_and_batches_change_nothing(monkeypatch):
     texts = random_texts(200, seed=2)
     one, shown = Tfidf().fit(texts, Run(threads=1))
     X = shown.matrix
-    monkeypatch.setattr("xmtc.text.tokenizer.batches.__defaults__", (500,))
-    assert len(list(batches(texts))) > 5
+    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
+    assert len(list(batch_texts(texts))) > 5
     two, shown = Tfidf().fit(texts, Run(threads=2))
     Z = shown.matrix
     assert {part.dtype for part in (X.indices, X.indptr, Z.indices, Z.indptr)} == {np.dtype(np.int32)}
@@ -139,7 +139,7 @@ def test_nothing_to_learn_from_is_said():
 @given(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=60))
 def test_a_vocabulary_finds_its_words_and_no_others(words):
     words = list(dict.fromkeys(word.encode("utf-8", "replace").decode() for word in words))
-    vocabulary, other = Vocabulary.of(words), Vocabulary.of(f"{word}!!!!!!!!!" for word in words)
+    vocabulary, other = StringIndex.from_strings(words), StringIndex.from_strings(f"{word}!!!!!!!!!" for word in words)
     assert vocabulary.words() == words
-    assert vocabulary.find(vocabulary.text, vocabulary.ends).tolist() == list(range(len(words)))
-    assert (vocabulary.find(other.text, other.ends) == FREE).all()
+    assert vocabulary.find_packed(vocabulary.text, vocabulary.ends).tolist() == list(range(len(words)))
+    assert (vocabulary.find_packed(other.text, other.ends) == NOT_FOUND).all()

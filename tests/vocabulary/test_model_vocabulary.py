@@ -15,7 +15,7 @@ from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
 from xmtc.analysis.combine import combine
 from xmtc.core.label_masks import predict_allowed
 from xmtc.data.document import as_documents
-from xmtc.output import Answer, AnswerTable
+from xmtc.output import Prediction, PredictionTable
 from xmtc.vocabulary import import_files
 
 ONE = Run(threads=1)
@@ -81,11 +81,11 @@ def test_what_is_above_a_label_is_named(tagger):
     assert tagger.broader(label_name(2)) == ["even-fi"]
     assert tagger.broader(label_name(3), "en") == ["odd ones"]
     assert tagger.broader(MISSING) == []
-    table = AnswerTable(k=1, wide=True, has_names=True, broader=tagger.broader)
-    answer = Answer("d", [Tag(label_name(2), 0.5, "nimi 2")])
+    table = PredictionTable(k=1, wide=True, has_names=True, broader=tagger.broader)
+    answer = Prediction("d", [Tag(label_name(2), 0.5, "nimi 2")])
     assert [column.name for column in table.columns] == ["id", "label_1", "name_1", "broader_1", "score_1"]
     assert table.rows(answer) == [["d", label_name(2), "nimi 2", "even-fi", 0.5]]
-    assert table.record(answer)["labels"][0]["broader"] == ["even-fi"]
+    assert table.to_record(answer)["labels"][0]["broader"] == ["even-fi"]
 
 
 def test_a_tag_is_still_a_pair():
@@ -100,11 +100,11 @@ def test_a_tag_is_still_a_pair():
 
 def test_without_a_vocabulary_there_are_no_names():
     plain = Classifier("parabel", n_trees=1).fit(*planted(60, seed=0), run=ONE)
-    assert plain.tags(TEXTS[:1], run=ONE)[0][0].name is None
+    assert plain.predict_labels(TEXTS[:1], run=ONE)[0][0].name is None
     with pytest.raises(XmtcError, match="language='fi' needs a vocabulary, and the model has none"):
-        plain.tags(TEXTS, language="fi")
+        plain.predict_labels(TEXTS, language="fi")
     with pytest.raises(XmtcError, match="branch:even needs a vocabulary"):
-        plain.tags(TEXTS, allow=["branch:even"])
+        plain.predict_labels(TEXTS, allow=["branch:even"])
     with pytest.raises(XmtcError, match="hP, hR and hF1 need to know what stands above"):
         plain.evaluate(*planted(5, seed=2), metrics="hP@1")
 
@@ -125,7 +125,7 @@ def test_the_model_folder_keeps_the_vocabulary(tagger, tmp_path):
     loaded = Tagger.load(tmp_path / "model", verify=True)
     assert loaded.about["vocabulary"]["labels_found"] == N_LABELS - 1
     assert loaded.about["filter"] == {"allow": [], "deny": ["branch:even"]}
-    found = loaded.tags(TEXTS, k=5, run=ONE)
+    found = loaded.predict_labels(TEXTS, k=5, run=ONE)
     assert found == tagger.tags(TEXTS, k=5, run=ONE, deny=["branch:even"])
     assert found[0][0].name == tagger.name(found[0][0].label)
 
@@ -142,14 +142,14 @@ def test_a_damaged_attachment_is_refused(tagger, tmp_path, part):
         damaged = replace(tagger, concepts=replace(tagger.concepts, concepts=concepts))
     damaged.save(tmp_path / "model")
     with pytest.raises(XmtcError, match="is damaged"):
-        Tagger.load(tmp_path / "model").tags(TEXTS)
+        Tagger.load(tmp_path / "model").predict_labels(TEXTS)
 
 
 def test_a_combination_keeps_vocabulary_and_filters(tagger, vocabulary):
     plain = Classifier("parabel", n_trees=1).fit(*planted(100, seed=3), run=ONE).tagger_
     both = combine([plain, tagger.with_filter(deny=["name 3"])], run=ONE)
-    assert both.name(label_name(4)) == "nimi 4"
-    assert not both.allowed[both.labels.number(label_name(3))]
+    assert both.label_name(label_name(4)) == "nimi 4"
+    assert not both.allowed[both.labels.find(label_name(3))]
     assert both.allowed.sum() == len(both.labels) - 1
 
 
@@ -219,7 +219,7 @@ def test_filtered_answers_are_the_best_of_all_answers(method):
     """Against the whole ranking of an exact model, cut by hand."""
     parameters = {"fastxml": {"n_trees": 5}, "consensus": {"members": ("dismec", "parabel")}}.get(method, {})
     model = Classifier(method, **parameters).fit(*planted(200, seed=0), run=ONE).tagger_
-    data = model.read(as_documents(TEXTS))
+    data = model.transform(as_documents(TEXTS))
     allowed = np.arange(len(model.labels)) % 3 == 0
     every = model.model.predict(data, len(model.labels), ONE)
     found = predict_allowed(model.model, data, 4, allowed, ONE)
@@ -393,4 +393,4 @@ def test_attach_and_filter_afterwards(place):
 def test_a_label_may_look_like_a_file():
     texts, tags = ["one a", "one b", "two a", "two b"] * 3, [["file:one"], ["file:one"], ["two"], ["two"]] * 3
     tagger = Classifier("dismec", min_df=1).fit(texts, tags, run=ONE).tagger_
-    assert [tag.label for tag in tagger.tags(["one two"], run=ONE, deny=["file:one"])[0]] == ["two"]
+    assert [tag.label for tag in tagger.predict_labels(["one two"], run=ONE, deny=["file:one"])[0]] == ["two"]

@@ -11,10 +11,10 @@ from test_disk_arrays import is_mapped
 
 from xmtc import XmtcError
 from xmtc.storage.form import is_equal
-from xmtc.text.term_index import FREE
-from xmtc.vocabulary import ABSENT, Vocabulary, import_files
-from xmtc.vocabulary.build import copy_parts, line_hashes
-from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, PREFERRED, SCHEME, hash_each, key, local_id
+from xmtc.text.term_index import NOT_FOUND
+from xmtc.vocabulary import NO_CONCEPT, Vocabulary, import_files
+from xmtc.vocabulary.build import copy_spans, hash_lines
+from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, PREFERRED, SCHEME, hash_spans, local_id, normalize_name
 
 ZOO = "http://zoo.org/"
 TURTLE = """
@@ -101,7 +101,7 @@ def test_hierarchy_and_groups(zoo):
     assert [zoo.group_kinds[pets], zoo.group_kinds[scheme]] == [COLLECTION, SCHEME]
     assert zoo.members[pets] == [cat]
     assert len(zoo.members[scheme]) == 4
-    assert zoo.find_group("nobody") == ABSENT
+    assert zoo.find_group("nobody") == NO_CONCEPT
 
 
 def test_a_circle_of_broader_concepts_ends(tmp_path):
@@ -220,7 +220,7 @@ def test_a_concept_is_found_by_whatever_it_is_called(zoo, label):
 
 @pytest.mark.parametrize("label", ["", "dog", "http://other.org/cat", "http://zoo.org/", "1.", "not a concept", "<>"])
 def test_what_is_not_there_is_not_found(zoo, label):
-    assert zoo.find(label) == ABSENT
+    assert zoo.find(label) == NO_CONCEPT
 
 
 def test_of_several_the_closest_comes_first(tmp_path):
@@ -299,20 +299,20 @@ def test_names_are_hashed_many_at_once_as_one_by_one():
     """line_hashes against `key` and the hash of each."""
     expected = np.empty(len(HARD_NAMES), np.uint64)
     for i, name in enumerate(HARD_NAMES):
-        text = np.frombuffer(bytearray(key(name)), np.uint8)
-        hash_each(text, np.array([0]), np.array([len(text)]), expected[i : i + 1])
-    assert line_hashes("\n".join(HARD_NAMES)).tolist() == expected.tolist()
+        text = np.frombuffer(bytearray(normalize_name(name)), np.uint8)
+        hash_spans(text, np.array([0]), np.array([len(text)]), expected[i : i + 1])
+    assert hash_lines("\n".join(HARD_NAMES)).tolist() == expected.tolist()
 
 
 def test_parts_are_copied_to_their_places():
     text, out = np.frombuffer(bytearray(b"abcdefgh"), np.uint8), np.full(8, ord("."), np.uint8)
-    copy_parts(text, np.array([5, 0, 2]), np.array([8, 2, 2]), out, np.array([0, 4, 7]))
+    copy_spans(text, np.array([5, 0, 2]), np.array([8, 2, 2]), out, np.array([0, 4, 7]))
     assert out.tobytes() == b"fgh.ab.."
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 1000])
 def test_it_does_not_matter_how_many_names_are_taken_at_once(turtle, zoo, monkeypatch, at_once):
-    monkeypatch.setattr("xmtc.vocabulary.build.AT_ONCE", at_once)
+    monkeypatch.setattr("xmtc.vocabulary.build.CHUNK_NAMES", at_once)
     assert is_equal(import_files([str(turtle)]), zoo)
 
 
@@ -337,7 +337,7 @@ def test_hashes_are_fnv(zoo):
     """The kernel against the definition of FNV-1a, folded."""
     text = np.frombuffer(bytearray(b"cat" + b"lion"), np.uint8)
     found = np.empty(2, np.uint64)
-    hash_each(text, np.array([0, 3]), np.array([3, 7]), found)
+    hash_spans(text, np.array([0, 3]), np.array([3, 7]), found)
     expected = []
     for word in (b"cat", b"lion"):
         h = 14695981039346656037
@@ -345,4 +345,4 @@ def test_hashes_are_fnv(zoo):
             h = (h ^ byte) * 1099511628211 % 2**64
         expected.append(h ^ (h >> 32))
     assert found.tolist() == expected
-    assert FREE == ABSENT  # what finds a URI's number says so
+    assert NOT_FOUND == NO_CONCEPT  # what finds a URI's number says so

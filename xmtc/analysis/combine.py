@@ -17,13 +17,13 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import FittedViews
-from xmtc.methods.ensemble.calibrated import calibrated_together, raw
+from xmtc.methods.ensemble.calibrated import calibrate_combination, strip_calibration
 from xmtc.methods.ensemble.merging import NOISY_OR
-from xmtc.methods.ensemble.model import Adapted, Combination
-from xmtc.pipeline import labelled
+from xmtc.methods.ensemble.model import CombinedModel, RemappedModel
+from xmtc.pipeline import build_labelled_dataset
 from xmtc.storage.form import is_equal
 from xmtc.tagger import Tagger
-from xmtc.text.term_index import Vocabulary
+from xmtc.text.term_index import StringIndex
 
 
 def combine(
@@ -32,30 +32,30 @@ def combine(
     """One Tagger of several. With documents that none of them has learnt from, its scores become probabilities."""
     if len(taggers) < 2:
         raise XmtcError(f"Found {len(taggers)} models to combine, expected at least two.")
-    contents = {view.made_from for tagger in taggers for view in tagger.views.values()}
+    contents = {view.input_kind for tagger in taggers for view in tagger.views.values()}
     if len(contents) > 1:
         raise XmtcError("Some of the models read texts, others features, and no corpus holds both; combine one kind.")
     run, told = run.record_history()
-    labels = Vocabulary.of(sorted({name for tagger in taggers for name in tagger.labels.words()}))
+    labels = StringIndex.from_strings(sorted({name for tagger in taggers for name in tagger.labels.words()}))
     views: FittedViews = {}
     models = []
     for tagger in taggers:
-        names = {name: shared_name(views, name, view) for name, view in tagger.views.items()}
+        names = {name: choose_view_name(views, name, view) for name, view in tagger.views.items()}
         views |= {names[name]: view for name, view in tagger.views.items()}
-        models.append(adapted(tagger, names, labels))
+        models.append(adapt_model(tagger, names, labels))
 
     sizes = {name: view.size for name, view in views.items()}
-    together = Combination(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
-    held_out = None if valid is None else labelled(views, labels, valid, run)
-    model = together if held_out is None else calibrated_together(together, held_out, run)
-    about = describe(taggers, rule, None if valid is None else len(valid), sizes, len(labels))
+    together = CombinedModel(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
+    held_out = None if valid is None else build_labelled_dataset(views, labels, valid, run)
+    model = together if held_out is None else calibrate_combination(together, held_out, run)
+    about = describe_combination(taggers, rule, None if valid is None else len(valid), sizes, len(labels))
     before = [entry for i, tagger in enumerate(taggers) for entry in add_name_prefix(tagger.history, f"member-{i}")]
     history = (*before, *told)
-    combined = Tagger(views, labels, frequencies_of(taggers, labels), model, about, history=history)
-    return with_attached(combined, taggers)
+    combined = Tagger(views, labels, merge_frequencies(taggers, labels), model, about, history=history)
+    return attach_vocabulary_and_filter(combined, taggers)
 
 
-def with_attached(combined: Tagger, taggers: Sequence[Tagger]) -> Tagger:
+def attach_vocabulary_and_filter(combined: Tagger, taggers: Sequence[Tagger]) -> Tagger:
     """With the first vocabulary among the models; and what one of them may not answer, all together may not."""
     for tagger in taggers:
         if tagger.concepts is not None:
@@ -71,7 +71,7 @@ def with_attached(combined: Tagger, taggers: Sequence[Tagger]) -> Tagger:
     return combined.with_filter(deny=sorted(denied)) if denied else combined
 
 
-def shared_name(views: FittedViews, name: str, view: Any) -> str:
+def choose_view_name(views: FittedViews, name: str, view: Any) -> str:
     """The name of the same view, if it is there; else one that is free: tfidf, tfidf-2 ..."""
     number, candidate = 1, name
     while candidate in views and not is_equal(views[candidate], view):
@@ -80,30 +80,30 @@ def shared_name(views: FittedViews, name: str, view: Any) -> str:
     return candidate
 
 
-def adapted(tagger: Tagger, names: dict[str, str], labels: Vocabulary) -> Model:
+def adapt_model(tagger: Tagger, names: dict[str, str], labels: StringIndex) -> Model:
     """A tagger's model for the views and labels of all; as it is, where they are its own."""
-    model = raw(tagger.model)  # whose own curve says nothing of all together
+    model = strip_calibration(tagger.model)  # whose own curve says nothing of all together
     if all(name == here for name, here in names.items()) and is_equal(tagger.labels, labels):
         return model
-    return Adapted(
+    return RemappedModel(
         n_labels=len(labels),
         views={names[name]: size for name, size in model.views.items()},
         model=model,
         names=names,
-        numbers=labels.find(tagger.labels.text, tagger.labels.ends),
+        numbers=labels.find_packed(tagger.labels.text, tagger.labels.ends),
     )
 
 
-def frequencies_of(taggers: Sequence[Tagger], labels: Vocabulary) -> np.ndarray:
+def merge_frequencies(taggers: Sequence[Tagger], labels: StringIndex) -> np.ndarray:
     """How often each label occurred in training; where the trainings differed, in the one that saw it most."""
     found = np.zeros(len(labels), np.int64)
     for tagger in taggers:
-        numbers = labels.find(tagger.labels.text, tagger.labels.ends)
+        numbers = labels.find_packed(tagger.labels.text, tagger.labels.ends)
         found[numbers] = np.maximum(found[numbers], tagger.frequencies)
     return found
 
 
-def describe(
+def describe_combination(
     taggers: Sequence[Tagger], rule: str, n_valid: int | None, sizes: dict[str, int], n_labels: int
 ) -> dict[str, Any]:
     """As a consensus of the same methods would be described."""
@@ -122,13 +122,13 @@ def describe(
         "n_docs": max(about["n_docs"] for about in abouts),
         "n_labels": n_labels,
         "data": " ".join(dict.fromkeys(about["data"] for about in abouts)),
-        "scores": said_of_scores(n_valid),
+        "scores": describe_combined_scores(n_valid),
         **({"reading": readings[0]} if readings[0] and readings == readings[:1] * len(readings) else {}),
         **({"chosen": chosen[0]} if chosen else {}),
     }
 
 
-def said_of_scores(n_valid: int | None) -> dict[str, Any]:
+def describe_combined_scores(n_valid: int | None) -> dict[str, Any]:
     """As of a training: what the score of all together is, and why."""
     if n_valid is None:
         return {"are": "raw", "because": "no documents tell what they mean: give some with --valid"}

@@ -32,12 +32,12 @@ COMMANDS: tuple[str, ...] = (
     "report",
 )
 COMMANDS += ("compare", "recommend", "combine", "calibrate", "tune", "reproduce", "serve")
-GROUPS = ("data", "encoders", "vocab")
-HIDDEN = {"answers": "compare"}  # and the file that it is in
-ALL = (*COMMANDS, *HIDDEN, *GROUPS)
+COMMAND_GROUPS = ("data", "encoders", "vocab")
+HIDDEN_COMMANDS = {"answers": "compare"}  # and the file that it is in
+ALL_COMMANDS = (*COMMANDS, *HIDDEN_COMMANDS, *COMMAND_GROUPS)
 
 
-def version(wanted: bool) -> None:
+def print_version(wanted: bool) -> None:
     if wanted:
         from xmtc import __version__
 
@@ -45,9 +45,9 @@ def version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def begin(
+def start_command(
     version: bool = typer.Option(
-        False, "--version", callback=version, is_eager=True, help="Print the version and stop."
+        False, "--version", callback=print_version, is_eager=True, help="Print the version and stop."
     ),
 ) -> None:
     from xmtc.core.progress import LINE_SCHEDULE
@@ -55,7 +55,7 @@ def begin(
     LINE_SCHEDULE.reset()  # of commands in one process, as tests run them, each has a pace of its own
 
 
-def app_of(names: Iterable[str]) -> typer.Typer:
+def build_app(names: Iterable[str]) -> typer.Typer:
     """The command with these of its own."""
     app = typer.Typer(
         help="Extreme multi-label text classification: the few right labels out of thousands or millions.",
@@ -63,26 +63,26 @@ def app_of(names: Iterable[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(begin)
+    app.callback()(start_command)
     for name in names:
-        module = import_module(f"xmtc.cli.{HIDDEN.get(name, name)}")
-        if name in GROUPS:
+        module = import_module(f"xmtc.cli.{HIDDEN_COMMANDS.get(name, name)}")
+        if name in COMMAND_GROUPS:
             app.add_typer(module.app, name=name)
         else:
-            app.command(hidden=name in HIDDEN)(getattr(module, name))
+            app.command(hidden=name in HIDDEN_COMMANDS)(getattr(module, name))
     return app
 
 
-def asked_for(words: list[str]) -> Iterable[str]:
+def select_commands(words: list[str]) -> Iterable[str]:
     """The command that was typed; where that is none, all, to be listed or to find the one that was meant."""
-    return words[:1] if words and words[0] in ALL else ALL
+    return words[:1] if words and words[0] in ALL_COMMANDS else ALL_COMMANDS
 
 
 def __getattr__(name: str) -> Any:
     """`app`, with all commands."""
     if name != "app":
         raise AttributeError(f"module 'xmtc.cli' has no attribute {name!r}")
-    return app_of(ALL)
+    return build_app(ALL_COMMANDS)
 
 
 def main() -> None:
@@ -90,56 +90,56 @@ def main() -> None:
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup has SIGHUP ignored
-            signal.signal(number, leave)
+            signal.signal(number, exit_on_signal)
     os.environ["PYTHONSAFEPATH"] = "1"  # child processes import nothing from the current folder
-    streams.prepare()
-    code = outcome()
+    streams.configure_streams()
+    code = run_command()
     try:
         sys.stdout.flush()  # now, while a sentence can still be said about it
     except OSError as error:
-        streams.drop_output()
-        code = code or (1 if isinstance(error, BrokenPipeError) else complain(refused(error)))
+        streams.discard_output()
+        code = code or (1 if isinstance(error, BrokenPipeError) else print_error(describe_os_error(error)))
     gc.freeze()  # or Python goes through all that was imported, several times, before it ends
     sys.exit(code)
 
 
-def outcome() -> int | str | None:
+def run_command() -> int | str | None:
     """What a command ends with: its exit code."""
     try:
         check_address_space()
-        app_of(asked_for(sys.argv[1:]))()
+        build_app(select_commands(sys.argv[1:]))()
     except SystemExit as end:
         return end.code
     except BrokenPipeError:
         return 1  # the reader has gone: stop without noise
     except XmtcError as error:
-        return complain(str(error))
+        return print_error(str(error))
     except (MemoryError, ImportError, RuntimeError) as error:
-        if not is_short_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        return complain("The machine's memory is not enough for this; give less data or a smaller model.")
+        return print_error("The machine's memory is not enough for this; give less data or a smaller model.")
     except OSError as error:
-        return complain(refused(error))
+        return print_error(describe_os_error(error))
     return 0
 
 
-def is_short_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Libraries that cannot be loaded for want of memory, and threads that cannot be started, have no error of their
     own."""
     signs = ("failed to map segment", "cannot allocate memory", "can't start new thread")
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
 
 
-def refused(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     where = f" ({error.filename})" if error.filename else ""
     return f"The system refused: {error.strerror or error}{where}."
 
 
-def leave(number: int, frame: Any) -> NoReturn:
+def exit_on_signal(number: int, frame: Any) -> NoReturn:
     """End as Ctrl-C does, so that what was half written is taken away."""
     sys.exit(128 + number)
 
 
-def complain(sentence: str) -> int:
+def print_error(sentence: str) -> int:
     echo(f"xmtc: {escape_controls(sentence)}", err=True)
     return 2

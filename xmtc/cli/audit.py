@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import (
+    CorpusOptions,
     CorpusPaths,
-    Device,
-    Language,
-    LogJson,
-    Quiet,
-    Reading,
-    Threads,
+    DeviceOption,
+    LanguageOption,
+    LogJsonOption,
+    QuietOption,
+    ThreadsOption,
     make_run,
-    open_input,
-    reads_corpus,
+    open_corpus_input,
+    print_notice,
     report_rejects,
-    say,
+    with_corpus_options,
 )
 from xmtc.cli.streams import echo
 
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from xmtc.analysis.audit.build import Audit, Finding
     from xmtc.data.corpus import Corpus
 
-SHOWN, OF_ONE = 10, 2  # of each kind, and of these with one label
-NARROWEST, WIDE = 60, 1000  # characters of a line, at least in a terminal, and where there is none
+MAX_SHOWN_FINDINGS, MAX_FINDINGS_PER_LABEL = 10, 2  # of each kind, and of these with one label
+MIN_LINE_CHARACTERS, PIPE_LINE_CHARACTERS = (
+    60,
+    1000,
+)  # characters of a line, at least in a terminal, and where there is none
 TITLES = {
     "wrong label": ("Labels that are likely wrong", "of {n_given:,}"),
     "missing label": ("Labels that are likely missing", "beside {n_given:,}"),
@@ -50,7 +53,7 @@ ADVICE = {
 }
 
 
-@reads_corpus()
+@with_corpus_options()
 def audit(
     corpus: CorpusPaths,
     test: Annotated[str | None, typer.Option(metavar="FILE", help="corpus to test with, to find copies in it")] = None,
@@ -70,31 +73,31 @@ def audit(
     vocab: Annotated[
         str | None, typer.Option(help="vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table")
     ] = None,
-    language: Language = None,
+    language: LanguageOption = None,
     json: Annotated[bool, typer.Option("--json", help="print counts and the worst findings as JSON")] = False,
-    threads: Threads = 0,
-    device: Device = "auto",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
 ) -> None:
     """Look for wrong and missing labels, copies of documents, and labels that are the same thing twice."""
     from dataclasses import replace
 
     from xmtc.analysis.audit.build import audit as audited
     from xmtc.analysis.audit.folds import check_folds
-    from xmtc.cli.train import pipeline_for
+    from xmtc.cli.train import build_pipeline
     from xmtc.cli.vocab import open_vocabulary
 
     check_folds(folds)  # before anything is opened, or said of it
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
-    source = open_input(corpus, reading, quiet=quiet)
-    tested = None if test is None else open_input(test, replace(reading, rejects=None), quiet=quiet)
+    source = open_corpus_input(corpus, reading, quiet=quiet)
+    tested = None if test is None else open_corpus_input(test, replace(reading, rejects=None), quiet=quiet)
     corpora = [each for each in (source, tested) if each is not None]
-    check_asked(output, corpora, language, vocab)
+    check_options(output, corpora, language, vocab)
     found = audited(
         source,
-        pipeline_for(method, parameter or [], source),
+        build_pipeline(method, parameter or [], source),
         test=tested,
         folds=folds,
         k=k,
@@ -102,71 +105,73 @@ def audit(
         vocabulary=vocabulary,
         language=language,
         run=make_run(threads, quiet, device=device, log_json=log_json),
-        tell=(lambda sentence: None) if quiet else say,
+        report_progress=(lambda sentence: None) if quiet else print_notice,
     )
-    deliver(found, output, json, quiet)
+    write_audit(found, output, json, quiet)
     for each in corpora:
         report_rejects(each)
 
 
-def deliver(found: Audit, output: str | None, json: bool, quiet: bool) -> None:
+def write_audit(found: Audit, output: str | None, json: bool, quiet: bool) -> None:
     """All findings to a file, the worst to standard output."""
     from json import dumps
 
-    from xmtc.analysis.audit.build import COLUMNS
+    from xmtc.analysis.audit.build import FINDING_COLUMNS
     from xmtc.errors import escape_controls, escape_json_controls
     from xmtc.output import write_records
 
     if output is not None:
-        write_records(output, COLUMNS, found.records())
+        write_records(output, FINDING_COLUMNS, found.records())
     if json:
-        echo(escape_json_controls(dumps(as_json(found), ensure_ascii=False, indent=1)))
+        echo(escape_json_controls(dumps(audit_as_json(found), ensure_ascii=False, indent=1)))
     else:
-        show(found)
+        print_audit(found)
     if output is not None and not quiet:
         n = sum(map(len, found.findings.values()))
         echo(f"{n:,} findings written to {escape_controls(output)}.", err=True)
 
 
-def check_asked(output: str | None, corpora: list[Corpus], language: str | None, vocab: str | None) -> None:
+def check_options(output: str | None, corpora: list[Corpus], language: str | None, vocab: str | None) -> None:
     """Refuse, before the work, what could not be done after it."""
-    from xmtc.data.file_streams import check_place
+    from xmtc.data.file_streams import check_output_path
     from xmtc.errors import XmtcError
-    from xmtc.output import format_by_name
+    from xmtc.output import get_format_by_extension
 
     if language is not None and vocab is None:
         raise XmtcError("--language names labels with the names of a vocabulary; give one with --vocab.")
     if output is not None:
-        check_place(output)
-        format_by_name(output)
+        check_output_path(output)
+        get_format_by_extension(output)
         for each in corpora:
-            each.check_target(output)
+            each.check_not_overwritten(output)
 
 
-def as_json(found: Audit) -> dict[str, Any]:
-    sizes = {"documents": found.n_docs, "labels": found.n_labels, "assignments": found.n_given}
+def audit_as_json(found: Audit) -> dict[str, Any]:
+    sizes = {"documents": found.n_docs, "labels": found.n_labels, "assignments": found.n_assignments}
     counts = {kind: len(each) for kind, each in found.findings.items()}
-    worst = {kind: [finding.record() for finding in some(each)] for kind, each in found.findings.items()}
+    worst = {
+        kind: [finding.to_record() for finding in select_worst_findings(each)] for kind, each in found.findings.items()
+    }
     return sizes | {"test_documents": found.n_test, "counts": counts, "worst": worst}
 
 
-def show(found: Audit) -> None:
+def print_audit(found: Audit) -> None:
     """How many of each kind, the worst of them, and what to do."""
     from rich.console import Console
 
     plain = Console(highlight=False, markup=False)
-    width = max(plain.width, NARROWEST) if plain.is_terminal else WIDE
+    width = max(plain.width, MIN_LINE_CHARACTERS) if plain.is_terminal else PIPE_LINE_CHARACTERS
     console = Console(highlight=False, markup=False, width=width, soft_wrap=True)
     for kind, findings in found.findings.items():
         title, of = TITLES[kind]
         console.print(f"{title}: {len(findings):,} {of.format(**vars(found))}")
         if findings:
-            console.print(drawn(kind, some(findings)), soft_wrap=False)
+            console.print(build_findings_table(kind, select_worst_findings(findings)), soft_wrap=False)
             console.print(ADVICE[kind])
         console.print()
 
 
-def some(findings: list[Finding]) -> list[Finding]:
+def select_worst_findings(findings: list[Finding]) -> list[Finding]:
     """The worst, with no label more than twice: what is wrong with one label is soon seen."""
     from collections import Counter
 
@@ -175,14 +180,14 @@ def some(findings: list[Finding]) -> list[Finding]:
     for finding in findings:
         key = finding.label or finding.id or ""
         seen[key] += 1
-        if seen[key] <= OF_ONE:
+        if seen[key] <= MAX_FINDINGS_PER_LABEL:
             chosen.append(finding)
-        if len(chosen) == SHOWN:
+        if len(chosen) == MAX_SHOWN_FINDINGS:
             break
     return chosen
 
 
-def drawn(kind: str, findings: list[Finding]) -> Table:
+def build_findings_table(kind: str, findings: list[Finding]) -> Table:
     from rich.table import Table
 
     from xmtc.errors import escape_controls
@@ -196,7 +201,7 @@ def drawn(kind: str, findings: list[Finding]) -> Table:
     for finding in findings:
         cells = {
             "score": f"{finding.score:.2f}",
-            "document": numbered(finding),
+            "document": format_document_position(finding),
             "label": f"{finding.name} ({finding.label})" if finding.name else str(finding.label),
             "like": str(finding.other),
             "test document": str(finding.other),
@@ -207,7 +212,7 @@ def drawn(kind: str, findings: list[Finding]) -> Table:
     return table
 
 
-def numbered(finding: Finding) -> str:
+def format_document_position(finding: Finding) -> str:
     """A document by its place in the corpus and, where that is another, by its id."""
     place = str(finding.document)
     return place if finding.id == place else f"{place} ({finding.id})"

@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 
 from xmtc.cli.options import (
-    Device,
+    CorpusOptions,
+    DeviceOption,
     ModelPath,
-    Quiet,
-    Reading,
-    Threads,
+    QuietOption,
+    ThreadsOption,
+    get_saved_reading,
     make_run,
-    open_input,
-    reads_corpus,
-    remembered_by,
+    open_corpus_input,
     report_rejects,
+    with_corpus_options,
 )
 from xmtc.cli.streams import echo
 
 
-@reads_corpus()
+@with_corpus_options()
 def calibrate(
     model: ModelPath,
     valid: Annotated[
@@ -31,14 +31,14 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="model folder to write (MODEL itself is replaced)")
     ] = None,
-    threads: Threads = 0,
-    device: Device = "auto",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
 ) -> None:
     """Make probabilities of a model's scores, by documents that it was not trained on. Its ranking stays."""
     from xmtc import model_folder as store
-    from xmtc.scores.calibration import calibrated
+    from xmtc.scores.calibration import calibrate_tagger
     from xmtc.tagger import Tagger
 
     run = make_run(threads, quiet, device=device)
@@ -46,9 +46,9 @@ def calibrate(
     store.check_target(target)
     opened = store.read_stamp(model)
     tagger = Tagger.load(model)
-    source = open_input(valid, reading, remembered_by(tagger), quiet=quiet)
-    found = calibrated(tagger, source, run)
-    found.save(target, over=opened if output is None else ())
+    source = open_corpus_input(valid, reading, get_saved_reading(tagger), quiet=quiet)
+    found = calibrate_tagger(tagger, source, run)
+    found.save(target, expected_stamp=opened if output is None else ())
     report_rejects(source)
     if tagger.decision is not None:
         echo(f"Its decision was learnt on other scores and is dropped; xmtc thresholds {target} VALID.", err=True)

@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 
 from xmtc.cli.options import (
-    Device,
-    LogJson,
-    Quiet,
-    Reading,
-    Threads,
+    CorpusOptions,
+    DeviceOption,
+    LogJsonOption,
+    QuietOption,
+    ThreadsOption,
+    get_saved_reading,
     make_run,
-    open_input,
-    reads_corpus,
-    remembered_by,
+    open_corpus_input,
     report_rejects,
+    with_corpus_options,
 )
 from xmtc.cli.streams import echo
 
 
-@reads_corpus()
+@with_corpus_options()
 def combine(
     models: Annotated[list[str], typer.Argument(metavar="MODEL MODEL…", help="model folders, at least two")],
     output: Annotated[Path, typer.Option("-o", "--output", help="model folder to write; a model there is replaced")],
@@ -30,11 +30,11 @@ def combine(
     valid: Annotated[
         str | None, typer.Option(help="corpus that none was trained on, to make a probability of the score")
     ] = None,
-    threads: Threads = 0,
-    device: Device = "auto",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
 ) -> None:
     """Combine trained models into one, which is used like any other."""
     from xmtc import model_folder as store
@@ -50,7 +50,7 @@ def combine(
     taggers = [Tagger.load(model) for model in models]
     source = None
     if valid is not None:
-        source = open_input(valid, reading, remembered_by(taggers[0]), quiet=quiet)
+        source = open_corpus_input(valid, reading, get_saved_reading(taggers[0]), quiet=quiet)
     documents = None if source is None else list(source)
     combined = made_one(taggers, rule, documents, run)
     combined.save(output)

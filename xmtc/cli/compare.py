@@ -8,36 +8,38 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xmtc.cli.comparing import Asked, check_corpora, names_of, work_folder
+from xmtc.cli.comparing import CompareOptions, check_corpora, name_corpora, open_work_folder
 from xmtc.cli.options import (
-    Cluster,
+    ClusterOption,
+    CorpusOptions,
     CorpusPath,
-    Device,
-    LogJson,
+    DeviceOption,
+    LogJsonOption,
     ModelPath,
-    Quiet,
-    Reading,
-    Threads,
-    budget_seconds,
-    join,
-    machine,
+    QuietOption,
+    ThreadsOption,
+    connect_cluster,
+    format_machine_options,
+    get_saved_reading,
     make_run,
-    open_input,
-    reads_corpus,
-    remembered_by,
+    open_corpus_input,
+    parse_time_budget,
     report_rejects,
+    with_corpus_options,
 )
-from xmtc.cli.outputs import form_of
+from xmtc.cli.outputs import select_formatter
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.analysis.compare.figures import Comparison
     from xmtc.core.run import Run
 
-METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
-USUAL = "compare.html"
-WHAT = "MODEL MODEL … TEST; or CORPUS … with --methods; or FILE.json …, which this command has written, to be joined"
-OURS = {
+SUMMARY_METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
+DEFAULT_OUTPUT = "compare.html"
+PATHS_HELP = (
+    "MODEL MODEL … TEST; or CORPUS … with --methods; or FILE.json …, which this command has written, to be joined"
+)
+FILE_SIGNATURES = {
     "html": (b"<!DOCTYPE html>", b'content="xmtc compare"'),
     "md": (b"<!-- xmtc compare -->", b""),
     "json": (b'{\n "made by": "xmtc compare"', b""),
@@ -45,9 +47,9 @@ OURS = {
 }
 
 
-@reads_corpus()
+@with_corpus_options()
 def compare(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH…", help=WHAT)],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH…", help=PATHS_HELP)],
     methods: Annotated[
         list[str] | None,
         typer.Option("--methods", metavar="A,B,C", help="to train on CORPUS, such as parabel,dismec,parabel:n_trees=1"),
@@ -66,80 +68,91 @@ def compare(
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help=f"to write: .html, .md, .json or .csv ({USUAL})"),
+        typer.Option("-o", "--output", metavar="FILE", help=f"to write: .html, .md, .json or .csv ({DEFAULT_OUTPUT})"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="of models: print a JSON object of fractions")] = False,
-    threads: Threads = 0,
-    device: Device = "auto",
-    cluster: Cluster = "",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    cluster: ClusterOption = "",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
 ) -> None:
     """Compare models, or methods, on the same documents: metrics, whether differences are real, agreement, and cost."""
-    from xmtc.analysis.compare.stored import is_stored, joined, stored
+    from xmtc.analysis.compare.stored import is_comparison_file, join_comparisons, load_comparisons
     from xmtc.errors import XmtcError
 
-    limit = None if budget is None else budget_seconds(budget)
+    limit = None if budget is None else parse_time_budget(budget)
     if cluster and methods is None:
         raise XmtcError(
             "--cluster is about trainings, and there is none without --methods; give these, or leave it out."
         )
     if methods is not None:
-        check_corpora(paths, test, [path for path in paths if is_model(path)])
-        output = output or USUAL
-        write = writer(output, quiet)
-        join(cluster)
+        check_corpora(paths, test, [path for path in paths if is_model_folder(path)])
+        output = output or DEFAULT_OUTPUT
+        write = make_writer(output, quiet)
+        connect_cluster(cluster)
         n_cpus = threads or 1
-        where = machine(n_cpus if cluster else threads, device)
+        where = format_machine_options(n_cpus if cluster else threads, device)
         tests: Sequence[str | None] = test or [None] * len(paths)
-        with work_folder(work, output) as place:
-            asked = Asked(methods, parameter or [], seeds, limit, reading, where, place, quiet, cluster, n_cpus)
-            ready = [asked.on(*each) for each in zip(paths, tests, names_of(paths), strict=True)]
+        with open_work_folder(work, output) as place:
+            asked = CompareOptions(
+                methods, parameter or [], seeds, limit, reading, where, place, quiet, cluster, n_cpus
+            )
+            ready = [asked.prepare_comparison(*each) for each in zip(paths, tests, name_corpora(paths), strict=True)]
             write([compared() for compared in ready])
-    elif all(map(is_stored, paths)):
-        writer(output or USUAL, quiet)(joined(each for path in paths for each in stored(path)))
+    elif all(map(is_comparison_file, paths)):
+        make_writer(output or DEFAULT_OUTPUT, quiet)(
+            join_comparisons(each for path in paths for each in load_comparisons(path))
+        )
     else:
-        check_models(paths)
+        check_model_paths(paths)
         run = make_run(threads, quiet, device=device, log_json=log_json)
-        trained(paths[:-1], paths[-1], None if output is None else writer(output, quiet), json, reading, quiet, run)
+        compare_trained_models(
+            paths[:-1], paths[-1], None if output is None else make_writer(output, quiet), json, reading, quiet, run
+        )
 
 
 # What is written
 
 
-Write = Callable[[Sequence["Comparison"]], None]
+WriteComparisons = Callable[[Sequence["Comparison"]], None]
 
 
-def writer(output: str, quiet: bool) -> Write:
+def make_writer(output: str, quiet: bool) -> WriteComparisons:
     """What writes the file, and prints figures; refused, before the work, where it would replace something else."""
-    from xmtc.analysis.compare.files import markdown, page, rows
+    from xmtc.analysis.compare.files import render_csv, render_markdown, render_page
     from xmtc.analysis.compare.stored import as_json
-    from xmtc.data.file_streams import writing
+    from xmtc.data.file_streams import open_output
     from xmtc.errors import escape_controls
 
-    form = form_of(output, {"html": page, "md": markdown, "json": as_json, "csv": rows}, OURS, "comparison")
+    form = select_formatter(
+        output,
+        {"html": render_page, "md": render_markdown, "json": as_json, "csv": render_csv},
+        FILE_SIGNATURES,
+        "comparison",
+    )
 
     def write(found: Sequence[Comparison]) -> None:
-        with writing(output) as stream:
+        with open_output(output) as stream:
             stream.write(form(found).encode("utf-8", "replace"))
         if output != "-":
-            echo("\n".join(escape_controls(line) for each in found for line in summary(each, len(found) == 1)))
+            echo("\n".join(escape_controls(line) for each in found for line in format_summary(each, len(found) == 1)))
         if output != "-" and not quiet:
             echo(f"{escape_controls(output)} written.", err=True)
 
     return write
 
 
-def summary(found: Comparison, is_alone: bool) -> list[str]:
+def format_summary(found: Comparison, is_alone: bool) -> list[str]:
     """A line for each method, in percent, the best first; a reason for each that failed."""
-    from xmtc.analysis.compare.shown import best_first
+    from xmtc.analysis.compare.shown import sort_entries
 
-    entries = best_first(found)
+    entries = sort_entries(found)
     width = max(len(entry.name) for entry in entries)
     lines = [] if is_alone else [f"{found.data}:"]
     for entry in entries:
-        cells = [f"{name} {100 * entry.metrics[name].mean:6.2f}" for name in METRICS if entry.metrics]
+        cells = [f"{name} {100 * entry.metrics[name].mean:6.2f}" for name in SUMMARY_METRICS if entry.metrics]
         cells += [f"{entry.cost.train_s:8.1f} s"] if entry.metrics and entry.cost.train_s is not None else []
         lines.append("   ".join([f"{entry.name:{width}}", *(cells or [f"failed: {entry.failed}"])]))
     return lines
@@ -148,19 +161,19 @@ def summary(found: Comparison, is_alone: bool) -> list[str]:
 # Trained models
 
 
-def is_model(path: str) -> bool:
+def is_model_folder(path: str) -> bool:
     return (Path(path) / "about.json").is_file()
 
 
-def check_models(paths: Sequence[str]) -> None:
+def check_model_paths(paths: Sequence[str]) -> None:
     """Say kindly what was meant."""
-    from xmtc.analysis.compare.stored import is_stored
+    from xmtc.analysis.compare.stored import is_comparison_file
     from xmtc.errors import XmtcError
 
-    kinds = [is_model(path) for path in paths]
+    kinds = [is_model_folder(path) for path in paths]
     if not any(kinds):
-        other = next(path for path in paths if not is_stored(path))
-        are_joined = any(map(is_stored, paths))
+        other = next(path for path in paths if not is_comparison_file(path))
+        are_joined = any(map(is_comparison_file, paths))
         found = ("no comparison" if are_joined else "no model folder") if Path(other).exists() else "not there"
         if are_joined:
             raise XmtcError(f"{other} is {found}; only what `xmtc compare -o FILE.json` has written can be joined.")
@@ -174,27 +187,37 @@ def check_models(paths: Sequence[str]) -> None:
         raise XmtcError("Found one model; expected two or more, and then the documents: MODEL MODEL TEST.")
 
 
-def trained(
-    folders: Sequence[str], corpus: str, write: Write | None, json: bool, reading: Reading, quiet: bool, run: Run
+def compare_trained_models(
+    folders: Sequence[str],
+    corpus: str,
+    write: WriteComparisons | None,
+    json: bool,
+    reading: CorpusOptions,
+    quiet: bool,
+    run: Run,
 ) -> None:
     from json import dumps
 
-    from xmtc.analysis.compare.models import apart, compare_models, in_short
+    from xmtc.analysis.compare.models import compare_models, make_unique_names, summarise_models
     from xmtc.tagger import Tagger
 
     taggers = [Tagger.load(folder) for folder in folders]
-    source = open_input(corpus, reading, remembered_by(taggers[0]), quiet=quiet)
+    source = open_corpus_input(corpus, reading, get_saved_reading(taggers[0]), quiet=quiet)
     documents = list(source)  # all models read them
     if write is not None:
         write([compare_models(folders, documents, corpus, run)])
     if write is None or json:
-        measured, shared = in_short(taggers, documents, run)
-        told = dumps({"models": measured, "overlap": shared}) if json else table(apart(folders), measured, shared)
+        measured, shared = summarise_models(taggers, documents, run)
+        told = (
+            dumps({"models": measured, "overlap": shared})
+            if json
+            else format_comparison(make_unique_names(folders), measured, shared)
+        )
         echo(told)
     report_rejects(source)
 
 
-def table(names: Sequence[str], measured: list[dict[str, float]], shared: dict[str, float]) -> str:
+def format_comparison(names: Sequence[str], measured: list[dict[str, float]], shared: dict[str, float]) -> str:
     """A line for each model, in percent, and one for what their best labels share."""
     rows = list(zip([*names, "overlap"], [*measured, shared], strict=True))
     width = max(len(name) for name, _ in rows)
@@ -202,22 +225,22 @@ def table(names: Sequence[str], measured: list[dict[str, float]], shared: dict[s
     return "\n".join("   ".join([f"{name:{width}}", *line]) for (name, _), line in zip(rows, cells, strict=True))
 
 
-@reads_corpus()
+@with_corpus_options()
 def answers(
     model: ModelPath,
     corpus: CorpusPath,
     output: Annotated[Path, typer.Option("-o", "--output", help="file of arrays to write")],
-    threads: Threads = 0,
-    device: Device = "auto",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
 ) -> None:
     """Keep what a model ranks first, for a comparison, which has models answer in processes of their own."""
-    from xmtc.analysis.compare.answers import Answers
+    from xmtc.analysis.compare.answers import SavedPredictions
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model)
-    documents = list(open_input(corpus, reading, remembered_by(tagger), quiet=quiet))
+    documents = list(open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet))
     run = make_run(threads, quiet, device=device, log_json=log_json)
-    Answers.of(tagger, documents, run=run).save(output)
+    SavedPredictions.from_tagger(tagger, documents, run=run).save(output)

@@ -10,12 +10,12 @@ import typer
 from xmtc.cli import catalogue
 from xmtc.cli.audit import audit
 from xmtc.cli.options import (
+    CorpusOptions,
     CorpusPath,
     CorpusPaths,
-    Reading,
-    open_input,
-    reads_corpus,
+    open_corpus_input,
     report_rejects,
+    with_corpus_options,
 )
 from xmtc.cli.streams import echo
 
@@ -26,36 +26,36 @@ app = typer.Typer(
     help="Look at, audit, convert and split corpora, add noise to their labels, or find those of the papers.",
     no_args_is_help=True,
 )
-app.command("list")(catalogue.list_all)
+app.command("list")(catalogue.list_data_sets)
 app.command()(catalogue.get)
 
-To = Annotated[
+OutputFormatOption = Annotated[
     str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext, sparse or paired (by extension)")
 ]
-Seed = Annotated[int, typer.Option(help="seed of what is drawn at random", min=0, max=2**32 - 1)]
-Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="documents may lack the field with the labels")]
+SeedOption = Annotated[int, typer.Option(help="seed of what is drawn at random", min=0, max=2**32 - 1)]
+UnlabelledOption = Annotated[bool, typer.Option("--unlabelled", help="documents may lack the field with the labels")]
 
 
 @app.command()
-@reads_corpus()
+@with_corpus_options()
 def stats(
     path: CorpusPaths,
-    unlabelled: Unlabelled = False,
-    reading: Reading = Reading(),
+    unlabelled: UnlabelledOption = False,
+    reading: CorpusOptions = CorpusOptions(),
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Print what the papers' data tables hold, plus duplicates, empty documents and rare labels."""
     from dataclasses import asdict
     from json import dumps
 
-    from xmtc.data.statistics import statistics
+    from xmtc.data.statistics import compute_corpus_statistics
 
-    corpus = open_input(path, reading, labels_required=not unlabelled)
-    found = statistics(corpus)
+    corpus = open_corpus_input(path, reading, labels_required=not unlabelled)
+    found = compute_corpus_statistics(corpus)
     if json:
         echo(dumps(asdict(found), indent=2))
     else:
-        _print_table(found)
+        print_statistics(found)
     report_rejects(corpus)
 
 
@@ -63,20 +63,20 @@ app.command()(audit)
 
 
 @app.command()
-@reads_corpus()
+@with_corpus_options()
 def convert(
     path: CorpusPath,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
-    to: To = None,
-    unlabelled: Unlabelled = False,
-    reading: Reading = Reading(),
+    to: OutputFormatOption = None,
+    unlabelled: UnlabelledOption = False,
+    reading: CorpusOptions = CorpusOptions(),
 ) -> None:
     """Write a corpus in another format: id, text and labels, under these names; other fields are left behind."""
-    from xmtc.data.corpus import writing_corpus
+    from xmtc.data.corpus import open_corpus_writer
 
-    corpus = open_input(path, reading, labels_required=not unlabelled)
+    corpus = open_corpus_input(path, reading, labels_required=not unlabelled)
     n_docs = 0
-    with writing_corpus(target, to, corpus) as add:
+    with open_corpus_writer(target, to, corpus) as add:
         for document in corpus:
             add(document)
             n_docs += 1
@@ -85,21 +85,21 @@ def convert(
 
 
 @app.command()
-@reads_corpus()
+@with_corpus_options()
 def split(
     path: CorpusPath,
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="file for the training part")],
     test: Annotated[str, typer.Argument(metavar="TEST", help="file for the test part")],
     share: Annotated[float | None, typer.Option(help="of the documents, the part for TEST (0.2)")] = None,
     count: Annotated[int | None, typer.Option(help="documents for TEST, instead of a share")] = None,
-    seed: Seed = 0,
-    to: To = None,
-    reading: Reading = Reading(),
+    seed: SeedOption = 0,
+    to: OutputFormatOption = None,
+    reading: CorpusOptions = CorpusOptions(),
 ) -> None:
     """Split a corpus at random, so that every label has a document in the training part."""
     from xmtc.data.splits import split_corpus
 
-    corpus = open_input(path, reading)
+    corpus = open_corpus_input(path, reading)
     parts = split_corpus(corpus, train, test, share, count, seed, to)
     echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
     if parts.n_test < parts.n_requested:
@@ -109,7 +109,7 @@ def split(
 
 
 @app.command()
-@reads_corpus()
+@with_corpus_options()
 def noise(
     path: CorpusPath,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
@@ -117,15 +117,15 @@ def noise(
     kind: Annotated[
         str, typer.Option(help="missing takes labels away; swap puts wrong ones in their place; flip turns every cell")
     ] = "missing",
-    seed: Seed = 0,
-    to: To = None,
-    reading: Reading = Reading(),
+    seed: SeedOption = 0,
+    to: OutputFormatOption = None,
+    reading: CorpusOptions = CorpusOptions(),
 ) -> None:
     """Write a corpus with labels missing or wrong at random, at a rate. A document may end without labels."""
-    from xmtc.data.noise import noisy_corpus
+    from xmtc.data.noise import write_noisy_corpus
 
-    corpus = open_input(path, reading)
-    done = noisy_corpus(corpus, target, rate, kind, seed, to)
+    corpus = open_corpus_input(path, reading)
+    done = write_noisy_corpus(corpus, target, rate, kind, seed, to)
     echo(
         f"{done.n_docs:,} documents written to {target}: of {done.n_labels:,} labels {done.n_removed:,} were removed, "
         f"and {done.n_added:,} wrong ones added; {done.n_unlabelled:,} documents have none left.",
@@ -135,25 +135,25 @@ def noise(
 
 
 @app.command()
-@reads_corpus()
+@with_corpus_options()
 def language(
     path: CorpusPath,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
     only: Annotated[str, typer.Option(help="the language of the documents to write, by its code: fi")],
-    to: To = None,
-    unlabelled: Unlabelled = False,
-    reading: Reading = Reading(),
+    to: OutputFormatOption = None,
+    unlabelled: UnlabelledOption = False,
+    reading: CorpusOptions = CorpusOptions(),
 ) -> None:
     """Write the documents of a corpus that are in one language, as py3langid tells it, and say what others are."""
     from collections import Counter
 
-    from xmtc.data.corpus import writing_corpus
-    from xmtc.text.languages import language_teller
+    from xmtc.data.corpus import open_corpus_writer
+    from xmtc.text.languages import load_language_identifier
 
-    tell = language_teller(only)
-    corpus = open_input(path, reading, labels_required=not unlabelled)
+    tell = load_language_identifier(only)
+    corpus = open_corpus_input(path, reading, labels_required=not unlabelled)
     found: Counter[str] = Counter()
-    with writing_corpus(target, to, corpus) as add:
+    with open_corpus_writer(target, to, corpus) as add:
         for document in corpus:
             code = tell(document.text)
             found[code] += 1
@@ -165,18 +165,18 @@ def language(
     report_rejects(corpus)
 
 
-def _print_table(found: Statistics) -> None:
+def print_statistics(found: Statistics) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table("", "", box=None, show_header=False, pad_edge=False)
     table.columns[1].justify = "right"
-    for name, value in _rows(found):
+    for name, value in format_statistics(found):
         table.add_row(name, value)
     Console(highlight=False).print(table)
 
 
-def _rows(found: Statistics) -> list[tuple[str, str]]:
+def format_statistics(found: Statistics) -> list[tuple[str, str]]:
     is_text = found.words_per_document is not None
     per_document = found.words_per_document if is_text else found.features_per_document
     return [

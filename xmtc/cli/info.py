@@ -30,30 +30,39 @@ def info(
     elif json:
         echo(escape_json_controls(to_json_lines(tagger.history)), nl=False)
     else:
-        show_history(model, tagger.history)
+        print_history(model, tagger.history)
     if plot is not None:
         plot_history(tagger.history, plot)
     if verify:
         echo("every byte is as it was saved", err=True)
 
 
-def show_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
+def print_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
     """A table of the stages, and one of the passes."""
-    from xmtc.core.history import list_metric_names, build_pass_rows, replace_unprintable, build_stage_rows
+    from xmtc.core.history import build_pass_rows, build_stage_rows, list_metric_names, replace_unprintable
 
     if not history:
         echo(f"{model} has no history; a training of today would write one.", err=True)
-    show_table(["stage", "seconds", "GiB"], build_stage_rows(history))
-    columns = ["network", "pass", "loss", *map(replace_unprintable, list_metric_names(history)), "rate", "seconds", "GiB", "GPU GiB"]
-    show_table(columns, build_pass_rows(history))
+    print_table(["stage", "seconds", "GiB"], build_stage_rows(history))
+    columns = [
+        "network",
+        "pass",
+        "loss",
+        *map(replace_unprintable, list_metric_names(history)),
+        "rate",
+        "seconds",
+        "GiB",
+        "GPU GiB",
+    ]
+    print_table(columns, build_pass_rows(history))
 
 
-def show_table(columns: list[str], rows: list[list[str]]) -> None:
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
     """Columns without any figure are left out, and a table without rows altogether."""
     from rich.console import Console
     from rich.table import Table
 
-    from xmtc.cli.tune import WIDE
+    from xmtc.cli.tune import PIPE_LINE_CHARACTERS
     from xmtc.errors import escape_controls
 
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
@@ -65,4 +74,6 @@ def show_table(columns: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*(escape_controls(row[i]) for i in kept))
     console = Console(highlight=False, markup=False)
-    Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table, "")
+    Console(highlight=False, markup=False, width=console.width if console.is_terminal else PIPE_LINE_CHARACTERS).print(
+        table, ""
+    )

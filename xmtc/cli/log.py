@@ -12,11 +12,11 @@ from pathlib import Path
 
 from xmtc.core.events import Event
 from xmtc.core.progress import is_first_process, print_to_stderr
-from xmtc.data.file_streams import check_outside
+from xmtc.data.file_streams import check_outside_model_folder
 from xmtc.errors import XmtcError
 
 
-def json_log(path: Path) -> Callable[[Event], None]:
+def make_json_log(path: Path) -> Callable[[Event], None]:
     """Adds a line with the time to a file for each event. A log that is there is gone on with, as a training may go on
     from its checkpoint; anything else is left alone."""
 
@@ -27,18 +27,18 @@ def json_log(path: Path) -> Callable[[Event], None]:
             file.write(line + "\n")  # where the disk is full, the work goes on
 
     if is_first_process():
-        check_log(path)
+        check_json_log(path)
     return write
 
 
-def check_log(path: Path) -> None:
+def check_json_log(path: Path) -> None:
     """Refuse, before the work, what cannot be written, and what is not a log."""
     if str(path) == "-":
         raise XmtcError("--log-json - names no file; give one, such as log.jsonl, or /dev/stderr.")
-    check_outside(str(path))
+    check_outside_model_folder(str(path))
     try:
         path.open("a").close()
-        if path.is_file() and not is_log(path):
+        if path.is_file() and not is_json_log(path):
             raise XmtcError(f"{path} exists and is no log of xmtc; choose another file so that nothing is lost.")
         end_last_line(path)
     except OSError as error:
@@ -56,7 +56,7 @@ def end_last_line(path: Path) -> None:
                 file.write(b"\n")
 
 
-def is_log(path: Path) -> bool:
+def is_json_log(path: Path) -> bool:
     with path.open("rb") as file:
         first = file.readline(10_000)
     try:
@@ -66,7 +66,7 @@ def is_log(path: Path) -> bool:
 
 
 @functools.cache
-def say_when_compiling() -> None:
+def announce_compilation() -> None:
     """One line on standard error, if this command has to compile what it uses."""
     from xmtc.core.numba_support import register_compile_callback
 

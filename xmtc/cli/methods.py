@@ -15,51 +15,51 @@ if TYPE_CHECKING:
 def methods(name: Annotated[str | None, typer.Argument(help="a method; all are listed if left out")] = None) -> None:
     """List the methods, or one method's hyper-parameters with their defaults and help."""
     from xmtc.features import view_class
-    from xmtc.methods import TABLE, method_class
+    from xmtc.methods import METHOD_REGISTRY, method_class
     from xmtc.scores.calibration import Calibration
 
     if name is None:
-        for each in TABLE.names():
-            echo(f"{each:16} {summary(each)}")
+        for each in METHOD_REGISTRY.names():
+            echo(f"{each:16} {summarize_method(each)}")
         echo("\n`xmtc methods NAME` shows a method's parameters.")
         return
     method = method_class(name)
-    echo(f"{name}: {first_line(method)}\n")
-    echo(parameter_table(method))
-    for view in views_read(method):
+    echo(f"{name}: {get_first_docstring_line(method)}\n")
+    echo(format_parameters(method))
+    for view in list_method_views(method):
         echo(f"\n{view_class(view).title}:\n")
-        echo(parameter_table(view_class(view)))
+        echo(format_parameters(view_class(view)))
     echo(f"\n{Calibration.title}:\n")
-    echo(parameter_table(Calibration))
+    echo(format_parameters(Calibration))
     echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
 
 
-def views_read(method: type[Method]) -> list[str]:
+def list_method_views(method: type[Method]) -> list[str]:
     """The views that a method reads, and those that take their place; of one that holds others, all that there are."""
-    from xmtc.features import TABLE, view_class
+    from xmtc.features import VIEW_REGISTRY, view_class
 
-    names, reads = TABLE.names(), method.required_views
+    names, reads = VIEW_REGISTRY.names(), method.required_views
     if not isinstance(reads, tuple):
         return names
-    return [*reads, *(name for name in names if view_class(name).instead_of in reads)]
+    return [*reads, *(name for name in names if view_class(name).replaced_view in reads)]
 
 
-def summary(name: str) -> str:
+def summarize_method(name: str) -> str:
     """What a method is, or what it needs to be installed."""
     from xmtc.errors import MissingExtra
     from xmtc.methods import method_class
 
     try:
-        return first_line(method_class(name))
+        return get_first_docstring_line(method_class(name))
     except MissingExtra as missing:
         return str(missing)
 
 
-def first_line(kind: type) -> str:
+def get_first_docstring_line(kind: type) -> str:
     return (kind.__doc__ or "").strip().partition("\n")[0]
 
 
-def parameter_table(kind: type) -> str:
+def format_parameters(kind: type) -> str:
     from dataclasses import fields
 
     from xmtc.core.hyperparameters import describe_expected

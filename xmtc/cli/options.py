@@ -20,42 +20,42 @@ if TYPE_CHECKING:
     from xmtc.data.corpus import Corpus
     from xmtc.tagger import Tagger
 
-WHAT = "file, folder of documents, pair (texts.txt,labels.txt or X.npz,Y.npz), pattern in quotes, or - for stdin"
-CorpusPath = Annotated[str, typer.Argument(metavar="CORPUS", help=WHAT)]
-CorpusPaths = Annotated[list[str], typer.Argument(metavar="CORPUS…", help=f"{WHAT}; several are read as one")]
+CORPUS_HELP = "file, folder of documents, pair (texts.txt,labels.txt or X.npz,Y.npz), pattern in quotes, or - for stdin"
+CorpusPath = Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)]
+CorpusPaths = Annotated[list[str], typer.Argument(metavar="CORPUS…", help=f"{CORPUS_HELP}; several are read as one")]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, as `xmtc train` writes it")]
-Device = Annotated[
+DeviceOption = Annotated[
     str, typer.Option(help="where networks are computed: cpu, cuda, cuda:1 (auto: a GPU if there is one)")
 ]
-Always = Annotated[
+AlwaysOption = Annotated[
     bool, typer.Option("--always", help="label also what has no word that the model knows, which is guessing")
 ]
-Threads = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
-Cluster = Annotated[
+ThreadsOption = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
+ClusterOption = Annotated[
     str,
     typer.Option(metavar="auto|ADDRESS", help="Ray cluster that shares the work: auto, host:port or ray://host:port"),
 ]
-Workers = Annotated[
+WorkersOption = Annotated[
     int,
     typer.Option(
         min=0, help="processes of the cluster that train a network (0: one for each GPU; without, for each machine)"
     ),
 ]
-Language = Annotated[str | None, typer.Option(help="of the labels' names, with a vocabulary: en, fi")]
-Allow = Annotated[
+LanguageOption = Annotated[str | None, typer.Option(help="of the labels' names, with a vocabulary: en, fi")]
+AllowOption = Annotated[
     list[str] | None,
     typer.Option(help="label to choose from, or scheme:…, collection:…, branch:…, file:PATH; repeatable"),
 ]
-Deny = Annotated[list[str] | None, typer.Option(help="label never to answer, named as for --allow; repeatable")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
-LogJson = Annotated[
+DenyOption = Annotated[list[str] | None, typer.Option(help="label never to answer, named as for --allow; repeatable")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
+LogJsonOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="add a JSON line to this file for each event: stages, passes, trials"),
 ]
 
 
 @dataclass(frozen=True)
-class Reading:
+class CorpusOptions:
     """How a corpus is read, as the options of a command say it. What they leave out is as it was for the corpus that
     the model was trained on, or as usual, or as the file itself tells."""
 
@@ -73,17 +73,17 @@ class Reading:
     on_error: Annotated[str, typer.Option(help="at a bad line: stop, or skip it into the rejects file")] = "stop"
     rejects: Annotated[str | None, typer.Option("--rejects", help="file for bad lines (CORPUS.rejects)")] = None
 
-    def fields(self, remembered: Mapping[str, Any]) -> dict[str, Any]:
+    def resolve_field_names(self, remembered: Mapping[str, Any]) -> dict[str, Any]:
         """The names of the fields, and the separator."""
         told = {name: getattr(self, name) for name in ("text", "labels", "id", "separator")}
         usual = {"text": "text", "labels": "labels", "id": "id", "separator": None}
         return {name: value or remembered.get(name) or usual[name] for name, value in told.items()}
 
 
-def reads_corpus(*hidden: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_corpus_options(*hidden: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command the options of Reading in place of its parameter `reading`; the hidden ones are taken, and do not
     stand in its help."""
-    types = get_type_hints(Reading, include_extras=True)
+    types = get_type_hints(CorpusOptions, include_extras=True)
 
     def option(field: Field) -> inspect.Parameter:
         kind, shown = get_args(types[field.name])
@@ -97,12 +97,14 @@ def reads_corpus(*hidden: str) -> Callable[[Callable[..., None]], Callable[..., 
         signature = inspect.signature(command, eval_str=True)
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
         place = list(signature.parameters).index("reading")
-        parameters[place : place + 1] = map(option, fields(Reading))
+        parameters[place : place + 1] = map(option, fields(CorpusOptions))
 
         @wraps(command)
         def called(**values: Any) -> None:
             if "reading" not in values:
-                values["reading"] = Reading(**{field.name: values.pop(field.name) for field in fields(Reading)})
+                values["reading"] = CorpusOptions(
+                    **{field.name: values.pop(field.name) for field in fields(CorpusOptions)}
+                )
             command(**values)
 
         called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -111,49 +113,51 @@ def reads_corpus(*hidden: str) -> Callable[[Callable[..., None]], Callable[..., 
     return with_options
 
 
-def fetches_corpus(command: Callable[..., None]) -> Callable[..., None]:
+def with_corpus_prefetch(command: Callable[..., None]) -> Callable[..., None]:
     """Has the corpus of a command read while the command imports what is to work on it; if there are threads for it,
     and the options say nothing of how it is to be read."""
 
     @wraps(command)
-    def called(*, corpus: list[str], threads: int = 0, reading: Reading = Reading(), **values: Any) -> None:
+    def called(*, corpus: list[str], threads: int = 0, reading: CorpusOptions = CorpusOptions(), **values: Any) -> None:
         from xmtc.core.threads import count_available_threads
-        from xmtc.data.fetching import fetching
+        from xmtc.data.fetching import prefetch_file
 
-        is_fetched = reading == Reading() and (threads or count_available_threads()) > 1
-        with fetching(corpus[0]) if is_fetched else nullcontext():
+        is_fetched = reading == CorpusOptions() and (threads or count_available_threads()) > 1
+        with prefetch_file(corpus[0]) if is_fetched else nullcontext():
             command(corpus=corpus, threads=threads, reading=reading, **values)
 
     return called
 
 
-def open_input(
+def open_corpus_input(
     path: str | list[str],
-    reading: Reading,
-    remembered: Mapping[str, Any] | None = None,
+    reading: CorpusOptions,
+    saved_reading: Mapping[str, Any] | None = None,
     *,
-    reads_labels: bool = True,
+    should_read_labels: bool = True,
     labels_required: bool = True,
     quiet: bool = False,
     keep: tuple[str, ...] = (),
 ) -> Corpus:
     """The corpus that the options speak of; `remembered` is how the model's was read. The fields to keep are carried
     along."""
-    from xmtc.core.progress import show_progress, hide_progress
+    from xmtc.core.progress import hide_progress, show_progress
     from xmtc.data.corpus import open_corpus
-    from xmtc.data.layout import Layout, Voice
+    from xmtc.data.layout import Layout, Notifier
     from xmtc.data.records import Fields
     from xmtc.errors import escape_controls
 
-    check_together(reading)
-    remembered = remembered or {}
-    names = reading.fields(remembered) | ({} if reads_labels else {"labels": None, "separator": None})
-    voice = Voice(say, reading.strict)
+    check_corpus_options(reading)
+    saved_reading = saved_reading or {}
+    names = reading.resolve_field_names(saved_reading) | (
+        {} if should_read_labels else {"labels": None, "separator": None}
+    )
+    voice = Notifier(print_notice, reading.strict)
     corpus = open_corpus(
         path,
         "text" if reading.whole else reading.input_format,
         Fields(**names, keep=keep),
-        labels_required and reads_labels,
+        labels_required and should_read_labels,
         reading.on_error,
         reading.rejects,
         hide_progress if quiet else show_progress,
@@ -161,18 +165,18 @@ def open_input(
             reading.delimiter,
             reading.encoding,
             reading.sheet,
-            reading.recursive or bool(remembered.get("recursive")),
+            reading.recursive or bool(saved_reading.get("recursive")),
         ),
-        likely=Layout(remembered.get("delimiter"), remembered.get("encoding"), remembered.get("sheet")),
-        voice=voice,
+        layout_hint=Layout(saved_reading.get("delimiter"), saved_reading.get("encoding"), saved_reading.get("sheet")),
+        notifier=voice,
     )
-    if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and reads_labels:
+    if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and should_read_labels:
         echo(f"Labels are read from {escape_controls(corpus.files[1])}.", err=True)  # nobody named it
-    note_unused(reading, corpus)
+    warn_unused_options(reading, corpus)
     return corpus
 
 
-def check_together(reading: Reading) -> None:
+def check_corpus_options(reading: CorpusOptions) -> None:
     """Refuse an option that another one, or the lack of it, would leave without any effect."""
     from xmtc.errors import XmtcError
 
@@ -182,16 +186,16 @@ def check_together(reading: Reading) -> None:
         raise XmtcError(f"--whole reads plain text, and --input-format says {reading.input_format}; leave one out.")
 
 
-def note_unused(reading: Reading, corpus: Corpus) -> None:
+def warn_unused_options(reading: CorpusOptions, corpus: Corpus) -> None:
     """Say which options are about other files than those of the corpus."""
     found = {part.format.name for part in corpus.parts}
     about = {"--sheet": (reading.sheet, {"xlsx"}), "--delimiter": (reading.delimiter, {"csv", "tsv"})}
     for option, (value, formats) in about.items():
         if value is not None and not found & formats:
-            corpus.voice.note(f"{option} does nothing: {corpus.path} is read as {corpus.format}.")
+            corpus.notifier.inform(f"{option} does nothing: {corpus.path} is read as {corpus.format}.")
 
 
-def say(sentence: str) -> None:
+def print_notice(sentence: str) -> None:
     """What was noticed about a corpus; of several processes, one says it."""
     from xmtc.core.progress import is_first_process
     from xmtc.errors import escape_controls
@@ -200,7 +204,7 @@ def say(sentence: str) -> None:
         echo(escape_controls(sentence), err=True)
 
 
-def remembered_by(tagger: Tagger) -> dict[str, Any]:
+def get_saved_reading(tagger: Tagger) -> dict[str, Any]:
     """How the corpus was read that a model was trained on."""
     return tagger.about.get("reading", {})
 
@@ -221,20 +225,20 @@ def make_run(
     cluster: str = "",
     workers: int = 0,
 ) -> Run:
-    from xmtc.cli.log import json_log, say_when_compiling
+    from xmtc.cli.log import announce_compilation, make_json_log
     from xmtc.core.checkpoint import Checkpoint
     from xmtc.core.run import Run
 
     if not quiet:
-        say_when_compiling()
-    watch = () if log_json is None else json_log(log_json)
-    join(cluster)
+        announce_compilation()
+    watch = () if log_json is None else make_json_log(log_json)
+    connect_cluster(cluster)
     return Run(
         threads, not quiet, Checkpoint(checkpoint), device, watch, workdir=workdir, cluster=cluster, workers=workers
     )
 
 
-def join(cluster: str) -> None:
+def connect_cluster(cluster: str) -> None:
     """Before the work begins, so that nothing is read in vain where there is no cluster."""
     if cluster:
         from xmtc.cluster.connection import connect
@@ -242,22 +246,22 @@ def join(cluster: str) -> None:
         connect(cluster)
 
 
-def machine(threads: int, device: str) -> tuple[str, ...]:
+def format_machine_options(threads: int, device: str) -> tuple[str, ...]:
     """The options that say where to work, for a command that runs others."""
     return (*(("--threads", str(threads)) if threads else ()), *(("--device", device) if device != "auto" else ()))
 
 
-def as_words(reading: Reading) -> list[str]:
+def format_corpus_options(reading: CorpusOptions) -> list[str]:
     """The options of reading that are not as they are by themselves, for a command that runs or names others."""
     words: list[str] = []
-    for field in fields(Reading):
+    for field in fields(CorpusOptions):
         value = getattr(reading, field.name)
         if value != field.default:
             words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [value])]
     return words
 
 
-def budget_seconds(text: str) -> float:
+def parse_time_budget(text: str) -> float:
     """90s, 30m or 2h in seconds."""
     import re
 

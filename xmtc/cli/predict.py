@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from xmtc.cli.options import (
-    Allow,
-    Always,
-    Cluster,
-    Deny,
-    Device,
-    Language,
-    LogJson,
+    AllowOption,
+    AlwaysOption,
+    ClusterOption,
+    CorpusOptions,
+    DenyOption,
+    DeviceOption,
+    LanguageOption,
+    LogJsonOption,
     ModelPath,
-    Quiet,
-    Reading,
-    Threads,
+    QuietOption,
+    ThreadsOption,
+    get_saved_reading,
     make_run,
-    open_input,
-    reads_corpus,
-    remembered_by,
+    open_corpus_input,
     report_rejects,
+    with_corpus_options,
 )
 from xmtc.cli.streams import echo
-from xmtc.cli.vocab import report_empty
+from xmtc.cli.vocab import report_empty_filters
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,17 +41,19 @@ if TYPE_CHECKING:
     from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
-    from xmtc.output import Write
+    from xmtc.output import WriteFunction
     from xmtc.tagger import Tagger
 
-USUAL = 5  # labels of a document
-ENDING = ".tags.tsv"  # how the names of results beside files end
+DEFAULT_K = 5  # labels of a document
+SIDE_FILE_SUFFIX = ".tags.tsv"  # how the names of results beside files end
 BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # what is held at a time, whatever the size of the input
-AHEAD = 4  # and for each CPU of a cluster, what it answers in about so many seconds
+MAX_BATCHES_AHEAD = 4  # and for each CPU of a cluster, what it answers in about so many seconds
 
-File = Annotated[str | None, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")]
-String = Annotated[str | None, typer.Option(metavar="TEXT", help="one text, instead of FILE")]
-Output = Annotated[
+InputArgument = Annotated[
+    str | None, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")
+]
+StringOption = Annotated[str | None, typer.Option(metavar="TEXT", help="one text, instead of FILE")]
+OutputOption = Annotated[
     str | None,
     typer.Option(
         "-o",
@@ -60,85 +62,93 @@ Output = Annotated[
         help="file to write, its format told by its name: jsonl, csv, tsv, xlsx, parquet",
     ),
 ]
-Format = Annotated[
+FormatOption = Annotated[
     str | None, typer.Option(help="jsonl, csv, tsv, xlsx or parquet (a table on a terminal, elsewhere jsonl)")
 ]
-Broader = Annotated[bool, typer.Option("--broader", help="name the concepts above each label, too (a vocabulary's)")]
-Wide = Annotated[bool, typer.Option("--wide", help="a row for each document: label_1, score_1, label_2 …")]
-Keep = Annotated[str, typer.Option(metavar="NAMES", help="fields of FILE to carry along: title,url")]
-Bom = Annotated[bool, typer.Option("--bom", help="begin csv or tsv with a mark by which Excel knows UTF-8")]
-Beside = Annotated[bool, typer.Option("--beside", help="write a file beside each document of the folder FILE")]
-Suffix = Annotated[str | None, typer.Option(help="how the names of these files end, instead of .txt (.tags.tsv)")]
-Decide = Annotated[
+BroaderOption = Annotated[
+    bool, typer.Option("--broader", help="name the concepts above each label, too (a vocabulary's)")
+]
+WideOption = Annotated[bool, typer.Option("--wide", help="a row for each document: label_1, score_1, label_2 …")]
+KeepOption = Annotated[str, typer.Option(metavar="NAMES", help="fields of FILE to carry along: title,url")]
+BomOption = Annotated[bool, typer.Option("--bom", help="begin csv or tsv with a mark by which Excel knows UTF-8")]
+BesideOption = Annotated[bool, typer.Option("--beside", help="write a file beside each document of the folder FILE")]
+SuffixOption = Annotated[str | None, typer.Option(help="how the names of these files end, instead of .txt (.tags.tsv)")]
+DecideOption = Annotated[
     bool, typer.Option("--decide", help="as many labels as the model has learnt to give (`xmtc thresholds`)")
 ]
-Force = Annotated[bool, typer.Option("--force", help="replace those that are there, which are left out otherwise")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="replace those that are there, which are left out otherwise")
+]
 
 
-@reads_corpus("labels", "separator")  # taken as by `evaluate`, and not read
+@with_corpus_options("labels", "separator")  # taken as by `evaluate`, and not read
 def predict(
     model: ModelPath,
-    file: File = None,
-    string: String = None,
+    file: InputArgument = None,
+    string: StringOption = None,
     k: Annotated[
-        int | None, typer.Option("-k", min=1, help=f"labels per document, at most ({USUAL}; what --decide gives)")
+        int | None, typer.Option("-k", min=1, help=f"labels per document, at most ({DEFAULT_K}; what --decide gives)")
     ] = None,
-    decide: Decide = False,
+    decide: DecideOption = False,
     threshold: Annotated[float, typer.Option(help="only labels that score at least this")] = 0.0,
-    always: Always = False,
-    language: Language = None,
-    allow: Allow = None,
-    deny: Deny = None,
-    broader: Broader = False,
-    output: Output = None,
-    format: Format = None,
-    wide: Wide = False,
-    keep: Keep = "",
-    bom: Bom = False,
-    beside: Beside = False,
-    suffix: Suffix = None,
-    force: Force = False,
-    threads: Threads = 0,
-    device: Device = "auto",
-    cluster: Cluster = "",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    always: AlwaysOption = False,
+    language: LanguageOption = None,
+    allow: AllowOption = None,
+    deny: DenyOption = None,
+    broader: BroaderOption = False,
+    output: OutputOption = None,
+    format: FormatOption = None,
+    wide: WideOption = False,
+    keep: KeepOption = "",
+    bom: BomOption = False,
+    beside: BesideOption = False,
+    suffix: SuffixOption = None,
+    force: ForceOption = False,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    cluster: ClusterOption = "",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
 ) -> None:
     """Give each document its best labels: as a table on a terminal, as JSON Lines in a pipe, or as a file (-o)."""
     from xmtc.data.document import Document
-    from xmtc.data.file_streams import check_outside
+    from xmtc.data.file_streams import check_outside_model_folder
     from xmtc.tagger import Tagger
 
     kept = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
-    check_beside(beside, suffix, force)
-    target = Target(output, format, wide, kept, bom, (ENDING if suffix is None else suffix, force) if beside else None)
-    check_asked(file, string, target)
+    check_side_file_options(beside, suffix, force)
+    target = PredictionOutput(
+        output, format, wide, kept, bom, (SIDE_FILE_SUFFIX if suffix is None else suffix, force) if beside else None
+    )
+    check_options(file, string, target)
     if output is not None:
-        check_outside(output)
+        check_outside_model_folder(output)
     tagger = Tagger.load(model)
-    allowed = tagger.may_answer(allow or [], deny or [])
-    report_empty(tagger, allow, deny)
+    allowed = tagger.build_label_mask(allow or [], deny or [])
+    report_empty_filters(tagger, allow, deny)
     if broader:
-        tagger.check_vocabulary("--broader")
+        tagger.require_vocabulary("--broader")
     run = replace(make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster), progress=False)
     source: Corpus | list[Document] = [Document("1", string or "", [])]
     if file is not None:
-        unseen = quiet or target.is_shown  # answers on a terminal show the progress; else, how much is read is shown
-        source = open_input(file, reading, remembered_by(tagger), reads_labels=False, quiet=unseen, keep=kept)
-        source.check_target(target.path)
-    asked = Asked(how_many(tagger, k, decide, wide), threshold, always, allowed, language, broader, decide)
-    done = tag(tagger, source, target, asked, run)
-    if not quiet and (output or beside or (target.is_shown and done.n_silent)):
-        echo(summary(done.n_docs, done.n_silent, always or decide), err=True)
-    if done.n_full and k is None:
-        echo(f"{done.n_full:,} documents may have more labels than there is room for, {asked.k:,}.", err=True)
+        unseen = quiet or target.is_terminal  # answers on a terminal show the progress; else, how much is read is shown
+        source = open_corpus_input(
+            file, reading, get_saved_reading(tagger), should_read_labels=False, quiet=unseen, keep=kept
+        )
+        source.check_not_overwritten(target.path)
+    asked = PredictOptions(choose_k(tagger, k, decide, wide), threshold, always, allowed, language, broader, decide)
+    done = write_predictions(tagger, source, target, asked, run)
+    if not quiet and (output or beside or (target.is_terminal and done.n_unlabelled)):
+        echo(format_summary(done.n_docs, done.n_unlabelled, always or decide), err=True)
+    if done.n_at_limit and k is None:
+        echo(f"{done.n_at_limit:,} documents may have more labels than there is room for, {asked.k:,}.", err=True)
     if not isinstance(source, list):
         report_rejects(source)
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictOptions:
     """Which labels of a document are wanted."""
 
     k: int
@@ -149,74 +159,74 @@ class Asked:
     broader: bool  # whether what is above them is named, too
     decide: bool = False  # whether the model decides how many
 
-    def of(self, tagger: Tagger, documents: list[Document], run: Run) -> Predictions:
+    def predict(self, tagger: Tagger, documents: list[Document], run: Run) -> Predictions:
         if self.decide:
             return tagger.decided(documents, run, self.allowed, always=self.always)
-        return tagger.rank(documents, self.k, run, self.allowed, always=self.always)
+        return tagger.predict(documents, self.k, run, self.allowed, always=self.always)
 
 
-class Done(NamedTuple):
+class PredictCounts(NamedTuple):
     n_docs: int = 0
-    n_silent: int = 0  # of these, those that got no label
-    n_full: int = 0  # and those that were decided to have all that there is room for, or more
+    n_unlabelled: int = 0  # of these, those that got no label
+    n_at_limit: int = 0  # and those that were decided to have all that there is room for, or more
 
 
-def how_many(tagger: Tagger, k: int | None, decide: bool, wide: bool) -> int:
+def choose_k(tagger: Tagger, k: int | None, decide: bool, wide: bool) -> int:
     """Labels of a document, at most. A wide table has room for as many as a document was seen to get."""
-    usual = USUAL
+    usual = DEFAULT_K
     if decide:
-        decision = tagger.own_decision()
+        decision = tagger.require_decision()
         usual = decision.most if wide else decision.depth
     return min(usual if k is None else k, len(tagger.labels))
 
 
 @dataclass(frozen=True)
-class Target:
+class PredictionOutput:
     """Where answers go, and in which form."""
 
     output: str | None
     format: str | None
     wide: bool
-    kept: tuple[str, ...]
+    kept_fields: tuple[str, ...]
     bom: bool
-    beside: tuple[str, bool] | None  # how the names of results end, and whether those that are there are replaced
+    side_files: tuple[str, bool] | None  # how the names of results end, and whether those that are there are replaced
 
     @cached_property
     def path(self) -> str:
         return "-" if self.output is None else self.output
 
     @cached_property
-    def is_shown(self) -> bool:
-        return self.path == "-" and self.beside is None and sys.stdout.isatty()
+    def is_terminal(self) -> bool:
+        return self.path == "-" and self.side_files is None and sys.stdout.isatty()
 
-    def form(self) -> str:
+    def resolve_format(self) -> str:
         """The format, or an error if it is none, or none for its place."""
-        from xmtc.output import format_of
+        from xmtc.output import choose_prediction_format
 
-        return format_of(self.path, self.format, self.is_shown)
+        return choose_prediction_format(self.path, self.format, self.is_terminal)
 
-    def given(self) -> list[str]:
+    def list_table_options(self) -> list[str]:
         """The options that are not about results beside files."""
-        options = {"-o": self.output, "--format": self.format, "--wide": self.wide, "--keep": self.kept}
+        options = {"-o": self.output, "--format": self.format, "--wide": self.wide, "--keep": self.kept_fields}
         return [name for name, value in (options | {"--bom": self.bom}).items() if value]
 
-    def opened(
-        self, source: Corpus | list[Document], tagger: Tagger, asked: Asked
-    ) -> tuple[AbstractContextManager[Write], Iterable[Document]]:
+    def open_writer(
+        self, source: Corpus | list[Document], tagger: Tagger, asked: PredictOptions
+    ) -> tuple[AbstractContextManager[WriteFunction], Iterable[Document]]:
         """What writes the answers, and the documents that it wants answers for."""
-        from xmtc.output import AnswerTable, writing_answers
-        from xmtc.output.side_files import Results
+        from xmtc.output import PredictionTable, open_prediction_writer
+        from xmtc.output.side_files import SideFiles
 
-        above = cache(partial(tagger.broader, language=asked.language)) if asked.broader else None
-        table = AnswerTable(asked.k, self.wide, self.kept, tagger.concepts is not None, above)
-        if self.beside is not None and not isinstance(source, list):
-            results = Results(Path(source.path), self.beside[0], table, self.beside[1])
-            return results.writing(), results.waiting(source)
-        documents = with_fields(source, self.kept) if self.kept else source
-        return writing_answers(self.path, self.form(), table, self.bom), documents
+        above = cache(partial(tagger.broader_names, language=asked.language)) if asked.broader else None
+        table = PredictionTable(asked.k, self.wide, self.kept_fields, tagger.concepts is not None, above)
+        if self.side_files is not None and not isinstance(source, list):
+            results = SideFiles(Path(source.path), self.side_files[0], table, self.side_files[1])
+            return results.open_writer(), results.skip_existing(source)
+        documents = check_kept_fields(source, self.kept_fields) if self.kept_fields else source
+        return open_prediction_writer(self.path, self.resolve_format(), table, self.bom), documents
 
 
-def check_beside(beside: bool, suffix: str | None, force: bool) -> None:
+def check_side_file_options(beside: bool, suffix: str | None, force: bool) -> None:
     """Refuse options that speak of results beside files, where there will be none."""
     from xmtc.errors import XmtcError
 
@@ -225,7 +235,7 @@ def check_beside(beside: bool, suffix: str | None, force: bool) -> None:
         raise XmtcError(f"{option} is about results beside the files of a folder; give --beside, or leave it out.")
 
 
-def check_asked(file: str | None, string: str | None, target: Target) -> None:
+def check_options(file: str | None, string: str | None, target: PredictionOutput) -> None:
     """Refuse options that contradict each other, before the work."""
     from xmtc.errors import XmtcError
 
@@ -234,20 +244,20 @@ def check_asked(file: str | None, string: str | None, target: Target) -> None:
         raise XmtcError(f"Found {found}; give one: a FILE, - for standard input, or --string TEXT.")
     if target.output == "":
         raise XmtcError("-o names no file; give one, such as answers.csv, or - for standard output.")
-    if target.beside and target.given():
-        option = target.given()[0]
+    if target.side_files and target.list_table_options():
+        option = target.list_table_options()[0]
         raise XmtcError(f"--beside writes files of its own kind, for which {option} means nothing; give one of them.")
-    if string is not None and (target.beside or target.kept):
-        option = "--beside" if target.beside else "--keep"
+    if string is not None and (target.side_files or target.kept_fields):
+        option = "--beside" if target.side_files else "--keep"
         raise XmtcError(f"{option} is about a FILE, and --string gives none; leave it out.")
-    if target.form() == "jsonl" and target.wide:
+    if target.resolve_format() == "jsonl" and target.wide:
         raise XmtcError(
             "--wide is about tables, and JSON Lines have one object for each document anyway; leave it out, or choose "
             "csv, tsv, xlsx or parquet with --format or -o."
         )
 
 
-def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
+def check_kept_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
     """Refuse documents of a format without named fields, where some are to be kept; say which fields were always
     empty, as JSON Lines need not have them."""
     from xmtc.core.progress import print_to_stderr
@@ -255,45 +265,47 @@ def with_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterato
 
     empty = set(range(len(kept)))
     for document in documents:
-        if len(document.kept) != len(kept):
+        if len(document.extra) != len(kept):
             found = f"--keep {','.join(kept)} names fields, and this corpus has none"
             raise XmtcError(f"{found}: it is no table and no JSON Lines; leave --keep out, or convert it.")
         if empty:
-            empty = {place for place in empty if document.kept[place] in (None, "")}
+            empty = {place for place in empty if document.extra[place] in (None, "")}
         yield document
     for place in sorted(empty):
         print_to_stderr(f"No document has anything in the field {escape_controls(kept[place])!r}; check --keep.")
 
 
-def tag(tagger: Tagger, source: Corpus | list[Document], target: Target, asked: Asked, run: Run) -> Done:
+def write_predictions(
+    tagger: Tagger, source: Corpus | list[Document], target: PredictionOutput, asked: PredictOptions, run: Run
+) -> PredictCounts:
     """Write the answers, batch by batch."""
-    from xmtc.output import Answer
+    from xmtc.output import Prediction
 
-    done = Done()
-    writer, documents = target.opened(source, tagger, asked)
+    done = PredictCounts()
+    writer, documents = target.open_writer(source, tagger, asked)
     with writer as write:
-        for batch, ranked in answered(tagger, in_batches(documents), asked, run):
-            tags = tagger.named(ranked.apply_threshold(asked.threshold), asked.language)
+        for batch, ranked in predict_batches(tagger, split_into_batches(documents), asked, run):
+            tags = tagger.to_tags(ranked.apply_threshold(asked.threshold), asked.language)
             is_deep = asked.k == ranked.k < len(tagger.labels)  # then those beyond were not looked at
             n_full = sum(len(each) > asked.k - is_deep for each in tags) if asked.decide else 0
             tags = [each[: asked.k] for each in tags]
             pairs = zip(batch, tags, strict=True)
-            write(Answer(document.id, found, document.kept, document.text) for document, found in pairs)
+            write(Prediction(document.id, found, document.extra, document.text) for document, found in pairs)
             sys.stdout.flush()
             n_silent = sum(not found for found in tags)
-            done = Done(done.n_docs + ranked.n_docs, done.n_silent + n_silent, done.n_full + n_full)
+            done = PredictCounts(done.n_docs + ranked.n_docs, done.n_unlabelled + n_silent, done.n_at_limit + n_full)
     return done
 
 
-def answered(
-    tagger: Tagger, batches: Iterator[list[Document]], asked: Asked, run: Run
+def predict_batches(
+    tagger: Tagger, batches: Iterator[list[Document]], asked: PredictOptions, run: Run
 ) -> Iterator[tuple[list[Document], Predictions]]:
     """Each batch and its ranked labels; on a cluster, a machine of it has ranked them."""
     from xmtc.cluster.scheduling import map_on_cluster
     from xmtc.core.run import Run
 
     if not run.cluster:
-        yield from ((batch, asked.of(tagger, batch, run)) for batch in batches)
+        yield from ((batch, asked.predict(tagger, batch, run)) for batch in batches)
         return
     held: deque[list[Document]] = deque()
 
@@ -302,12 +314,12 @@ def answered(
             held.append(batch)
             yield [document._replace(kept=()) for document in batch]
 
-    work = partial(asked.of, tagger, run=Run(threads=1, device=run.device))
-    for ranked, _ in map_on_cluster(run.cluster, work, sent(), size=len, max_pending_per_cpu=AHEAD):
+    work = partial(asked.predict, tagger, run=Run(threads=1, device=run.device))
+    for ranked, _ in map_on_cluster(run.cluster, work, sent(), size=len, max_pending_per_cpu=MAX_BATCHES_AHEAD):
         yield held.popleft(), ranked
 
 
-def summary(n_docs: int, n_silent: int, always: bool) -> str:
+def format_summary(n_docs: int, n_silent: int, always: bool) -> str:
     documents = "1 document" if n_docs == 1 else f"{n_docs:,} documents"
     if not n_silent:
         return f"{documents} tagged."
@@ -316,7 +328,7 @@ def summary(n_docs: int, n_silent: int, always: bool) -> str:
     return f"{said}." if always else f"{said}, as a rule because the model knows no word of {whom} (see --always)."
 
 
-def in_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def split_into_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     batch: list[Document] = []
     length = 0
     for document in documents:

@@ -7,25 +7,25 @@ from typing import Annotated
 import typer
 
 from xmtc.cli.options import (
+    CorpusOptions,
     CorpusPath,
-    Device,
-    Language,
-    LogJson,
+    DeviceOption,
+    LanguageOption,
+    LogJsonOption,
     ModelPath,
-    Quiet,
-    Reading,
-    Threads,
+    QuietOption,
+    ThreadsOption,
+    get_saved_reading,
     make_run,
-    open_input,
-    reads_corpus,
-    remembered_by,
+    open_corpus_input,
     report_rejects,
+    with_corpus_options,
 )
-from xmtc.cli.outputs import form_of
+from xmtc.cli.outputs import select_formatter
 from xmtc.cli.streams import echo
 
 # How our files begin, and what follows soon: by this one of ours is known, which may be replaced.
-OURS = {
+FILE_SIGNATURES = {
     "html": (b"<!DOCTYPE html>", b'content="xmtc report"'),
     "md": (b"<!-- xmtc report -->", b""),
     "json": (b'{\n "made by": "xmtc report"', b""),
@@ -33,7 +33,7 @@ OURS = {
 }
 
 
-@reads_corpus()
+@with_corpus_options()
 def report(
     model: ModelPath,
     corpus: CorpusPath,
@@ -44,34 +44,34 @@ def report(
         float | None,
         typer.Option(help="score from which on a label is given (as the model decides, or as many as in training)"),
     ] = None,
-    language: Language = None,
-    threads: Threads = 0,
-    device: Device = "auto",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    language: LanguageOption = None,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
 ) -> None:
     """Write a report on labelled documents: metrics with intervals, rare labels, labels that fail, what scores mean."""
-    from xmtc.analysis.report.files import as_json, label_rows, markdown
-    from xmtc.analysis.report.making import report_on
-    from xmtc.analysis.report.page import page
+    from xmtc.analysis.report.files import as_json, render_label_csv, render_markdown
+    from xmtc.analysis.report.making import build_report
+    from xmtc.analysis.report.page import render_page
     from xmtc.core.predictions import check_threshold
-    from xmtc.data.file_streams import writing
+    from xmtc.data.file_streams import open_output
     from xmtc.errors import escape_controls
     from xmtc.tagger import Tagger
 
-    forms = {"html": page, "md": markdown, "json": as_json, "csv": label_rows}
-    form = form_of(output, forms, OURS, "report")
+    forms = {"html": render_page, "md": render_markdown, "json": as_json, "csv": render_label_csv}
+    form = select_formatter(output, forms, FILE_SIGNATURES, "report")
     if threshold is not None:
         check_threshold(threshold)
     tagger = Tagger.load(model)
-    source = open_input(corpus, reading, remembered_by(tagger), quiet=quiet)
+    source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
     documents = list(source)  # the report shows some of them
     about = {"Model": f"{model}: {tagger!r}", "Documents": f"{len(documents):,} of {corpus}"}
     title = f"Report: {tagger.about['method']} on {corpus}"
     run = make_run(threads, quiet, device=device, log_json=log_json)
-    made = report_on(tagger, documents, title, about, threshold=threshold, language=language, run=run)
-    with writing(output) as stream:
+    made = build_report(tagger, documents, title, about, threshold=threshold, language=language, run=run)
+    with open_output(output) as stream:
         stream.write(form(made).encode("utf-8", "replace"))
     if output != "-" and not quiet:
         echo(f"{escape_controls(output)} written.", err=True)

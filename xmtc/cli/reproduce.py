@@ -10,9 +10,9 @@ import typer
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.experiments.commands import Place
+    from xmtc.experiments.commands import ExperimentContext
     from xmtc.experiments.rows import Experiment
-    from xmtc.experiments.running import Outcome
+    from xmtc.experiments.running import ExperimentOutcome
 
 
 def reproduce(
@@ -39,9 +39,9 @@ def reproduce(
 ) -> None:
     """Run the rows of a paper's table that have no result yet; or make a page: published, measured, difference."""
     from xmtc.errors import XmtcError
-    from xmtc.experiments.rows import find, read
+    from xmtc.experiments.rows import find_table, load_experiment
 
-    names, rows = files_and_rows(files or [], only or [])
+    names, rows = split_files_and_rows(files or [], only or [])
     if not names and not report:
         raise XmtcError("Which table? Give its file, such as experiments/rivals.toml, or --report for a page of all.")
     if report:
@@ -51,18 +51,18 @@ def reproduce(
     options = tuple(word for name, value in said.items() if value for word in (name, value))
     went_well = True
     for name in names:
-        experiment = read(find(name))
-        place = the_place(experiment.path, data, work, results)
+        experiment = load_experiment(find_table(name))
+        place = build_place(experiment.path, data, work, results)
         if table:
-            print_table(experiment, place)
+            print_markdown_table(experiment, place)
         else:
-            place = prepared(place, param or [], options, limit, machine, commit)
-            went_well &= tell(run(experiment, rows, jobs, place))
+            place = configure_place(place, param or [], options, limit, machine, commit)
+            went_well &= report_outcome(run_rows(experiment, rows, jobs, place))
     if not went_well:
         raise typer.Exit(1)
 
 
-def files_and_rows(words: list[str], only: list[str]) -> tuple[list[str], list[str]]:
+def split_files_and_rows(words: list[str], only: list[str]) -> tuple[list[str], list[str]]:
     """`FILE --only ONE OTHER`: after --only, what is no file is a row."""
     if not only:
         return words, []
@@ -70,82 +70,82 @@ def files_and_rows(words: list[str], only: list[str]) -> tuple[list[str], list[s
     return files, [*only, *(word for word in words if word not in files)]
 
 
-def the_place(path: Path, data: Path | None, work: Path, results: Path | None) -> Place:
+def build_place(path: Path, data: Path | None, work: Path, results: Path | None) -> ExperimentContext:
     """Corpora lie beside the checkout that the table is of, or where `xmtc data get` has them."""
     import os
 
     from xmtc.data.catalogue import corpora_folder
-    from xmtc.experiments.commands import SHARED, Place
+    from xmtc.experiments.commands import SHARED_DATA_FOLDER, ExperimentContext
 
-    beside = Path(os.path.normpath(path.resolve().parent.parent / SHARED))
+    beside = Path(os.path.normpath(path.resolve().parent.parent / SHARED_DATA_FOLDER))
     folders = (beside, corpora_folder()) if data is None else (Path(os.path.normpath(data)),)
-    return Place(folders, work, results or path.parent / "results")
+    return ExperimentContext(folders, work, results or path.parent / "results")
 
 
-def prepared(
-    place: Place,
+def configure_place(
+    place: ExperimentContext,
     param: list[str],
     options: tuple[str, ...],
     limit: float | None,
     machine: str | None,
     commit: str | None,
-) -> Place:
+) -> ExperimentContext:
     from dataclasses import replace
 
     from xmtc.errors import XmtcError
-    from xmtc.experiments.keeping import gpus, made_here
+    from xmtc.experiments.keeping import describe_environment, list_gpus
 
     if wrong := [pair for pair in param if "=" not in pair]:
         raise XmtcError(f"--param {wrong[0]} must be NAME=VALUE.")
     overrides = dict(pair.split("=", 1) for pair in param)
-    has_gpu = "--device" in options or bool(gpus())
-    here = made_here(machine, commit)
+    has_gpu = "--device" in options or bool(list_gpus())
+    here = describe_environment(machine, commit)
     return replace(place, overrides=overrides, options=options, limit=limit, made_here=here, has_gpu=has_gpu)
 
 
-def run(experiment: Experiment, rows: list[str], jobs: int, place: Place) -> Outcome:
-    from xmtc.experiments.running import run_all
+def run_rows(experiment: Experiment, rows: list[str], jobs: int, place: ExperimentContext) -> ExperimentOutcome:
+    from xmtc.experiments.running import run_missing_rows
 
-    return run_all(experiment, rows, jobs, place, lambda line: echo(line, err=": failed: " in line))
+    return run_missing_rows(experiment, rows, jobs, place, lambda line: echo(line, err=": failed: " in line))
 
 
-def tell(outcome: Outcome) -> bool:
+def report_outcome(outcome: ExperimentOutcome) -> bool:
     """Say what was not run; whether all is well."""
-    if n := len(outcome.stored):
+    if n := len(outcome.reused):
         which = "1 row has a stored result, which is" if n == 1 else f"{n} rows have stored results, which are"
         echo(f"{which} taken; --table prints all.", err=True)
-    for why in dict.fromkeys(outcome.left.values()):
-        left = [name for name, reason in outcome.left.items() if reason == why]
+    for why in dict.fromkeys(outcome.skipped.values()):
+        left = [name for name, reason in outcome.skipped.items() if reason == why]
         echo(f"Not run: {', '.join(left)}: {why}", err=True)
-    return not outcome.failed and not outcome.left
+    return not outcome.failed and not outcome.skipped
 
 
-def print_table(experiment: Experiment, place: Place) -> None:
-    from xmtc.experiments.keeping import kept_in
-    from xmtc.experiments.tables import markdown
+def print_markdown_table(experiment: Experiment, place: ExperimentContext) -> None:
+    from xmtc.experiments.keeping import load_results
+    from xmtc.experiments.tables import render_table_markdown
 
-    echo(markdown(experiment, kept_in(place.kept(experiment.name))))
+    echo(render_table_markdown(experiment, load_results(place.get_results_path(experiment.name))))
 
 
 def write_report(names: list[str], output: str, results: Path | None, data: Path | None) -> None:
-    from xmtc.data.file_streams import writing
+    from xmtc.data.file_streams import open_output
     from xmtc.errors import XmtcError, escape_controls
-    from xmtc.experiments.keeping import kept_in
-    from xmtc.experiments.page import form_of, sections_of
-    from xmtc.experiments.rows import FOLDER, all_tables, find, read
+    from xmtc.experiments.keeping import load_results
+    from xmtc.experiments.page import build_sections, choose_renderer
+    from xmtc.experiments.rows import TABLES_FOLDER, find_table, list_tables, load_experiment
 
-    form = form_of(output)
-    paths = [find(name) for name in names] or all_tables()
+    form = choose_renderer(output)
+    paths = [find_table(name) for name in names] or list_tables()
     if not paths:
         raise XmtcError(
             f"There are no tables here; give their files, or go to the checkout of xmtc's repository: its folder "
-            f"{FOLDER} has those of the papers."
+            f"{TABLES_FOLDER} has those of the papers."
         )
     sections = []
     for path in paths:
-        experiment, place = read(path), the_place(path, data, Path(), results)
-        sections += sections_of(experiment, kept_in(place.kept(experiment.name)), place)
-    with writing(output) as stream:
+        experiment, place = load_experiment(path), build_place(path, data, Path(), results)
+        sections += build_sections(experiment, load_results(place.get_results_path(experiment.name)), place)
+    with open_output(output) as stream:
         stream.write(form(sections).encode())
     if output != "-":
         echo(f"{escape_controls(output)} written; tables: {len(paths)}.", err=True)

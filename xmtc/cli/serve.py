@@ -7,37 +7,39 @@ from typing import Annotated
 
 import typer
 
-from xmtc.cli.options import Device
+from xmtc.cli.options import DeviceOption
 
-Models = Annotated[
+ModelsArgument = Annotated[
     list[str], typer.Argument(metavar="MODEL…", help="model folders; name=FOLDER gives one another name")
 ]
-Reports = Annotated[
+ReportsOption = Annotated[
     list[str] | None, typer.Option(metavar="FILE", help="page of `xmtc report`; of several models, NAME=FILE")
 ]
-Mcp = Annotated[bool, typer.Option("--mcp", help="serve tools for assistants (MCP) on stdin and stdout instead")]
-Origins = Annotated[list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="allowed CORS origin (repeatable)")]
-Hosts = Annotated[
+McpOption = Annotated[bool, typer.Option("--mcp", help="serve tools for assistants (MCP) on stdin and stdout instead")]
+OriginsOption = Annotated[
+    list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="allowed CORS origin (repeatable)")
+]
+HostsOption = Annotated[
     list[str] | None,
     typer.Option("--allow-host", metavar="NAME", help="further host name of this service (repeatable; *: any)"),
 ]
 
 
 def serve(
-    models: Models,
+    models: ModelsArgument,
     host: Annotated[str, typer.Option(help="address to listen at; 0.0.0.0 lets other machines ask")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 8000,
     workers: Annotated[int, typer.Option(min=1, max=256, help="processes; they share the models' memory")] = 1,
     threads: Annotated[int, typer.Option(min=0, help="for a batch of texts (0: all there are)")] = 1,
-    device: Device = "auto",
+    device: DeviceOption = "auto",
     watch: Annotated[bool, typer.Option("--watch", help="take over a new model in a folder by itself")] = False,
     token: Annotated[
         str | None, typer.Option(envvar="XMTC_TOKEN", show_envvar=True, help="that clients must send")
     ] = None,
     token_file: Annotated[str | None, typer.Option(metavar="FILE", help="file with the token")] = None,
-    cors: Origins = None,
-    allow_host: Hosts = None,
-    report: Reports = None,
+    cors: OriginsOption = None,
+    allow_host: HostsOption = None,
+    report: ReportsOption = None,
     max_body: Annotated[int, typer.Option(min=1, help="bytes of a request")] = 32 * 2**20,
     max_text: Annotated[int, typer.Option(min=1, help="characters of a text")] = 1_000_000,
     max_texts: Annotated[int, typer.Option(min=1, help="texts of a request")] = 1000,
@@ -47,25 +49,25 @@ def serve(
     max_seconds: Annotated[float, typer.Option(min=0.1, help="that a request may take")] = 30.0,
     max_connections: Annotated[int, typer.Option(min=1, help="at a time")] = 4000,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="write no line for each request")] = False,
-    mcp: Mcp = False,
+    mcp: McpOption = False,
 ) -> None:
     """Serve models: an interface for programs, Annif's interface, and a page for people."""
     from xmtc.errors import as_missing_extra
-    from xmtc.server.settings import Limits, Settings, named_folders, named_reports
+    from xmtc.server.settings import ServiceLimits, Settings, parse_models, parse_reports
 
     given = locals()
-    limits = Limits(**{field.name: given[f"max_{field.name}"] for field in fields(Limits)})
-    folders = named_folders(models)
+    limits = ServiceLimits(**{field.name: given[f"max_{field.name}"] for field in fields(ServiceLimits)})
+    folders = parse_models(models)
     settings = Settings(
         folders,
         host,
         port,
         workers,
-        watch=1.0 if watch else 0.0,
-        token=token_in(token, token_file),
+        watch_seconds=1.0 if watch else 0.0,
+        token=read_token(token, token_file),
         origins=tuple(cors or ()),
         hosts=tuple(allow_host or ()),
-        reports=named_reports(report or (), folders),
+        reports=parse_reports(report or (), folders),
         threads=threads,
         device=device,
         access_log=not quiet,
@@ -85,7 +87,7 @@ def serve(
     begin(settings)
 
 
-def token_in(token: str | None, file: str | None) -> str | None:
+def read_token(token: str | None, file: str | None) -> str | None:
     """Return the token; raise XmtcError if a header cannot carry it."""
     from pathlib import Path
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import (
-    Cluster,
+    ClusterOption,
+    CorpusOptions,
     CorpusPaths,
-    Device,
-    Language,
-    LogJson,
-    Quiet,
-    Reading,
-    Threads,
-    Workers,
-    fetches_corpus,
+    DeviceOption,
+    LanguageOption,
+    LogJsonOption,
+    QuietOption,
+    ThreadsOption,
+    WorkersOption,
     make_run,
-    open_input,
-    reads_corpus,
+    open_corpus_input,
     report_rejects,
+    with_corpus_options,
+    with_corpus_prefetch,
 )
 from xmtc.cli.streams import echo
 from xmtc.cli.vocab import open_vocabulary, report_problems
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from xmtc.tagger import Tagger
 
 
-@reads_corpus()
-@fetches_corpus
+@with_corpus_options()
+@with_corpus_prefetch
 def train(
     corpus: CorpusPaths,
     output: Annotated[Path, typer.Option("-o", "--output", help="model folder to write; a model there is replaced")],
@@ -50,17 +50,17 @@ def train(
     workdir: Annotated[
         Path | None, typer.Option(help="folder for what memory cannot hold: tf-idf of texts, models as they grow")
     ] = None,
-    threads: Threads = 0,
-    device: Device = "auto",
-    cluster: Cluster = "",
-    workers: Workers = 0,
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    cluster: ClusterOption = "",
+    workers: WorkersOption = 0,
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
     vocab: Annotated[
         str | None, typer.Option(help="vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table")
     ] = None,
-    language: Language = None,
+    language: LanguageOption = None,
 ) -> None:
     """Train a tagger on a corpus of labelled documents."""
     import time
@@ -73,29 +73,29 @@ def train(
     check_workers(workers, cluster)
     run = make_run(threads, quiet, checkpoint, device, log_json, workdir, cluster, workers)
     store.check_target(output)
-    check_language(language, vocab)
+    check_language_option(language, vocab)
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
-    source = open_input(corpus, reading, quiet=quiet)
-    checked = open_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
-    pipeline = with_vocabulary(pipeline_for(method, parameter or [], source), vocab)
+    source = open_corpus_input(corpus, reading, quiet=quiet)
+    checked = open_corpus_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
+    pipeline = add_vocabulary_parameter(build_pipeline(method, parameter or [], source), vocab)
     if workdir is not None:
-        check_use(workdir, pipeline, method)
+        check_workdir_option(workdir, pipeline, method)
     if cluster and not quiet:
-        say_if_alone(pipeline, method)
-    with told_where_it_goes_on(run.checkpoint):
+        warn_single_machine(pipeline, method)
+    with report_checkpoint_on_interrupt(run.checkpoint):
         trained = pipeline.fit(source, checked, run)
     if not is_first_process():  # of those that torchrun has started: it saves
         return
     if vocabulary is not None:
         trained = trained.with_vocabulary(vocabulary, language)
         report_problems(trained)
-    save(trained, output, run.checkpoint)
+    save_model(trained, output, run.checkpoint)
     run.checkpoint.remove()
     report_rejects(source)
     if checked is not None:
         report_rejects(checked)
     if not quiet:
-        report(trained, output, method, time.perf_counter() - start)
+        print_training_summary(trained, output, method, time.perf_counter() - start)
 
 
 def check_workers(workers: int, cluster: str) -> None:
@@ -105,7 +105,7 @@ def check_workers(workers: int, cluster: str) -> None:
         raise XmtcError("--workers are those of a cluster, and there is no --cluster; give both, or use torchrun.")
 
 
-def check_language(language: str | None, vocab: str | None) -> None:
+def check_language_option(language: str | None, vocab: str | None) -> None:
     from xmtc.errors import XmtcError
 
     if language is not None and vocab is None:
@@ -116,7 +116,7 @@ def check_language(language: str | None, vocab: str | None) -> None:
 
 
 @contextmanager
-def told_where_it_goes_on(checkpoint: Checkpoint) -> Iterator[None]:
+def report_checkpoint_on_interrupt(checkpoint: Checkpoint) -> Iterator[None]:
     """Whoever stops a training with a checkpoint hears that it was not for nothing."""
     try:
         yield
@@ -126,25 +126,25 @@ def told_where_it_goes_on(checkpoint: Checkpoint) -> Iterator[None]:
         raise
 
 
-def say_if_alone(pipeline: Pipeline, method: str) -> None:
+def warn_single_machine(pipeline: Pipeline, method: str) -> None:
     """What a cluster is no help for."""
     if not pipeline.method.has_cluster_support:
         echo(f"{method} trains on one machine: there is nothing in it that a cluster could share.", err=True)
 
 
-def report(trained: Tagger, output: Path, method: str, seconds: float) -> None:
+def print_training_summary(trained: Tagger, output: Path, method: str, seconds: float) -> None:
     """Say what was trained, and what was found out meanwhile."""
     if chosen := trained.about.get("chosen"):
         echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
     echo(f"Scores are {trained.about['scores']['are']}: {trained.about['scores']['because']}.", err=True)
     echo(
-        f"{output}: {method} trained on {said_of(trained)} in {seconds:.1f} s. "
+        f"{output}: {method} trained on {describe_training_data(trained)} in {seconds:.1f} s. "
         f"Next: xmtc evaluate {output} TEST-CORPUS",
         err=True,
     )
 
 
-def check_use(workdir: Path, pipeline: Pipeline, method: str) -> None:
+def check_workdir_option(workdir: Path, pipeline: Pipeline, method: str) -> None:
     """Refuse, before the work, a folder that cannot be worked in, or that nothing would be written to."""
     from xmtc.errors import XmtcError
     from xmtc.storage.disk_arrays import check_workdir
@@ -157,7 +157,7 @@ def check_use(workdir: Path, pipeline: Pipeline, method: str) -> None:
     check_workdir(workdir)
 
 
-def save(trained: Tagger, output: Path, checkpoint: Checkpoint) -> None:
+def save_model(trained: Tagger, output: Path, checkpoint: Checkpoint) -> None:
     """Write the model. Where that fails, the training was not for nothing: its pieces stay, or the model is saved in a
     temporary folder."""
     import tempfile
@@ -181,7 +181,7 @@ def save(trained: Tagger, output: Path, checkpoint: Checkpoint) -> None:
         raise XmtcError(f"{error} Meanwhile the trained model was saved to {place}; move it from there.") from None
 
 
-def typed_parameters(parameters: list[str]) -> dict[str, UnparsedValue]:
+def parse_parameters(parameters: list[str]) -> dict[str, UnparsedValue]:
     """The -p name=value options of a command."""
     from xmtc.core.hyperparameters import UnparsedValue
     from xmtc.errors import XmtcError
@@ -195,31 +195,34 @@ def typed_parameters(parameters: list[str]) -> dict[str, UnparsedValue]:
     return values
 
 
-def pipeline_for(method: str, parameters: list[str], source: Corpus) -> Pipeline:
+def build_pipeline(method: str, parameters: list[str], source: Corpus) -> Pipeline:
     """A method and its views, set by -p options, for what a corpus holds."""
-    from xmtc.features import COLUMNS, TEXTS
+    from xmtc.features import FEATURES, TEXTS
     from xmtc.pipeline import Pipeline
 
-    values: dict[str, Any] = dict(typed_parameters(parameters))
-    if not source.holds_features:
-        return Pipeline.of(method, TEXTS, values)
-    return Pipeline.of(method, COLUMNS, {"n_columns": source.n_features or 0} | values)
+    values: dict[str, Any] = dict(parse_parameters(parameters))
+    if not source.has_features:
+        return Pipeline.from_parameters(method, TEXTS, values)
+    return Pipeline.from_parameters(method, FEATURES, {"n_columns": source.n_features or 0} | values)
 
 
-def with_vocabulary(pipeline: Pipeline, vocab: str | None) -> Pipeline:
+def add_vocabulary_parameter(pipeline: Pipeline, vocab: str | None) -> Pipeline:
     """The same with the vocabulary of --vocab for methods that look for names, where -p gives them no other."""
     wanted = [name for name, (_, value) in pipeline.parameters.items() if name.endswith("vocabulary") and not value]
-    return pipeline.with_values(dict.fromkeys(wanted, vocab)) if vocab and wanted else pipeline
+    return pipeline.with_parameters(dict.fromkeys(wanted, vocab)) if vocab and wanted else pipeline
 
 
-def said_of(tagger: Tagger) -> str:
+def describe_training_data(tagger: Tagger) -> str:
     """What a tagger was trained on, in words."""
     about = tagger.about
-    sizes = [f"{about['n_labels']:,} labels", *(f"{size:,} {unit_of(view)}" for view, size in about["sizes"].items())]
+    sizes = [
+        f"{about['n_labels']:,} labels",
+        *(f"{size:,} {get_size_unit(view)}" for view, size in about["sizes"].items()),
+    ]
     return f"{about['n_docs']:,} documents with {' and '.join(sizes)}"
 
 
-def unit_of(view: str) -> str:
+def get_size_unit(view: str) -> str:
     """What the size of a view counts."""
     from xmtc.features import view_class
 

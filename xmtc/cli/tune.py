@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.options import (
-    Cluster,
+    ClusterOption,
+    CorpusOptions,
     CorpusPaths,
-    Device,
-    LogJson,
-    Quiet,
-    Reading,
-    Threads,
+    DeviceOption,
+    LogJsonOption,
+    QuietOption,
+    ThreadsOption,
     make_run,
-    open_input,
-    reads_corpus,
+    open_corpus_input,
     report_rejects,
+    with_corpus_options,
 )
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.analysis.tune.search import Goal, Trial
+    from xmtc.analysis.tune.search import TuningGoal, TuningTrial
     from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
 
-WIDE = 1000  # characters of a line that is no terminal's: nothing is cut off
+PIPE_LINE_CHARACTERS = 1000  # characters of a line that is no terminal's: nothing is cut off
 
 
-@reads_corpus()
+@with_corpus_options()
 def tune(
     corpus: CorpusPaths,
     method: Annotated[str, typer.Option("-m", "--method", help="method, one of `xmtc methods`")] = "parabel",
@@ -49,34 +49,34 @@ def tune(
     at_once: Annotated[
         int, typer.Option(min=1, help="trials that are chosen together, and on a cluster trained beside each other")
     ] = 1,
-    threads: Threads = 0,
-    device: Device = "auto",
-    cluster: Cluster = "",
-    reading: Reading = Reading(),
-    quiet: Quiet = False,
-    log_json: LogJson = None,
+    threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
+    cluster: ClusterOption = "",
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
+    log_json: LogJsonOption = None,
 ) -> None:
     """Search the hyper-parameters of a method, and print the command that trains with the best of them."""
     from dataclasses import asdict, replace
 
-    from xmtc.analysis.tune.search import Goal
+    from xmtc.analysis.tune.search import TuningGoal
     from xmtc.cli.train import train
     from xmtc.core.hyperparameters import format_cli_value
     from xmtc.data.file_streams import STANDARD_STREAM
 
     run = make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster)
-    source = open_input(corpus, reading, quiet=True)  # one bar for all that is done
-    checked = open_input(valid, replace(reading, rejects=None), quiet=True) if valid else None
-    check_targets(source, output, json)
-    goal, fixed = Goal(metric, trials, minutes, seed, at_once), parameter or []
-    found = searched(method, fixed, search or [], source, checked, goal, run)
+    source = open_corpus_input(corpus, reading, quiet=True)  # one bar for all that is done
+    checked = open_corpus_input(valid, replace(reading, rejects=None), quiet=True) if valid else None
+    check_outputs(source, output, json)
+    goal, fixed = TuningGoal(metric, trials, minutes, seed, at_once), parameter or []
+    found = run_search(method, fixed, search or [], source, checked, goal, run)
     chosen = [*fixed, *(f"{name}={format_cli_value(value)}" for name, value in found[0].parameters.items())]
-    command = train_command(corpus, method, output, {"valid": valid, "device": device} | asdict(reading), chosen)
+    command = format_train_command(corpus, method, output, {"valid": valid, "device": device} | asdict(reading), chosen)
     if json is not None:
         about = {"method": method, "fixed": fixed, "metric": goal.metric, "seed": seed, "command": command}
         write_trials(json, about, found)
     if json != STANDARD_STREAM:
-        show(found, goal.metric, command)
+        print_trials(found, goal.metric, command)
     for each in filter(None, (source, checked)) if output is None else ():  # the training below reports them, too
         report_rejects(each)
     if output is not None:
@@ -86,35 +86,35 @@ def tune(
         )
 
 
-def check_targets(source: Corpus, output: Path | None, json: str | None) -> None:
+def check_outputs(source: Corpus, output: Path | None, json: str | None) -> None:
     """Refuse, before the work, what could not be written after it."""
     import os
 
     from xmtc import model_folder as store
-    from xmtc.data.file_streams import STANDARD_STREAM, check_outside
+    from xmtc.data.file_streams import STANDARD_STREAM, check_outside_model_folder
     from xmtc.errors import XmtcError
 
     if output is not None:
         store.check_target(output)
     if json is not None and json != STANDARD_STREAM:
-        source.check_target(json)
-        check_outside(json)
+        source.check_not_overwritten(json)
+        check_outside_model_folder(json)
         if os.path.isdir(json) or not os.access(os.path.dirname(os.path.realpath(json)), os.W_OK):
             raise XmtcError(f"{json} cannot be written; choose another place for the trials.")
 
 
-def searched(
-    method: str, fixed: list[str], wishes: list[str], source: Corpus, valid: Corpus | None, goal: Goal, run: Run
-) -> list[Trial]:
+def run_search(
+    method: str, fixed: list[str], wishes: list[str], source: Corpus, valid: Corpus | None, goal: TuningGoal, run: Run
+) -> list[TuningTrial]:
     """The trials, after saying what they are about."""
-    from xmtc.analysis.tune.search import imported_optuna, tune
-    from xmtc.analysis.tune.space import search_space
-    from xmtc.cli.train import pipeline_for
+    from xmtc.analysis.tune.search import import_optuna, tune
+    from xmtc.analysis.tune.space import build_search_space
+    from xmtc.cli.train import build_pipeline
     from xmtc.data.splits import hold_out
 
-    imported_optuna()
-    pipeline = pipeline_for(method, fixed, source)
-    space = search_space(method, pipeline, wishes, [each.partition("=")[0] for each in fixed])
+    import_optuna()
+    pipeline = build_pipeline(method, fixed, source)
+    space = build_search_space(method, pipeline, wishes, [each.partition("=")[0] for each in fixed])
     about = "; ".join(f"{name} {domain}" for name, domain in space.items())
     if run.progress:
         echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
@@ -122,7 +122,7 @@ def searched(
     return tune(train, checked, pipeline, space, goal, run)
 
 
-def train_command(
+def format_train_command(
     corpus: list[str], method: str, output: Path | None, options: dict[str, Any], chosen: list[str]
 ) -> str:
     """What to type for the final training; of the options, those that are not as they are by themselves."""
@@ -136,18 +136,18 @@ def train_command(
     return shlex.join([*words, *(word for each in chosen for word in ("-p", each))])
 
 
-def write_trials(path: str, about: dict[str, Any], trials: list[Trial]) -> None:
+def write_trials(path: str, about: dict[str, Any], trials: list[TuningTrial]) -> None:
     from dataclasses import asdict
     from json import dumps
 
-    from xmtc.data.file_streams import writing
+    from xmtc.data.file_streams import open_output
 
     content = dumps({**about, "trials": [asdict(trial) for trial in trials]}, indent=2, ensure_ascii=False)
-    with writing(path) as stream:
+    with open_output(path) as stream:
         stream.write(f"{content}\n".encode())
 
 
-def show(trials: list[Trial], metric: str, command: str) -> None:
+def print_trials(trials: list[TuningTrial], metric: str, command: str) -> None:
     """A table of the trials, best first; the reasons of those that failed; what to do next."""
     from rich.console import Console
     from rich.table import Table
@@ -164,7 +164,9 @@ def show(trials: list[Trial], metric: str, command: str) -> None:
         cells = (escape_controls(format_cli_value(trial.parameters[name])) for name in names)
         table.add_row(str(trial.number), value, f"{trial.seconds:.1f}", *cells)
     console = Console(highlight=False, markup=False)
-    Console(highlight=False, markup=False, width=console.width if console.is_terminal else WIDE).print(table)
+    Console(highlight=False, markup=False, width=console.width if console.is_terminal else PIPE_LINE_CHARACTERS).print(
+        table
+    )
     for trial in trials:
         if trial.failure:
             echo(f"Trial {trial.number} failed: {trial.failure}", err=True)

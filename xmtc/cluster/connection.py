@@ -56,7 +56,9 @@ def connect(address: str) -> ModuleType:
 def has_running_cluster() -> bool:
     """Return True if `auto` means a cluster that runs already, named by RAY_ADDRESS or by Ray's own file."""
     folder = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
-    return "RAY_ADDRESS" in os.environ or any((place / CURRENT_CLUSTER_FILE).exists() for place in (folder, Path("/tmp")))
+    return "RAY_ADDRESS" in os.environ or any(
+        (place / CURRENT_CLUSTER_FILE).exists() for place in (folder, Path("/tmp"))
+    )
 
 
 def require_token() -> None:

@@ -19,14 +19,17 @@ from typing import Any, NamedTuple
 from xmtc.cluster.driver_calls import call_driver
 from xmtc.cluster.transfer import unpack_value
 from xmtc.cluster.worker import check_version
-from xmtc.cluster.worker_group import WorkerGroup, is_single_process, shrink_worker_group, list_machines
+from xmtc.cluster.worker_group import WorkerGroup, is_single_process, list_machines, shrink_worker_group
 from xmtc.errors import MissingExtra
 
 MAX_RESTARTS = 3  # times that all are begun anew after one of them has died
 START_TIMEOUT_SECONDS = 20  # seconds within which they must find room
 FAILURE_CALL = "failed"  # what a process says before it gives up
 # Of Ray Train's process. Workers are to stay in the folder that they are in.
-RAY_TRAIN_VARIABLES = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(START_TIMEOUT_SECONDS), "RAY_CHDIR_TO_TRIAL_DIR": "0"}
+RAY_TRAIN_VARIABLES = {
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(START_TIMEOUT_SECONDS),
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+}
 
 DriverCall = Callable[..., Any]
 
@@ -54,7 +57,11 @@ class Launcher:
         for times in range(MAX_RESTARTS + 1):
             with TemporaryDirectory() as folder:  # which Ray Train would have in the home of the user
                 try:
-                    return trainer(partial(run_worker, errand), **build_trainer_options(train, team, folder)).fit().return_value
+                    return (
+                        trainer(partial(run_worker, errand), **build_trainer_options(train, team, folder))
+                        .fit()
+                        .return_value
+                    )
                 except SystemExit:  # it was told to stop: nobody waits for this
                     return b""
                 except train.ControllerError:
@@ -105,7 +112,9 @@ def run_worker(errand: WorkerSpec) -> bytes:
         return pickle.dumps(work(partial(call_driver, errand.call_queue), errand.device), protocol=5)
     except Exception as error:
         if not is_peer_failure(error):
-            call_driver(errand.call_queue, FAILURE_CALL, pickle_error(error), traceback.format_exc())  # never answered: this ends all
+            call_driver(
+                errand.call_queue, FAILURE_CALL, pickle_error(error), traceback.format_exc()
+            )  # never answered: this ends all
         raise
 
 

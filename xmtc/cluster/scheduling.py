@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 import xmtc
 from xmtc.cluster.connection import connect
-from xmtc.cluster.transfer import pack_value, get_session_id
+from xmtc.cluster.transfer import get_session_id, pack_value
 from xmtc.cluster.worker import process_items
 from xmtc.errors import XmtcError
 

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 import xmtc
 from xmtc.cluster.connection import connect
 from xmtc.cluster.driver_calls import CallQueue, start_local_actor
-from xmtc.cluster.ray_train import MAX_RESTARTS, FAILURE_CALL, DriverCall, WorkerSpec, Launcher
-from xmtc.cluster.scheduling import raise_task_error, get_first_line
-from xmtc.cluster.transfer import pack_value, get_session_id
+from xmtc.cluster.ray_train import FAILURE_CALL, MAX_RESTARTS, DriverCall, Launcher, WorkerSpec
+from xmtc.cluster.scheduling import get_first_line, raise_task_error
+from xmtc.cluster.transfer import get_session_id, pack_value
 from xmtc.cluster.worker_group import WorkerGroup, list_machines, plan_worker_group
 from xmtc.errors import XmtcError
 
@@ -27,7 +27,11 @@ SHUTDOWN_SECONDS = 10.0  # seconds that Ray Train has to end its workers, and to
 
 
 def run_in_worker_group(
-    address: str, work: Callable[[DriverCall, str], Any], answer: Callable[..., Any], device: str = "auto", n_workers: int = 0
+    address: str,
+    work: Callable[[DriverCall, str], Any],
+    answer: Callable[..., Any],
+    device: str = "auto",
+    n_workers: int = 0,
 ) -> Any:
     """What `work` comes to in the first of several processes, each of which is handed a function that asks, and its
     device: whatever is asked, `answer` says here. What either raises is raised here, and ends all."""

@@ -47,7 +47,9 @@ def plan_worker_group(machines: Sequence[Resources], device: str = "auto", n_req
             f"The cluster has room for {most} workers, and {n_requested or 1} are wanted; expected at most one for each "
             f"{'GPU' if has_gpus else 'CPU'}: give fewer --workers, or more machines."
         )
-    n_workers = n_requested or (most if has_gpus else sum(count_worker_slots([each], 1, has_gpus) > 0 for each in machines))
+    n_workers = n_requested or (
+        most if has_gpus else sum(count_worker_slots([each], 1, has_gpus) > 0 for each in machines)
+    )
     widest = max(int(each.get("CPU", 0)) for each in machines)
     n_cpus = max(n for n in range(1, widest + 1) if count_worker_slots(machines, n, has_gpus) >= n_workers)
     return WorkerGroup(n_workers, n_cpus, has_gpus)
@@ -74,5 +76,7 @@ def shrink_worker_group(team: WorkerGroup, machines: Sequence[Resources]) -> Wor
     """As many of them as there is still room for."""
     n_workers = min(team.n_workers, count_worker_slots(machines, team.n_cpus, team.has_gpus))
     if not n_workers:
-        raise XmtcError(f"The cluster has no machine left for {team.description}; repeat the command where it has some.")
+        raise XmtcError(
+            f"The cluster has no machine left for {team.description}; repeat the command where it has some."
+        )
     return team._replace(n_workers=n_workers)

@@ -16,7 +16,10 @@ T = TypeVar("T")
 MAX_INDEX = np.iinfo(np.int32).max  # columns, labels or ids that there can be
 NUMERIC_KINDS = "biuf"  # of numpy's types: truth values, whole numbers, numbers
 MAX_FEATURE_VALUE = 1e15  # value of a feature: sums of its squares are to be finite in float32
-MIN_DOCUMENT_WEIGHT, MAX_DOCUMENT_WEIGHT = 1e-12, 1e12  # weights of documents: what they are multiplied by is to stay a number
+MIN_DOCUMENT_WEIGHT, MAX_DOCUMENT_WEIGHT = (
+    1e-12,
+    1e12,
+)  # weights of documents: what they are multiplied by is to stay a number
 
 
 def is_ascending(values: np.ndarray, strict: bool = False) -> bool:

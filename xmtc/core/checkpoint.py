@@ -12,7 +12,16 @@ import numpy as np
 
 from xmtc.core.progress import is_first_process
 from xmtc.errors import XmtcError
-from xmtc.storage.atomic import HAS_LOCKS, PARTIAL_SUFFIX, is_file_at, atomic_file, open_locked, describe_error, sync, sync_folder
+from xmtc.storage.atomic import (
+    HAS_LOCKS,
+    PARTIAL_SUFFIX,
+    atomic_file,
+    describe_error,
+    is_file_at,
+    open_locked,
+    sync,
+    sync_folder,
+)
 from xmtc.storage.regular_files import open_regular, read_regular
 
 CLAIM_FILE = "training.txt"

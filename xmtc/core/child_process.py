@@ -43,8 +43,8 @@ from xmtc.core.child_worker import (
     REQUEST,
     VALUE,
     FrameTooLongError,
-    read_frame,
     import_task,
+    read_frame,
     write_all,
 )  # fmt: skip
 from xmtc.errors import XmtcError
@@ -72,7 +72,11 @@ BOOT = (
 def build_minimal_environment() -> dict[str, str]:
     """Return the environment variables that a child needs, without tokens and other secrets."""
     variables = os.environ.items()
-    return {name: value for name, value in variables if name in PASSED_VARIABLES or name.startswith(PASSED_VARIABLE_PREFIXES)}
+    return {
+        name: value
+        for name, value in variables
+        if name in PASSED_VARIABLES or name.startswith(PASSED_VARIABLE_PREFIXES)
+    }
 
 
 class ChildTaskError(Exception):
@@ -246,7 +250,11 @@ class ChildTask:
                 return child
             child.close()
             if is_new or self.is_killed:
-                raise child.to_error(self.limits) if child.has_timed_out else ChildTaskError("its reader cannot be started")
+                raise (
+                    child.to_error(self.limits)
+                    if child.has_timed_out
+                    else ChildTaskError("its reader cannot be started")
+                )
 
     def _feed(self, child: Child) -> None:
         """Write the content to the child. An error of reading it ends the child, and is raised by `values`."""

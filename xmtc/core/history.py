@@ -143,7 +143,10 @@ def plot_history(history: Sequence[Entry], file: str | Path | None = None) -> Fi
 
 def draw_stages(figure: Figure, history: Sequence[Entry]) -> None:
     """A bar for each row of the table of stages; two may have the same title."""
-    groups = [list(group) for _, group in groupby(select_stages(history), key=lambda entry: replace_unprintable(entry["title"]))]
+    groups = [
+        list(group)
+        for _, group in groupby(select_stages(history), key=lambda entry: replace_unprintable(entry["title"]))
+    ]
     axes = figure.subplots()
     axes.barh(range(len(groups)), [sum(each["seconds"] for each in group) for group in groups])
     axes.set_yticks(range(len(groups)), [title for title, *_ in build_stage_rows(history)])
@@ -158,7 +161,9 @@ def draw_passes(figure: Figure, history: Sequence[Entry]) -> None:
     networks = dict.fromkeys(entry["network"] for entry in select_passes(history))
     for axes, name in zip(charts, names, strict=True):
         for network in networks:
-            points = [entry for entry in select_passes(history) if entry["network"] == network and entry.get(name) is not None]
+            points = [
+                entry for entry in select_passes(history) if entry["network"] == network and entry.get(name) is not None
+            ]
             axes.plot([each["pass"] for each in points], [each[name] for each in points], marker=".", label=network)
         axes.set_ylabel(name)
     charts[-1].set_xlabel("pass")

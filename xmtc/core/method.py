@@ -180,7 +180,9 @@ class Method(ParameterSet, ABC):
         if valid is not None:
             check_is_dataset(valid)
             if (valid.sizes, valid.n_labels) != (data.sizes, data.n_labels):
-                found, wanted = (f"{format_view_sizes(part.sizes)} and {part.n_labels} labels" for part in (valid, data))
+                found, wanted = (
+                    f"{format_view_sizes(part.sizes)} and {part.n_labels} labels" for part in (valid, data)
+                )
                 raise XmtcError(f"The validation documents have {found}; expected {wanted}, as in training.")
 
     def list_label_names(self, labels: Sequence[str]) -> Iterable[LabelName]:

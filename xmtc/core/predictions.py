@@ -7,7 +7,7 @@ from math import isnan
 
 import numpy as np
 
-from xmtc.core.array_validation import NUMERIC_KINDS, MAX_INDEX, construct_unchecked
+from xmtc.core.array_validation import MAX_INDEX, NUMERIC_KINDS, construct_unchecked
 from xmtc.core.hyperparameters import to_short_repr
 from xmtc.errors import XmtcError
 

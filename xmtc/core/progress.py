@@ -17,7 +17,10 @@ from xmtc.cluster.worker_group import is_single_process
 from xmtc.errors import escape_controls
 
 BAR_DELAY_SECONDS = 2.0  # seconds before a bar appears
-FIRST_LINE_SECONDS, MAX_LINE_INTERVAL_SECONDS = 10.0, 60.0  # seconds before the first line; between lines, which grow, at most
+FIRST_LINE_SECONDS, MAX_LINE_INTERVAL_SECONDS = (
+    10.0,
+    60.0,
+)  # seconds before the first line; between lines, which grow, at most
 
 
 class Progress(Protocol):
@@ -145,7 +148,14 @@ def show_lines(title: str, total: float, pace: LineSchedule = LINE_SCHEDULE) -> 
 
 class ProgressLines:
     def __init__(self, title: str, total: float, pace: LineSchedule) -> None:
-        self.title, self.total, self.line_schedule, self.completed, self.status_text, self.has_printed = title, total, pace, 0.0, "", False
+        self.title, self.total, self.line_schedule, self.completed, self.status_text, self.has_printed = (
+            title,
+            total,
+            pace,
+            0.0,
+            "",
+            False,
+        )
         pace.start()
         self.start_time = pace.last_activity
 
@@ -166,7 +176,9 @@ class ProgressLines:
     def print_progress(self) -> None:
         share = min(1.0, self.completed / self.total) if self.total else 1.0
         left = f", {format_duration(self.seconds * (1 - share) / share)} left" if 0 < share < 1 else ""
-        self.print_message(f"{100 * share:.0f} % after {format_duration(self.seconds)}{left}{self.status_text and f' ({self.status_text})'}")
+        self.print_message(
+            f"{100 * share:.0f} % after {format_duration(self.seconds)}{left}{self.status_text and f' ({self.status_text})'}"
+        )
         self.status_text = ""
         self.line_schedule.schedule_next()
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.events import Event, Pass
-from xmtc.core.progress import Progress, NullProgress, is_first_process
+from xmtc.core.progress import NullProgress, Progress, is_first_process
 
 if TYPE_CHECKING:
     from xmtc.core.run import Run
@@ -25,7 +25,14 @@ PROGRESS_INTERVAL_SECONDS = 0.5  # seconds between two words of how far the work
 DriverCall = Callable[..., Any]
 
 
-def run_remote_work(work: Callable[[Run], Any], plain: Run, has_checkpoint: bool, should_show: bool, call_driver: DriverCall, device: str) -> Any:
+def run_remote_work(
+    work: Callable[[Run], Any],
+    plain: Run,
+    has_checkpoint: bool,
+    should_show: bool,
+    call_driver: DriverCall,
+    device: str,
+) -> Any:
     """What a process elsewhere does: the work, with a run that asks. The plain one neither shows nor keeps anything."""
     if is_first_process():
         call_driver("begin")

@@ -20,10 +20,10 @@ import numpy as np
 
 from xmtc.cluster.connection import check_address
 from xmtc.core.checkpoint import Checkpoint
-from xmtc.core.events import BEGIN, Event, Stage, Callback, measure_peak_memory
-from xmtc.core.hyperparameters import to_short_repr, is_number_of_type
+from xmtc.core.events import BEGIN, Callback, Event, Stage, measure_peak_memory
+from xmtc.core.hyperparameters import is_number_of_type, to_short_repr
 from xmtc.core.prefetch import PrefetchIterator
-from xmtc.core.progress import Progress, ProgressFactory, is_first_process, show_progress, hide_progress
+from xmtc.core.progress import Progress, ProgressFactory, hide_progress, is_first_process, show_progress
 from xmtc.core.remote_run import DriverCallHandler, run_remote_work
 from xmtc.core.threads import count_available_threads
 from xmtc.errors import XmtcError
@@ -35,7 +35,9 @@ Dispatcher = Callable[..., Iterator[tuple[Any, float]]]  # (work, items, size) â
 
 MAX_THREADS = 4096
 MAX_PREFETCHED_ITEMS = 8  # items that are made before they are needed
-DEVICE_PATTERN = re.compile(r"auto|(cpu|cuda|mps|xpu|npu|hpu|xla|mtia)(:\d+)?")  # PyTorch's, on which networks can train
+DEVICE_PATTERN = re.compile(
+    r"auto|(cpu|cuda|mps|xpu|npu|hpu|xla|mtia)(:\d+)?"
+)  # PyTorch's, on which networks can train
 
 
 def get_unit_size(item: Any) -> float:
@@ -73,10 +75,14 @@ class Run:
             )
         object.__setattr__(self, "threads", int(self.threads))
         if not is_number_of_type(self.workers, int) or self.workers < 0:
-            raise XmtcError(f"workers={to_short_repr(self.workers)} does not fit; expected 0, for all there are, or more.")
+            raise XmtcError(
+                f"workers={to_short_repr(self.workers)} does not fit; expected 0, for all there are, or more."
+            )
         object.__setattr__(self, "workers", int(self.workers))
         if not isinstance(self.device, str) or not DEVICE_PATTERN.fullmatch(self.device):
-            raise XmtcError(f"There is no device {to_short_repr(self.device)}; expected auto, cpu, cuda, cuda:1 or the like.")
+            raise XmtcError(
+                f"There is no device {to_short_repr(self.device)}; expected auto, cpu, cuda, cuda:1 or the like."
+            )
         check_address(self.cluster)
 
     if TYPE_CHECKING:  # what it takes is wider than what it holds

@@ -51,7 +51,9 @@ def take_rows(matrix: csr_array, rows: np.ndarray, map_function: Callable[..., I
 
     def take(begin: int) -> None:
         source = matrix.indptr, matrix.indices, matrix.data
-        copy_rows(*source, rows[begin : begin + ROWS_PER_TASK], indptr[begin : begin + ROWS_PER_TASK + 1], indices, data)
+        copy_rows(
+            *source, rows[begin : begin + ROWS_PER_TASK], indptr[begin : begin + ROWS_PER_TASK + 1], indices, data
+        )
 
     list(map_function(take, range(0, len(rows), ROWS_PER_TASK)))
     return csr_array((data, indices, narrow_indptr(indptr)), shape=(len(rows), matrix.shape[1]))
@@ -77,7 +79,9 @@ class CompactMatrix(NamedTuple):
 def as_compact(matrix: csr_array) -> CompactMatrix:
     """All rows over all columns, whether they occur or not, without a copy of the matrix."""
     indices = matrix.indices.astype(np.int32, copy=False).view(np.uint32)
-    return CompactMatrix(matrix.indptr.astype(np.int64), indices, matrix.data, np.arange(matrix.shape[1], dtype=np.int32))
+    return CompactMatrix(
+        matrix.indptr.astype(np.int64), indices, matrix.data, np.arange(matrix.shape[1], dtype=np.int32)
+    )
 
 
 def compact(matrix: csr_array, rows: np.ndarray) -> CompactMatrix:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 class Texts:
     """Texts as UTF-8, end to end."""
 
-    text: np.ndarray  # uint8; may be read-only
-    ends: np.ndarray  # (n + 1,) int64, text i is text[ends[i]:ends[i + 1]]
+    data: np.ndarray  # uint8; may be read-only
+    offsets: np.ndarray  # (n + 1,) int64, text i is text[ends[i]:ends[i + 1]]
 
     def __len__(self) -> int:
-        return len(self.ends) - 1
+        return len(self.offsets) - 1
 
     def __getitem__(self, number: int) -> str:
-        return bytes(self.text[self.ends[number] : self.ends[number + 1]]).decode()
+        return bytes(self.data[self.offsets[number] : self.offsets[number + 1]]).decode()
 
     def __contains__(self, text: object) -> bool:
         return any(text == each for each in self)
@@ -32,26 +32,28 @@ class Texts:
         return (self[number] for number in range(len(self)))
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Texts:
+    def from_strings(cls, texts: Iterable[str]) -> Texts:
         return (
-            texts if isinstance(texts, cls) else cls(*end_to_end([text.encode("utf-8", "replace") for text in texts]))
+            texts
+            if isinstance(texts, cls)
+            else cls(*concatenate_bytes([text.encode("utf-8", "replace") for text in texts]))
         )
 
 
 @dataclass(frozen=True)
-class Batch:
+class DocumentBatch:
     """Documents with their labels, which are numbered in the order in which the batch names them."""
 
     texts: Texts
-    names: pyarrow.StringArray  # of the labels, each once
-    labels: np.ndarray  # (n,) int32, the numbers of all documents' labels, one after the other
-    starts: np.ndarray  # (n_docs + 1,) int64, document i has labels[starts[i]:starts[i + 1]], each once
+    label_names: pyarrow.StringArray  # of the labels, each once
+    label_ids: np.ndarray  # (n,) int32, the numbers of all documents' labels, one after the other
+    label_offsets: np.ndarray  # (n_docs + 1,) int64, document i has labels[starts[i]:starts[i + 1]], each once
 
     def __len__(self) -> int:
         return len(self.texts)
 
 
-def end_to_end(parts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def concatenate_bytes(parts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Words or texts in one array, and where each begins and ends. The array can be written to, because numba takes
     read-only ones for a type of their own and would compile everything twice."""
     ends = np.zeros(len(parts) + 1, np.int64)
@@ -59,7 +61,7 @@ def end_to_end(parts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(bytearray().join(parts), np.uint8), ends
 
 
-def whole_numbers(array: Any, n: int) -> np.ndarray:
+def as_int32_view(array: Any, n: int) -> np.ndarray:
     """The first n numbers in the memory of an array of pyarrow, or of where its items begin. Its own `to_numpy` imports
     pandas where that is installed: half a second, in which no other thread can work."""
     return np.frombuffer(array.buffers()[1] or b"", np.int32)[array.offset : array.offset + n]

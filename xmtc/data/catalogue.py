@@ -17,9 +17,11 @@ from xmtc.errors import XmtcError, find_similar_names
 from xmtc.storage.cache import get_cache_folder
 
 PARTS = ("train", "test")
-NOT_DATA = (".rejects", ".events", ".log")
-ROUNDED = 0.01  # averages that differ by less, relatively, are the same: nobody says over which documents they are
-COUNTS = {
+IGNORED_EXTENSIONS = (".rejects", ".events", ".log")
+ROUNDING_TOLERANCE = (
+    0.01  # averages that differ by less, relatively, are the same: nobody says over which documents they are
+)
+COUNT_TITLES = {
     "train": "training documents",
     "test": "test documents",
     "features": "features",
@@ -27,11 +29,11 @@ COUNTS = {
     "labels_per_document": "labels per document",
     "documents_per_label": "documents per label",
 }
-Counts = dict[str, float]
+CorpusCounts = dict[str, float]
 
 
 @dataclass(frozen=True)
-class DataSet:
+class CatalogueEntry:
     """An entry of the catalogue."""
 
     name: str
@@ -47,22 +49,22 @@ class DataSet:
     note: str = ""
 
     @property
-    def folder(self) -> str:
+    def folder_name(self) -> str:
         """What its folder is called."""
         return self.name.lower()
 
 
 @cache
-def catalogue() -> dict[str, DataSet]:
+def load_catalogue() -> dict[str, CatalogueEntry]:
     """All of them, by name."""
     text = files("xmtc.data").joinpath("catalogue.json").read_text(encoding="utf-8")
     entries = json.loads(text)
-    return {name: DataSet(name=name, source=entry.pop("from"), **entry) for name, entry in entries.items()}
+    return {name: CatalogueEntry(name=name, source=entry.pop("from"), **entry) for name, entry in entries.items()}
 
 
-def named(name: str) -> DataSet:
+def find_catalogue_entry(name: str) -> CatalogueEntry:
     """The data set of this name, whatever its capitals."""
-    known = {each.lower(): found for found in catalogue().values() for each in (found.name, *found.aliases)}
+    known = {each.lower(): found for found in load_catalogue().values() for each in (found.name, *found.aliases)}
     if name.lower() in known:
         return known[name.lower()]
     meant = "".join(f"; did you mean {known[each].name}?" for each in find_similar_names(name.lower(), known)) or "."
@@ -74,25 +76,27 @@ def corpora_folder() -> Path:
     return get_cache_folder("corpora")
 
 
-def files_of(folder: Path, part: str) -> list[Path]:
+def find_part_files(folder: Path, part: str) -> list[Path]:
     """The files of a part of a data set: train.txt, train.jsonl.gz …"""
-    return sorted(path for path in folder.glob(f"{part}.*") if path.suffix not in NOT_DATA and not path.is_dir())
+    return sorted(
+        path for path in folder.glob(f"{part}.*") if path.suffix not in IGNORED_EXTENSIONS and not path.is_dir()
+    )
 
 
-def place_of(found: DataSet, folder: Path | None) -> Path:
+def locate_corpus_folder(found: CatalogueEntry, folder: Path | None) -> Path:
     """Where its files are, or should be: in a folder of its name, or in the very folder that was named."""
     if folder is None:
-        return corpora_folder() / found.folder
-    return folder if files_of(folder, "train") else folder / found.folder
+        return corpora_folder() / found.folder_name
+    return folder if find_part_files(folder, "train") else folder / found.folder_name
 
 
-def forms_in(folder: Path) -> list[tuple[Path, Path]]:
+def find_train_test_pairs(folder: Path) -> list[tuple[Path, Path]]:
     """Training and test documents, of each kind of file that there is of both: texts, features."""
-    found = {part: {path.name.removeprefix(part): path for path in files_of(folder, part)} for part in PARTS}
+    found = {part: {path.name.removeprefix(part): path for path in find_part_files(folder, part)} for part in PARTS}
     return [(path, found["test"][ending]) for ending, path in found["train"].items() if ending in found["test"]]
 
 
-def count(train: Path, test: Path, show: ProgressFactory = hide_progress) -> list[Counts]:
+def compute_counts(train: Path, test: Path, show: ProgressFactory = hide_progress) -> list[CorpusCounts]:
     """What the papers' tables print, of these two files. Averages are of the training documents; the second of them of
     all: papers do either, and do not say which."""
     n_docs, labels, n_assigned, n_features = [0, 0], [set[str](), set[str]()], [0, 0], 0
@@ -104,39 +108,39 @@ def count(train: Path, test: Path, show: ProgressFactory = hide_progress) -> lis
             labels[part].update(document.labels)
             n_assigned[part] += len(document.labels)
     both = labels[0] | labels[1]
-    known: Counts = {"train": n_docs[0], "test": n_docs[1], "labels": len(both)}
+    known: CorpusCounts = {"train": n_docs[0], "test": n_docs[1], "labels": len(both)}
     known |= {"features": n_features} if n_features else {}
     return [
-        known | averages(n_docs[0], len(labels[0]), n_assigned[0]),
-        known | averages(sum(n_docs), len(both), sum(n_assigned)),
+        known | compute_averages(n_docs[0], len(labels[0]), n_assigned[0]),
+        known | compute_averages(sum(n_docs), len(both), sum(n_assigned)),
     ]
 
 
-def averages(n_docs: int, n_labels: int, n_assigned: int) -> Counts:
+def compute_averages(n_docs: int, n_labels: int, n_assigned: int) -> CorpusCounts:
     return {
         "labels_per_document": n_assigned / max(n_docs, 1),
         "documents_per_label": n_assigned / max(n_labels, 1),
     }
 
 
-def compared(found: DataSet, counted: list[Counts]) -> Iterator[tuple[str, str, str, bool]]:
+def compare_counts(found: CatalogueEntry, counted: list[CorpusCounts]) -> Iterator[tuple[str, str, str, bool]]:
     """Each count: its name, what is here, what was published and by whom, and whether one of these agrees."""
-    for key, title in COUNTS.items():
+    for key, title in COUNT_TITLES.items():
         said = [(entry[key], entry["source"]) for entry in found.published if key in entry]
         here = list(dict.fromkeys(counts[key] for counts in counted if key in counts))
         if here:
-            agrees = any(same(each, value) for each in here for value, _ in said)
-            others = "; ".join(f"{shown(value)} ({source})" for value, source in said)
-            told = " or, with test documents, ".join(dict.fromkeys(map(shown, here)))
+            agrees = any(is_same_count(each, value) for each in here for value, _ in said)
+            others = "; ".join(f"{format_count(value)} ({source})" for value, source in said)
+            told = " or, with test documents, ".join(dict.fromkeys(map(format_count, here)))
             yield title, told, others or "nothing", agrees or not said
 
 
-def same(here: float, published: float) -> bool:
+def is_same_count(here: float, published: float) -> bool:
     """Averages are rounded, also to whole numbers."""
     if not isinstance(here, float):
         return here == published
-    return abs(here - published) <= max(ROUNDED * abs(published), 0.5 if isinstance(published, int) else 0)
+    return abs(here - published) <= max(ROUNDING_TOLERANCE * abs(published), 0.5 if isinstance(published, int) else 0)
 
 
-def shown(value: float) -> str:
+def format_count(value: float) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"

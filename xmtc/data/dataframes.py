@@ -9,7 +9,7 @@ import numpy as np
 
 from xmtc.errors import XmtcError
 
-UNORDERED = (dict, set, frozenset)  # which say not whose each of their members is
+UNORDERED_TYPES = (dict, set, frozenset)  # which say not whose each of their members is
 
 
 def is_frame(X: Any) -> bool:

@@ -31,7 +31,7 @@ SKIPPED_FOLDERS = {
 IGNORED_ARGUMENTS = {"self", "cls", "args", "kwargs"}
 
 
-class Documented(NamedTuple):
+class DocumentedObject(NamedTuple):
     """An object with a docstring, as its source has it."""
 
     name: str  # qualified: module path, class, name
@@ -40,11 +40,11 @@ class Documented(NamedTuple):
     arguments: list[str]
 
 
-def demo_documents() -> list[Document]:
+def build_demo_documents() -> list[Document]:
     """The corpus, ordered by qualified name; the same on every call, and on every machine with the same packages."""
-    found: dict[str, Documented] = {}
-    for file, module in source_files():
-        for item in documented_objects(file.read_text(encoding="utf-8", errors="replace"), module):
+    found: dict[str, DocumentedObject] = {}
+    for file, module in find_source_files():
+        for item in parse_documented_objects(file.read_text(encoding="utf-8", errors="replace"), module):
             if len(item.docstring.split()) >= MIN_WORDS:
                 found.setdefault(item.name, item)
 
@@ -53,7 +53,7 @@ def demo_documents() -> list[Document]:
     return [document for document in documents if document.labels and first_with[document.text] is document]
 
 
-def demo_split(
+def split_demo_documents(
     documents: Sequence[Document], seed: int = 0, share: float = 0.2
 ) -> tuple[list[Document], list[Document]]:
     """Training and test documents: a share of them, drawn at random, is the test."""
@@ -65,7 +65,7 @@ def demo_split(
     return train, [document for document, test in zip(documents, is_test, strict=True) if test]
 
 
-def source_files() -> Iterator[tuple[Path, str]]:
+def find_source_files() -> Iterator[tuple[Path, str]]:
     """Python sources and the modules they are, in a fixed order."""
     roots = [("", sysconfig.get_path("stdlib"))]
     for package in PACKAGES:
@@ -85,7 +85,7 @@ def source_files() -> Iterator[tuple[Path, str]]:
                     yield path, ".".join(part for part in parts if part and part != "__init__")
 
 
-def documented_objects(source: str, module: str) -> Iterator[Documented]:
+def parse_documented_objects(source: str, module: str) -> Iterator[DocumentedObject]:
     """Public functions, classes and methods of a source text that have a docstring."""
     try:
         with warnings.catch_warnings():
@@ -93,33 +93,33 @@ def documented_objects(source: str, module: str) -> Iterator[Documented]:
             tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a template, or a file for another Python
         return
-    yield from documented_in(tree.body, module, module)
+    yield from iter_documented_objects(tree.body, module, module)
 
 
-def documented_in(body: Sequence[ast.stmt], prefix: str, module: str) -> Iterator[Documented]:
+def iter_documented_objects(body: Sequence[ast.stmt], prefix: str, module: str) -> Iterator[DocumentedObject]:
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             name = f"{prefix}.{node.name}"
             docstring = ast.get_docstring(node)
             if docstring:
-                yield Documented(name, module, docstring, arguments(node))
+                yield DocumentedObject(name, module, docstring, get_argument_names(node))
             if isinstance(node, ast.ClassDef):
-                yield from documented_in(node.body, name, module)
+                yield from iter_documented_objects(node.body, name, module)
         elif isinstance(node, (ast.If, ast.Try)):
-            yield from documented_in([*node.body, *node.orelse], prefix, module)
+            yield from iter_documented_objects([*node.body, *node.orelse], prefix, module)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and "_add_newdocs" in module:
-            yield from added_documentation(node.value, package=module.rpartition(".")[0])
+            yield from parse_add_newdoc(node.value, package=module.rpartition(".")[0])
 
 
-def arguments(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
+def get_argument_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
     """Argument names of a function, or of a class's constructor."""
     if isinstance(node, ast.ClassDef):
         constructors = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
-        return arguments(constructors[0]) if constructors else []
+        return get_argument_names(constructors[0]) if constructors else []
     return [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
 
 
-def added_documentation(call: ast.Call, package: str) -> Iterator[Documented]:
+def parse_add_newdoc(call: ast.Call, package: str) -> Iterator[DocumentedObject]:
     """Docstrings that numpy and scipy hang on compiled functions: `add_newdoc([module,] name, docstring)`, where the
     docstring of an attribute comes as (attribute, docstring). Their arguments are those the docstring lists."""
     if not (isinstance(call.func, ast.Name) and call.func.id == "add_newdoc"):
@@ -134,21 +134,21 @@ def added_documentation(call: ast.Call, package: str) -> Iterator[Documented]:
         name = f"{module}.{owner}.{attribute}".rstrip(".")
         if not name.rpartition(".")[2].startswith("_"):
             docstring = cleandoc(docstring)
-            yield Documented(name, module, docstring, section_names(docstring, "Parameters"))
+            yield DocumentedObject(name, module, docstring, parse_section_names(docstring, "Parameters"))
 
 
-def as_document(item: Documented) -> Document:
+def as_document(item: DocumentedObject) -> Document:
     """The docstring without the name of the object, and its tags in alphabetical order."""
     name = item.name.rpartition(".")[2]
     text = re.sub(rf"(?:\b\w+\.)*\b{name}\b", "", item.docstring, flags=re.IGNORECASE)
 
-    see_also = [entry.rpartition(".")[2] for entry in section_names(item.docstring, "See Also")]
+    see_also = [entry.rpartition(".")[2] for entry in parse_section_names(item.docstring, "See Also")]
     tags = {*item.module.split("."), *item.arguments, *see_also} - IGNORED_ARGUMENTS
     # Private parts say how the package is built inside: scipy.signal._czt.zoom_fft is scipy.signal to its users.
     return Document(item.name, text, sorted(tag for tag in tags if not tag.startswith("_")))
 
 
-def section_names(docstring: str, title: str) -> list[str]:
+def parse_section_names(docstring: str, title: str) -> list[str]:
     """What a numpydoc section lists: `name : type` or `name, name`, with its explanation indented below."""
     section = re.search(
         rf"^{title}\n-{{3,}}\n(.*?)(?=\n\S[^\n]*\n-{{3,}}|\Z)", docstring, flags=re.MULTILINE | re.DOTALL

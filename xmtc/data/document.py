@@ -17,8 +17,8 @@ class Document(NamedTuple):
     text: str
     labels: list[str]
     features: tuple[np.ndarray, np.ndarray] | None = None  # non-zero columns int32, their values float32
-    kept: tuple[Any, ...] = ()  # values of the fields to carry along, as Fields.keep names them
-    pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
+    extra: tuple[Any, ...] = ()  # values of the fields to carry along, as Fields.keep names them
+    page_offsets: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
 
 
 def as_documents(texts: Iterable[str]) -> Iterator[Document]:

@@ -8,27 +8,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xmtc.core.prefetch import PrefetchIterator
-from xmtc.data.file_streams import Block, OnRead, read_blocks, without_compression
+from xmtc.data.file_streams import LineBlock, OnRead, read_blocks, strip_compression_extension
 
-IN_BLOCKS = (".jsonl", ".ndjson")  # files that are read so
-MOST = 32  # blocks that wait: as many as 16 threads work on at a time
+PREFETCH_EXTENSIONS = (".jsonl", ".ndjson")  # files that are read so
+MAX_PREFETCHED_BLOCKS = 32  # blocks that wait: as many as 16 threads work on at a time
 
 
-class Fetched:
+class PrefetchedFile:
     """The blocks of a file, which it has begun to read."""
 
     def __init__(self, path: str) -> None:
-        self.n_bytes = self.n_told = 0
+        self.n_bytes = self.n_reported = 0
         self.on_read: OnRead = lambda n: None
-        self.blocks = PrefetchIterator(read_blocks(path, self._count), MOST)
+        self.blocks = PrefetchIterator(read_blocks(path, self._count), MAX_PREFETCHED_BLOCKS)
 
     def _count(self, n: int) -> None:
         self.n_bytes += n
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[LineBlock]:
         for block in self.blocks:
-            n_new = self.n_bytes - self.n_told
-            self.n_told += n_new
+            n_new = self.n_bytes - self.n_reported
+            self.n_reported += n_new
             self.on_read(n_new)
             yield block
 
@@ -36,30 +36,30 @@ class Fetched:
         self.blocks.close()
 
 
-UNDER_WAY: dict[str, Fetched] = {}
+ACTIVE_PREFETCHES: dict[str, PrefetchedFile] = {}
 
 
 @contextmanager
-def fetching(path: str) -> Iterator[None]:
+def prefetch_file(path: str) -> Iterator[None]:
     """Begin to read a file that will be read in blocks; what nobody has taken at the end is let go of."""
-    if without_compression(path).lower().endswith(IN_BLOCKS) and os.path.isfile(path):
-        UNDER_WAY[path] = Fetched(path)
+    if strip_compression_extension(path).lower().endswith(PREFETCH_EXTENSIONS) and os.path.isfile(path):
+        ACTIVE_PREFETCHES[path] = PrefetchedFile(path)
     try:
         yield
     finally:
-        drop(path)
+        discard_prefetched(path)
 
 
-def take(path: str, on_read: OnRead | None) -> Fetched | None:
+def take_prefetched(path: str, on_read: OnRead | None) -> PrefetchedFile | None:
     """What was fetched of a file; None if nothing was, or somebody else has it."""
-    found = UNDER_WAY.pop(path, None)
+    found = ACTIVE_PREFETCHES.pop(path, None)
     if found is not None and on_read is not None:
         found.on_read = on_read
     return found
 
 
-def drop(path: str) -> None:
+def discard_prefetched(path: str) -> None:
     """Whoever reads a file in another way needs none of it."""
-    found = UNDER_WAY.pop(path, None)
+    found = ACTIVE_PREFETCHES.pop(path, None)
     if found is not None:
         found.close()

@@ -34,13 +34,13 @@ from functools import partial
 from itertools import dropwhile, islice
 from pathlib import Path
 
-from xmtc.data.file_streams import STANDARD_STREAM, without_compression
-from xmtc.data.formats import FORMATS, paired, svmlight, table, whole, writable_formats
-from xmtc.data.records import BadRecord, Fields, load_json, matching, shortened
-from xmtc.data.source import BYTE_ORDER_MARK, Source
+from xmtc.data.file_streams import STANDARD_STREAM, strip_compression_extension
+from xmtc.data.formats import FORMATS, list_writable_formats, paired, svmlight, table, whole
+from xmtc.data.records import BadRecord, Fields, load_json, match_name, quote_text
+from xmtc.data.source import BYTE_ORDER_MARK, CorpusInput
 from xmtc.errors import XmtcError
 
-EXTENSIONS = {
+FORMAT_BY_EXTENSION = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".csv": "csv",
@@ -58,90 +58,96 @@ EXTENSIONS = {
     ".ft": "fasttext",
     ".fasttext": "fasttext",
 }
-ARCHIVE = "an archive, expected a file or a folder; unpack it, and name what was in it"
-WRITTEN = "a file of a word processor, expected text; save it as .pdf, .html or .txt"
-FOREIGN = dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), ARCHIVE)  # what people have and nothing here reads
-FOREIGN |= dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WRITTEN)
-PAIRS = ("npz", "paired")  # formats of two files
+ARCHIVE_HINT = "an archive, expected a file or a folder; unpack it, and name what was in it"
+WORD_PROCESSOR_HINT = "a file of a word processor, expected text; save it as .pdf, .html or .txt"
+UNSUPPORTED_EXTENSIONS = dict.fromkeys(
+    (".zip", ".tar", ".tgz", ".7z", ".rar"), ARCHIVE_HINT
+)  # what people have and nothing here reads
+UNSUPPORTED_EXTENSIONS |= dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WORD_PROCESSOR_HINT)
+PAIR_FORMATS = ("npz", "paired")  # formats of two files
 TAB_EXTENSIONS = (".tsv", ".tab")
 FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
 SPARSE_HEADER = re.compile(r"\d+\s+\d+\s+\d+\s*", re.ASCII)
 JSON_ARRAY = re.compile(r"\[\s*({|$)")
-OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # what .xls begins with
-WORKBOOK = re.compile(rb"\[Content_Types\]\.xml|_rels/|docProps/|xl/|opendocument\.spreadsheet")  # within a zip archive
+XLS_SIGNATURE = b"\xd0\xcf\x11\xe0"  # what .xls begins with
+WORKBOOK_MEMBER_PATTERN = re.compile(
+    rb"\[Content_Types\]\.xml|_rels/|docProps/|xl/|opendocument\.spreadsheet"
+)  # within a zip archive
 FEATURE = r"\d+:[-+\d.eE]+"
 FEATURE_LINE = re.compile(rf"(?:[-+\d.,]+\s+|\s*)(?:qid:\d+\s+)?{FEATURE}(?:\s+{FEATURE})*\s*(?:#.*)?", re.ASCII)
 
 
-def extension_of(path: str) -> str:
-    return os.path.splitext(without_compression(path))[1].lower()
+def get_extension(path: str) -> str:
+    return os.path.splitext(strip_compression_extension(path))[1].lower()
 
 
-def format_of_pair(path: str) -> str | None:
+def detect_pair_format(path: str) -> str | None:
     """The format of two files that a path names; None if it names one."""
     if ".npz," in path:
         return "npz"
-    return "paired" if len(paired.named_files(path)) == 2 else None
+    return "paired" if len(paired.split_path_pair(path)) == 2 else None
 
 
-def detect(source: Source) -> str:
+def detect_format(source: CorpusInput) -> str:
     """The name of the format of a corpus."""
     if os.path.isdir(source.path):
         return "folder"
-    extension = extension_of(source.path)
-    if extension in EXTENSIONS:
-        return EXTENSIONS[extension]
-    if extension in FOREIGN:
-        raise XmtcError(f"{source.name} is {FOREIGN[extension]}.")
+    extension = get_extension(source.path)
+    if extension in FORMAT_BY_EXTENSION:
+        return FORMAT_BY_EXTENSION[extension]
+    if extension in UNSUPPORTED_EXTENSIONS:
+        raise XmtcError(f"{source.name} is {UNSUPPORTED_EXTENSIONS[extension]}.")
 
-    first = _first_line(source)
-    format = _by_first_line(first, source)
-    has_labels = paired.labels_beside(source.path) is not None
-    is_document = extension == ".txt" and whole.label_file(Path(source.path)) is not None
+    first = _peek_nonblank_line(source)
+    format = _detect_by_first_line(first, source)
+    has_labels = paired.find_paired_labels(source.path) is not None
+    is_document = extension == ".txt" and whole.find_label_file(Path(source.path)) is not None
     may_be_texts = has_labels or is_document or not source.labels_required
-    if may_be_texts and not _is_certain(format, source.decode(first), partial(_first_line, source, after=1), source):
+    if may_be_texts and not _is_certain(
+        format, source.decode_lossy(first), partial(_peek_nonblank_line, source, after=1), source
+    ):
         format = None
     if format is not None:
         return format
     if has_labels:
-        return "paired" if source.reads_labels else "fasttext"
+        return "paired" if source.should_read_labels else "fasttext"
 
     if extension in TAB_EXTENSIONS:
         return "tsv"
-    if not first or JSON_ARRAY.match(source.decode(first)) or (source.labels_required and not is_document):
-        raise _undetected(source, first)
+    if not first or JSON_ARRAY.match(source.decode_lossy(first)) or (source.labels_required and not is_document):
+        raise _unknown_format_error(source, first)
     return "text" if extension == ".txt" else "fasttext"
 
 
-def format_to_write(path: str, holds_features: bool) -> str:
+def choose_output_format(path: str, holds_features: bool) -> str:
     """The name of the format in which a corpus is written, from the extension of the target."""
-    extension = extension_of(path)
-    if format_of_pair(path) == "paired":
+    extension = get_extension(path)
+    if detect_pair_format(path) == "paired":
         return "paired"
     if extension == ".txt":
         return "sparse" if holds_features else "fasttext"
     if extension in TAB_EXTENSIONS:
         return "tsv"
-    if extension not in EXTENSIONS:
+    if extension not in FORMAT_BY_EXTENSION:
         target = "Standard output" if path == STANDARD_STREAM else path
-        raise XmtcError(f"{target} does not say which format to write; pass --to, one of {writable_formats()}.")
-    return EXTENSIONS[extension]
+        raise XmtcError(f"{target} does not say which format to write; pass --to, one of {list_writable_formats()}.")
+    return FORMAT_BY_EXTENSION[extension]
 
 
-def _first_line(source: Source, after: int = 0) -> bytes:
+def _peek_nonblank_line(source: CorpusInput, after: int = 0) -> bytes:
     """The first line that is not blank, or a line that comes `after` lines later."""
     with closing(source.peek()) as lines:
         from_first = dropwhile(lambda line: not line.removeprefix(BYTE_ORDER_MARK).strip(), lines)
         return next(islice(from_first, after, None), b"")
 
 
-def _by_first_line(first: bytes, source: Source) -> str | None:
+def _detect_by_first_line(first: bytes, source: CorpusInput) -> str | None:
     if first.startswith(b"PAR1"):
         return "parquet"
-    if first.startswith((b"PK\x03\x04", OLD_WORKBOOK)):
-        return "xlsx" if first.startswith(OLD_WORKBOOK) or WORKBOOK.search(first) else "npz"
+    if first.startswith((b"PK\x03\x04", XLS_SIGNATURE)):
+        return "xlsx" if first.startswith(XLS_SIGNATURE) or WORKBOOK_MEMBER_PATTERN.search(first) else "npz"
 
-    line = source.decode(first).rstrip("\r\n")
+    line = source.decode_lossy(first).rstrip("\r\n")
     if line.lstrip().startswith("{"):
         return "jsonl"
     if FASTTEXT_LABEL.search(line):
@@ -151,24 +157,24 @@ def _by_first_line(first: bytes, source: Source) -> str | None:
     if FEATURE_LINE.fullmatch(line):
         return "svmlight"
     if "\t" in line and source.layout.delimiter in (None, "\t"):
-        return _by_cells(line.split("\t"), source.fields)
-    return "csv" if table.DECLARED.fullmatch(line) or _is_header(line, source) else None
+        return _detect_by_cells(line.split("\t"), source.fields)
+    return "csv" if table.DELIMITER_DECLARATION_PATTERN.fullmatch(line) or _is_header(line, source) else None
 
 
-def _is_header(line: str, source: Source) -> bool:
+def _is_header(line: str, source: CorpusInput) -> bool:
     """Whether a line has the text field among its cells; where the delimiter was told, it is a table for sure."""
     if source.layout.delimiter is not None:
         return True
-    names = table.header_cells(line, table.sniffed(line, source.fields, ","))
-    return matching(names, source.fields.text_names[0]) is not None
+    names = table.split_header(line, table.sniff_delimiter(line, source.fields, ","))
+    return match_name(names, source.fields.text_names[0]) is not None
 
 
-def _names(cells: list[str]) -> set[str]:
+def _normalise_cells(cells: list[str]) -> set[str]:
     return {cell.strip().strip('"').casefold() for cell in cells}
 
 
-def _by_cells(cells: list[str], fields: Fields) -> str:
-    if _names(cells) & {name.casefold() for name in (fields.text_names[0], fields.labels) if name}:
+def _detect_by_cells(cells: list[str], fields: Fields) -> str:
+    if _normalise_cells(cells) & {name.casefold() for name in (fields.text_names[0], fields.labels) if name}:
         return "tsv"
     if len(cells) == 2 and all(re.fullmatch("<.*>", word) for word in cells[1].split()):
         return "annif"
@@ -177,21 +183,25 @@ def _by_cells(cells: list[str], fields: Fields) -> str:
     return "tsv"
 
 
-def _is_certain(format: str | None, first: str, second: Callable[[], bytes], source: Source) -> bool:
+def _is_certain(format: str | None, first: str, second: Callable[[], bytes], source: CorpusInput) -> bool:
     """Whether a file that may hold plain texts really has the format that its first line looks like."""
     cells = first.rstrip("\r\n").split("\t")
     if format == "jsonl":
-        return _is_object(first)
+        return _is_json_object(first)
     if format in ("sparse", "svmlight"):
-        return _has_features(source.decode(second()) if format == "sparse" else first)
+        return _has_features(source.decode_lossy(second()) if format == "sparse" else first)
     if format == "annif":
         return all(re.fullmatch("<[^<>:]+:[^<>]+>", word) for word in cells[1].split() or [""])
     if format == "csv":
-        return len(table.header_cells(first, table.sniffed(first, source.fields, ","))) > 1  # not a heading "Text"
-    return format != "libmultilabel" and (format != "tsv" or source.fields.text_names[0].casefold() in _names(cells))
+        return (
+            len(table.split_header(first, table.sniff_delimiter(first, source.fields, ","))) > 1
+        )  # not a heading "Text"
+    return format != "libmultilabel" and (
+        format != "tsv" or source.fields.text_names[0].casefold() in _normalise_cells(cells)
+    )
 
 
-def _is_object(line: str) -> bool:
+def _is_json_object(line: str) -> bool:
     try:
         return isinstance(load_json(line), dict)
     except BadRecord:
@@ -205,15 +215,15 @@ def _has_features(line: str) -> bool:
         return False
 
 
-def _undetected(source: Source, first: bytes) -> XmtcError:
+def _unknown_format_error(source: CorpusInput, first: bytes) -> XmtcError:
     if not first:
         return XmtcError(f"{source.name} is empty, expected at least one document; check where it comes from.")
-    line = source.decode(first).strip()
+    line = source.decode_lossy(first).strip()
     if JSON_ARRAY.match(line):
         return XmtcError(
             f"{source.name} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."
         )
     return XmtcError(
-        f"{source.name}: its first line {shortened(line)} fits no known format; "
+        f"{source.name}: its first line {quote_text(line)} fits no known format; "
         f"pass --input-format, one of {', '.join(FORMATS)}."
     )

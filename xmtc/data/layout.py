@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from warnings import warn
 
-from xmtc.data.encodings import encoding_named
+from xmtc.data.encodings import normalise_encoding_name
 from xmtc.errors import XmtcError
 
-DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "pipe": "|"}
+DELIMITER_ALIASES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "pipe": "|"}
 
 
-class ReadingWarning(UserWarning):
+class CorpusWarning(UserWarning):
     """What was noticed while a corpus was read, and may not be meant."""
 
 
@@ -25,9 +25,9 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.encoding is not None:
-            object.__setattr__(self, "encoding", encoding_named(self.encoding))
+            object.__setattr__(self, "encoding", normalise_encoding_name(self.encoding))
         if self.delimiter is not None:
-            object.__setattr__(self, "delimiter", DELIMITERS.get(self.delimiter.lower(), self.delimiter))
+            object.__setattr__(self, "delimiter", DELIMITER_ALIASES.get(self.delimiter.lower(), self.delimiter))
             if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
                 raise XmtcError(
                     f"The delimiter {self.delimiter!r} cannot stand between the cells of a table; expected one "
@@ -35,26 +35,26 @@ class Layout:
                 )
 
 
-def in_python(sentence: str) -> None:
+def emit_python_warning(sentence: str) -> None:
     """Say something to somebody who reads a corpus in Python."""
-    warn(sentence, ReadingWarning, stacklevel=2)
+    warn(sentence, CorpusWarning, stacklevel=2)
 
 
 @dataclass
-class Voice:
+class Notifier:
     """Says what was noticed, each thing once: what was found out about a file, and what is suspicious about it, which
     is an error where `strict` is."""
 
-    say: Callable[[str], None] = in_python
+    emit: Callable[[str], None] = emit_python_warning
     strict: bool = False
-    said: set[str] = field(default_factory=set)
+    emitted_messages: set[str] = field(default_factory=set)
 
-    def note(self, sentence: str) -> None:
-        if sentence not in self.said:
-            self.said.add(sentence)
-            self.say(sentence)
+    def inform(self, sentence: str) -> None:
+        if sentence not in self.emitted_messages:
+            self.emitted_messages.add(sentence)
+            self.emit(sentence)
 
-    def suspect(self, sentence: str) -> None:
+    def warn(self, sentence: str) -> None:
         if self.strict:
             raise XmtcError(sentence)
-        self.note(sentence)
+        self.inform(sentence)

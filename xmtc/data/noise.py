@@ -21,14 +21,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.sparse import narrow_indptr
-from xmtc.data.corpus import Corpus, writing_corpus
+from xmtc.data.corpus import Corpus, open_corpus_writer
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 
-KINDS = ("missing", "swap", "flip")
+NOISE_KINDS = ("missing", "swap", "flip")
 MAX_FLIPPED = 100_000_000  # labels that flip may add: some gigabytes, surely a mistake
-ROUNDS = 20  # of drawing wrong labels for all documents at once
+MAX_SAMPLING_ROUNDS = 20  # of drawing wrong labels for all documents at once
 
 
 @dataclass(frozen=True)
@@ -42,34 +42,34 @@ class NoiseCounts:
     n_unlabelled: int  # documents that had labels, and have none left
 
 
-def noisy_corpus(
+def write_noisy_corpus(
     corpus: Corpus, target: str, rate: float, kind: str = "missing", seed: int = 0, format: str | None = None
 ) -> NoiseCounts:
     """Write the corpus with noise in its labels: `noisy` is applied to the labels that occur in it, in alphabetical
     order. The first pass over the corpus keeps labels only; the second writes."""
-    check(rate, kind)
-    corpus.check_target(target)  # before the first pass, which may be long
+    check_noise_options(rate, kind)
+    corpus.check_not_overwritten(target)  # before the first pass, which may be long
 
     collector = LabelCollector()
-    deque(collector.watch(corpus), maxlen=0)
-    names = sorted(collector.numbers)
-    before = collector.matrix(names)
-    after = noisy(before, rate, kind, seed)
+    deque(collector.collect(corpus), maxlen=0)
+    names = sorted(collector.id_by_label)
+    before = collector.to_matrix(names)
+    after = add_label_noise(before, rate, kind, seed)
 
     n_read = 0
-    with writing_corpus(target, format, corpus) as add:
+    with open_corpus_writer(target, format, corpus) as add:
         for n_read, document in enumerate(corpus, 1):
             if n_read > after.shape[0]:
                 break
-            add(relabelled(document, [names[i] for i in row_of(after, n_read - 1)]))
+            add(relabel_document(document, [names[i] for i in get_label_row(after, n_read - 1)]))
 
         if n_read != after.shape[0]:
             raise XmtcError(f"{corpus.path} changed while it was read; nothing was written, so begin again.")
 
-    return noise_counts(before, after)
+    return count_noise(before, after)
 
 
-def noise_counts(before: csr_array, after: csr_array) -> NoiseCounts:
+def count_noise(before: csr_array, after: csr_array) -> NoiseCounts:
     n_kept = before.multiply(after).nnz
     lost_all = (np.diff(before.indptr) > 0) & (np.diff(after.indptr) == 0)
     return NoiseCounts(
@@ -81,7 +81,7 @@ def noise_counts(before: csr_array, after: csr_array) -> NoiseCounts:
     )
 
 
-def relabelled(document: Document, labels: list[str]) -> Document:
+def relabel_document(document: Document, labels: list[str]) -> Document:
     """The document with other labels; those that it had keep their order, new ones follow."""
     new, had = set(labels), set(document.labels)
     return document._replace(
@@ -89,28 +89,28 @@ def relabelled(document: Document, labels: list[str]) -> Document:
     )
 
 
-def noisy(Y: csr_array, rate: float, kind: str = "missing", seed: int = 0) -> csr_array:
+def add_label_noise(Y: csr_array, rate: float, kind: str = "missing", seed: int = 0) -> csr_array:
     """(n_docs, n_labels) the labels Y with noise; a document may have no labels left."""
-    check(rate, kind)
+    check_noise_options(rate, kind)
     Y = csr_array(Y, copy=True)
     Y.sum_duplicates()
     Y.eliminate_zeros()
 
     rng = np.random.default_rng(seed)
     if kind == "flip":
-        return flipped(Y, rate, rng)
+        return flip_labels(Y, rate, rng)
 
     removed = rng.random(Y.nnz) < rate
-    cells = cells_of(Y)
+    cells = to_cells(Y)
     if kind == "missing":
-        return with_ones(cells[~removed], Y)
+        return matrix_from_cells(cells[~removed], Y)
 
     n_removed = np.bincount(cells[removed] // max(Y.shape[1], 1), minlength=Y.shape[0])
-    wrong = wrong_cells(Y, n_removed, rng)
-    return with_ones(np.sort(np.concatenate([cells[~removed], wrong])), Y)
+    wrong = sample_wrong_cells(Y, n_removed, rng)
+    return matrix_from_cells(np.sort(np.concatenate([cells[~removed], wrong])), Y)
 
 
-def flipped(Y: csr_array, rate: float, rng: np.random.Generator) -> csr_array:
+def flip_labels(Y: csr_array, rate: float, rng: np.random.Generator) -> csr_array:
     n_docs, n_labels = Y.shape
     if (n_more := n_docs * n_labels * rate) > MAX_FLIPPED:
         raise XmtcError(
@@ -118,13 +118,14 @@ def flipped(Y: csr_array, rate: float, rng: np.random.Generator) -> csr_array:
             f"at most {MAX_FLIPPED:,}; choose a lower rate, or swap."
         )
     rows = (
-        doc * n_labels + np.setxor1d(row_of(Y, doc), np.flatnonzero(rng.random(n_labels) < rate), assume_unique=True)
+        doc * n_labels
+        + np.setxor1d(get_label_row(Y, doc), np.flatnonzero(rng.random(n_labels) < rate), assume_unique=True)
         for doc in range(n_docs)
     )
-    return with_ones(np.concatenate([np.zeros(0, np.int64), *rows]), Y)
+    return matrix_from_cells(np.concatenate([np.zeros(0, np.int64), *rows]), Y)
 
 
-def wrong_cells(Y: csr_array, n_wrong: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def sample_wrong_cells(Y: csr_array, n_wrong: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Cells (document · n_labels + label) that are empty in Y: n_wrong (n_docs,) of them in each document, or fewer if
     it lacks fewer labels. Labels are drawn in proportion to their frequency."""
     n_docs, n_labels = Y.shape
@@ -132,10 +133,10 @@ def wrong_cells(Y: csr_array, n_wrong: np.ndarray, rng: np.random.Generator) -> 
     n_wrong = np.minimum(n_wrong, np.count_nonzero(frequencies) - np.diff(Y.indptr))
 
     cumulative = np.cumsum(frequencies)
-    taken = cells_of(Y)
+    taken = to_cells(Y)
     drawn = [np.zeros(0, np.int64)]
     pending = np.repeat(np.arange(n_docs), n_wrong)  # a document for every label that is still to be drawn
-    for _ in range(ROUNDS):
+    for _ in range(MAX_SAMPLING_ROUNDS):
         if not len(pending):
             break
 
@@ -147,10 +148,10 @@ def wrong_cells(Y: csr_array, n_wrong: np.ndarray, rng: np.random.Generator) -> 
         taken = np.concatenate([taken, cells[is_free]])
         pending = np.delete(pending, first[is_free])
 
-    return np.concatenate([*drawn, *remaining_cells(pending, np.sort(taken), frequencies, rng)])
+    return np.concatenate([*drawn, *sample_remaining_cells(pending, np.sort(taken), frequencies, rng)])
 
 
-def remaining_cells(
+def sample_remaining_cells(
     pending: np.ndarray, taken: np.ndarray, frequencies: np.ndarray, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
     """Wrong cells of documents that have nearly all frequent labels: drawn only from the labels they do not have."""
@@ -164,12 +165,12 @@ def remaining_cells(
         yield doc * n_labels + rng.choice(n_labels, n, replace=False, p=weights / weights.sum())
 
 
-def cells_of(Y: csr_array) -> np.ndarray:
+def to_cells(Y: csr_array) -> np.ndarray:
     """Document · n_labels + label of every label, ascending."""
     return np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * Y.shape[1] + Y.indices
 
 
-def with_ones(cells: np.ndarray, like: csr_array) -> csr_array:
+def matrix_from_cells(cells: np.ndarray, like: csr_array) -> csr_array:
     """A matrix of the shape and type of another, with ones in cells that ascend."""
     n_docs, n_labels = like.shape
     ends = np.searchsorted(cells, np.arange(n_docs + 1) * n_labels)
@@ -177,12 +178,12 @@ def with_ones(cells: np.ndarray, like: csr_array) -> csr_array:
     return csr_array((ones, (cells % max(n_labels, 1)).astype(np.int32), narrow_indptr(ends)), shape=like.shape)
 
 
-def row_of(Y: csr_array, doc: int) -> np.ndarray:
+def get_label_row(Y: csr_array, doc: int) -> np.ndarray:
     return Y.indices[Y.indptr[doc] : Y.indptr[doc + 1]]
 
 
-def check(rate: float, kind: str) -> None:
+def check_noise_options(rate: float, kind: str) -> None:
     if not 0 <= rate <= 1:
         raise XmtcError(f"rate={rate} is out of range; expected a number from 0 to 1.")
-    if kind not in KINDS:
-        raise XmtcError(f"kind={kind!r} is unknown; expected one of {', '.join(KINDS)}.")
+    if kind not in NOISE_KINDS:
+        raise XmtcError(f"kind={kind!r} is unknown; expected one of {', '.join(NOISE_KINDS)}.")

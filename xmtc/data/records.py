@@ -20,12 +20,12 @@ from xmtc.data.document import Document
 from xmtc.errors import find_similar_names
 
 CELL_SEPARATOR = "|"
-LISTED_NAMES = 12
-COMPARED_NAMES = 1000  # to find the one most likely meant
+MAX_LISTED_FIELDS = 12
+MAX_COMPARED_FIELDS = 1000  # to find the one most likely meant
 # A list as Python prints it, and numpy, which leaves the commas out: ['a', "b's"], ['a' 'b']. Names in quotes only.
-QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-LIST_ITEM = re.compile(rf"{QUOTED}|-?\d+")
-PYTHON_LIST = re.compile(rf"\s*\[\s*(?:(?:{QUOTED}|-?\d+)(?:\s*,\s*|\s+|(?=\])))+\]\s*", re.DOTALL)
+QUOTED_STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+LIST_ITEM = re.compile(rf"{QUOTED_STRING}|-?\d+")
+PYTHON_LIST = re.compile(rf"\s*\[\s*(?:(?:{QUOTED_STRING}|-?\d+)(?:\s*,\s*|\s+|(?=\])))+\]\s*", re.DOTALL)
 
 
 class BadRecord(Exception):
@@ -51,78 +51,82 @@ class RecordParser:
     """From a record and its line number to its Document. With separator None, labels must be a list."""
 
     def __init__(
-        self, fields: Fields, labels_required: bool, separator: str | None, id_of: Callable[[int], str] = str
+        self, fields: Fields, labels_required: bool, separator: str | None, make_id: Callable[[int], str] = str
     ) -> None:
         self.fields = fields
         self.text_names = fields.text_names
         self.labels_required = labels_required and fields.labels is not None
         self.separator = separator
-        self.id_of = id_of
-        self.unseen = set(self.text_names)  # text fields that no record had so far
+        self.make_id = make_id
+        self.missing_text_fields = set(self.text_names)  # text fields that no record had so far
 
     def __call__(self, record: Mapping[str, Any], number: int) -> Document:
-        text = self._text(record)
+        text = self._extract_text(record)
 
         name = self.fields.labels
-        labels = None if name is None else value_of(record, name)
+        labels = None if name is None else get_field(record, name)
         if labels is None:
             if self.labels_required and name is not None:
                 require_field(record, name, "labels")
                 raise BadRecord(f"the field {name!r} is null, expected a list of names")
             labels = []
 
-        id = value_of(record, self.fields.id)
+        id = get_field(record, self.fields.id)
         if id is None and self.fields.id != Fields.id:
             require_field(record, self.fields.id, "id")
         if type(id) is not str:
-            id = self.id_of(number) if id is None else _identifier(id, self.fields.id)
+            id = self.make_id(number) if id is None else _id_to_text(id, self.fields.id)
 
-        document = Document(id, text, checked_labels(labels, name, self.separator))
-        return document._replace(kept=self._kept(record)) if self.fields.keep else document
+        document = Document(id, text, validate_label_names(labels, name, self.separator))
+        return document._replace(kept=self._extract_kept_values(record)) if self.fields.keep else document
 
-    def _kept(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _extract_kept_values(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values of the fields to carry along."""
-        return tuple(value_of(record, name) for name in self.fields.keep)
+        return tuple(get_field(record, name) for name in self.fields.keep)
 
-    def _text(self, record: Mapping[str, Any]) -> str:
+    def _extract_text(self, record: Mapping[str, Any]) -> str:
         """The text; of several fields, some may be absent, null or empty."""
         if len(self.text_names) == 1:
             text = record.get(self.text_names[0])
             if type(text) is str:
                 return text
-        parts = [value_of(record, name) for name in self.text_names]
+        parts = [get_field(record, name) for name in self.text_names]
         if len(parts) == 1 and isinstance(parts[0], str):
             return parts[0]
         for name, part in zip(self.text_names, parts, strict=True):
             if part is not None and not isinstance(part, str):
-                raise BadRecord(f"the field {name!r} is {in_words(part)}, expected a string")
+                raise BadRecord(f"the field {name!r} is {describe_json_value(part)}, expected a string")
         if all(part is None for part in parts):
-            names = [name for name in self.text_names if matching(record, name) is None]
+            names = [name for name in self.text_names if match_name(record, name) is None]
             if len(names) == len(parts):
                 require_field(record, names[0], "text")
             raise BadRecord(f"the field {', '.join(map(repr, self.text_names))} is null, expected a string")
-        if self.unseen:
-            self.unseen = {name for name in self.unseen if matching(record, name) is None}
+        if self.missing_text_fields:
+            self.missing_text_fields = {name for name in self.missing_text_fields if match_name(record, name) is None}
         return " ".join(part for part in parts if part)
 
-    def suspicion(self) -> str | None:
+    def describe_missing_fields(self) -> str | None:
         """What to say at the end of a corpus, if one of several text fields was in no document at all."""
-        if not self.unseen or len(self.text_names) == 1 or len(self.unseen) == len(self.text_names):
+        if (
+            not self.missing_text_fields
+            or len(self.text_names) == 1
+            or len(self.missing_text_fields) == len(self.text_names)
+        ):
             return None
-        listed = " and ".join(map(repr, sorted(self.unseen)))
+        listed = " and ".join(map(repr, sorted(self.missing_text_fields)))
         return f"no document has the field {listed}; check the names given with --text."
 
 
-def value_of(record: Mapping[str, Any], name: str) -> Any:
+def get_field(record: Mapping[str, Any], name: str) -> Any:
     """The value of a field, None if it is absent."""
     value = record.get(name)
     if value is None and name not in record:
-        found = matching(record, name)
+        found = match_name(record, name)
         return None if found is None else record[found]
     return value
 
 
-def matching(present: Iterable[str], name: str) -> str | None:
+def match_name(present: Iterable[str], name: str) -> str | None:
     """The field of that name, or else the only one that is the same but for capitals and blanks around it."""
     present = list(present)
     if name in present:
@@ -134,26 +138,30 @@ def matching(present: Iterable[str], name: str) -> str | None:
 def require_field(present: Iterable[str], name: str, option: str) -> None:
     """Raise BadRecord if the field is missing, with the names of those present and the one most likely meant."""
     names = [str(field) for field in present]
-    if matching(names, name) is not None:
+    if match_name(names, name) is not None:
         return
 
     lowered = {field.lower(): field for field in names}
-    near = [name.lower()] if name.lower() in lowered else find_similar_names(name.lower(), list(lowered)[:COMPARED_NAMES])
+    near = (
+        [name.lower()]
+        if name.lower() in lowered
+        else find_similar_names(name.lower(), list(lowered)[:MAX_COMPARED_FIELDS])
+    )
     hint = f" (did you mean {lowered[near[0]]!r}?)" if near else ""
-    listed = ", ".join(map(repr, names[:LISTED_NAMES])) + (", …" if len(names) > LISTED_NAMES else "")
+    listed = ", ".join(map(repr, names[:MAX_LISTED_FIELDS])) + (", …" if len(names) > MAX_LISTED_FIELDS else "")
     raise BadRecord(
         f"there is no field {name!r} among {listed or 'no fields at all'}{hint}; name the right one with --{option}"
     )
 
 
-def checked_labels(value: Any, name: str | None, separator: str | None) -> list[str]:
+def validate_label_names(value: Any, name: str | None, separator: str | None) -> list[str]:
     """The label names, each once, or BadRecord."""
     if isinstance(value, str) and separator is not None:
         value = split_labels(value, separator)
     if not isinstance(value, list):
         hint = " (or a --separator to split the string by)" if isinstance(value, str) else ""
-        raise BadRecord(f"the field {name!r} is {in_words(value)}, expected a list of names{hint}")
-    labels = [label if type(label) is str and label else _label_name(label, name) for label in value]
+        raise BadRecord(f"the field {name!r} is {describe_json_value(value)}, expected a list of names{hint}")
+    labels = [label if type(label) is str and label else _label_to_text(label, name) for label in value]
     return labels if len(set(labels)) == len(labels) else list(dict.fromkeys(labels))
 
 
@@ -165,11 +173,11 @@ def split_labels(cell: str, separator: str) -> list[Any]:
             with suppress(BadRecord):  # a name may begin with a bracket
                 return load_json(cell)
         if PYTHON_LIST.fullmatch(cell):
-            return [_unquoted(item) for item in LIST_ITEM.findall(cell)]
+            return [_unquote(item) for item in LIST_ITEM.findall(cell)]
     return [name for part in cell.split(separator) if (name := part.strip())]
 
 
-def _unquoted(item: str) -> str:
+def _unquote(item: str) -> str:
     if item[0] not in "'\"":
         return item
     if "\\" in item:
@@ -201,32 +209,32 @@ def load_json(text: str) -> Any:
         raise BadRecord(f"this is no readable JSON ({error}), expected one JSON object per line") from None
 
 
-def in_words(value: Any) -> str:
+def describe_json_value(value: Any) -> str:
     """A description of a value, for an error message."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, (int, float)):
         return f"the number {value}"
     if isinstance(value, str):
-        return f"the string {shortened(value)}"
+        return f"the string {quote_text(value)}"
     if isinstance(value, dict):
         return "an object"
     return f"a {type(value).__name__}"
 
 
-def shortened(text: str, limit: int = 40) -> str:
+def quote_text(text: str, limit: int = 40) -> str:
     """The text in quotes, cut to fit an error message; tabs and line breaks escaped."""
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
-def _label_name(label: Any, name: str | None) -> str:
+def _label_to_text(label: Any, name: str | None) -> str:
     if isinstance(label, int) and not isinstance(label, bool):
         return str(label)
-    found = "an empty name" if label == "" else in_words(label)
+    found = "an empty name" if label == "" else describe_json_value(label)
     raise BadRecord(f"the field {name!r} holds {found}, expected a list of names")
 
 
-def _identifier(value: Any, name: str) -> str:
+def _id_to_text(value: Any, name: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise BadRecord(f"the field {name!r} is {in_words(value)}, expected a string or a whole number")
+    raise BadRecord(f"the field {name!r} is {describe_json_value(value)}, expected a string or a whole number")

@@ -14,18 +14,18 @@ from xmtc.data.source import BadLine
 from xmtc.errors import XmtcError, escape_controls
 
 
-class Rejects:
+class RejectsFile:
     """The bad lines of one pass over a corpus."""
 
     def __init__(self, path: str, corpus: str) -> None:
         self.path, self.corpus = path, corpus
         self.count = 0
-        self.first: BadLine | None = None
+        self.first_bad_line: BadLine | None = None
         self._file: io.FileIO | None = None
 
     @contextmanager
-    def of_one_pass(self) -> Iterator[None]:
-        self.count, self.first = 0, None
+    def open_pass(self) -> Iterator[None]:
+        self.count, self.first_bad_line = 0, None
         try:
             yield
         finally:
@@ -33,7 +33,7 @@ class Rejects:
                 self._file.close()
                 self._file = None
 
-    def keep(self, bad: BadLine) -> None:
+    def write(self, bad: BadLine) -> None:
         """Write the line to the rejects file and count it."""
         try:
             if self._file is None:
@@ -44,14 +44,14 @@ class Rejects:
         except OSError as error:
             raise XmtcError(f"{self.path} cannot be written ({error.strerror}); name another with --rejects.") from None
         self.count += 1
-        self.first = self.first or bad
+        self.first_bad_line = self.first_bad_line or bad
 
     def __str__(self) -> str:
         """One sentence for the user at the end of a pass."""
-        if self.first is None:
+        if self.first_bad_line is None:
             return escape_controls(f"no line of {self.corpus} was set aside.")
-        lines = f"1 {self.first.unit}" if self.count == 1 else f"{self.count} {self.first.unit}s"
+        lines = f"1 {self.first_bad_line.unit}" if self.count == 1 else f"{self.count} {self.first_bad_line.unit}s"
         return escape_controls(
             f"{lines} of {self.corpus} set aside in {self.path}, "
-            f"the first at {self.first.unit} {self.first.location}: {self.first.reason}."
+            f"the first at {self.first_bad_line.unit} {self.first_bad_line.location}: {self.first_bad_line.reason}."
         )

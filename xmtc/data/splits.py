@@ -21,14 +21,14 @@ from itertools import compress
 import numpy as np
 
 from xmtc.core.dataset import Dataset
-from xmtc.data.corpus import Corpus, writing_corpus
+from xmtc.data.corpus import Corpus, open_corpus_writer
 from xmtc.data.document import Document
 from xmtc.data.file_streams import STANDARD_STREAM
-from xmtc.data.formats.paired import named_files
+from xmtc.data.formats.paired import split_path_pair
 from xmtc.errors import XmtcError
 
 TEST_SHARE = 0.2
-VALID_SHARE, MAX_VALID = 0.05, 4000  # validation documents: one in 20, at most 4,000
+VALIDATION_SHARE, MAX_VALIDATION_DOCUMENTS = 0.05, 4000  # validation documents: one in 20, at most 4,000
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,16 @@ def split_corpus(
 
     The first pass over the corpus keeps label numbers only; the second writes both parts, in the order of the corpus.
     The test part is smaller than requested if every other document is the last training document of a label."""
-    _check_parts(corpus, train, test)
-    labels, ends = _labels_of(corpus)
-    n_requested = _test_size(len(ends), share, count)
-    in_test = choose_test(labels, ends, n_requested, seed)
+    _check_output_paths(corpus, train, test)
+    labels, ends = _collect_labels(corpus)
+    n_requested = _compute_test_size(len(ends), share, count)
+    in_test = choose_test_documents(labels, ends, n_requested, seed)
 
     n_read = 0
-    with writing_corpus(train, format, corpus) as add_to_train, writing_corpus(test, format, corpus) as add_to_test:
+    with (
+        open_corpus_writer(train, format, corpus) as add_to_train,
+        open_corpus_writer(test, format, corpus) as add_to_test,
+    ):
         for n_read, document in enumerate(corpus, 1):
             if n_read > len(in_test):
                 break
@@ -72,7 +75,7 @@ def split_corpus(
     return SplitSizes(n_train=len(in_test) - n_test, n_test=n_test, n_requested=n_requested)
 
 
-def choose_test(labels: np.ndarray, ends: np.ndarray, n_test: int, seed: int) -> np.ndarray:
+def choose_test_documents(labels: np.ndarray, ends: np.ndarray, n_test: int, seed: int) -> np.ndarray:
     """(n_docs,) bool: at most n_test documents that are not the last training document of any label.
 
     labels: label numbers of all documents, one after the other; ends: (n_docs,) where each document's labels end."""
@@ -122,63 +125,69 @@ def hold_out(documents: Iterable[Document], share: float = TEST_SHARE, seed: int
 
     order = np.random.default_rng(seed).permutation(labelled)
     held_out = np.zeros(len(has_labels), dtype=bool)
-    held_out[order[: _test_size(len(labelled), share)]] = True
+    held_out[order[: _compute_test_size(len(labelled), share)]] = True
     return Subset(documents, ~held_out), Subset(documents, held_out)
 
 
 def train_valid_split(
-    data: Dataset, valid: Dataset | None, seed: int, share: float = VALID_SHARE, max_valid: int = MAX_VALID
+    data: Dataset,
+    valid: Dataset | None,
+    seed: int,
+    share: float = VALIDATION_SHARE,
+    max_valid: int = MAX_VALIDATION_DOCUMENTS,
 ) -> tuple[Dataset, Dataset]:
     """Training and validation documents: `data` and `valid` if the user has validation documents, or else a share of
     the documents with labels is held out of `data`."""
     if valid is not None:
         _check_has_labels(valid)
         return data, valid
-    held_out = random_rows(data, seed, share, max_valid)
-    return without(data, held_out), data.select_rows(held_out)
+    held_out = sample_labelled_rows(data, seed, share, max_valid)
+    return drop_rows(data, held_out), data.select_rows(held_out)
 
 
-def random_rows(data: Dataset, seed: int, share: float = VALID_SHARE, most: int = MAX_VALID) -> np.ndarray:
+def sample_labelled_rows(
+    data: Dataset, seed: int, share: float = VALIDATION_SHARE, max_rows: int = MAX_VALIDATION_DOCUMENTS
+) -> np.ndarray:
     """The rows of a random share of the documents with labels: new documents, too, have labels that are rare."""
-    labelled = labelled_rows(data)
+    labelled = find_labelled_rows(data)
     if len(labelled) < 2:
         raise XmtcError(
             f"Found {len(labelled)} documents with labels; expected two, of which one is held out of training."
         )
 
     order = np.random.default_rng(seed).permutation(labelled)
-    return np.sort(order[: min(most, max(1, int(len(labelled) * share)))])
+    return np.sort(order[: min(max_rows, max(1, int(len(labelled) * share)))])
 
 
-def kept_labels(data: Dataset, seed: int, n_rows: int) -> np.ndarray:
+def sample_rows_keeping_labels(data: Dataset, seed: int, n_rows: int) -> np.ndarray:
     """The rows of at most so many documents with labels, none of which is the last document of a label."""
     assert data.Y is not None
-    labelled = labelled_rows(data)
+    labelled = find_labelled_rows(data)
     Y = data.Y[labelled]
-    return labelled[choose_test(Y.indices, Y.indptr[1:], n_rows, seed)]
+    return labelled[choose_test_documents(Y.indices, Y.indptr[1:], n_rows, seed)]
 
 
-def labelled_rows(data: Dataset) -> np.ndarray:
+def find_labelled_rows(data: Dataset) -> np.ndarray:
     """Of the documents with labels; one that weighs nothing is none."""
     assert data.Y is not None
     has_labels = np.diff(data.Y.indptr) > 0
     return np.flatnonzero(has_labels if data.weights is None else has_labels & (data.weights > 0))
 
 
-def without(data: Dataset, rows: np.ndarray) -> Dataset:
+def drop_rows(data: Dataset, rows: np.ndarray) -> Dataset:
     return data.select_rows(np.setdiff1d(np.arange(data.n_docs), rows))
 
 
-def _check_parts(corpus: Corpus, train: str, test: str) -> None:
+def _check_output_paths(corpus: Corpus, train: str, test: str) -> None:
     """Refuse, before the first pass, which may be long, what could not be written after it."""
-    train_files, test_files = (set(map(os.path.realpath, named_files(part))) for part in (train, test))
+    train_files, test_files = (set(map(os.path.realpath, split_path_pair(part))) for part in (train, test))
     if STANDARD_STREAM in (train, test) or train_files & test_files:
         raise XmtcError(f"The parts {train} and {test} must be two files; choose two names.")
     for part in (train, test):
-        corpus.check_target(part)
+        corpus.check_not_overwritten(part)
 
 
-def _labels_of(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+def _collect_labels(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
     """Label numbers of all documents, one after the other, and where each document's labels end."""
     numbers: dict[str, int] = {}
     labels, ends = array("q"), array("q")
@@ -188,7 +197,7 @@ def _labels_of(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
     return np.array(labels, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
-def _test_size(n_docs: int, share: float | None, count: int | None = None) -> int:
+def _compute_test_size(n_docs: int, share: float | None, count: int | None = None) -> int:
     """How many of the documents a test part with this share or count has; neither part is empty."""
     if share is not None and count is not None:
         raise XmtcError(f"Found both a share ({share}) and a count ({count}) for the test part; give one of them.")

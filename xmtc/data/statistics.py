@@ -42,7 +42,7 @@ class Tally:
     unlabelled: int = 0
     columns: int = 0
     labels: Counter[str] = field(default_factory=Counter)
-    contents: set[bytes] = field(default_factory=set)
+    content_hashes: set[bytes] = field(default_factory=set)
     vocabulary: set[str] = field(default_factory=set)
 
     def add(self, document: Document) -> None:
@@ -60,16 +60,16 @@ class Tally:
         self.unlabelled += not document.labels
         self.labels.update(document.labels)
         if n_items:
-            self.contents.add(_fingerprint(document))
+            self.content_hashes.add(_fingerprint(document))
 
 
-def statistics(corpus: Corpus) -> Statistics:
+def compute_corpus_statistics(corpus: Corpus) -> Statistics:
     """The statistics of a corpus."""
     tally = Tally()
     for document in corpus:
         tally.add(document)
 
-    is_text = not corpus.holds_features
+    is_text = not corpus.has_features
     assignments = tally.labels.total()
     return Statistics(
         documents=tally.documents,
@@ -79,7 +79,7 @@ def statistics(corpus: Corpus) -> Statistics:
         documents_per_label=assignments / max(1, len(tally.labels)),
         words_per_document=tally.items / tally.documents if is_text else None,
         features_per_document=None if is_text else tally.items / tally.documents,
-        duplicates=tally.documents - tally.empty - len(tally.contents),
+        duplicates=tally.documents - tally.empty - len(tally.content_hashes),
         empty_documents=tally.empty,
         unlabelled_documents=tally.unlabelled,
         labels_seen_once=sum(count == 1 for count in tally.labels.values()),

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from xmtc.core.array_validation import NUMERIC_KINDS, MAX_INDEX
-from xmtc.data.dataframes import UNORDERED, as_array, is_frame
+from xmtc.core.array_validation import MAX_INDEX, NUMERIC_KINDS
+from xmtc.data.dataframes import UNORDERED_TYPES, as_array, is_frame
 from xmtc.errors import XmtcError
 
 # The kinds of targets: a list of labels for each document; a column of an array, with one label for each; indicators.
@@ -24,77 +24,79 @@ ARRAY, SPARSE, FRAME = INDICATORS = "array", "sparse", "frame"
 
 
 @dataclass(frozen=True)
-class Target:
+class LabelTarget:
     """The labels of documents, as their names, and how they were given."""
 
     kind: str
     labels: list[list[str]]  # of each document
-    are_numbers: bool = False  # names are numbers, and were given as such
+    has_integer_labels: bool = False  # names are numbers, and were given as such
     columns: list[str] | None = None  # of an indicator: the names of all its labels, in order
 
     def as_json(self) -> dict[str, Any]:
         """How answers are to be given, for about.json: nothing where they are names."""
-        return {} if self == Target(LISTS, self.labels) else {"kind": self.kind, "numbers": self.are_numbers}
+        return (
+            {} if self == LabelTarget(LISTS, self.labels) else {"kind": self.kind, "numbers": self.has_integer_labels}
+        )
 
 
-def check_numbers(names: Iterable[str]) -> None:
+def check_integer_names(names: Iterable[str]) -> None:
     """Raise ValueError unless all names of labels are whole numbers, for a model that gives them back as such."""
     for name in names:
         if str(int(name)) != name:
             raise ValueError(f"its label {name!r:.80} is no number")
 
 
-def target_of(y: Any, names: Sequence[str] | None = None, kind: str = "") -> Target:
+def as_label_target(y: Any, names: Sequence[str] | None = None, training_kind: str = "") -> LabelTarget:
     """Labels from lists of names or an indicator. `names` are those of the labels of a trained model: an indicator that
     does not name its columns then has theirs, and must have as many. `kind` is that of the numbers that it was trained
     on, where y alone says too little: [[0, 1]] are two labels among lists, [[0], [1]] one each in a column."""
     if is_frame(y):
-        return target_of_frame(y, kind)
+        return target_from_frame(y, training_kind)
     if issparse(y):
-        return indicator(SPARSE, csr_array(y, copy=True), names)
+        return target_from_indicator(SPARSE, csr_array(y, copy=True), names)
     array = as_array(y)
     if array is None:
-        rows = list(y) if isinstance(y, Iterable) and not isinstance(y, UNORDERED) else y
-        if kind == LISTS or not is_table_of_bits(rows):
-            return target_of_lists(rows)
-        array = np.array([values_in(row) for row in rows])
-    if is_column_of_names(array, kind):
-        return target_of_lists(array, COLUMN)
+        rows = list(y) if isinstance(y, Iterable) and not isinstance(y, UNORDERED_TYPES) else y
+        if training_kind == LISTS or not is_binary_table(rows):
+            return target_from_lists(rows)
+        array = np.array([to_python_list(row) for row in rows])
+    if is_label_column(array, training_kind):
+        return target_from_lists(array, COLUMN)
     if array.ndim == 2 and array.dtype.kind in NUMERIC_KINDS:
-        return indicator(ARRAY, csr_array(check_bits(array)), names)
-    return target_of_lists(array)
+        return target_from_indicator(ARRAY, csr_array(check_binary(array)), names)
+    return target_from_lists(array)
 
 
-def target_of_lists(rows: Any, kind: str = LISTS) -> Target:
+def target_from_lists(rows: Any, kind: str = LISTS) -> LabelTarget:
     if not isinstance(rows, (Sequence, np.ndarray)):
         raise XmtcError(f"Found {shortened(rows)} as labels; expected a list of labels for each document.")
-    found = [labels_in(number, row) for number, row in enumerate(rows)]
+    found = [validate_label_list(number, row) for number, row in enumerate(rows)]
     are_numbers = all(isinstance(label, int) for row in found for label in row) and any(found)
-    return Target(kind, [list(dict.fromkeys(map(str, row))) for row in found], are_numbers)
+    return LabelTarget(kind, [list(dict.fromkeys(map(str, row))) for row in found], are_numbers)
 
 
-def target_of_frame(frame: Any, of_training: str = "") -> Target:
+def target_from_frame(frame: Any, training_kind: str = "") -> LabelTarget:
     """A data frame of zeros and ones, whose columns have the labels' names; or of one column that holds lists."""
     array = np.asarray(frame.to_numpy())
-    if is_column_of_names(array, of_training):
-        return target_of_lists(array, COLUMN)
+    if is_label_column(array, training_kind):
+        return target_from_lists(array, COLUMN)
     if array.dtype.kind not in NUMERIC_KINDS and array.shape[1] == 1:
-        return target_of_lists(array[:, 0])
+        return target_from_lists(array[:, 0])
     if array.dtype.kind not in NUMERIC_KINDS:
-        array = check_numeric(array)
+        array = to_numeric(array)
     if "" in frame.columns:
         raise XmtcError("A column of the labels' data frame has an empty name; expected a name for each label.")
-    names = [label_name(0, name) for name in frame.columns]
+    names = [validate_label(0, name) for name in frame.columns]
     if len(set(map(str, names))) < len(names):
         raise XmtcError("Two columns of the labels' data frame have the same name; expected a name for each label.")
     kind = FRAME if hasattr(frame, "iloc") else ARRAY  # pandas' frames come back as such
-    found = indicator(kind, csr_array(check_bits(array)), list(map(str, names)))
+    found = target_from_indicator(kind, csr_array(check_binary(array)), list(map(str, names)))
     return replace(found, are_numbers=all(isinstance(name, int) for name in names))
 
 
-def indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> Target:
+def target_from_indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> LabelTarget:
     """From a matrix of zeros and ones."""
-    check_bits(Y.data)
+    check_binary(Y.data)
     if names is not None and len(names) != Y.shape[1]:
         raise XmtcError(f"y has {Y.shape[1]} columns, but there are {len(names)} labels; expected one for each.")
     if Y.shape[1] > MAX_INDEX:
@@ -103,10 +105,10 @@ def indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> Target:
     Y.eliminate_zeros()
     columns = list(map(str, range(Y.shape[1]))) if names is None else list(names)
     rows = np.split(Y.indices, Y.indptr[1:-1]) if Y.shape[0] else []
-    return Target(kind, [[columns[i] for i in row] for row in rows], are_numbers=True, columns=columns)
+    return LabelTarget(kind, [[columns[i] for i in row] for row in rows], has_integer_labels=True, columns=columns)
 
 
-def check_bits(values: np.ndarray) -> np.ndarray:
+def check_binary(values: np.ndarray) -> np.ndarray:
     """Refuse numbers other than 0 and 1."""
     strange = values[~np.isin(values, (0, 1))]
     if strange.size:
@@ -117,7 +119,7 @@ def check_bits(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def check_numeric(array: np.ndarray) -> np.ndarray:
+def to_numeric(array: np.ndarray) -> np.ndarray:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError):
@@ -126,51 +128,51 @@ def check_numeric(array: np.ndarray) -> np.ndarray:
         ) from None
 
 
-def is_column_of_names(array: np.ndarray, kind: str = "") -> bool:
+def is_label_column(array: np.ndarray, training_kind: str = "") -> bool:
     """Whether an array has the number of one label for each document in its only column, and not zeros and ones; these
     are such numbers where training had a column of others."""
     is_column = array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iu"
-    return is_column and (kind == COLUMN or not np.isin(array, (0, 1)).all())
+    return is_column and (training_kind == COLUMN or not np.isin(array, (0, 1)).all())
 
 
-def is_table_of_bits(rows: Any) -> bool:
+def is_binary_table(rows: Any) -> bool:
     """Whether lists are the rows of an indicator (`Y.tolist()`): equally long, at least two wide, and nothing but 0, 1,
     True and False in them."""
     if not isinstance(rows, list) or not rows or isinstance(rows[0], (str, bytes, dict)):
         return False
-    found = [values_in(row) for row in rows]
+    found = [to_python_list(row) for row in rows]
     if None in found or len({len(row or ()) for row in found}) > 1 or len(found[0] or ()) < 2:
         return False
     return all(isinstance(value, (int, float)) and value in (0, 1) for row in found for value in row or ())
 
 
-def values_in(row: Any) -> list[Any] | None:
+def to_python_list(row: Any) -> list[Any] | None:
     """The members of one list, array or tensor, as Python has them; None for what has no order or no members."""
     array = as_array(row)
     if array is not None:
         return array.tolist() if array.ndim == 1 else None
     if not isinstance(row, (list, tuple)):
         return None
-    return [plain(value) for value in row]
+    return [to_python_scalar(value) for value in row]
 
 
-def plain(value: Any) -> Any:
+def to_python_scalar(value: Any) -> Any:
     """A number of NumPy or PyTorch as Python has it."""
     return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
-def labels_in(number: int, row: Any) -> list[str | int]:
+def validate_label_list(number: int, row: Any) -> list[str | int]:
     """The labels of one document."""
     if isinstance(row, (str, bytes, dict)) or not isinstance(row, Iterable):
         raise XmtcError(f"The labels of document {number} are {row!r}; expected a list of labels, such as ['a', 'b'].")
-    values = values_in(row)
-    return [label_name(number, value) for value in (row if values is None else values)]
+    values = to_python_list(row)
+    return [validate_label(number, value) for value in (row if values is None else values)]
 
 
-def label_name(number: int, name: Any) -> str | int:
+def validate_label(number: int, name: Any) -> str | int:
     """A label as text, or as the whole number that it is. What stands for a missing one, what no file could hold and
     what is more likely the weight of a label than its name is refused."""
-    name = plain(name)
+    name = to_python_scalar(name)
     if isinstance(name, float) and name.is_integer():
         return int(name)
     try:

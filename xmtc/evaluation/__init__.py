@@ -3,41 +3,49 @@
 docs/reference/metrics.md has the formulas; xmtc/evaluation/registry.py says how a measure is declared."""
 
 from xmtc.evaluation import metrics as measures  # noqa: F401  (the declarations fill the table)
-from xmtc.evaluation.evaluate import evaluate, per_document
+from xmtc.evaluation.evaluate import evaluate, evaluate_per_document
 from xmtc.evaluation.metric_names import (
-    AT_DECISION,
-    DEFAULT,
-    RANKING,
+    DECISION_METRICS,
+    DEFAULT_METRICS,
+    RANKING_METRICS,
     Metric,
-    are_at_decision,
-    are_hierarchical,
+    has_decision_metric,
+    has_hierarchical_metric,
     max_k,
     parse_metric,
 )
-from xmtc.evaluation.ranked_results import Judged, judge
-from xmtc.evaluation.registry import DEPTH, MEASURES, SCORE, At, K, Measure, measure
+from xmtc.evaluation.ranked_results import RankedResults, to_ranked_results
+from xmtc.evaluation.registry import (
+    EVALUATION_DEPTH,
+    K_PARAMETER,
+    METRIC_FAMILIES,
+    SCORE_PARAMETER,
+    MetricFamily,
+    MetricParameter,
+    register_metric,
+)
 from xmtc.labels.propensity import PROPENSITIES, Propensity
 
 __all__ = [
-    "AT_DECISION",
-    "DEFAULT",
-    "DEPTH",
-    "MEASURES",
+    "DECISION_METRICS",
+    "DEFAULT_METRICS",
+    "EVALUATION_DEPTH",
+    "K_PARAMETER",
+    "METRIC_FAMILIES",
     "PROPENSITIES",
-    "RANKING",
-    "SCORE",
-    "At",
-    "Judged",
-    "K",
-    "Measure",
+    "RANKING_METRICS",
+    "SCORE_PARAMETER",
     "Metric",
+    "MetricFamily",
+    "MetricParameter",
     "Propensity",
-    "are_at_decision",
-    "are_hierarchical",
+    "RankedResults",
     "evaluate",
-    "judge",
+    "evaluate_per_document",
+    "has_decision_metric",
+    "has_hierarchical_metric",
     "max_k",
-    "measure",
     "parse_metric",
-    "per_document",
+    "register_metric",
+    "to_ranked_results",
 ]

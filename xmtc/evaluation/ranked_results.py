@@ -20,7 +20,7 @@ Indicators: TypeAlias = np.ndarray | sparray | spmatrix  # (n_docs, n_labels), n
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class RankedResults:
     """Predictions beside the true labels, and what several measures need of them.
 
     `judge` makes one from any matrix of true labels."""
@@ -29,9 +29,9 @@ class Judged:
     Y: csr_array  # (n_docs, n_columns), column numbers sorted, no stored zeros
     inverse_propensities: np.ndarray | None = None  # (n_columns,) float64, for the propensity-scored measures
     lineage: csr_array | None = None  # (n_columns, n_nodes) ones at each label and all above it, for hierarchical ones
-    given: Predictions | None = None  # those that the model has decided to give, for measures at its decision
+    assigned: Predictions | None = None  # those that the model has decided to give, for measures at its decision
 
-    _computed: dict[Callable[[Judged], Any], Any] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[Callable[[RankedResults], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def n_docs(self) -> int:
@@ -69,28 +69,28 @@ class Judged:
         """(n_labels,) how many test documents have each label."""
         return np.bincount(self.Y.indices, minlength=self.n_labels)
 
-    def above(self, threshold: float) -> Judged:
+    def apply_threshold(self, threshold: float) -> RankedResults:
         """Only the predictions that score at least the threshold."""
-        found = Judged(self.predictions.apply_threshold(threshold), self.Y)
+        found = RankedResults(self.predictions.apply_threshold(threshold), self.Y)
         vars(found)["hits"] = self.hits & (found.predictions.labels != NO_LABEL)  # which need not be looked up again
         return found
 
-    def once(self, compute: Callable[[Judged], T]) -> T:
+    def compute_once(self, compute: Callable[[RankedResults], T]) -> T:
         """`compute(self)`, computed at the first call and kept: for what several measures share."""
-        if compute not in self._computed:
-            self._computed[compute] = compute(self)
-        return self._computed[compute]
+        if compute not in self._cache:
+            self._cache[compute] = compute(self)
+        return self._cache[compute]
 
 
-def judge(
+def to_ranked_results(
     predictions: Predictions,
     Y: Indicators,
     train_frequencies: np.ndarray | None = None,
     propensity: Propensity = Propensity(),
     n_train: int | None = None,
     lineage: csr_array | None = None,
-    given: Predictions | None = None,
-) -> Judged:
+    assigned: Predictions | None = None,
+) -> RankedResults:
     """Predictions beside the true labels, and the labels' propensities where the counts of the training set are known.
 
     Y may be dense, unsorted, and hold repeated entries or zeros; it is left as it is. The parameters are those of
@@ -98,7 +98,7 @@ def judge(
     if not isinstance(predictions, Predictions):
         found = type(predictions).__name__
         raise XmtcError(f"Found a {found} where Predictions were expected; `rank` gives them: labels and scores.")
-    true = true_labels(Y)
+    true = as_true_labels(Y)
     if predictions.n_docs != true.shape[0] or true.shape[0] == 0:
         raise XmtcError(f"Metrics need predictions for every document; got {predictions.n_docs} for {true.shape[0]}.")
     if predictions.labels.size and predictions.labels.max() >= true.shape[1]:
@@ -109,14 +109,14 @@ def judge(
     if lineage is not None and lineage.shape[0] != true.shape[1]:
         raise XmtcError(f"lineage has {lineage.shape[0]} rows for {true.shape[1]} labels; give one for each.")
     if train_frequencies is None or n_train is None:
-        return Judged(predictions, true, lineage=lineage, given=given)
+        return RankedResults(predictions, true, lineage=lineage, assigned=assigned)
 
     unseen = np.zeros(max(true.shape[1] - len(train_frequencies), 1))
     frequencies = np.append(train_frequencies, unseen)
-    return Judged(predictions, true, propensity.inverse(frequencies, n_train), lineage, given)
+    return RankedResults(predictions, true, propensity.inverse(frequencies, n_train), lineage, assigned)
 
 
-def true_labels(Y: Indicators) -> csr_array:
+def as_true_labels(Y: Indicators) -> csr_array:
     """The matrix of true labels, as compiled code takes it."""
     try:
         matrix = Y if issparse(Y) else np.asarray(Y)

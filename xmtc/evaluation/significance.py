@@ -13,13 +13,13 @@ import numpy as np
 
 from xmtc.errors import XmtcError
 
-RESAMPLES = 2_000
-AT_ONCE = 2**24  # document numbers drawn at a time
-MOST_EXACT = 50  # results, of which all choices of signs can be counted
+BOOTSTRAP_RESAMPLES = 2_000
+MAX_DRAWN_NUMBERS = 2**24  # document numbers drawn at a time
+MAX_EXACT_RESULTS = 50  # results, of which all choices of signs can be counted
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """A mean, and between which values it lies in `confidence` of the samples like this one."""
 
     mean: float
@@ -31,14 +31,14 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
-def resampled_means(values: np.ndarray, n: int = RESAMPLES, seed: int = 0) -> np.ndarray:
+def resample_means(values: np.ndarray, n: int = BOOTSTRAP_RESAMPLES, seed: int = 0) -> np.ndarray:
     """(n, …) means over documents drawn anew, with replacement, of (n_docs, …) values. All columns of a sample are of
     the same documents, so that what is compared stays paired."""
     values = np.asarray(values, np.float64)
     n_docs, rng = len(values), np.random.default_rng(seed)
     if not n_docs:
         raise XmtcError("There are no documents to draw from; give the values of at least one.")
-    size = max(1, AT_ONCE // n_docs)
+    size = max(1, MAX_DRAWN_NUMBERS // n_docs)
     counts = (
         np.bincount(drawn, minlength=n_docs) / n_docs
         for begin in range(0, n, size)
@@ -47,46 +47,48 @@ def resampled_means(values: np.ndarray, n: int = RESAMPLES, seed: int = 0) -> np
     return np.array([weights @ values for weights in counts])
 
 
-def interval(values: np.ndarray, confidence: float = 0.95, n: int = RESAMPLES, seed: int = 0) -> Interval:
+def bootstrap_interval(
+    values: np.ndarray, confidence: float = 0.95, n: int = BOOTSTRAP_RESAMPLES, seed: int = 0
+) -> ConfidenceInterval:
     """Of the mean of (n_docs,) values, by the percentiles of the bootstrap."""
-    means = resampled_means(values, n, seed)
+    means = resample_means(values, n, seed)
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
-    return Interval(float(np.mean(values)), float(low), float(high))
+    return ConfidenceInterval(float(np.mean(values)), float(low), float(high))
 
 
-def ratio_interval(
-    values: np.ndarray, of: np.ndarray, confidence: float = 0.95, n: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def bootstrap_ratio_interval(
+    values: np.ndarray, denominators: np.ndarray, confidence: float = 0.95, n: int = BOOTSTRAP_RESAMPLES, seed: int = 0
+) -> ConfidenceInterval:
     """Of the sum of values over the sum of others, both of the same documents: measures such as PSP divide at last."""
-    above, below = resampled_means(np.column_stack([values, of]), n, seed).T
+    above, below = resample_means(np.column_stack([values, denominators]), n, seed).T
     tail = (1 - confidence) / 2
     low, high = np.quantile(above / np.maximum(below, 1e-300), [tail, 1 - tail])
-    return Interval(float(np.sum(values) / max(float(np.sum(of)), 1e-300)), float(low), float(high))
+    return ConfidenceInterval(float(np.sum(values) / max(float(np.sum(denominators)), 1e-300)), float(low), float(high))
 
 
-def difference(
-    one: np.ndarray, other: np.ndarray, confidence: float = 0.95, n: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def bootstrap_difference_interval(
+    one: np.ndarray, other: np.ndarray, confidence: float = 0.95, n: int = BOOTSTRAP_RESAMPLES, seed: int = 0
+) -> ConfidenceInterval:
     """Of the mean difference of two methods' values on the same documents: the paired bootstrap."""
     if len(one) != len(other):
         raise XmtcError(f"Found values of {len(one)} and of {len(other)} documents; give both for the same ones.")
-    return interval(np.subtract(one, other, dtype=np.float64), confidence, n, seed)
+    return bootstrap_interval(np.subtract(one, other, dtype=np.float64), confidence, n, seed)
 
 
-def ranks(results: np.ndarray) -> np.ndarray:
+def rank_methods(results: np.ndarray) -> np.ndarray:
     """(n_results, n_methods) the rank of each method in each result, 1 for the highest; equal ones share the mean."""
     from scipy.stats import rankdata
 
     return rankdata(-np.asarray(results, np.float64), axis=1)
 
 
-def average_ranks(results: np.ndarray) -> np.ndarray:
-    return ranks(results).mean(axis=0)
+def compute_average_ranks(results: np.ndarray) -> np.ndarray:
+    return rank_methods(results).mean(axis=0)
 
 
-def signed_rank(
-    one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray, *, by_table: bool = False
+def compute_signed_rank_p_value(
+    one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray, *, ignore_ties: bool = False
 ) -> float:
     """The p-value of Wilcoxon's signed-rank test, two-sided: how probable results that differ so much are if neither
     method is better. Equal results are left out, as Wilcoxon does. Exact where at most 50 are left, also if some
@@ -99,14 +101,14 @@ def signed_rank(
     differences = differences[differences != 0]
     if not len(differences):
         return 1.0
-    if len(differences) > MOST_EXACT:
+    if len(differences) > MAX_EXACT_RESULTS:
         return float(wilcoxon(differences, method="asymptotic").pvalue)
-    if not by_table and len(np.unique(np.abs(differences))) < len(differences):
-        return exact_with_ties(differences)
+    if not ignore_ties and len(np.unique(np.abs(differences))) < len(differences):
+        return compute_exact_p_value_with_ties(differences)
     return float(wilcoxon(differences, method="exact").pvalue)
 
 
-def exact_with_ties(differences: np.ndarray) -> float:
+def compute_exact_p_value_with_ties(differences: np.ndarray) -> float:
     """The share of all choices of signs that give a rank sum as far from the middle. Twice the ranks are whole numbers,
     so how many choices give each sum is counted one rank after the other."""
     from scipy.stats import rankdata
@@ -120,7 +122,7 @@ def exact_with_ties(differences: np.ndarray) -> float:
     return float(ways[far >= far[twice[differences > 0].sum()]].sum() / ways.sum())
 
 
-def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
+def adjust_p_values(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """p-values of several comparisons, adjusted so that any false alarm among them is as rare as each alone says (Holm,
     1979): the smallest times their number, the next times one fewer, and none below the one before."""
     p = np.asarray(p_values, np.float64)
@@ -131,7 +133,7 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     return found
 
 
-def friedman(results: np.ndarray) -> float:
+def compute_friedman_p_value(results: np.ndarray) -> float:
     """The p-value of Friedman's test: how probable such ranks are if no method is better than another. nan of fewer
     than three methods, or of one result: the test is for more."""
     from scipy.stats import friedmanchisquare
@@ -139,12 +141,12 @@ def friedman(results: np.ndarray) -> float:
     results = np.asarray(results, np.float64)
     if results.shape[1] < 3 or len(results) < 2:
         return float("nan")
-    if (ranks(results) == ranks(results)[:, :1]).all():
+    if (rank_methods(results) == rank_methods(results)[:, :1]).all():
         return 1.0
     return float(friedmanchisquare(*results.T).pvalue)
 
 
-def critical_difference(n_methods: int, n_results: int, level: float = 0.05) -> float:
+def compute_critical_difference(n_methods: int, n_results: int, level: float = 0.05) -> float:
     """How far apart two average ranks must be to differ at this level (Nemenyi; Demšar, section 3.2.2)."""
     from scipy.stats import studentized_range
 
@@ -152,7 +154,7 @@ def critical_difference(n_methods: int, n_results: int, level: float = 0.05) -> 
     return float(q * np.sqrt(n_methods * (n_methods + 1) / (6 * n_results)))
 
 
-def alike(average: np.ndarray, distance: float) -> list[tuple[int, ...]]:
+def group_similar_methods(average: np.ndarray, distance: float) -> list[tuple[int, ...]]:
     """The largest groups of methods whose average ranks lie within the distance, best first: the bars of a critical
     difference plot."""
     order = np.argsort(average, kind="stable")

@@ -10,71 +10,77 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xmtc.data.catalogue import files_of
-from xmtc.experiments.rows import Job, flat, members
+from xmtc.data.catalogue import find_part_files
+from xmtc.experiments.rows import ExperimentRow, find_members, flatten_parameters
 
-SHARED = Path("..") / "shared" / "data"  # where commands, as they are kept, say that corpora lie: beside the checkout
+SHARED_DATA_FOLDER = (
+    Path("..") / "shared" / "data"
+)  # where commands, as they are kept, say that corpora lie: beside the checkout
 
 
-class Failed(Exception):
+class ExperimentFailed(Exception):
     """A command, or what it needs, did not work out; the sentence says how."""
 
 
 @dataclass(frozen=True)
-class Place:
+class ExperimentContext:
     """Where things lie on this machine, and what is said to every command here."""
 
-    data: tuple[Path, ...]  # folders of corpora's folders; the first that has one counts
+    corpus_folders: tuple[Path, ...]  # folders of corpora's folders; the first that has one counts
     work: Path
     results: Path
     overrides: dict[str, str] = field(default_factory=dict)  # of parameters, where a row has them
     options: tuple[str, ...] = ()
-    made_here: dict[str, Any] = field(default_factory=dict)  # machine, versions, commit
-    limit: float | None = None  # seconds of a training
+    environment: dict[str, Any] = field(default_factory=dict)  # machine, versions, commit
+    limit_seconds: float | None = None  # seconds of a training
     has_gpu: bool = False  # or somebody has said where to compute
     lock: threading.Lock = field(default_factory=threading.Lock)
-    stop: threading.Event = field(default_factory=threading.Event)  # set: begin nothing, and end what runs
+    stop_event: threading.Event = field(default_factory=threading.Event)  # set: begin nothing, and end what runs
 
-    def model(self, job: Job) -> Path:
+    def get_model_path(self, job: ExperimentRow) -> Path:
         return self.work / job.table / job.slug
 
-    def corpus(self, job: Job) -> Path:
-        there = (folder / job.row["data"] for folder in self.data)
-        return next((folder for folder in there if folder.is_dir()), self.data[0] / job.row["data"])
+    def get_corpus_folder(self, job: ExperimentRow) -> Path:
+        there = (folder / job.settings["data"] for folder in self.corpus_folders)
+        return next((folder for folder in there if folder.is_dir()), self.corpus_folders[0] / job.settings["data"])
 
-    def kept(self, table: str) -> Path:
+    def get_results_path(self, table: str) -> Path:
         """The file with the results of a table."""
         return self.results / f"{table}.json"
 
-    def shown(self, words: Sequence[str]) -> str:
+    def format_command(self, words: Sequence[str]) -> str:
         """A command without this machine's folders."""
-        places = {self.work: "models"} | {folder: SHARED.as_posix() for folder in self.data}
-        return shlex.join(["xmtc", *(elsewhere(word, places) for word in words)])
+        places = {self.work: "models"} | {folder: SHARED_DATA_FOLDER.as_posix() for folder in self.corpus_folders}
+        return shlex.join(["xmtc", *(replace_folders(word, places) for word in words)])
 
 
-def elsewhere(word: str, places: dict[Path, str]) -> str:
+def replace_folders(word: str, places: dict[Path, str]) -> str:
     """A word of a command with paths below these folders as paths below others: FOLDER/x, or name=FOLDER/x."""
     for here, there in places.items():
         word = re.sub(rf"(?:^|(?<==)){re.escape(str(here))}(?=[/\\\\])", there, word)
     return word
 
 
-def part(folder: Path, name: str, ending: str = "") -> Path:
+def find_corpus_file(folder: Path, name: str, ending: str = "") -> Path:
     """The file with a part of a corpus: train.jsonl.gz, or one of another ending."""
-    found = [path for path in files_of(folder, name) if path.name.endswith(ending)]
+    found = [path for path in find_part_files(folder, name) if path.name.endswith(ending)]
     if not found:
-        raise Failed(
+        raise ExperimentFailed(
             f"{folder / name}.* is not there: expected the corpus {folder.name!r} as a folder of {folder.parent}; "
             f"--data FOLDER says where else corpora lie, and `xmtc data list` which are known by name."
         )
     return found[0]
 
 
-def preparing(job: Job, place: Place) -> tuple[list[list[str]], Path, Path]:
+def plan_corpora(job: ExperimentRow, place: ExperimentContext) -> tuple[list[list[str]], Path, Path]:
     """The commands that make the corpora of a job, if some must be made, and its training and test documents."""
-    row, ending = job.row, job.row.get("ending", "")
-    train = part(place.corpus(job), row.get("train_part", "train"), ending)
-    test = part(place.corpus(job), row.get("test_part", "test"), ending) if "held_out" not in row else train
+    row, ending = job.settings, job.settings.get("ending", "")
+    train = find_corpus_file(place.get_corpus_folder(job), row.get("train_part", "train"), ending)
+    test = (
+        find_corpus_file(place.get_corpus_folder(job), row.get("test_part", "test"), ending)
+        if "held_out" not in row
+        else train
+    )
     made, endings, commands, held = place.work / "corpora", "".join(train.suffixes), [], ""
     if "documents" in row:  # of the training documents, so many are all that there are
         held, whole = f"-{row['documents']}", train
@@ -98,48 +104,70 @@ def preparing(job: Job, place: Place) -> tuple[list[list[str]], Path, Path]:
     return commands, train, test
 
 
-def last_of(name: str) -> str:
+def get_base_name(name: str) -> str:
     """Of a parameter's name, which may be that of a member's: vectors of attention_xml.vectors."""
     return name.rpartition(".")[2]
 
 
-def overridable(job: Job) -> set[str]:
+def list_overridable(job: ExperimentRow) -> set[str]:
     """Parameters that its command has values for."""
-    if "combine" in job.row:
+    if "combine" in job.settings:
         return set()
-    return {last_of(name) for name in [*flat(job.row.get("params", {})), *([] if job.seed is None else ["seed"])]}
+    return {
+        get_base_name(name)
+        for name in [*flatten_parameters(job.settings.get("params", {})), *([] if job.seed is None else ["seed"])]
+    }
 
 
-def making(job: Job, jobs: Sequence[Job], place: Place, overrides: dict[str, str]) -> list[str]:
+def build_model_command(
+    job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext, overrides: dict[str, str]
+) -> list[str]:
     """The command that leaves the job's model."""
-    row, corpus = job.row, str(place.corpus(job))
+    row, corpus = job.settings, str(place.get_corpus_folder(job))
     options = [word.replace("{data}", corpus) for word in [*row.get("train", []), *row.get("options", [])]]
-    model = ["-o", str(place.model(job))]
+    model = ["-o", str(place.get_model_path(job))]
     if "combine" in row:
-        models = [str(place.model(member)) for member in members(job, jobs)]
+        models = [str(place.get_model_path(member)) for member in find_members(job, jobs)]
         rule = ["--rule", row["rule"]] if "rule" in row else []
         return ["combine", *models, *model, *rule, *(word.replace("{data}", corpus) for word in row.get("options", []))]
-    params = flat(row["params"]) | ({} if job.seed is None else {"seed": str(job.seed)})
-    given = {name: overrides.get(last_of(name), value) for name, value in params.items()}
+    params = flatten_parameters(row["params"]) | ({} if job.seed is None else {"seed": str(job.seed)})
+    given = {name: overrides.get(get_base_name(name), value) for name, value in params.items()}
     pairs = [word for name, value in given.items() for word in ("-p", f"{name}={value}".replace("{data}", corpus))]
-    commands, train, _ = preparing(job, place)
+    commands, train, _ = plan_corpora(job, place)
     if "clean" in row:  # what it was cut off by knows where it is
         options += ["--valid", next(words[4] for words in commands if "-clean." in words[4])]
     if "tune" in row:
-        searched = [word for name, values in flat(row["tune"]).items() for word in ("-s", f"{name}={values}")]
+        searched = [
+            word for name, values in flatten_parameters(row["tune"]).items() for word in ("-s", f"{name}={values}")
+        ]
         return ["tune", str(train), "-m", row["method"], *pairs, *searched, *options, *model]
     return ["train", str(train), "-m", row["method"], *pairs, *options, *model]
 
 
-def judging(job: Job, jobs: Sequence[Job], place: Place) -> list[str]:
+def build_evaluation_command(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext) -> list[str]:
     """The command that measures it."""
-    _, _, test = preparing(job, place)
-    if "compare" in job.row:
-        return ["compare", *(str(place.model(member)) for member in members(job, jobs)), str(test), "--json"]
-    return ["evaluate", str(place.model(job)), str(test), *job.row["measures"], "--json", *job.row.get("evaluate", [])]
+    _, _, test = plan_corpora(job, place)
+    if "compare" in job.settings:
+        return [
+            "compare",
+            *(str(place.get_model_path(member)) for member in find_members(job, jobs)),
+            str(test),
+            "--json",
+        ]
+    return [
+        "evaluate",
+        str(place.get_model_path(job)),
+        str(test),
+        *job.settings["measures"],
+        "--json",
+        *job.settings.get("evaluate", []),
+    ]
 
 
-def asked(job: Job, jobs: Sequence[Job], place: Place) -> list[str]:
+def list_commands(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext) -> list[str]:
     """All that a job runs, as its file has it: what tells whether a result is still the row's."""
-    made = [] if "compare" in job.row else [making(job, jobs, place, {})]
-    return [place.shown(words) for words in [*preparing(job, place)[0], *made, judging(job, jobs, place)]]
+    made = [] if "compare" in job.settings else [build_model_command(job, jobs, place, {})]
+    return [
+        place.format_command(words)
+        for words in [*plan_corpora(job, place)[0], *made, build_evaluation_command(job, jobs, place)]
+    ]

@@ -14,16 +14,16 @@ from typing import Any
 
 import xmtc
 from xmtc.errors import XmtcError
-from xmtc.experiments.process import HOME
-from xmtc.storage.atomic import LOCK_SUFFIX, to_hidden_path, hold_lock, atomic_file
+from xmtc.experiments.process import SOURCE_ROOT
+from xmtc.storage.atomic import LOCK_SUFFIX, atomic_file, hold_lock, to_hidden_path
 
-PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "transformers")
-OURS = threading.Lock()  # threads of ours may finish together, also where the system has no locks
+RECORDED_PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "torch", "transformers")
+THREAD_LOCK = threading.Lock()  # threads of ours may finish together, also where the system has no locks
 
-Result = dict[str, Any]
+ResultRecord = dict[str, Any]
 
 
-def kept_in(path: Path) -> dict[str, Result]:
+def load_results(path: Path) -> dict[str, ResultRecord]:
     """What a file of results holds; nothing where there is none yet."""
     if not path.exists():
         return {}
@@ -38,49 +38,49 @@ def kept_in(path: Path) -> dict[str, Result]:
     return found
 
 
-def keep(path: Path, name: str, result: Result) -> None:
+def save_result(path: Path, name: str, result: ResultRecord) -> None:
     """Add a result to the file, beside what other threads and processes write meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with OURS, hold_lock(to_hidden_path(path, LOCK_SUFFIX)):
-        whole = kept_in(path) | {name: result}
+    with THREAD_LOCK, hold_lock(to_hidden_path(path, LOCK_SUFFIX)):
+        whole = load_results(path) | {name: result}
         with atomic_file(path) as file:
             file.write((json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def size_of(model: Path) -> float:
+def measure_folder_mb(model: Path) -> float:
     """In MB."""
     return round(sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6, 3)
 
 
-def made_here(machine: str | None = None, commit: str | None = None) -> Result:
+def describe_environment(machine: str | None = None, commit: str | None = None) -> ResultRecord:
     """What a result says of the machine, the versions and the commit, where the machine can tell."""
     known = {"python": platform.python_version(), "xmtc": xmtc.__version__}
-    for name in PACKAGES:
+    for name in RECORDED_PACKAGES:
         try:
             known[name] = version(name)
         except PackageNotFoundError:
             continue
-    return {"machine": machine or this_machine(), "versions": known, "commit": commit or this_commit()}
+    return {"machine": machine or describe_machine(), "versions": known, "commit": commit or get_commit()}
 
 
-def this_machine() -> str:
-    return ", ".join([f"{os.cpu_count()} cores", *gpus()])
+def describe_machine() -> str:
+    return ", ".join([f"{os.cpu_count()} cores", *list_gpus()])
 
 
-def gpus() -> list[str]:
-    return output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
+def list_gpus() -> list[str]:
+    return get_command_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
 
 
-def this_commit() -> str:
+def get_commit() -> str:
     """Of the checkout that runs, with a + where it was changed since; of an installed xmtc, its version is all."""
-    if not (HOME / ".git").exists():
+    if not (SOURCE_ROOT / ".git").exists():
         return "unknown"
-    changed = output("git", "-C", str(HOME), "status", "--porcelain", "-uno", "--", "xmtc")
-    now = output("git", "-C", str(HOME), "rev-parse", "--short=12", "HEAD")
+    changed = get_command_output("git", "-C", str(SOURCE_ROOT), "status", "--porcelain", "-uno", "--", "xmtc")
+    now = get_command_output("git", "-C", str(SOURCE_ROOT), "rev-parse", "--short=12", "HEAD")
     return f"{now}{'+' if changed else ''}" or "unknown"
 
 
-def output(*words: str) -> str:
+def get_command_output(*words: str) -> str:
     try:
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

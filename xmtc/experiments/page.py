@@ -10,115 +10,137 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from xmtc.analysis.report.files import markdown_rows
-from xmtc.analysis.report.page import STYLE, rows
-from xmtc.analysis.report.shown import Cell, Table
+from xmtc.analysis.report.files import render_markdown_rows
+from xmtc.analysis.report.page import PAGE_STYLE, render_table
+from xmtc.analysis.report.shown import ReportTable, TableCell
 from xmtc.errors import XmtcError
-from xmtc.experiments.commands import Failed, Place, preparing
-from xmtc.experiments.keeping import Result
-from xmtc.experiments.rows import FOLDER, Experiment, Job, members
-from xmtc.experiments.tables import COSTS, by_row, groups, lines_of, short_name
-from xmtc.explain.highlights import escaped
+from xmtc.experiments.commands import ExperimentContext, ExperimentFailed, plan_corpora
+from xmtc.experiments.keeping import ResultRecord
+from xmtc.experiments.rows import TABLES_FOLDER, Experiment, ExperimentRow, find_members
+from xmtc.experiments.tables import COST_COLUMNS, build_lines, group_results, group_rows, make_short_name
+from xmtc.explain.highlights import escape_text
 
-TITLE = "Published and measured"
-NOTE = (
+PAGE_TITLE = "Published and measured"
+PAGE_NOTE = (
     "Figures in percent, of test documents unless a table says otherwise: measured (published, difference); several "
     "seeds are mean ± deviation. A dash is a figure that was published and not measured. Where data differ from the "
     "paper's, the source says so, and the difference is no verdict."
 )
-MARK = "<!-- xmtc reproduce -->"  # by which a page of ours is known
+MARKDOWN_MARKER = "<!-- xmtc reproduce -->"  # by which a page of ours is known
 GENERATOR = '<meta name="generator" content="xmtc reproduce">'
 # Tables of many columns: figures are not broken, and what is too wide scrolls.
-WIDER = """
+WIDE_STYLE = """
 @page { size: landscape }
 body { max-width: 80rem }
 th, td { overflow-wrap: normal }
 pre { white-space: pre-wrap; font-size: .8rem }
 """.strip()
-NOT_YET, WANTS_GPU = "not run yet", "a GPU wanted"
-SOME = 6  # names of rows that are told of many
+NOT_RUN_YET, GPU_REQUIRED = "not run yet", "a GPU wanted"
+MAX_LISTED_ROWS = 6  # names of rows that are told of many
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A table, and what stands around it."""
 
     key: str
     title: str
     note: str
-    tables: list[Table]
+    tables: list[ReportTable]
     n_missing: int
-    missing: list[list[Cell]]  # rows without a result, by why there is none
+    missing: list[list[TableCell]]  # rows without a result, by why there is none
     pages: list[Path] = field(default_factory=list)  # that speak of it
     commands: list[tuple[str, str]] = field(default_factory=list)  # of a row; what they are and where they ran
 
 
-def sections_of(experiment: Experiment, results: dict[str, Result], place: Place) -> list[Section]:
+def build_sections(
+    experiment: Experiment, results: dict[str, ResultRecord], place: ExperimentContext
+) -> list[PageSection]:
     """The section of a table."""
     tables = []
-    for number, (data, jobs) in enumerate(groups(experiment), 1):
-        if any(is_measured(job, results) or job.row.get("published") for job in jobs):
-            tables.append(table_of(f"{experiment.name}-{number}", data, jobs, results))
-    left = [job for job in experiment.jobs if not is_measured(job, results)]
+    for number, (data, jobs) in enumerate(group_rows(experiment), 1):
+        if any(is_measured(job, results) or job.settings.get("published") for job in jobs):
+            tables.append(build_results_table(f"{experiment.name}-{number}", data, jobs, results))
+    left = [job for job in experiment.rows if not is_measured(job, results)]
     reasons = [
-        (why_not(job, experiment.jobs, results, place), job.row["data"], job.row.get("cost", "")) for job in left
+        (
+            explain_missing_result(job, experiment.rows, results, place),
+            job.settings["data"],
+            job.settings.get("cost", ""),
+        )
+        for job in left
     ]
-    missing = grouped([job.name for job in left], reasons)
-    told = [command_of(job, results[job.name]) for job in experiment.jobs if is_measured(job, results)]
-    note = f"{experiment.note} Run by `xmtc reproduce {shown_path(experiment.path)}`.".strip()
+    missing = group_missing_rows([job.name for job in left], reasons)
+    told = [format_commands(job, results[job.name]) for job in experiment.rows if is_measured(job, results)]
+    note = f"{experiment.note} Run by `xmtc reproduce {format_table_path(experiment.path)}`.".strip()
     pages = [experiment.path.resolve().parent.parent / page for page in experiment.pages]
-    return [Section(experiment.name, experiment.title, note, tables, len(left), missing, pages, told)]
+    return [PageSection(experiment.name, experiment.title, note, tables, len(left), missing, pages, told)]
 
 
-def shown_path(path: Path) -> str:
+def format_table_path(path: Path) -> str:
     """Without the folders of this machine."""
-    return f"{path.parent.name}/{path.name}" if path.parent.name == FOLDER else path.name
+    return f"{path.parent.name}/{path.name}" if path.parent.name == TABLES_FOLDER else path.name
 
 
-def is_measured(job: Job, results: dict[str, Result]) -> bool:
+def is_measured(job: ExperimentRow, results: dict[str, ResultRecord]) -> bool:
     return "failed" not in results.get(job.name, {"failed": ""})
 
 
-def table_of(key: str, data: str, jobs: Sequence[Job], results: dict[str, Result]) -> Table:
+def build_results_table(
+    key: str, data: str, jobs: Sequence[ExperimentRow], results: dict[str, ResultRecord]
+) -> ReportTable:
     """Costs that no row has are left out, and rows that have neither been run nor published."""
-    head, *lines = lines_of(jobs, results)
-    kept, published = by_row(jobs, results), {short_name(job.row): job.row.get("published") for job in jobs}
-    done = {short_name(job.row) for job in jobs if any("failed" not in each for each in kept[job.row["name"]])}
+    head, *lines = build_lines(jobs, results)
+    kept, published = (
+        group_results(jobs, results),
+        {make_short_name(job.settings): job.settings.get("published") for job in jobs},
+    )
+    done = {
+        make_short_name(job.settings)
+        for job in jobs
+        if any("failed" not in each for each in kept[job.settings["name"]])
+    }
     lines = [line for line in lines if line[0] in done or published[line[0]]]
-    costs = range(len(head) - 1 - len(COSTS), len(head) - 1)
+    costs = range(len(head) - 1 - len(COST_COLUMNS), len(head) - 1)
     for line in lines:
         if line[0] not in done:
             line[costs[0]] = ""  # the reason stands among what was not run
     wanted = [place for place in range(len(head)) if place not in costs or any(line[place] for line in lines)]
     wanted = [place for place in wanted if place < len(head) - 1 or any(line[place] for line in lines)]
-    shown: list[list[Cell]] = [[line[place] or "–" for place in wanted] for line in lines]
-    return Table(key, data, "", [head[place] or "row" for place in wanted], shown)
+    shown: list[list[TableCell]] = [[line[place] or "–" for place in wanted] for line in lines]
+    return ReportTable(key, data, "", [head[place] or "row" for place in wanted], shown)
 
 
-def grouped(names: Sequence[str], reasons: Sequence[tuple[str, str, str]]) -> list[list[Cell]]:
+def group_missing_rows(names: Sequence[str], reasons: Sequence[tuple[str, str, str]]) -> list[list[TableCell]]:
     """A line for each reason, corpus and cost: what they are, how many rows it holds for, and the first of them."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for name, reason in zip(names, reasons, strict=True):
         found.setdefault(reason, []).append(name)
-    lines: list[list[Cell]] = []
+    lines: list[list[TableCell]] = []
     for (why, data, cost), those in found.items():
-        first = "; ".join(those[:SOME]) + (" …" if len(those) > SOME else "")
+        first = "; ".join(those[:MAX_LISTED_ROWS]) + (" …" if len(those) > MAX_LISTED_ROWS else "")
         lines.append([why, data, len(those), first, cost or "–"])
     return lines
 
 
-def why_not(job: Job, jobs: Sequence[Job], results: dict[str, Result], place: Place) -> str:
+def explain_missing_result(
+    job: ExperimentRow, jobs: Sequence[ExperimentRow], results: dict[str, ResultRecord], place: ExperimentContext
+) -> str:
     """Why a job has no figures."""
     if job.name in results:
         return f"failed: {results[job.name]['failed']}"
     try:
-        preparing(job, place)
-    except Failed:
-        return f"no data: `xmtc data get {job.row['data']}` says where to put them"
-    return WANTS_GPU if any(each.row.get("wants") == "GPU" for each in [job, *members(job, jobs)]) else NOT_YET
+        plan_corpora(job, place)
+    except ExperimentFailed:
+        return f"no data: `xmtc data get {job.settings['data']}` says where to put them"
+    return (
+        GPU_REQUIRED
+        if any(each.settings.get("wants") == "GPU" for each in [job, *find_members(job, jobs)])
+        else NOT_RUN_YET
+    )
 
 
-def command_of(job: Job, result: Result) -> tuple[str, str]:
+def format_commands(job: ExperimentRow, result: ResultRecord) -> tuple[str, str]:
     """A row's name, and its commands with where and when they ran."""
     versions = ", ".join(f"{name} {number}" for name, number in result.get("versions", {}).items())
     seed = "" if job.seed is None else f"seed {job.seed}"
@@ -128,77 +150,79 @@ def command_of(job: Job, result: Result) -> tuple[str, str]:
     return job.name, "\n".join([*result.get("command", []), f"# {'; '.join(filter(None, where))}"])
 
 
-def summary(sections: Sequence[Section]) -> Table:
+def build_summary_table(sections: Sequence[PageSection]) -> ReportTable:
     """How far each table has come."""
-    lines: list[list[Cell]] = []
+    lines: list[list[TableCell]] = []
     for each in sections:
         reasons = "; ".join(dict.fromkeys(str(line[0]).partition(":")[0] for line in each.missing))
         lines.append([each.title, len(each.commands), each.n_missing, reasons or "–"])
-    return Table("all", "All tables", "", ["table", "run", "not run", "why not"], lines)
+    return ReportTable("all", "All tables", "", ["table", "run", "not run", "why not"], lines)
 
 
 # The forms
 
 
-def form_of(path: str) -> Callable[[Sequence[Section]], str]:
+def choose_renderer(path: str) -> Callable[[Sequence[PageSection]], str]:
     """What makes the page of that name; refused where it would write over something else."""
     folder = Path(path).absolute().parent
-    forms = {".html": partial(page, folder=folder), ".md": partial(markdown, folder=folder)}
+    forms = {".html": partial(render_page, folder=folder), ".md": partial(render_markdown, folder=folder)}
     kind = ".html" if path == "-" else Path(path).suffix.lower()
     if kind not in forms:
         raise XmtcError(f"-o {path} does not say what to write; expected a name that ends with .html or .md.")
     if path != "-" and Path(path).is_file() and Path(path).stat().st_size:
         head = Path(path).read_bytes()[:1000].decode("utf-8", "replace")
-        if MARK not in head and GENERATOR not in head:
+        if MARKDOWN_MARKER not in head and GENERATOR not in head:
             raise XmtcError(f"{path} exists and is no page of xmtc reproduce; choose another name or move it away.")
     if path != "-" and not Path(path).absolute().parent.is_dir():
         raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
     return forms[kind]
 
 
-def markdown(sections: Sequence[Section], folder: Path) -> str:
-    parts = [MARK, f"# {TITLE}", NOTE, markdown_lines(summary(sections))]
+def render_markdown(sections: Sequence[PageSection], folder: Path) -> str:
+    parts = [MARKDOWN_MARKER, f"# {PAGE_TITLE}", PAGE_NOTE, render_table_rows(build_summary_table(sections))]
     for each in sections:
-        more = ", ".join(f"[{page.name}]({link})" for page, link in links(each, folder))
+        more = ", ".join(f"[{page.name}]({link})" for page, link in find_links(each, folder))
         parts += [f"## {each.title}", f"{each.note} More: {more}." if more else each.note]
         for table in each.tables:
-            parts += [f"{table.title}:", markdown_lines(table)]
+            parts += [f"{table.title}:", render_table_rows(table)]
         if each.missing:
-            parts += [folded(rows_of(each.n_missing), markdown_lines(not_run(each)))]
+            parts += [
+                render_details(format_missing_count(each.n_missing), render_table_rows(build_missing_table(each)))
+            ]
         if each.commands:
-            parts += [folded("The commands, and where they ran", commands(each))]
+            parts += [render_details("The commands, and where they ran", render_commands(each))]
     return "\n\n".join([*parts, ""])
 
 
-def links(section: Section, folder: Path) -> list[tuple[Path, str]]:
+def find_links(section: PageSection, folder: Path) -> list[tuple[Path, str]]:
     """The pages on a table that are there, and the way to them."""
     return [(page, os.path.relpath(page, folder)) for page in section.pages if page.is_file()]
 
 
-def folded(title: str, body: str) -> str:
+def render_details(title: str, body: str) -> str:
     return f'<details markdown="1"><summary>{title}</summary>\n\n{body}\n\n</details>'
 
 
-def markdown_lines(table: Table) -> str:
-    return markdown_rows(table.columns, table.rows)
+def render_table_rows(table: ReportTable) -> str:
+    return render_markdown_rows(table.columns, table.rows)
 
 
-def commands(section: Section) -> str:
+def render_commands(section: PageSection) -> str:
     lines = "\n\n".join(f"# {name}\n{told}" for name, told in section.commands)
-    return f"<pre>\n{escaped(lines)}\n</pre>"
+    return f"<pre>\n{escape_text(lines)}\n</pre>"
 
 
-def rows_of(n: int) -> str:
+def format_missing_count(n: int) -> str:
     return "1 row not run" if n == 1 else f"{n} rows not run"
 
 
-def not_run(section: Section) -> Table:
+def build_missing_table(section: PageSection) -> ReportTable:
     title = f"Rows of {section.title} that have not been run"
     columns = ["why", "corpus", "rows", "they are", "expected cost of one"]
-    return Table(f"{section.key}-missing", title, "", columns, section.missing)
+    return ReportTable(f"{section.key}-missing", title, "", columns, section.missing)
 
 
-def page(sections: Sequence[Section], folder: Path) -> str:
+def render_page(sections: Sequence[PageSection], folder: Path) -> str:
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -206,13 +230,13 @@ def page(sections: Sequence[Section], folder: Path) -> str:
         '<meta charset="utf-8">',
         GENERATOR,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{TITLE}</title>",
-        f"<style>\n{STYLE}\n{WIDER}\n</style>",
+        f"<title>{PAGE_TITLE}</title>",
+        f"<style>\n{PAGE_STYLE}\n{WIDE_STYLE}\n</style>",
         "</head>",
         "<body>",
-        f"<header><h1>{TITLE}</h1><p>{escaped(NOTE)}</p></header>",
-        f"<main>{contents(sections)}",
-        *(section(each, folder) for each in sections),
+        f"<header><h1>{PAGE_TITLE}</h1><p>{escape_text(PAGE_NOTE)}</p></header>",
+        f"<main>{render_contents(sections)}",
+        *(render_section(each, folder) for each in sections),
         "</main>",
         "</body>",
         "</html>",
@@ -221,35 +245,39 @@ def page(sections: Sequence[Section], folder: Path) -> str:
     return "\n".join(parts)
 
 
-def contents(sections: Sequence[Section]) -> str:
+def render_contents(sections: Sequence[PageSection]) -> str:
     """The summary, whose titles lead to the tables."""
-    table = rows(summary(sections))
+    table = render_table(build_summary_table(sections))
     for each in sections:
-        title = escaped(each.title)
-        table = table.replace(f">{title}</th>", f'><a href="#{each.key}">{without_marks(title)}</a></th>')
+        title = escape_text(each.title)
+        table = table.replace(f">{title}</th>", f'><a href="#{each.key}">{convert_code_marks(title)}</a></th>')
     return table
 
 
-def unbroken(table: str) -> str:
+def insert_nonbreaking_spaces(table: str) -> str:
     """Without a new line within a figure and its deviation, or within brackets."""
     return re.sub(r"(?<=\d) ± (?=\d)", "&nbsp;±&nbsp;", re.sub(r"(\(\d+\.\d+,) ", r"\1&nbsp;", table))
 
 
-def without_marks(text: str) -> str:
+def convert_code_marks(text: str) -> str:
     """What is code in Markdown, in HTML."""
     return re.sub("`([^`]*)`", r"<code>\1</code>", text)
 
 
-def section(each: Section, folder: Path) -> str:
-    tables = "".join(f"<h3>{escaped(table.title)}</h3>{unbroken(rows(table))}" for table in each.tables)
+def render_section(each: PageSection, folder: Path) -> str:
+    tables = "".join(
+        f"<h3>{escape_text(table.title)}</h3>{insert_nonbreaking_spaces(render_table(table))}" for table in each.tables
+    )
     missing, told = "", ""
     if each.missing:
-        body = rows(not_run(each))
-        missing = f"<details><summary>{rows_of(each.n_missing)}</summary>{body}</details>"
+        body = render_table(build_missing_table(each))
+        missing = f"<details><summary>{format_missing_count(each.n_missing)}</summary>{body}</details>"
     if each.commands:
-        told = f"<details><summary>The commands, and where they ran</summary>{commands(each)}</details>"
-    note = without_marks(escaped(each.note))
-    more = ", ".join(f'<a href="{escaped(link)}">{escaped(page.name)}</a>' for page, link in links(each, folder))
+        told = f"<details><summary>The commands, and where they ran</summary>{render_commands(each)}</details>"
+    note = convert_code_marks(escape_text(each.note))
+    more = ", ".join(
+        f'<a href="{escape_text(link)}">{escape_text(page.name)}</a>' for page, link in find_links(each, folder)
+    )
     note += f" More: {more}." if more else ""
-    head = f"<h2>{without_marks(escaped(each.title))}</h2>\n<p>{note}</p>"
+    head = f"<h2>{convert_code_marks(escape_text(each.title))}</h2>\n<p>{note}</p>"
     return f'<section id="{each.key}">\n{head}\n{tables}{missing}{told}\n</section>'

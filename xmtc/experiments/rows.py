@@ -11,34 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from xmtc.errors import XmtcError, find_similar_names
-from xmtc.experiments.process import HOME, INSTALLED
+from xmtc.experiments.process import PACKAGE_FOLDER_NAMES, SOURCE_ROOT
 
-MADE_BY = ("method", "combine", "compare")  # a row says one of these
-FOLDER = "experiments"  # of the repository, where its tables lie
+ROW_KINDS = ("method", "combine", "compare")  # a row says one of these
+TABLES_FOLDER = "experiments"  # of the repository, where its tables lie
 # What is said of a table, and not of its rows.
-OF_TABLE = ("title", "note", "pages", "row")
+TABLE_KEYS = ("title", "note", "pages", "row")
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class ExperimentRow:
     """A row, with one of its seeds."""
 
     table: str  # the name of its file
-    row: dict[str, Any]
+    settings: dict[str, Any]
     seed: int | None = None
 
     @property
     def name(self) -> str:
-        return self.row["name"] if self.seed is None else f"{self.row['name']}, seed {self.seed}"
+        return self.settings["name"] if self.seed is None else f"{self.settings['name']}, seed {self.seed}"
 
     @property
     def slug(self) -> str:
         return re.sub(r"[^\w.=-]+", "-", self.name).strip("-").lower()
 
     @property
-    def others(self) -> list[str]:
+    def member_names(self) -> list[str]:
         """The rows that it is made of."""
-        return [*self.row.get("combine", []), *self.row.get("compare", [])]
+        return [*self.settings.get("combine", []), *self.settings.get("compare", [])]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Experiment:
 
     path: Path
     title: str
-    jobs: list[Job]
+    rows: list[ExperimentRow]
     note: str = ""
     pages: list[str] = field(default_factory=list)  # of the documentation, that speak of it
 
@@ -56,27 +56,31 @@ class Experiment:
         return self.path.stem
 
 
-def read(path: Path) -> Experiment:
+def load_experiment(path: Path) -> Experiment:
     """What stands at the top of the file holds for every row that does not say otherwise; parameters are joined."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise XmtcError(f"{path} cannot be read as a table of experiments, which is TOML: {error}.") from None
-    said = {key: table.pop(key) for key in OF_TABLE if key in table}
+    said = {key: table.pop(key) for key in TABLE_KEYS if key in table}
     jobs = []
-    for row in chain.from_iterable(by_rate(table, each) for each in said.get("row", [])):
-        given = {key: value for key, value in table.items() if key not in MADE_BY or not row.keys() & set(MADE_BY)}
+    for row in chain.from_iterable(expand_noise_rates(table, each) for each in said.get("row", [])):
+        given = {key: value for key, value in table.items() if key not in ROW_KINDS or not row.keys() & set(ROW_KINDS)}
         whole = given | row | {"params": table.get("params", {}) | row.get("params", {})}
-        if sum(key in whole for key in MADE_BY) != 1 or not {"name", "data", "measures"} <= whole.keys():
-            wanted = f"name, data, measures and one of {', '.join(MADE_BY)}"
+        if sum(key in whole for key in ROW_KINDS) != 1 or not {"name", "data", "measures"} <= whole.keys():
+            wanted = f"name, data, measures and one of {', '.join(ROW_KINDS)}"
             raise XmtcError(f"{path}: row {row.get('name', '?')!r} must have {wanted}.")
-        jobs += [Job(path.stem, each, seed) for each in on_each_corpus(whole) for seed in whole.get("seeds", [None])]
+        jobs += [
+            ExperimentRow(path.stem, each, seed)
+            for each in expand_corpora(whole)
+            for seed in whole.get("seeds", [None])
+        ]
     if len({job.slug for job in jobs}) < len(jobs):
         raise XmtcError(f"{path}: two rows have the same name.")
     return Experiment(path, said.get("title", path.stem), jobs, said.get("note", ""), said.get("pages", []))
 
 
-def by_rate(table: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
+def expand_noise_rates(table: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
     """A row whose noise has several rates is a row for each kind and rate, which its name then says."""
     noise = row.get("noise", table.get("noise", {}))
     if not any(isinstance(rates, list) for rates in noise.values()):
@@ -87,7 +91,7 @@ def by_rate(table: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
     return [row | {"name": f"{row['name']}, {kind} {rate}", "noise": {kind: rate} | seed} for kind, rate in kinds]
 
 
-def on_each_corpus(row: dict[str, Any]) -> list[dict[str, Any]]:
+def expand_corpora(row: dict[str, Any]) -> list[dict[str, Any]]:
     """A row on several corpora is as many rows, named after them, as are the ones that it is made of. `on` has what
     holds on one of them alone, and `published` then has figures by corpus."""
     if isinstance(row["data"], str):
@@ -101,23 +105,23 @@ def on_each_corpus(row: dict[str, Any]) -> list[dict[str, Any]]:
     return made
 
 
-def members(job: Job, jobs: Sequence[Job]) -> list[Job]:
+def find_members(job: ExperimentRow, jobs: Sequence[ExperimentRow]) -> list[ExperimentRow]:
     """The jobs that a combination or a comparison is of: the ones with its seed, where it has one, else all."""
-    found: list[Job] = []
-    for name in job.others:
-        known = [other for other in jobs if name in (other.name, other.row["name"]) and other is not job]
+    found: list[ExperimentRow] = []
+    for name in job.member_names:
+        known = [other for other in jobs if name in (other.name, other.settings["name"]) and other is not job]
         if not known:
             raise XmtcError(f"{job.table}: {job.name!r} is made of {name!r}, which no row is called.")
         found += [other for other in known if other.seed == job.seed] or known
     return found
 
 
-def flat(params: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten_parameters(params: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Parameters as the command line takes them: parabel.n_trees, true, a,b."""
     found: dict[str, str] = {}
     for name, value in params.items():
         if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{name}.")
+            found |= flatten_parameters(value, f"{prefix}{name}.")
         elif isinstance(value, bool):
             found[prefix + name] = str(value).lower()
         else:
@@ -128,26 +132,30 @@ def flat(params: dict[str, Any], prefix: str = "") -> dict[str, str]:
 # Which files there are
 
 
-def find(name: str) -> Path:
+def find_table(name: str) -> Path:
     """The file of a table, by its path, or by its name where the repository's tables can be found."""
-    places = [Path(name), Path(f"{name}.toml"), *(folder / f"{name}.toml" for folder in folders())]
+    places = [Path(name), Path(f"{name}.toml"), *(folder / f"{name}.toml" for folder in list_table_folders())]
     found = next((place for place in places if place.is_file()), None)
     if found:
         return found
-    known = [path.stem for path in all_tables()]
+    known = [path.stem for path in list_tables()]
     if not known:
         raise XmtcError(
             f"{name} is not there; give the path of a table, a .toml file. The papers' tables lie in the folder "
-            f"{FOLDER} of xmtc's repository, which an installation does not bring along."
+            f"{TABLES_FOLDER} of xmtc's repository, which an installation does not bring along."
         )
     meant = "".join(f"; did you mean {each}?" for each in find_similar_names(name, known)) or "."
-    raise XmtcError(f"There is no table {name}{meant} In {FOLDER} lie {', '.join(known)}.")
+    raise XmtcError(f"There is no table {name}{meant} In {TABLES_FOLDER} lie {', '.join(known)}.")
 
 
-def all_tables() -> list[Path]:
-    return next((paths for folder in folders() if (paths := sorted(folder.glob("*.toml")))), [])
+def list_tables() -> list[Path]:
+    return next((paths for folder in list_table_folders() if (paths := sorted(folder.glob("*.toml")))), [])
 
 
-def folders() -> list[Path]:
+def list_table_folders() -> list[Path]:
     """Where the repository's tables may lie: below the current folder, or in the checkout that runs."""
-    return [Path(FOLDER)] if HOME.name in INSTALLED else [Path(FOLDER), HOME / FOLDER]
+    return (
+        [Path(TABLES_FOLDER)]
+        if SOURCE_ROOT.name in PACKAGE_FOLDER_NAMES
+        else [Path(TABLES_FOLDER), SOURCE_ROOT / TABLES_FOLDER]
+    )

@@ -19,7 +19,7 @@ from xmtc.features import FittedView
 from xmtc.text.word_spans import Span
 
 
-class Piece(NamedTuple):
+class WeightedText(NamedTuple):
     """A word, or what stands between two."""
 
     text: str
@@ -32,7 +32,7 @@ class Highlight:
 
     label: str
     score: float | None  # None where the label is not among those that the model finds
-    pieces: list[Piece]  # joined, they are the text
+    pieces: list[WeightedText]  # joined, they are the text
     words: list[tuple[str, float]]  # what each word of the text weighs in all, the strongest first
     pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
     name: str | None = None  # of the label, where a vocabulary tells
@@ -42,21 +42,21 @@ class Highlight:
         """The label, and its name where it has one."""
         return self.label if self.name is None else f"{self.name} ({self.label})"
 
-    def page_numbers(self) -> list[int]:
+    def list_page_numbers(self) -> list[int]:
         """The page, from 1 on, that each piece begins on."""
         begins = accumulate((len(piece.text) for piece in self.pieces[:-1]), initial=0)
         return [bisect_right(self.pages, begin) for begin in begins]
 
-    def by_page(self, n: int = 3) -> dict[int, list[Piece]]:
+    def top_words_by_page(self, n: int = 3) -> dict[int, list[WeightedText]]:
         """The n strongest words of each page that has some, by its number."""
-        found: dict[int, dict[str, Piece]] = {}
-        for page, piece in zip(self.page_numbers() if self.pages else (), self.pieces, strict=False):
+        found: dict[int, dict[str, WeightedText]] = {}
+        for page, piece in zip(self.list_page_numbers() if self.pages else (), self.pieces, strict=False):
             if piece.weight:
                 known = found.setdefault(page, {}).setdefault(piece.text, piece)
                 found[page][piece.text] = max(known, piece, key=lambda each: abs(each.weight))
         return {page: sorted(pieces.values(), key=lambda p: -abs(p.weight))[:n] for page, pieces in found.items()}
 
-    def strengths(self) -> list[float]:
+    def relative_weights(self) -> list[float]:
         """The weight of each piece as a share of the strongest one's: between -1 and 1."""
         strongest = max((abs(piece.weight) for piece in self.pieces), default=0.0) or 1.0
         return [piece.weight / strongest for piece in self.pieces]
@@ -68,30 +68,30 @@ class Highlight:
 
     def _repr_html_(self) -> str:
         """In a notebook, the coloured text."""
-        return fragment(self)
+        return render_fragment(self)
 
 
 def highlight(
     text: str, label: str, score: float | None, view: FittedView, explanation: Explanation, n: int = 20
 ) -> Highlight:
     """A model's explanation of a label, laid over the text; `words` are the n strongest."""
-    words = sorted(word_weights(text, view, explanation), key=lambda pair: -abs(pair[1]))[:n]
-    return Highlight(label, score, cut(text, weighted_spans(text, view, explanation)), words)
+    words = sorted(compute_word_weights(text, view, explanation), key=lambda pair: -abs(pair[1]))[:n]
+    return Highlight(label, score, split_text(text, weigh_spans(text, view, explanation)), words)
 
 
-def word_weights(text: str, view: FittedView, explanation: Explanation) -> list[tuple[str, float]]:
+def compute_word_weights(text: str, view: FittedView, explanation: Explanation) -> list[tuple[str, float]]:
     """What each word weighs in all, the largest first. Parts of words are added up to the words that they are of."""
-    if view.names_words:
+    if view.has_word_terms:
         weights = explanation.weights.tolist()
         return [(view.term(number), weight) for number, weight in zip(explanation.ids, weights, strict=True)]
 
     total: dict[str, float] = {}
-    for span, weight in weighted_spans(text, view, explanation):
+    for span, weight in weigh_spans(text, view, explanation):
         total[span.word] = total.get(span.word, 0.0) + weight
     return sorted(total.items(), key=lambda pair: -pair[1])
 
 
-def weighted_spans(text: str, view: FittedView, explanation: Explanation) -> list[tuple[Span, float]]:
+def weigh_spans(text: str, view: FittedView, explanation: Explanation) -> list[tuple[Span, float]]:
     """The words of the text that the model read, and what each weighs."""
     spans = view.spans(text)
     if explanation.per_token is not None:
@@ -99,33 +99,35 @@ def weighted_spans(text: str, view: FittedView, explanation: Explanation) -> lis
         return [(span, sum((tokens[number] for number in span.numbers), 0.0)) for span in spans]
 
     terms = dict(zip(explanation.ids.tolist(), explanation.weights.tolist(), strict=True))
-    return [(span, weight_of(span, terms)) for span in spans]
+    return [(span, compute_span_weight(span, terms)) for span in spans]
 
 
-def weight_of(span: Span, terms: dict[int, float]) -> float:
+def compute_span_weight(span: Span, terms: dict[int, float]) -> float:
     weights = [terms.get(number, 0.0) for number in span.numbers]
     if span.shares:
         return sum(weight * share for weight, share in zip(weights, span.shares, strict=True))
     return max(weights, key=abs, default=0.0)
 
 
-def cut(text: str, words: Iterable[tuple[Span, float]]) -> list[Piece]:
+def split_text(text: str, words: Iterable[tuple[Span, float]]) -> list[WeightedText]:
     """The whole text, cut before and after each word."""
     pieces, done = [], 0
     for span, weight in words:
-        pieces += [Piece(text[done : span.begin], 0.0), Piece(text[span.begin : span.end], weight)]
+        pieces += [WeightedText(text[done : span.begin], 0.0), WeightedText(text[span.begin : span.end], weight)]
         done = span.end
-    return [piece for piece in [*pieces, Piece(text[done:], 0.0)] if piece.text]
+    return [piece for piece in [*pieces, WeightedText(text[done:], 0.0)] if piece.text]
 
 
-GENERATOR = '<meta name="generator" content="xmtc explain">'  # by which a page of ours is known
-FAINTEST = 0.02  # of the strongest weight: what is weaker would not be seen
-UNSHOWABLE = {code: 0xFFFD for code in range(32) if chr(code) not in "\t\n\f\r"}  # HTML has no way to write them
+GENERATOR_TAG = '<meta name="generator" content="xmtc explain">'  # by which a page of ours is known
+MIN_VISIBLE_WEIGHT = 0.02  # of the strongest weight: what is weaker would not be seen
+INVALID_HTML_CHARACTERS = {
+    code: 0xFFFD for code in range(32) if chr(code) not in "\t\n\f\r"
+}  # HTML has no way to write them
 
-LIGHT = """--paper: #fff; --ink: 26 26 26; --soft: #5c5c5c; --line: #ddd;
+LIGHT_COLOURS = """--paper: #fff; --ink: 26 26 26; --soft: #5c5c5c; --line: #ddd;
   --for: 255 140 26; --against: 90 160 255"""
 
-MARKED_TEXT = """
+MARKED_TEXT_CSS = """
 h2 span, p { color: var(--soft); font-size: .9rem; font-weight: normal }
 p { margin: .4rem 0; break-after: avoid }
 .text { white-space: pre-wrap; unicode-bidi: plaintext; margin: .8rem 0 }
@@ -139,8 +141,8 @@ li { break-inside: avoid }
 li mark { padding: .1em .4em }
 """.strip()
 
-STYLE = f"""
-:root {{ color-scheme: light dark; {LIGHT} }}
+PAGE_CSS = f"""
+:root {{ color-scheme: light dark; {LIGHT_COLOURS} }}
 @media screen and (prefers-color-scheme: dark) {{
   :root {{ --paper: #16181c; --ink: 238 238 238; --soft: #a8a8a8; --line: #3a3d44; --for: 178 74 0;
     --against: 28 92 190 }}
@@ -150,22 +152,22 @@ body {{ max-width: 46rem; margin: 2rem auto; padding: 0 1rem; background: var(--
 section {{ margin-top: 1.5rem; border-top: 1px solid var(--line) }}
 h1, h2 {{ break-after: avoid; margin: 1.2rem 0 0; font-size: 1.4rem; line-height: 1.3 }}
 h1 {{ font-size: 1.05rem }}
-{MARKED_TEXT}
+{MARKED_TEXT_CSS}
 """.strip()
 
 # Within somebody's page: its rules reach no further, and its paper is light whatever theirs is, so that it can be read.
-FRAGMENT_STYLE = f"""
-.xmtc-highlight {{ {LIGHT};
+FRAGMENT_CSS = f"""
+.xmtc-highlight {{ {LIGHT_COLOURS};
 max-width: 46rem; padding: .1rem 1rem; background: var(--paper); color: rgb(var(--ink)); overflow-wrap: anywhere;
 h2 {{ margin: .6rem 0 0; font-size: 1.2rem }}
-{MARKED_TEXT}
+{MARKED_TEXT_CSS}
 }}
 """.strip()
 
-NOTHING = "<p>No word of this text weighs anything for the label.</p>"
+NO_WEIGHTS_HTML = "<p>No word of this text weighs anything for the label.</p>"
 
 
-def page(highlights: Sequence[Highlight]) -> str:
+def render_page(highlights: Sequence[Highlight]) -> str:
     """A page with a section for each label."""
     title = ", ".join(each.name or each.label for each in highlights) or "No labels"
     return "\n".join(
@@ -174,16 +176,16 @@ def page(highlights: Sequence[Highlight]) -> str:
             '<html lang="en">',
             "<head>",
             '<meta charset="utf-8">',
-            GENERATOR,
+            GENERATOR_TAG,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escaped(title)}</title>",
-            f"<style>\n{STYLE}\n</style>",
+            f"<title>{escape_text(title)}</title>",
+            f"<style>\n{PAGE_CSS}\n</style>",
             "</head>",
             "<body>",
             "<main>",
             "<h1>Which words speak for a label</h1>",
-            f"<p>{key(highlights)}</p>",
-            *(section(each) for each in highlights),
+            f"<p>{render_legend(highlights)}</p>",
+            *(render_section(each) for each in highlights),
             "</main>",
             "</body>",
             "</html>",
@@ -192,12 +194,12 @@ def page(highlights: Sequence[Highlight]) -> str:
     )
 
 
-def fragment(highlight: Highlight) -> str:
+def render_fragment(highlight: Highlight) -> str:
     """One label's section by itself, for a notebook."""
-    return f'<div class="xmtc-highlight">\n<style>\n{FRAGMENT_STYLE}\n</style>\n{section(highlight)}\n</div>'
+    return f'<div class="xmtc-highlight">\n<style>\n{FRAGMENT_CSS}\n</style>\n{render_section(highlight)}\n</div>'
 
 
-def key(highlights: Sequence[Highlight]) -> str:
+def render_legend(highlights: Sequence[Highlight]) -> str:
     """What the backgrounds mean."""
     if not highlights:
         return "The model finds no label for this text: as a rule, it knows no word of it."
@@ -208,60 +210,62 @@ def key(highlights: Sequence[Highlight]) -> str:
     return f"{strong}; words {example} speak against the label."
 
 
-def section(highlight: Highlight) -> str:
+def render_section(highlight: Highlight) -> str:
     """The label, the text and its strongest words; lang="" since nobody has said what language they are in."""
     text = "".join(
-        marked(piece.text, strength, piece.weight) if abs(strength) >= FAINTEST else escaped(piece.text)
-        for piece, strength in zip(highlight.pieces, highlight.strengths(), strict=True)
+        render_mark(piece.text, strength, piece.weight)
+        if abs(strength) >= MIN_VISIBLE_WEIGHT
+        else escape_text(piece.text)
+        for piece, strength in zip(highlight.pieces, highlight.relative_weights(), strict=True)
     )
-    score = f'<span lang="en" dir="ltr">{score_of(highlight)}</span>'
+    score = f'<span lang="en" dir="ltr">{format_score(highlight)}</span>'
     return "\n".join(
         [
             "<section>",
-            f'<h2 lang="" dir="auto">{escaped(highlight.title)} {score}</h2>',
+            f'<h2 lang="" dir="auto">{escape_text(highlight.title)} {score}</h2>',
             f'<div class="text" lang="" dir="auto">{text}</div>',
-            strongest_words(highlight) if any(piece.weight for piece in highlight.pieces) else NOTHING,
-            *strongest_by_page(highlight),
+            render_top_words(highlight) if any(piece.weight for piece in highlight.pieces) else NO_WEIGHTS_HTML,
+            *render_top_words_by_page(highlight),
             "</section>",
         ]
     )
 
 
-def score_of(highlight: Highlight) -> str:
+def format_score(highlight: Highlight) -> str:
     return "not among the labels that the model finds" if highlight.score is None else f"score {highlight.score:.3f}"
 
 
-def strongest_words(highlight: Highlight) -> str:
+def render_top_words(highlight: Highlight) -> str:
     """The words with their weights, each on a background as strong as its share of the first one's."""
     if not highlight.words:
         return ""
     strongest = abs(highlight.words[0][1]) or 1.0
     words = (
-        f'<li><bdi lang="">{marked(word, weight / strongest, weight)}</bdi> {number(weight)}</li>'
+        f'<li><bdi lang="">{render_mark(word, weight / strongest, weight)}</bdi> {format_weight(weight)}</li>'
         for word, weight in highlight.words
     )
     return f'<p>The strongest words, each with all its occurrences:</p>\n<ol role="list">{"".join(words)}</ol>'
 
 
-def strongest_by_page(highlight: Highlight) -> list[str]:
+def render_top_words_by_page(highlight: Highlight) -> list[str]:
     """A line for each page of a document that has pages."""
     return [
-        f'<p>Page {page}: <bdi lang="">{escaped(", ".join(piece.text for piece in pieces))}</bdi></p>'
-        for page, pieces in highlight.by_page().items()
+        f'<p>Page {page}: <bdi lang="">{escape_text(", ".join(piece.text for piece in pieces))}</bdi></p>'
+        for page, pieces in highlight.top_words_by_page().items()
     ]
 
 
-def marked(text: str, strength: float, weight: float) -> str:
+def render_mark(text: str, strength: float, weight: float) -> str:
     """A piece of text on its background; the weight itself shows when it is pointed at."""
     against = ' class="against"' if strength < 0 else ""
-    return f'<mark{against} style="--w:{abs(strength):.2f}" title="{number(weight)}">{escaped(text)}</mark>'
+    return f'<mark{against} style="--w:{abs(strength):.2f}" title="{format_weight(weight)}">{escape_text(text)}</mark>'
 
 
-def number(weight: float) -> str:
+def format_weight(weight: float) -> str:
     """With a minus sign, which is read aloud, and not a hyphen, which is not."""
     return f"{weight:.3g}".replace("-", "−")
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text for a page; a bare carriage return would be read as a new line."""
-    return escape(text.translate(UNSHOWABLE)).replace("\r", "&#13;")
+    return escape(text.translate(INVALID_HTML_CHARACTERS)).replace("\r", "&#13;")

@@ -15,12 +15,12 @@ from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
 from xmtc.core.sparse import narrow_indptr, normalise_rows
 from xmtc.errors import XmtcError
-from xmtc.features.view import COLUMNS, FittedView, View
+from xmtc.features.view import FEATURES, FittedView, View
 from xmtc.storage.form import array
 from xmtc.text.word_spans import Span
 
-Row = tuple[np.ndarray, np.ndarray]  # column numbers int32, values float32
-WIDE = 2**20  # columns, from which on those that do not occur are left out, where they are the most
+SparseRow = tuple[np.ndarray, np.ndarray]  # column numbers int32, values float32
+MIN_WIDE_COLUMNS = 2**20  # columns, from which on those that do not occur are left out, where they are the most
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,26 @@ class Columns(View):
     """How features that a corpus brings along are used."""
 
     title: ClassVar[str] = "Features that a corpus brings along"
-    made_from: ClassVar[str] = COLUMNS
+    made_from: ClassVar[str] = FEATURES
     instead_of: ClassVar[str] = "tfidf"
 
     unit_length: bool = param(True, "scale each document's features to length 1")
     n_columns: int = param(0, "columns that there are at least; a corpus may say it itself", low=0, high=2**31 - 1)
 
-    def fit(self, contents: Iterable[Row], run: Run = Run()) -> tuple[FittedColumns, Bag]:
-        X = matrix_of(contents, self.n_columns)
+    def fit(self, contents: Iterable[SparseRow], run: Run = Run()) -> tuple[FittedColumns, Bag]:
+        X = build_matrix(contents, self.n_columns)
         size = {"n_columns": X.shape[1], "unit_length": self.unit_length}
         fitted = FittedColumns(**size)
-        if X.shape[1] > WIDE:
+        if X.shape[1] > MIN_WIDE_COLUMNS:
             columns = np.unique(np.append(X.indices, 0)).astype(np.int32)  # one at least, where there are no values
             if 2 * len(columns) < X.shape[1]:
                 fitted = OccurringColumns(**size, columns=columns)
-        return fitted, fitted.scaled(X)
+        return fitted, fitted.scale(X)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FittedColumns(FittedView):
-    made_from: ClassVar[str] = COLUMNS
+    made_from: ClassVar[str] = FEATURES
 
     n_columns: int
     unit_length: bool
@@ -56,12 +56,14 @@ class FittedColumns(FittedView):
     def size(self) -> int:
         return self.n_columns
 
-    def transform(self, contents: Iterable[Row], run: Run = Run()) -> Bag:
+    def transform(self, contents: Iterable[SparseRow], run: Run = Run()) -> Bag:
         """Columns beyond those of the training documents carry no weight and are dropped."""
-        X = matrix_of(contents, self.n_columns)
-        return self.scaled(X if X.shape[1] == self.n_columns else only(X, X.indices < self.n_columns, self.n_columns))
+        X = build_matrix(contents, self.n_columns)
+        return self.scale(
+            X if X.shape[1] == self.n_columns else select_entries(X, X.indices < self.n_columns, self.n_columns)
+        )
 
-    def scaled(self, X: csr_array) -> Bag:
+    def scale(self, X: csr_array) -> Bag:
         return Bag(normalise_rows(X) if self.unit_length else X)
 
     def known(self, shown: Bag | Tokens) -> np.ndarray:
@@ -95,9 +97,9 @@ class OccurringColumns(FittedColumns):
         return len(self.columns)
 
     def scaled(self, X: csr_array) -> Bag:
-        X = super().scaled(X).matrix
+        X = super().scale(X).matrix
         places = np.searchsorted(self.columns[:-1], X.indices)  # of one beyond the last, the last
-        return Bag(only(X, self.columns[places] == X.indices, self.size, places))
+        return Bag(select_entries(X, self.columns[places] == X.indices, self.size, places))
 
     def term(self, number: int) -> str:
         return f"column {self.columns[number]}"
@@ -109,14 +111,14 @@ class OccurringColumns(FittedColumns):
             raise ValueError(f"its columns do not rise from 0 to {self.n_columns}")
 
 
-def only(X: csr_array, kept: np.ndarray, n_columns: int, columns: np.ndarray | None = None) -> csr_array:
+def select_entries(X: csr_array, kept: np.ndarray, n_columns: int, columns: np.ndarray | None = None) -> csr_array:
     """Some of the entries of a matrix of so many columns, with other column numbers where these are given."""
     ends = np.concatenate([[0], np.cumsum(kept)])[X.indptr]
     columns = X.indices if columns is None else columns
     return csr_array((X.data[kept], columns[kept].astype(np.int32), narrow_indptr(ends)), shape=(X.shape[0], n_columns))
 
 
-def matrix_of(rows: Iterable[Row], n_columns: int = 0) -> csr_array:
+def build_matrix(rows: Iterable[SparseRow], n_columns: int = 0) -> csr_array:
     """Rows as a matrix, columns ascending; n_columns of them, or more if more occur."""
     indices, data, ends = [], [], [0]
     for columns, values in rows:

@@ -12,14 +12,14 @@ import numpy as np
 from xmtc.core.dataset import Tokens
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
-from xmtc.data.batch import end_to_end
+from xmtc.data.batch import concatenate_bytes
 from xmtc.features.view import View
 from xmtc.features.words import FittedWords
-from xmtc.text.stemming import PLURAL, stemmer
-from xmtc.text.term_index import Vocabulary
-from xmtc.text.tokenizer import Sequences, Tokenizer, batches
+from xmtc.text.stemming import PLURAL_STEMMING, get_stemmer
+from xmtc.text.term_index import StringIndex
+from xmtc.text.tokenizer import Tokenizer, WordSequences, batch_texts
 
-ALL = 2**31  # words of a text; no text has as many
+UNLIMITED_WORDS = 2**31  # words of a text; no text has as many
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,22 @@ class Names(View):
         1000, "look for names in this many words of a text, from its beginning", low=1, search=(100, 3000), log=True
     )
     stemming: str = param(
-        PLURAL,
+        PLURAL_STEMMING,
         "how words are compared: as they are (none), without plural's s (plural), or by Snowball's stems (english …)",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        stemmer(self.stemming)
+        get_stemmer(self.stemming)
 
     def fit(self, contents: Iterable[str], run: Run = Run(), names: Sequence[str] = ()) -> tuple[FittedNames, Tokens]:
         tokenizer = Tokenizer(min_chars=1)
         stems: dict[str, None] = {}
-        for batch in batches(names):
-            stems |= dict.fromkeys(stemmed(tokenizer.number(batch, ALL), self.stemming))
+        for batch in batch_texts(names):
+            stems |= dict.fromkeys(list_stems(tokenizer.index_words(batch, UNLIMITED_WORDS), self.stemming))
         fitted = FittedNames(
             tokenizer=tokenizer,
-            vocabulary=Vocabulary.of(stems),
+            vocabulary=StringIndex.from_strings(stems),
             max_tokens=self.look_within,
             stemming=self.stemming,
         )
@@ -65,20 +65,20 @@ class FittedNames(FittedWords):
 
     stemming: str
 
-    def read(self, batch: Collection[str]) -> Sequences:
-        part = super().read(batch)
-        text, ends = end_to_end([stem.encode("utf-8", "replace") for stem in stemmed(part, self.stemming)])
+    def read(self, batch: Collection[str]) -> WordSequences:
+        part = super().tokenize(batch)
+        text, ends = concatenate_bytes([stem.encode("utf-8", "replace") for stem in list_stems(part, self.stemming)])
         return replace(part, text=text, ends=ends)
 
-    def whole(self, names: Iterable[str], run: Run = Run()) -> Tokens:
+    def transform_names(self, names: Iterable[str], run: Run = Run()) -> Tokens:
         """Names themselves, however long they are."""
-        return replace(self, max_tokens=ALL).transform(names, run)
+        return replace(self, max_tokens=UNLIMITED_WORDS).transform(names, run)
 
     def check(self) -> None:
         super().check()
-        stemmer(self.stemming)
+        get_stemmer(self.stemming)
 
 
-def stemmed(part: Sequences, stemming: str) -> list[str]:
+def list_stems(part: WordSequences, stemming: str) -> list[str]:
     """The stem of each distinct word of a batch."""
-    return list(map(stemmer(stemming), Vocabulary(part.text, part.ends, np.empty(0, np.int32)).words()))
+    return list(map(get_stemmer(stemming), StringIndex(part.text, part.ends, np.empty(0, np.int32)).words()))

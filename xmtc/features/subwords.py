@@ -16,14 +16,14 @@ from xmtc.core.dataset import Bag, Tokens
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
 from xmtc.features.encoders import tokenizing
-from xmtc.features.encoders.catalogue import find_encoder, readable
-from xmtc.features.encoders.configuration import check_is_encoder, n_positions, read_config, tokenizer_json
-from xmtc.features.view import FittedView, View, holding, nothing_to_learn_from
+from xmtc.features.encoders.catalogue import find_encoder, reraise_encoder_errors
+from xmtc.features.encoders.configuration import check_is_encoder, read_config, read_max_positions, read_tokenizer_json
+from xmtc.features.view import FittedView, View, empty_corpus_error, mark_documents_with
 from xmtc.storage.form import array
-from xmtc.text.tokenizer import batches
+from xmtc.text.tokenizer import batch_texts
 from xmtc.text.word_spans import Span
 
-SPACES = (
+SPACE_MARKERS = (
     " ",
     "\u2581",
     "\u0120",
@@ -47,15 +47,15 @@ class Subwords(View):
     def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedSubwords, Tokens]:
         """The encoder's ids of the texts' subwords; the Tokens say where the encoder is."""
         source = find_encoder(self.encoder, run)
-        with readable(source):
+        with reraise_encoder_errors(source):
             check_is_encoder(read_config(source))
-            tokenizer = np.frombuffer(tokenizer_json(source).encode(), np.uint8)
-            fitted = FittedSubwords(json=tokenizer, max_subwords=min(self.max_subwords, n_positions(source)))
+            tokenizer = np.frombuffer(read_tokenizer_json(source).encode(), np.uint8)
+            fitted = FittedSubwords(json=tokenizer, max_subwords=min(self.max_subwords, read_max_positions(source)))
             fitted.check()
 
         tokens = fitted.transform(contents, run)
         if tokens.n_docs and (tokens.lengths <= len(fitted.transform([""]).ids)).all():
-            raise nothing_to_learn_from(tokens.n_docs)
+            raise empty_corpus_error(tokens.n_docs)
         return fitted, replace(tokens, encoder=source)
 
 
@@ -84,12 +84,12 @@ class FittedSubwords(FittedView):
         tokenizer = self._tokenizer
 
         def read(batch: Collection[str]) -> tuple[np.ndarray, list[int]]:
-            with tokenizing.reading():
-                encodings = tokenizer.encode_batch([encodable(text) for text in batch])
+            with tokenizing.reraise_encoding_errors():
+                encodings = tokenizer.encode_batch([replace_surrogates(text) for text in batch])
             found = [encoding.ids or [0] for encoding in encodings]
             return np.array([number for ids in found for number in ids], np.int32), [len(ids) for ids in found]
 
-        parts = list(run.map(read, batches(contents), "reading texts", size=len))
+        parts = list(run.map(read, batch_texts(contents), "reading texts", size=len))
         lengths = [length for _, part in parts for length in part]
         ids = np.concatenate([np.zeros(0, np.int32), *(part for part, _ in parts)])
         return Tokens(ids, np.cumsum([0, *lengths], dtype=np.int64), self.size)
@@ -97,13 +97,13 @@ class FittedSubwords(FittedView):
     def known(self, shown: Bag | Tokens) -> np.ndarray:
         """Subwords that stand for letters: neither special tokens, nor unknown ones, nor spaces alone."""
         assert isinstance(shown, Tokens)
-        return holding(shown, ~np.isin(shown.ids, self._wordless))
+        return mark_documents_with(shown, ~np.isin(shown.ids, self._non_word_ids))
 
     @cached_property
-    def _wordless(self) -> list[int]:
+    def _non_word_ids(self) -> list[int]:
         """The ids that stand for no part of a word."""
         tokenizer, model = self._tokenizer, loads(self.json.tobytes())["model"]
-        names = [model.get("unk_token"), *SPACES]
+        names = [model.get("unk_token"), *SPACE_MARKERS]
         found = [tokenizer.token_to_id(name) for name in names if isinstance(name, str)]
         special = self.transform([""]).ids.tolist()
         return [number for number in (*special, *found, model.get("unk_id")) if number is not None]
@@ -111,8 +111,8 @@ class FittedSubwords(FittedView):
     def spans(self, text: str) -> list[Span]:
         """A word belongs to all of its subwords, as far as the text is read."""
         tokenizer = self._tokenizer
-        with tokenizing.reading():
-            encoding = tokenizer.encode(encodable(text))
+        with tokenizing.reraise_encoding_errors():
+            encoding = tokenizer.encode(replace_surrogates(text))
         spans: list[Span] = []
         for word, group in groupby(range(len(encoding.ids)), key=encoding.word_ids.__getitem__):
             subwords = tuple(group)
@@ -125,7 +125,7 @@ class FittedSubwords(FittedView):
 
     def check(self) -> None:
         tokenizer = self._tokenizer
-        with tokenizing.without_panic():
+        with tokenizing.catch_panics():
             special = tokenizer.encode("").ids
         if self.max_subwords <= len(special):  # with fewer than its special tokens, `tokenizers` reads all of a text
             raise ValueError(f"it reads {self.max_subwords} subwords of a text, of which {len(special)} are special")
@@ -136,12 +136,12 @@ class FittedSubwords(FittedView):
     def _tokenizer(self) -> Any:
         if not 0 < self.max_subwords < 2**31:
             raise ValueError(f"it reads {self.max_subwords} subwords of a text")
-        tokenizer = tokenizing.opened(self.json.tobytes())
-        with tokenizing.without_panic():
+        tokenizer = tokenizing.load_tokenizer(self.json.tobytes())
+        with tokenizing.catch_panics():
             tokenizer.enable_truncation(self.max_subwords)
         return tokenizer
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Half of a surrogate pair becomes a question mark: it has no bytes."""
     return text.encode(errors="replace").decode()

@@ -18,11 +18,11 @@ from xmtc.storage.form import Form
 from xmtc.text.analyzers import AUTO
 from xmtc.text.word_spans import Span
 
-ANALYZER: Any = param(
+ANALYZER_PARAM: Any = param(
     AUTO, "terms: words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, words+grams; auto finds out what suits"
 )
-TEXTS, COLUMNS = "texts", "features"  # what a corpus holds, and a view is made from
-UNKNOWN = 0  # the id of a word that is not in a vocabulary
+TEXTS, FEATURES = "texts", "features"  # what a corpus holds, and a view is made from
+UNKNOWN_ID = 0  # the id of a word that is not in a vocabulary
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,16 @@ class View(ParameterSet, ABC):
 
     title: ClassVar[str]  # what people call it
     unit: ClassVar[str] = "features"  # what its size counts
-    made_from: ClassVar[str] = TEXTS  # or COLUMNS: pairs of column numbers and values
-    may_ask: ClassVar[bool] = False  # its `fit` takes a function `choose`, to ask for what it was not told
-    instead_of: ClassVar[str] = ""  # the view that it replaces in a corpus that holds what it is made from
-    takes_batches: ClassVar[bool] = False  # its `fit` reads contents by `batches`, so that they may come as Texts
+    input_kind: ClassVar[str] = TEXTS  # or COLUMNS: pairs of column numbers and values
+    has_analyzer_callback: ClassVar[bool] = (
+        False  # its `fit` takes a function `choose`, to ask for what it was not told
+    )
+    replaced_view: ClassVar[str] = ""  # the view that it replaces in a corpus that holds what it is made from
+    has_batch_support: ClassVar[bool] = False  # its `fit` reads contents by `batches`, so that they may come as Texts
     uses_workdir: ClassVar[bool] = False  # of a run: what it makes is written there, and mapped
-    learns_from_names: ClassVar[bool] = False  # from those of labels, which its `fit` then takes, not from documents
+    is_fitted_on_label_names: ClassVar[bool] = (
+        False  # from those of labels, which its `fit` then takes, not from documents
+    )
 
     @abstractmethod
     def fit(self, contents: Iterable[Any], run: Run = Run()) -> tuple[FittedView, Bag | Tokens]:
@@ -46,8 +50,8 @@ class View(ParameterSet, ABC):
 class FittedView(Form, ABC):
     """A view after training. A subclass is a frozen dataclass and a Form."""
 
-    made_from: ClassVar[str] = TEXTS  # as its View is
-    names_words: ClassVar[bool] = True  # an id stands for a word or a term; else for a part of one
+    input_kind: ClassVar[str] = TEXTS  # as its View is
+    has_word_terms: ClassVar[bool] = True  # an id stands for a word or a term; else for a part of one
 
     @property
     @abstractmethod
@@ -68,13 +72,13 @@ class FittedView(Form, ABC):
     def transform(self, contents: Iterable[Any], run: Run = Run()) -> Bag | Tokens:
         """New documents as this view shows them."""
 
-    def known(self, shown: Bag | Tokens) -> np.ndarray:
+    def mark_known_documents(self, shown: Bag | Tokens) -> np.ndarray:
         """(n_docs,) bool: which documents, as `transform` has shown them, hold anything that this view knows."""
         if isinstance(shown, Bag):
             return shown.matrix.indptr[1:] > shown.matrix.indptr[:-1]
         if shown.vocabulary is None:  # of which nobody has said what an unknown token is
             return np.ones(shown.n_docs, bool)
-        return holding(shown, shown.ids != UNKNOWN)
+        return mark_documents_with(shown, shown.ids != UNKNOWN_ID)
 
     @abstractmethod
     def term(self, number: int) -> str:
@@ -85,13 +89,13 @@ class FittedView(Form, ABC):
         """The words of a text, where they stand in it, and which tokens or terms of the view they belong to."""
 
 
-def holding(tokens: Tokens, is_wanted: np.ndarray) -> np.ndarray:
+def mark_documents_with(tokens: Tokens, is_wanted: np.ndarray) -> np.ndarray:
     """(n_docs,) bool: which documents hold a wanted token, given for each token whether it is."""
     n_before = np.concatenate([[0], np.cumsum(is_wanted)])
     return np.diff(n_before[tokens.offsets]) > 0
 
 
-def nothing_to_learn_from(n_docs: int) -> XmtcError:
+def empty_corpus_error(n_docs: int) -> XmtcError:
     return XmtcError(
         f"None of the {n_docs} documents holds a word, so there is nothing to learn from; check the text field."
     )

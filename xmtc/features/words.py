@@ -13,10 +13,10 @@ from xmtc.core.dataset import Tokens
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.features.view import ANALYZER, UNKNOWN, FittedView, View, nothing_to_learn_from
-from xmtc.text.analyzers import AUTO, WORDS, analyzer_named, check_name, has_grams, names_in
-from xmtc.text.term_index import FREE, Vocabulary, merge, most_frequent
-from xmtc.text.tokenizer import Sequences, Tokenizer, batches, per_document
+from xmtc.features.view import ANALYZER_PARAM, UNKNOWN_ID, FittedView, View, empty_corpus_error
+from xmtc.text.analyzers import AUTO, WORDS, check_analyzer_name, get_analyzer, has_grams, parse_analyzer_names
+from xmtc.text.term_index import NOT_FOUND, StringIndex, merge_word_batches, select_most_frequent
+from xmtc.text.tokenizer import Tokenizer, WordSequences, batch_texts, count_per_document
 from xmtc.text.word_spans import Span, find_spans
 
 
@@ -31,50 +31,50 @@ class Words(View):
     max_words: int = param(500_000, "keep this many words, the most frequent by documents", low=1)
     max_tokens: int = param(500, "read this many words of a text, from its beginning", low=1)
     lowercase: bool = param(True, "treat upper and lower case alike")
-    analyzer: str = ANALYZER
+    analyzer: str = ANALYZER_PARAM
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._stems()
+        self._stem_analyzer()
 
-    def _stems(self) -> str:
+    def _stem_analyzer(self) -> str:
         """The analyzer of words in their order: auto leaves them as they are, and grams beside them are left out."""
-        names = [name for name in names_in(self.analyzer) if not has_grams(name)]
+        names = [name for name in parse_analyzer_names(self.analyzer) if not has_grams(name)]
         if self.analyzer != AUTO and len(names) != 1:
             raise XmtcError(
                 f"Words: analyzer={self.analyzer} does not fit words in their order; expected words, "
                 "snowball:LANGUAGE or simplemma:LANGUAGE."
             )
-        analyzer_named(name := names[0] if names else WORDS)
+        get_analyzer(name := names[0] if names else WORDS)
         return name
 
     def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedWords, Tokens]:
         """Learn the vocabulary and number the words of the same texts, which may be a stream: only the numbers of
         their words are kept."""
-        tokenizer, analyzer = Tokenizer(self.lowercase, min_chars=1), self._stems()
+        tokenizer, analyzer = Tokenizer(self.lowercase, min_chars=1), self._stem_analyzer()
 
-        def read(batch: Collection[str]) -> Sequences:
-            return stemmed(tokenizer.number(batch, self.max_tokens), analyzer)
+        def read(batch: Collection[str]) -> WordSequences:
+            return stem_sequences(tokenizer.index_words(batch, self.max_tokens), analyzer)
 
-        parts = list(run.map(read, batches(contents), "reading texts", size=len))
-        words, ends, numbers = merge([(part.text, part.ends) for part in parts])
+        parts = list(run.map(read, batch_texts(contents), "reading texts", size=len))
+        words, ends, numbers = merge_word_batches([(part.text, part.ends) for part in parts])
         frequencies = np.zeros(len(ends) - 1, np.int64)
         for part, number in zip(parts, numbers, strict=True):
             frequencies[number] += part.frequencies
 
-        kept = most_frequent(words, ends, frequencies, n=self.max_words)
+        kept = select_most_frequent(words, ends, frequencies, n=self.max_words)
         if not len(kept):
-            raise nothing_to_learn_from(sum(len(part.starts) - 1 for part in parts))
+            raise empty_corpus_error(sum(len(part.starts) - 1 for part in parts))
 
         learnt: dict[str, Any] = {
             "tokenizer": tokenizer,
-            "vocabulary": Vocabulary.picked(words, ends, kept),
+            "vocabulary": StringIndex.from_subset(words, ends, kept),
             "max_tokens": self.max_tokens,
         }
         fitted = FittedWords(**learnt) if analyzer == WORDS else FittedStems(**learnt, analyzer=analyzer)
-        ranks = np.full(len(ends) - 1, FREE, np.int32)
+        ranks = np.full(len(ends) - 1, NOT_FOUND, np.int32)
         ranks[kept] = np.arange(len(kept), dtype=np.int32)
-        return fitted, fitted.joined(parts, [ranks[number] for number in numbers])
+        return fitted, fitted.join_batches(parts, [ranks[number] for number in numbers])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class FittedWords(FittedView):
     """Ids of words learnt from a corpus: 1 and the word's number in the vocabulary, or UNKNOWN."""
 
     tokenizer: Tokenizer
-    vocabulary: Vocabulary
+    vocabulary: StringIndex
     max_tokens: int
 
     @property
@@ -94,27 +94,27 @@ class FittedWords(FittedView):
         return self.max_tokens
 
     def term(self, number: int) -> str:
-        return "(unknown words)" if number == UNKNOWN else self.vocabulary[number - 1]
+        return "(unknown words)" if number == UNKNOWN_ID else self.vocabulary[number - 1]
 
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Tokens:
         """The ids of the words of new texts; a text without known words is one unknown word."""
 
-        def read(batch: Collection[str]) -> tuple[Sequences, np.ndarray]:
-            part = self.read(batch)
-            return part, self.vocabulary.find(part.text, part.ends)
+        def read(batch: Collection[str]) -> tuple[WordSequences, np.ndarray]:
+            part = self.tokenize(batch)
+            return part, self.vocabulary.find_packed(part.text, part.ends)
 
-        pairs = list(run.map(read, batches(contents), "reading texts", size=len))
-        return self.joined([part for part, _ in pairs], [numbers for _, numbers in pairs])
+        pairs = list(run.map(read, batch_texts(contents), "reading texts", size=len))
+        return self.join_batches([part for part, _ in pairs], [numbers for _, numbers in pairs])
 
-    def read(self, batch: Collection[str]) -> Sequences:
-        return self.tokenizer.number(batch, self.max_tokens)
+    def tokenize(self, batch: Collection[str]) -> WordSequences:
+        return self.tokenizer.index_words(batch, self.max_tokens)
 
     def spans(self, text: str) -> list[Span]:
         """A word is one token, as far as the text is read. A text without known words is read as a single token."""
         words = find_spans(self.tokenizer, text)[: len(self.transform([text]).ids)]
         return [word._replace(numbers=(position,)) for position, word in enumerate(words)]
 
-    def joined(self, parts: list[Sequences], numbers: list[np.ndarray]) -> Tokens:
+    def join_batches(self, parts: list[WordSequences], numbers: list[np.ndarray]) -> Tokens:
         """Batches end to end, given the number in the vocabulary of each batch's words, FREE for those it lacks."""
         lengths = [np.diff(part.starts) for part in parts]
         offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
@@ -123,8 +123,10 @@ class FittedWords(FittedView):
             of_batch = np.concatenate([np.zeros(1, np.int32), number + np.int32(1)])
             ids[begin : begin + len(part.ids)] = of_batch[part.ids]
             begin += len(part.ids)
-        tokens = construct_unchecked(Tokens, ids=ids, offsets=offsets, size=self.size, vocabulary=self.vocabulary, encoder="")
-        return with_something_known(tokens)
+        tokens = construct_unchecked(
+            Tokens, ids=ids, offsets=offsets, size=self.size, vocabulary=self.vocabulary, encoder=""
+        )
+        return collapse_unknown_documents(tokens)
 
     def check(self) -> None:
         self.tokenizer.check()
@@ -141,31 +143,31 @@ class FittedStems(FittedWords):
 
     analyzer: str
 
-    def read(self, batch: Collection[str]) -> Sequences:
-        return stemmed(super().read(batch), self.analyzer)
+    def read(self, batch: Collection[str]) -> WordSequences:
+        return stem_sequences(super().tokenize(batch), self.analyzer)
 
     def check(self) -> None:
         super().check()
-        check_name(self.analyzer)
+        check_analyzer_name(self.analyzer)
 
 
-def stemmed(part: Sequences, name: str) -> Sequences:
+def stem_sequences(part: WordSequences, name: str) -> WordSequences:
     """Each word replaced by its stem."""
-    analyzer = analyzer_named(name)
+    analyzer = get_analyzer(name)
     if analyzer is None:
         return part
-    pieces = analyzer.pieces(part.text, part.ends)
+    pieces = analyzer.analyze(part.text, part.ends)
     ids = np.concatenate([np.zeros(1, np.int32), pieces.numbers + np.int32(1)])[part.ids]
-    _, held, _ = per_document(part.starts, ids, len(pieces.ends))
+    _, held, _ = count_per_document(part.starts, ids, len(pieces.ends))
     frequencies = np.bincount(held, minlength=len(pieces.ends))[1:]
-    return Sequences(pieces.text, pieces.ends, frequencies, part.starts, ids)
+    return WordSequences(pieces.text, pieces.ends, frequencies, part.starts, ids)
 
 
-def with_something_known(tokens: Tokens) -> Tokens:
+def collapse_unknown_documents(tokens: Tokens) -> Tokens:
     """A document of unknown words alone becomes a single one: how many there were says nothing."""
     if not tokens.n_docs:
         return tokens
-    unknown = np.maximum.reduceat(tokens.ids, tokens.offsets[:-1]) == UNKNOWN  # no document is empty
+    unknown = np.maximum.reduceat(tokens.ids, tokens.offsets[:-1]) == UNKNOWN_ID  # no document is empty
     lengths = np.where(unknown, 1, tokens.lengths)
     dropped = np.repeat(unknown, tokens.lengths)
     dropped[tokens.offsets[:-1]] = False

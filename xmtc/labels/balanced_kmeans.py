@@ -19,18 +19,20 @@ from xmtc.labels.vectors import LabelVectors
 
 MIN_GAIN = 1e-4  # stop when the mean similarity to the centre grows by less: the authors' value
 MAX_ROUNDS = 100
-PIECE = 750_000  # values of label vectors, at least, that a thread is given: about a millisecond's work, where handing
+MIN_PIECE_VALUES = (
+    750_000  # values of label vectors, at least, that a thread is given: about a millisecond's work, where handing
+)
 # it out takes a thirtieth of one, and only one thread at a time can hand out
-MOST_PIECES = 64
+MAX_PIECES = 64
 
-Add = Callable[[np.ndarray, np.ndarray, np.ndarray], None]  # to a total: labels by their positions, times factors
-Dot = Callable[[np.ndarray, np.ndarray], None]  # write each label's product with a vector
+AddLabels = Callable[[np.ndarray, np.ndarray, np.ndarray], None]  # to a total: labels by their positions, times factors
+DotLabels = Callable[[np.ndarray, np.ndarray], None]  # write each label's product with a vector
 
 
-def pieces_of(lengths: np.ndarray, least: int | None = None) -> list[slice]:
+def split_pieces(lengths: np.ndarray, min_values: int | None = None) -> list[slice]:
     """Rows of these lengths in pieces of about as many values each, at least so many, or PIECE."""
     ends = np.cumsum(lengths, dtype=np.int64)
-    n_pieces = int(min(max(ends[-1] // (least or PIECE), 1), MOST_PIECES)) if len(ends) else 1
+    n_pieces = int(min(max(ends[-1] // (min_values or MIN_PIECE_VALUES), 1), MAX_PIECES)) if len(ends) else 1
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_pieces) // n_pieces) if n_pieces > 1 else []
     bounds = [0, *map(int, cuts), len(lengths)]
     return [slice(begin, end) for begin, end in pairwise(bounds)]
@@ -41,30 +43,30 @@ def halve(
 ) -> tuple[np.ndarray, ...]:
     """Two halves, equal but for one label, of the labels in `part`, each around its own centre."""
     first, second = np.random.default_rng(seed).choice(len(part), 2, replace=False)
-    is_first = split_in_two(vectors.matrix, part, first, second, each)
+    is_first = split_balanced(vectors.matrix, part, first, second, each)
     return part[is_first], part[~is_first]
 
 
-def split_in_two(V: csr_array, part: np.ndarray, first: int, second: int, each: MapFunction = map) -> np.ndarray:
+def split_balanced(V: csr_array, part: np.ndarray, first: int, second: int, each: MapFunction = map) -> np.ndarray:
     """Which positions of `part` make the first half, those that belong together; the rows at the positions `first` and
     `second` are the first centres."""
-    pieces = pieces_of(V.indptr[part + 1] - V.indptr[part])
+    pieces = split_pieces(V.indptr[part + 1] - V.indptr[part])
     if len(pieces) == 1:
         sums, is_first = np.zeros((2, V.shape[1]), np.float32), np.zeros(len(part), bool)
-        split_rows(V.indptr, V.indices, V.data, part, first, second, sums, is_first)
+        split_balanced_rows(V.indptr, V.indices, V.data, part, first, second, sums, is_first)
         return is_first
 
     def add(total: np.ndarray, positions: np.ndarray, factors: np.ndarray) -> None:
-        add_to(total, V, part[positions], factors, each)
+        add_labels(total, V, part[positions], factors, each)
 
     def dot_all(vector: np.ndarray, products: np.ndarray) -> None:
-        by_row = partial(dot, V.indptr, V.indices, V.data)
+        by_row = partial(dot_rows, V.indptr, V.indices, V.data)
         list(each(lambda piece: by_row(part[piece], vector, products[piece]), pieces))
 
-    return two_means(add, dot_all, len(part), V.shape[1], first, second)
+    return run_two_means(add, dot_all, len(part), V.shape[1], first, second)
 
 
-def two_means(add: Add, dot: Dot, n: int, n_features: int, first: int, second: int) -> np.ndarray:
+def run_two_means(add: AddLabels, dot: DotLabels, n: int, n_features: int, first: int, second: int) -> np.ndarray:
     """`split_in_two` of n labels, given what adds labels up and what multiplies each with a vector.
 
     A label v joins our half where v · (ours / |ours| − theirs / |theirs|) is large. Theirs is the whole less ours, so
@@ -87,32 +89,32 @@ def two_means(add: Add, dot: Dot, n: int, n_features: int, first: int, second: i
         mean = sum(lengths) / n
         if mean - last < MIN_GAIN:
             break
-        pulls, last = pulls_of(*lengths), mean
+        pulls, last = compute_centre_weights(*lengths), mean
         dot(ours, with_ours)
     return is_first
 
 
 @kernel
-def pulls_of(our_length, their_length):
+def compute_centre_weights(our_length, their_length):
     """What a label's products with our sum and with the whole sum are multiplied by."""
     ours, theirs = 1 / max(our_length, 1e-30), 1 / max(their_length, 1e-30)
     return np.float32(ours + theirs), np.float32(theirs)
 
 
 @kernel
-def split_rows(indptr, indices, data, part, first, second, sums, is_first):
+def split_balanced_rows(indptr, indices, data, part, first, second, sums, is_first):
     """`two_means` of the rows of `part` by one thread, without a word of Python between the rounds. `sums` begins as
     zeros. Of the halves' sums only the lengths are needed, and these change as the rows that change sides say."""
     n, whole, ours = len(part), sums[0], sums[1]
     with_whole, with_ours = np.empty(n, np.float32), np.empty(n, np.float32)
     leaning, room, was_first = np.empty(n, np.float32), np.empty(n, np.float32), np.empty_like(is_first)
     for position in range(n):
-        add_row(indptr, indices, data, part[position], np.float32(1), whole)
-    add_row(indptr, indices, data, part[first], np.float32(1), ours)
-    add_row(indptr, indices, data, part[second], np.float32(-1), ours)
-    dot_both(indptr, indices, data, part, whole, ours, with_whole, with_ours)
-    clear_row(indptr, indices, part[first], ours)
-    clear_row(indptr, indices, part[second], ours)
+        add_sparse_row(indptr, indices, data, part[position], np.float32(1), whole)
+    add_sparse_row(indptr, indices, data, part[first], np.float32(1), ours)
+    add_sparse_row(indptr, indices, data, part[second], np.float32(-1), ours)
+    dot_two_vectors(indptr, indices, data, part, whole, ours, with_whole, with_ours)
+    clear_sparse_row(indptr, indices, part[first], ours)
+    clear_sparse_row(indptr, indices, part[second], ours)
     whole_square, our_square, both, last = 0.0, 0.0, 0.0, -np.inf  # both: the product of our sum and the whole
     for position in range(n):
         whole_square += with_whole[position]
@@ -125,20 +127,20 @@ def split_rows(indptr, indices, data, part, first, second, sums, is_first):
         for position in range(n):
             if is_first[position] != was_first[position]:
                 sign = np.float32(1) if is_first[position] else np.float32(-1)
-                our_square += add_row(indptr, indices, data, part[position], sign, ours)
+                our_square += add_sparse_row(indptr, indices, data, part[position], sign, ours)
                 both += sign * with_whole[position]
         our_length = np.sqrt(max(our_square, 0.0))
         their_length = np.sqrt(max(whole_square - 2 * both + our_square, 0.0))
         mean = (our_length + their_length) / n
         if mean - last < MIN_GAIN:
             break
-        our_pull, whole_pull = pulls_of(our_length, their_length)
+        our_pull, whole_pull = compute_centre_weights(our_length, their_length)
         last = mean
-        dot(indptr, indices, data, part, ours, with_ours)
+        dot_rows(indptr, indices, data, part, ours, with_ours)
 
 
 @kernel
-def add_row(indptr, indices, data, row, factor, total):
+def add_sparse_row(indptr, indices, data, row, factor, total):
     """Add a row, times its factor; return by how much that makes the total's squared length larger."""
     more = 0.0
     for i in range(indptr[row], indptr[row + 1]):
@@ -150,7 +152,7 @@ def add_row(indptr, indices, data, row, factor, total):
 
 
 @kernel
-def clear_row(indptr, indices, row, total):
+def clear_sparse_row(indptr, indices, row, total):
     for i in range(indptr[row], indptr[row + 1]):
         total[np.uint32(indices[i])] = 0
 
@@ -188,13 +190,15 @@ def choose_half(leaning, room, is_first):
             n_alike -= 1
 
 
-def add_to(total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndarray, each: MapFunction = map) -> None:
+def add_labels(
+    total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndarray, each: MapFunction = map
+) -> None:
     """Add the rows of these labels to `total`, each times its factor: those of a piece first to each other."""
-    pieces = pieces_of(V.indptr[labels + 1] - V.indptr[labels])
+    pieces = split_pieces(V.indptr[labels + 1] - V.indptr[labels])
 
     def added(piece: slice) -> np.ndarray:
         found = np.zeros_like(total) if len(pieces) > 1 else total
-        add_rows(V.indptr, V.indices, V.data, labels[piece], factors[piece], found)
+        add_sparse_rows(V.indptr, V.indices, V.data, labels[piece], factors[piece], found)
         return found
 
     for found in each(added, pieces):
@@ -203,14 +207,14 @@ def add_to(total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndar
 
 
 @kernel
-def add_rows(indptr, indices, data, rows, factors, total):
+def add_sparse_rows(indptr, indices, data, rows, factors, total):
     for position in range(len(rows)):
         for i in range(indptr[rows[position]], indptr[rows[position] + 1]):
             total[np.uint32(indices[i])] += factors[position] * data[i]
 
 
 @kernel
-def dot(indptr, indices, data, part, vector, products):
+def dot_rows(indptr, indices, data, part, vector, products):
     """Each row of `part` times the vector. Two sums take turns, because one would have to wait for itself."""
     for position in range(len(part)):
         begin, end = indptr[part[position]], indptr[part[position] + 1]
@@ -224,7 +228,7 @@ def dot(indptr, indices, data, part, vector, products):
 
 
 @kernel
-def dot_both(indptr, indices, data, part, one, other, with_one, with_other):
+def dot_two_vectors(indptr, indices, data, part, one, other, with_one, with_other):
     """`dot` with two vectors."""
     for position in range(len(part)):
         first, second = np.float32(0), np.float32(0)

@@ -8,18 +8,24 @@ import numpy as np
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.run import MapFunction
 from xmtc.core.sparse import CompactMatrix, compact
-from xmtc.labels.balanced_kmeans import MAX_ROUNDS, pieces_of
+from xmtc.labels.balanced_kmeans import MAX_ROUNDS, split_pieces
 from xmtc.labels.vectors import LabelVectors
 
 MIN_GAIN = 1e-3  # of the mean similarity: as accurate as 1e-4 in half the time (docs/results/linear-engine.md)
-PIECE = 100_000  # values that a thread is given, at least: each is compared to all centres
-GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
+MIN_PIECE_VALUES = 100_000  # values that a thread is given, at least: each is compared to all centres
+CLUSTERS_PER_GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
 
-Sums = tuple[np.ndarray, np.ndarray, np.ndarray]  # of some clusters: features, their values, how many of each cluster
+ClusterSums = tuple[
+    np.ndarray, np.ndarray, np.ndarray
+]  # of some clusters: features, their values, how many of each cluster
 
 
-def divide(
-    vectors: LabelVectors, part: np.ndarray, seed: np.random.SeedSequence, each: MapFunction = map, n_clusters: int = 100
+def cluster_labels(
+    vectors: LabelVectors,
+    part: np.ndarray,
+    seed: np.random.SeedSequence,
+    each: MapFunction = map,
+    n_clusters: int = 100,
 ) -> tuple[np.ndarray, ...]:
     """Up to n_clusters groups, of any size, of the labels in `part`: spherical k-means (Bonsai, section 3.2)."""
     starts = np.random.default_rng(seed).choice(len(part), min(n_clusters, len(part)), replace=False)
@@ -35,25 +41,25 @@ def k_means(rows: CompactMatrix, starts: np.ndarray, each: MapFunction = map) ->
     n_rows, n_clusters = len(rows.indptr) - 1, len(starts)
     cluster, nearness, last = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.float32), -1.0
     centres = np.zeros((len(rows.columns), n_clusters), np.float32)
-    pieces, groups = pieces_of(np.diff(rows.indptr), PIECE), range(0, n_clusters, GROUP)
+    pieces, groups = split_pieces(np.diff(rows.indptr), MIN_PIECE_VALUES), range(0, n_clusters, CLUSTERS_PER_GROUP)
     if len(pieces) == 1:
         eights = np.zeros(-(-len(rows.columns) // 8), np.uint64)
-        k_means_rows(*rows[:3], starts, centres, eights, eights.view(np.uint8), cluster, nearness)
+        k_means_single_thread(*rows[:3], starts, centres, eights, eights.view(np.uint8), cluster, nearness)
         return cluster
-    held = {first: as_sums(rows, starts[first : first + GROUP]) for first in groups}
+    held = {first: as_sums(rows, starts[first : first + CLUSTERS_PER_GROUP]) for first in groups}
     for first, sums in held.items():
-        put(*sums, first, centres)
+        write_centres(*sums, first, centres)
 
     def join_piece(piece: slice) -> None:
         similarity = np.empty(n_clusters, np.float32)
-        join(*rows[:3], piece.start, piece.stop, centres, similarity, cluster, nearness)
+        assign_clusters(*rows[:3], piece.start, piece.stop, centres, similarity, cluster, nearness)
 
     def move_group(first: int) -> None:
         features, values, lengths = held[first]
-        put(features, np.zeros_like(values), lengths, first, centres)
-        bounds = ends[first : first + GROUP + 1]
-        held[first] = sums_of(rows, by_cluster[bounds[0] : bounds[-1]], np.diff(bounds))
-        put(*held[first], first, centres)
+        write_centres(features, np.zeros_like(values), lengths, first, centres)
+        bounds = ends[first : first + CLUSTERS_PER_GROUP + 1]
+        held[first] = sum_clusters(rows, by_cluster[bounds[0] : bounds[-1]], np.diff(bounds))
+        write_centres(*held[first], first, centres)
 
     for _ in range(MAX_ROUNDS):
         list(each(join_piece, pieces))
@@ -68,7 +74,7 @@ def k_means(rows: CompactMatrix, starts: np.ndarray, each: MapFunction = map) ->
 
 
 @kernel
-def k_means_rows(indptr, indices, data, starts, centres, eights, seen, cluster, nearness):
+def k_means_single_thread(indptr, indices, data, starts, centres, eights, seen, cluster, nearness):
     """`k_means` by one thread, without a word of Python between the rounds. `centres` and `eights` begin as zeros."""
     n_rows, (n_features, n_clusters), last, none = len(cluster), centres.shape, -1.0, np.int64(0)
     similarity, total = np.empty(n_clusters, np.float32), np.zeros(n_features, np.float32)
@@ -82,8 +88,8 @@ def k_means_rows(indptr, indices, data, starts, centres, eights, seen, cluster, 
             features[n], values[n] = indices[i], data[i]
             n += 1
     for _ in range(MAX_ROUNDS):
-        put(features, values, lengths, none, centres)
-        join(indptr, indices, data, none, n_rows, centres, similarity, cluster, nearness)
+        write_centres(features, values, lengths, none, centres)
+        assign_clusters(indptr, indices, data, none, n_rows, centres, similarity, cluster, nearness)
         mean = 0.0
         for row in range(n_rows):
             mean += nearness[row] / n_rows
@@ -91,9 +97,9 @@ def k_means_rows(indptr, indices, data, starts, centres, eights, seen, cluster, 
             break
         last = mean
         values[:n] = 0
-        put(features, values, lengths, none, centres)
+        write_centres(features, values, lengths, none, centres)
         sort_by_cluster(cluster, sizes, after, by_cluster)
-        n = add_up(indptr, indices, data, by_cluster, sizes, total, eights, seen, features, values, lengths)
+        n = write_cluster_sums(indptr, indices, data, by_cluster, sizes, total, eights, seen, features, values, lengths)
 
 
 @kernel
@@ -110,25 +116,25 @@ def sort_by_cluster(cluster, sizes, after, by_cluster):
         after[cluster[row]] += 1
 
 
-def as_sums(rows: CompactMatrix, members: np.ndarray) -> Sums:
+def as_sums(rows: CompactMatrix, members: np.ndarray) -> ClusterSums:
     """Of clusters of one row each, as it is."""
     parts = [slice(rows.indptr[member], rows.indptr[member + 1]) for member in members]
     features, values = (np.concatenate([array[part] for part in parts]) for array in (rows.indices, rows.data))
     return features, values, np.array([part.stop - part.start for part in parts])
 
 
-def sums_of(rows: CompactMatrix, members: np.ndarray, sizes: np.ndarray) -> Sums:
+def sum_clusters(rows: CompactMatrix, members: np.ndarray, sizes: np.ndarray) -> ClusterSums:
     """Of clusters of these sizes, whose rows are `members`, one cluster's after the other's; made of length 1."""
     n_features, n_values = len(rows.columns), int((rows.indptr[members + 1] - rows.indptr[members]).sum())
     room = min(n_values, n_features * len(sizes))
     features, values, lengths = np.empty(room, np.uint32), np.empty(room, np.float32), np.empty(len(sizes), np.int64)
     total, eights = np.zeros(n_features, np.float32), np.zeros(-(-n_features // 8), np.uint64)
-    n = add_up(*rows[:3], members, sizes, total, eights, eights.view(np.uint8), features, values, lengths)
+    n = write_cluster_sums(*rows[:3], members, sizes, total, eights, eights.view(np.uint8), features, values, lengths)
     return features[:n].copy(), values[:n].copy(), lengths
 
 
 @fast_kernel
-def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearness):
+def assign_clusters(indptr, indices, data, begin, end, centres, similarity, cluster, nearness):
     """Rows begin:end join the cluster of the nearest centre; of equally near ones, the first. Features are taken four
     at a time: a similarity is then read and written once for four of them."""
     n_clusters = len(similarity)
@@ -154,7 +160,7 @@ def join(indptr, indices, data, begin, end, centres, similarity, cluster, nearne
 
 
 @fast_kernel
-def add_up(indptr, indices, data, members, sizes, total, eights, seen, features, values, lengths):
+def write_cluster_sums(indptr, indices, data, members, sizes, total, eights, seen, features, values, lengths):
     """Write the sum of each cluster's rows, made of length 1, as features and values; return how many there are.
     `total` and `seen` are zeros before and after: few features occur in a cluster, and the others are passed over
     eight at a time, which `eights` sees as one."""
@@ -182,7 +188,7 @@ def add_up(indptr, indices, data, members, sizes, total, eights, seen, features,
 
 
 @kernel
-def put(features, values, lengths, first, centres):
+def write_centres(features, values, lengths, first, centres):
     """Write these values of as many clusters as there are lengths, from the cluster `first` on."""
     at = 0
     for c in range(len(lengths)):

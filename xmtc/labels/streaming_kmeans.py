@@ -16,15 +16,15 @@ from scipy.sparse import csc_array, csr_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.numba_support import kernel
 from xmtc.core.run import MapFunction, Run
-from xmtc.labels.balanced_kmeans import add_to, dot, halve, pieces_of, two_means
-from xmtc.labels.vectors import LabelVectors, input_space, norms_of_sums, sum_rows, sums_of_rows
+from xmtc.labels.balanced_kmeans import add_labels, dot_rows, halve, run_two_means, split_pieces
+from xmtc.labels.vectors import LabelVectors, compute_sum_norms, input_space, sum_label_rows, sum_rows
 
-MANY = 2**29  # numbers of label vectors, at most, that are stored: 4 GiB
-FEW = 2**25  # numbers of a part's label vectors, at most, that are made for one division
+MAX_STORED_VALUES = 2**29  # numbers of label vectors, at most, that are stored: 4 GiB
+MAX_PART_VALUES = 2**25  # numbers of a part's label vectors, at most, that are made for one division
 
 
 @dataclass(frozen=True)
-class ManyLabels:
+class StreamedLabelVectors:
     X: csr_array  # documents
     Y: csr_array  # their labels
     members: csc_array  # the same, by label
@@ -37,14 +37,14 @@ class ManyLabels:
 
     def halve(self, part: np.ndarray, seed: np.random.SeedSequence, each: MapFunction = map) -> tuple[np.ndarray, ...]:
         """As `clustering.halve`, and with the same beginning."""
-        if self.sizes[part].sum() <= FEW:
+        if self.sizes[part].sum() <= MAX_PART_VALUES:
             among = np.arange(len(part))
-            return tuple(part[half] for half in halve(LabelVectors(self.vectors(part)), among, seed, each))
+            return tuple(part[half] for half in halve(LabelVectors(self.compute_vectors(part)), among, seed, each))
         first, second = np.random.default_rng(seed).choice(len(part), 2, replace=False)
-        is_first = Halving(self, part, each).run(first, second)
+        is_first = StreamedTwoMeans(self, part, each).run(first, second)
         return part[is_first], part[~is_first]
 
-    def vectors(self, part: np.ndarray) -> csr_array:
+    def compute_vectors(self, part: np.ndarray) -> csr_array:
         """Of some labels."""
         counts = self.members.indptr[part + 1] - self.members.indptr[part]
         starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
@@ -54,23 +54,23 @@ class ManyLabels:
         return csr_array((values, columns, indptr), shape=(len(part), self.X.shape[1]))
 
 
-def labels_by_documents(data: Dataset, run: Run = Run()) -> LabelVectors | ManyLabels:
+def build_label_vectors(data: Dataset, run: Run = Run()) -> LabelVectors | StreamedLabelVectors:
     """Labels as the sums of their documents: stored, or not, if there are too many."""
     X, members = input_space(data), csc_array(data.Y)
     sizes = np.add.reduceat(np.append(np.diff(X.indptr)[members.indices].astype(np.int64), 0), members.indptr[:-1])
     sizes[np.diff(members.indptr) == 0] = 0
-    if sizes.sum() <= MANY:
-        return LabelVectors(sums_of_rows(X, members, run))
-    norms = norms_of_sums(X, members, run)
+    if sizes.sum() <= MAX_STORED_VALUES:
+        return LabelVectors(sum_label_rows(X, members, run))
+    norms = compute_sum_norms(X, members, run)
     scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
-    return ManyLabels(X, csr_array(data.Y), members, scale, sizes)
+    return StreamedLabelVectors(X, csr_array(data.Y), members, scale, sizes)
 
 
 @dataclass(frozen=True)
-class Halving:
+class StreamedTwoMeans:
     """One division by 2-means, through the documents of the part."""
 
-    labels: ManyLabels
+    labels: StreamedLabelVectors
     part: np.ndarray
     each: MapFunction
 
@@ -78,45 +78,45 @@ class Halving:
     def documents(self) -> np.ndarray:
         """Those with a label of the part."""
         is_ours = np.zeros(self.labels.X.shape[0], bool)
-        mark(self.labels.members.indptr, self.labels.members.indices, self.part, is_ours)
+        mark_documents(self.labels.members.indptr, self.labels.members.indices, self.part, is_ours)
         return np.flatnonzero(is_ours)
 
     def run(self, first: int, second: int) -> np.ndarray:
-        return two_means(self.add, self.dot, len(self.part), self.labels.X.shape[1], first, second)
+        return run_two_means(self.add, self.dot, len(self.part), self.labels.X.shape[1], first, second)
 
     def add(self, total: np.ndarray, positions: np.ndarray, factors: np.ndarray) -> None:
         """Add labels of the part to `total`, each times its factor."""
         labels, Y = self.labels, self.labels.Y
         change, share = np.zeros(labels.n_labels, np.float32), np.zeros(len(self.documents), np.float32)
         change[self.part[positions]] = factors * labels.scale[self.part[positions]]
-        pieces = pieces_of(np.diff(Y.indptr)[self.documents])
-        weigh = partial(weigh_documents, Y.indptr, Y.indices, change)
+        pieces = split_pieces(np.diff(Y.indptr)[self.documents])
+        weigh = partial(sum_label_factors, Y.indptr, Y.indices, change)
         list(self.each(lambda piece: weigh(self.documents[piece], share[piece]), pieces))
         added = np.flatnonzero(share)
-        add_to(total, labels.X, self.documents[added], share[added], self.each)
+        add_labels(total, labels.X, self.documents[added], share[added], self.each)
 
     def dot(self, vector: np.ndarray, products: np.ndarray) -> None:
         X, members = self.labels.X, self.labels.members
         of_document = np.zeros(X.shape[0], np.float32)
         found = np.empty(len(self.documents), np.float32)
-        by_row = partial(dot, X.indptr, X.indices, X.data)
-        pieces = pieces_of(np.diff(X.indptr)[self.documents])
+        by_row = partial(dot_rows, X.indptr, X.indices, X.data)
+        pieces = split_pieces(np.diff(X.indptr)[self.documents])
         list(self.each(lambda piece: by_row(self.documents[piece], vector, found[piece]), pieces))
         of_document[self.documents] = found
         by_label = partial(dot_labels, members.indptr, members.indices, of_document, self.labels.scale)
-        pieces = pieces_of(np.diff(members.indptr)[self.part])
+        pieces = split_pieces(np.diff(members.indptr)[self.part])
         list(self.each(lambda piece: by_label(self.part[piece], products[piece]), pieces))
 
 
 @kernel
-def mark(indptr, indices, labels, is_ours):
+def mark_documents(indptr, indices, labels, is_ours):
     for label in labels:
         for i in range(indptr[label], indptr[label + 1]):
             is_ours[indices[i]] = True
 
 
 @kernel
-def weigh_documents(indptr, indices, change, documents, share):
+def sum_label_factors(indptr, indices, change, documents, share):
     """How often each document is added: the sum over its labels."""
     for position in range(len(documents)):
         total = np.float32(0)

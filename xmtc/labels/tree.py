@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 
 from xmtc.core.run import MapFunction, Run
 from xmtc.labels.balanced_kmeans import halve
-from xmtc.labels.kmeans import divide
-from xmtc.labels.streaming_kmeans import ManyLabels
+from xmtc.labels.kmeans import cluster_labels
+from xmtc.labels.streaming_kmeans import StreamedLabelVectors
 from xmtc.labels.vectors import LabelVectors
 
 
@@ -34,13 +34,13 @@ class LabelTree:
 
     def memberships(self, Y: csr_array) -> list[csr_array]:
         """For every level below the root: which documents (rows) hold a label under which node (columns)."""
-        below = [as_ones(Y)]
+        below = [as_binary(Y)]
         for level in reversed(self.levels[1:]):
-            below.append(as_ones(below[-1] @ level.T))
+            below.append(as_binary(below[-1] @ level.T))
         return below[::-1]
 
 
-def as_ones(matrix: csr_array) -> csr_array:
+def as_binary(matrix: csr_array) -> csr_array:
     matrix = csr_array(matrix, dtype=np.float32)
     matrix.data = np.ones_like(matrix.data)
     return matrix
@@ -48,39 +48,41 @@ def as_ones(matrix: csr_array) -> csr_array:
 
 def from_groups(levels: list[list[np.ndarray]]) -> LabelTree:
     """A tree from each level's nodes, given as lists of their children's numbers."""
-    return LabelTree(tuple(edges(groups) for groups in levels))
+    return LabelTree(tuple(build_edges(groups) for groups in levels))
 
 
-def edges(groups: list[np.ndarray]) -> csr_array:
+def build_edges(groups: list[np.ndarray]) -> csr_array:
     children = np.concatenate(groups)
     indptr = np.cumsum([0] + [len(group) for group in groups])
     return csr_array((np.ones(len(children), np.float32), children, indptr), shape=(len(groups), children.max() + 1))
 
 
-Seed = tuple[int, ...]
-Divide = Callable[[np.ndarray, np.random.SeedSequence, MapFunction], tuple[np.ndarray, ...]]
-Job = tuple[np.ndarray, Seed]  # a part that is to be divided
-AT_ONCE = 16  # parts that all threads divide together, at a time: each holds sums of its own
+SeedKey = tuple[int, ...]
+SplitFunction = Callable[[np.ndarray, np.random.SeedSequence, MapFunction], tuple[np.ndarray, ...]]
+SplitTask = tuple[np.ndarray, SeedKey]  # a part that is to be divided
+MAX_CONCURRENT_PARTS = 16  # parts that all threads divide together, at a time: each holds sums of its own
 
 
-def balanced_binary_trees(
-    labels: LabelVectors | ManyLabels, max_leaf: int, seeds: Sequence[Seed], run: Run = Run()
+def build_balanced_trees(
+    labels: LabelVectors | StreamedLabelVectors, max_leaf: int, seeds: Sequence[SeedKey], run: Run = Run()
 ) -> list[LabelTree]:
     """A tree for each seed: labels halved by 2-means until no part holds more than max_leaf of them (Parabel)."""
-    in_two = labels.halve if isinstance(labels, ManyLabels) else partial(halve, labels)
-    return grow(labels.n_labels, max_leaf, seeds, in_two, run)
+    in_two = labels.halve if isinstance(labels, StreamedLabelVectors) else partial(halve, labels)
+    return grow_trees(labels.n_labels, max_leaf, seeds, in_two, run)
 
 
-def wide_trees(
-    vectors: LabelVectors, max_leaf: int, arity: int, max_depth: int, seeds: Sequence[Seed], run: Run = Run()
+def build_wide_trees(
+    vectors: LabelVectors, max_leaf: int, arity: int, max_depth: int, seeds: Sequence[SeedKey], run: Run = Run()
 ) -> list[LabelTree]:
     """A tree for each seed: labels divided by k-means into `arity` groups, and those of more than max_leaf again, down
     to max_depth levels, the labels' own included (Bonsai)."""
-    return grow(vectors.n_labels, max_leaf, seeds, partial(divide, vectors, n_clusters=arity), run, max_depth)
+    return grow_trees(
+        vectors.n_labels, max_leaf, seeds, partial(cluster_labels, vectors, n_clusters=arity), run, max_depth
+    )
 
 
-def grow(
-    n_labels: int, max_leaf: int, seeds: Sequence[Seed], divide: Divide, run: Run, max_depth: int = 64
+def grow_trees(
+    n_labels: int, max_leaf: int, seeds: Sequence[SeedKey], split: SplitFunction, run: Run, max_depth: int = 64
 ) -> list[LabelTree]:
     """Trees grown side by side, level by level. A part of at most max_leaf labels stays as it is: a node with one
     child, so that all labels lie equally deep."""
@@ -91,7 +93,7 @@ def grow(
         if not growing:
             break
         jobs = [(part, (*seeds[t], depth, i)) for t in growing for i, part in enumerate(parts[t])]
-        divided = iter(divide_all(jobs, max_leaf, divide, run))
+        divided = iter(split_parts(jobs, max_leaf, split, run))
         for t in growing:
             divisions = [next(divided) for _ in parts[t]]
             ends = np.cumsum([len(division) for division in divisions])
@@ -100,33 +102,33 @@ def grow(
     return [from_groups([*levels[t], parts[t]]) for t in range(len(seeds))]
 
 
-def divide_all(jobs: list[Job], max_leaf: int, divide: Divide, run: Run) -> list[tuple[np.ndarray, ...]]:
+def split_parts(tasks: list[SplitTask], max_leaf: int, split: SplitFunction, run: Run) -> list[tuple[np.ndarray, ...]]:
     """All parts of a level. The first divisions of a tree are few and long: a part of over half a thread's share is
     divided by all threads, a few of them at a time, since none has work for all threads all the time; the others one by
     each thread."""
-    n_labels = sum(len(part) for part, _ in jobs)
+    n_labels = sum(len(part) for part, _ in tasks)
     divided: dict[int, tuple[np.ndarray, ...]] = {}
-    divided |= {i: (part,) for i, (part, _) in enumerate(jobs) if len(part) <= max_leaf}
-    waiting = [i for i in range(len(jobs)) if i not in divided]
-    is_large = [2 * len(part) * run.n_threads > n_labels for part, _ in jobs]
+    divided |= {i: (part,) for i, (part, _) in enumerate(tasks) if len(part) <= max_leaf}
+    waiting = [i for i in range(len(tasks)) if i not in divided]
+    is_large = [2 * len(part) * run.n_threads > n_labels for part, _ in tasks]
     large, small = ([i for i in waiting if is_large[i] == wanted] for wanted in (True, False))
 
     def work(i: int, each: MapFunction = map) -> tuple[np.ndarray, ...]:
-        part, seed = jobs[i]
-        return divide(part, np.random.SeedSequence(seed), each)
+        part, seed = tasks[i]
+        return split(part, np.random.SeedSequence(seed), each)
 
     with run.stage("growing trees", n_labels) as progress, run.open_thread_map() as each:
-        beside = replace(run.without_output(), threads=min(run.n_threads, AT_ONCE))
+        beside = replace(run.without_output(), threads=min(run.n_threads, MAX_CONCURRENT_PARTS))
         for i, parts in zip(large, beside.map(partial(work, each=each), large, "growing trees"), strict=True):
             divided[i] = parts
-            progress.advance(len(jobs[i][0]))
+            progress.advance(len(tasks[i][0]))
         for i, parts in zip(small, run.without_output().map_on_cluster(work, small, "growing trees"), strict=True):
             divided[i] = parts
-            progress.advance(len(jobs[i][0]))
-    return [divided[i] for i in range(len(jobs))]
+            progress.advance(len(tasks[i][0]))
+    return [divided[i] for i in range(len(tasks))]
 
 
-def compressed(tree: LabelTree, n_levels: int, height: int = 64) -> LabelTree:
+def compress_tree(tree: LabelTree, n_levels: int, height: int = 64) -> LabelTree:
     """The tree with every n_levels levels above the labels made one, from the bottom up, until `height` of them are
     left: a binary tree becomes one of 2 ** n_levels children a node, but for the root, which takes what is left
     (AttentionXML, Algorithm 1; with height 0 the root has all labels)."""

@@ -16,10 +16,10 @@ from xmtc.core.numba_support import kernel
 from xmtc.core.run import Run
 from xmtc.core.sparse import narrow_indptr, normalise_rows, scale_rows
 
-LABELS = 1024  # summed by one thread at a time, at most
-PARTS = 64  # into which the labels are cut at least, so that every thread has some
+MAX_BATCH_LABELS = 1024  # summed by one thread at a time, at most
+MIN_PARTS = 64  # into which the labels are cut at least, so that every thread has some
 
-Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # of some labels: see sum_rows
+LabelSums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # of some labels: see sum_rows
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class LabelVectors:
     @classmethod
     def from_documents(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Input space: the normalised sum of a label's documents."""
-        return cls(sums_of_rows(input_space(data), csc_array(data.Y), run))
+        return cls(sum_label_rows(input_space(data), csc_array(data.Y), run))
 
     @classmethod
     def from_words(cls, tokens: Tokens, Y: csr_array, run: Run = Run()) -> LabelVectors:
@@ -43,12 +43,12 @@ class LabelVectors:
         df = np.bincount(counts.indices, minlength=tokens.size)
         idf = 1 + np.log((1 + tokens.n_docs) / (1 + df))
         counts.data = ((1 + np.log(counts.data)) * idf[counts.indices]).astype(np.float32)
-        return cls(sums_of_rows(normalise_rows(counts), csc_array(Y), run))
+        return cls(sum_label_rows(normalise_rows(counts), csc_array(Y), run))
 
     @classmethod
     def from_labels(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
         """Output space: how often a label occurs with every label, itself included."""
-        return cls(sums_of_rows(scale_rows(csr_array(data.Y), data.weights), csc_array(data.Y), run))
+        return cls(sum_label_rows(scale_rows(csr_array(data.Y), data.weights), csc_array(data.Y), run))
 
     @classmethod
     def from_both(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
@@ -63,34 +63,36 @@ def input_space(data: Dataset) -> csr_array:
     return scale_rows(X, data.weights)
 
 
-def sums_of_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
+def sum_label_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
     """For every column of `members`, the sum of the rows of X that belong to it, divided by its length."""
-    parts = list(sums_of_parts(X, members, run))
+    parts = list(iterate_label_sums(X, members, run))
     lengths, indices, values = ([part[i] for part in parts] for i in range(3))
     parts.clear()
     indptr = narrow_indptr(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]))
-    return csr_array((concatenate_and_free(values), concatenate_and_free(indices), indptr), shape=(members.shape[1], X.shape[1]))
+    return csr_array(
+        (concatenate_and_free(values), concatenate_and_free(indices), indptr), shape=(members.shape[1], X.shape[1])
+    )
 
 
-def norms_of_sums(X: csr_array, members: csc_array, run: Run) -> np.ndarray:
+def compute_sum_norms(X: csr_array, members: csc_array, run: Run) -> np.ndarray:
     """(n_labels,) float64, the lengths that `sums_of_rows` divides by. Of the sums, only some are there at a time."""
-    return np.concatenate([norms for *_, norms in sums_of_parts(X, members, run)])
+    return np.concatenate([norms for *_, norms in iterate_label_sums(X, members, run)])
 
 
-def sums_of_parts(X: csr_array, members: csc_array, run: Run) -> Iterator[Sums]:
+def iterate_label_sums(X: csr_array, members: csc_array, run: Run) -> Iterator[LabelSums]:
     """`sum_rows` of all labels, some at a time."""
     n_labels = members.shape[1]
-    shares = np.arange(1, PARTS) * members.nnz // PARTS  # labels have unequal numbers of documents
-    cuts = np.unique([*range(0, n_labels, LABELS), *np.searchsorted(members.indptr, shares), n_labels])
+    shares = np.arange(1, MIN_PARTS) * members.nnz // MIN_PARTS  # labels have unequal numbers of documents
+    cuts = np.unique([*range(0, n_labels, MAX_BATCH_LABELS), *np.searchsorted(members.indptr, shares), n_labels])
 
-    def sums(part: tuple[int, int]) -> Sums:
+    def sums(part: tuple[int, int]) -> LabelSums:
         return sum_rows(X, members.indptr[part[0] : part[1] + 1], members.indices)
 
     bounds = list(pairwise(cuts))
     return run.map_on_cluster(sums, bounds, "summing labels", total=len(bounds))
 
 
-def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> Sums:
+def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> LabelSums:
     """Of each label, whose documents are documents[starts[l]:starts[l + 1]], the sum of their rows divided by its
     length: how many features it has, which, their values, and the length."""
     n_labels, n_features = len(starts) - 1, X.shape[1]
@@ -100,12 +102,14 @@ def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> Sums:
     columns, values = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
     total, seen_by = np.zeros(n_features, np.float32), np.full(n_features, -1, np.int32)
 
-    n = add_rows(X.indptr, X.indices, X.data, starts, documents, total, seen_by, lengths, columns, values, norms)
+    n = write_label_sums(
+        X.indptr, X.indices, X.data, starts, documents, total, seen_by, lengths, columns, values, norms
+    )
     return lengths, columns[:n].copy(), values[:n].copy(), norms
 
 
 @kernel
-def add_rows(indptr, indices, data, starts, documents, total, seen_by, lengths, columns, values, norms):
+def write_label_sums(indptr, indices, data, starts, documents, total, seen_by, lengths, columns, values, norms):
     """`sum_rows`, written into its last four arguments; returns how many values there are. `total` holds the sum of
     one label at a time, in the columns that this label is the last to have been seen by."""
     n = np.int64(0)

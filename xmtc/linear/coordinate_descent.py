@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.core.numba_support import fast_kernel, kernel
-from xmtc.linear.proximal import soft
-from xmtc.linear.simd import LANES, MOST, add_rows, add_to_rows
+from xmtc.linear.proximal import soft_threshold
+from xmtc.linear.simd import LANES, MAX_TILE_VECTORS, accumulate_rows, scatter_to_rows
 
 
 @kernel
-def next_state(state):
+def next_random_state(state):
     state ^= state << np.uint64(13)
     state ^= state >> np.uint64(7)
     state ^= state << np.uint64(17)
@@ -21,14 +21,14 @@ def next_state(state):
 def shuffle(order, state):
     """Fisher–Yates with a xorshift generator, so that the order depends on the seed alone."""
     for i in range(len(order) - 1, 0, -1):
-        state = next_state(state)
+        state = next_random_state(state)
         j = np.int64(state % np.uint64(i + 1))
         order[i], order[j] = order[j], order[i]
     return state
 
 
 @fast_kernel
-def square_lengths(indptr, data, squares):
+def write_squared_norms(indptr, data, squares):
     for row in range(len(squares)):
         total = np.float32(0)
         for i in range(indptr[row], indptr[row + 1]):
@@ -37,7 +37,7 @@ def square_lengths(indptr, data, squares):
 
 
 @fast_kernel
-def weight_of(row_weights, row):
+def get_row_weight(row_weights, row):
     """Of a document. Without weights the compiler knows that it is 1, and what is multiplied by it stays as it is."""
     if row_weights is None:
         return np.float32(1)
@@ -45,12 +45,12 @@ def weight_of(row_weights, row):
 
 
 @kernel
-def mean_signs(signs, row_weights, bias):
+def initialise_bias(signs, row_weights, bias):
     """What a label without features answers: the mean of its documents' signs."""
     n_rows, n_labels = signs.shape
     total, totals = 0.0, np.zeros(n_labels)
     for row in range(n_rows):
-        weight = weight_of(row_weights, row)
+        weight = get_row_weight(row_weights, row)
         total += weight
         for j in range(n_labels):
             totals[j] += weight * signs[row, j]
@@ -60,7 +60,7 @@ def mean_signs(signs, row_weights, bias):
 
 
 @fast_kernel
-def factor_of(factors, label, sign):
+def get_loss_factor(factors, label, sign):
     """Of a document's loss for a label: other than 1 where it has the label, if there are factors."""
     if factors is None:
         return np.float32(1)
@@ -68,22 +68,22 @@ def factor_of(factors, label, sign):
 
 
 @fast_kernel
-def shrunk(weight, penalty):
+def shrink_weight(weight, penalty):
     if penalty is None:
         return weight
-    return soft(weight, penalty)
+    return soft_threshold(weight, penalty)
 
 
 @fast_kernel
-def shrink(W, penalty):
+def shrink_weights(W, penalty):
     if penalty is not None:
         for row in range(len(W)):
             for j in range(W.shape[1]):
-                W[row, j] = soft(W[row, j], penalty)
+                W[row, j] = soft_threshold(W[row, j], penalty)
 
 
 @fast_kernel
-def newton_bias(bias, pull, curvature):
+def update_bias(bias, pull, curvature):
     """One Newton step in every label's bias. The loss's slope at a document is what its alpha has become; documents
     see a new bias only when they are visited again, so that more than one step a pass would overshoot."""
     for j in range(len(bias)):
@@ -92,7 +92,7 @@ def newton_bias(bias, pull, curvature):
 
 
 @fast_kernel
-def bend(a, is_logistic, C):
+def compute_curvature(a, is_logistic, C):
     """The loss's curvature at a document, given its dual variable."""
     if is_logistic:
         return a * (1 - a / C)
@@ -100,7 +100,7 @@ def bend(a, is_logistic, C):
 
 
 @fast_kernel
-def new_alpha(a, margin, square, is_logistic, C):
+def compute_alpha(a, margin, square, is_logistic, C):
     """Where the dual variable of a document goes, given its margin for the label, its squared length, and its C."""
     if is_logistic:
         p = 1 / (1 + np.exp(min(margin, np.float32(30))))
@@ -112,10 +112,10 @@ def new_alpha(a, margin, square, is_logistic, C):
 
 
 @fast_kernel
-def vectors_of_tile(n_labels, first):
+def count_tile_vectors(n_labels, first):
     """Of the labels from `first` on, in tiles of about the same size; 0 where less than a vector is left."""
     n_vectors = (n_labels - first) // LANES
-    n_tiles = max((n_vectors + MOST - 1) // MOST, 1)
+    n_tiles = max((n_vectors + MAX_TILE_VECTORS - 1) // MAX_TILE_VECTORS, 1)
     return (n_vectors + n_tiles - 1) // n_tiles
 
 
@@ -124,40 +124,40 @@ def add_margins(indices, data, begin, end, W, penalty, margin):
     """Add to the margins what the features begin:end of a document say."""
     n_labels, first = len(margin), np.int64(0)
     if penalty is None:
-        n_vectors = vectors_of_tile(n_labels, first)
+        n_vectors = count_tile_vectors(n_labels, first)
         while n_vectors:
-            add_rows(indices, data, begin, end, W, first, n_vectors, margin)
+            accumulate_rows(indices, data, begin, end, W, first, n_vectors, margin)
             first += LANES * n_vectors
-            n_vectors = vectors_of_tile(n_labels, first)
+            n_vectors = count_tile_vectors(n_labels, first)
     if first < n_labels:
         for i in range(begin, end):
             weights, value = W[indices[i]], data[i]
             for j in range(first, n_labels):
-                margin[j] += value * shrunk(weights[j], penalty)
+                margin[j] += value * shrink_weight(weights[j], penalty)
 
 
 @fast_kernel
-def new_alphas(signs, alpha, margin, own, square, is_logistic, C, factors, step):
+def update_alphas(signs, alpha, margin, own, square, is_logistic, C, factors, step):
     """Move the dual variables of a document; `step` takes how far, with the label's sign. This loop and the next two
     are apart because the compiler makes vectors of each of them, but not of all in one: it would have to make sure of
     too many arrays that they do not overlap."""
     for j in range(len(step)):
         sign, a = signs[j], alpha[j]
-        new = new_alpha(a, sign * margin[j] + own * a, square, is_logistic, C * factor_of(factors, j, sign))
+        new = compute_alpha(a, sign * margin[j] + own * a, square, is_logistic, C * get_loss_factor(factors, j, sign))
         alpha[j] = new
         step[j] = (new - a) * sign
 
 
 @fast_kernel
-def count_slopes(signs, alpha, step, is_logistic, C, factors, pull, curvature):
+def accumulate_bias_gradient(signs, alpha, step, is_logistic, C, factors, pull, curvature):
     """What `newton_bias` needs of a document that has moved."""
     for j in range(len(step)):
         pull[j] += step[j]
-        curvature[j] += bend(alpha[j], is_logistic, C * factor_of(factors, j, signs[j]))
+        curvature[j] += compute_curvature(alpha[j], is_logistic, C * get_loss_factor(factors, j, signs[j]))
 
 
 @fast_kernel
-def count_moves(step, moved):
+def accumulate_squared_steps(step, moved):
     """Whether a document has moved for any label; `moved` takes how far each label's have, squared."""
     has_moved = np.int32(0)
     for j in range(len(step)):
@@ -167,14 +167,14 @@ def count_moves(step, moved):
 
 
 @fast_kernel
-def add_steps(indices, data, begin, end, W, step):
+def add_steps_to_weights(indices, data, begin, end, W, step):
     """Add to the weights of the features begin:end of a document what its dual variables have moved."""
     n_labels, first = len(step), np.int64(0)
-    n_vectors = vectors_of_tile(n_labels, first)
+    n_vectors = count_tile_vectors(n_labels, first)
     while n_vectors:
-        add_to_rows(indices, data, begin, end, W, first, n_vectors, step)
+        scatter_to_rows(indices, data, begin, end, W, first, n_vectors, step)
         first += LANES * n_vectors
-        n_vectors = vectors_of_tile(n_labels, first)
+        n_vectors = count_tile_vectors(n_labels, first)
     if first < n_labels:
         for i in range(begin, end):
             weights, value = W[indices[i]], data[i]
@@ -183,12 +183,12 @@ def add_steps(indices, data, begin, end, W, step):
 
 
 @fast_kernel
-def room_for_weights(n_features, n_alone, n_rows, n_labels):
+def allocate_weights(n_features, n_alone, n_rows, n_labels):
     return np.zeros((n_features + (n_rows if n_alone else 0) + 1, n_labels), np.float32)
 
 
 @fast_kernel
-def write_steps(alpha, signs, n_features, W):
+def write_singleton_weights(alpha, signs, n_features, W):
     """After the weights of features, what each document has been added with: times its value, the weights of a feature
     that it has alone."""
     for row in range(len(alpha)):
@@ -207,7 +207,7 @@ def descend_block(
     squares, and before the last row is what `write_steps` writes. The kernel makes its matrices itself, so that the
     compiler knows how long their rows are: that is worth a tenth of the time."""
     n_rows, n_labels = signs.shape
-    W, alpha = room_for_weights(n_features, n_alone, n_rows, n_labels), np.zeros((n_rows, n_labels), np.float32)
+    W, alpha = allocate_weights(n_features, n_alone, n_rows, n_labels), np.zeros((n_rows, n_labels), np.float32)
     if start is not None:
         for row in range(n_features):
             for j in range(n_labels):
@@ -224,12 +224,12 @@ def descend_block(
                 for j in range(n_labels):
                     margin[j] = bias[j]
                 add_margins(indices, data, indptr[row], indptr[row + 1], W, penalty, margin)
-                bound = C * weight_of(row_weights, row)
-                new_alphas(signs[row], alpha[row], margin, own[row], squares[row], is_logistic, bound, factors, step)
-                count_slopes(signs[row], alpha[row], step, is_logistic, bound, factors, pull, curvature)
-                if count_moves(step, moved):
-                    add_steps(indices, data, indptr[row], indptr[row + 1], W, step)
-        newton_bias(bias, pull, curvature)
+                bound = C * get_row_weight(row_weights, row)
+                update_alphas(signs[row], alpha[row], margin, own[row], squares[row], is_logistic, bound, factors, step)
+                accumulate_bias_gradient(signs[row], alpha[row], step, is_logistic, bound, factors, pull, curvature)
+                if accumulate_squared_steps(step, moved):
+                    add_steps_to_weights(indices, data, indptr[row], indptr[row + 1], W, step)
+        update_bias(bias, pull, curvature)
         distance = np.float32(0)
         for j in range(n_labels):
             distance += moved[j]
@@ -239,7 +239,7 @@ def descend_block(
         if distance <= eps * eps * far:
             break
     if n_alone:
-        write_steps(alpha, signs, n_features, W)
+        write_singleton_weights(alpha, signs, n_features, W)
     return W
 
 
@@ -251,7 +251,7 @@ def descend_pair(
     """`descend_block` for two labels, the children of a binary node. So few labels fill no vector register: they are
     kept in scalars instead, and two features are read at a time, because sums that wait for each other cost most."""
     n_rows, zero, one = len(signs), np.float32(0), np.float32(1)
-    W, alpha = room_for_weights(n_features, n_alone, n_rows, 2), np.zeros((n_rows, 2), np.float32)
+    W, alpha = allocate_weights(n_features, n_alone, n_rows, 2), np.zeros((n_rows, 2), np.float32)
     far, pull0, pull1 = zero, zero, zero
     for n_passes in range(max_passes):
         state = shuffle(runs, state)
@@ -271,11 +271,11 @@ def descend_pair(
                     m1 += data[end - 1] * W[indices[end - 1], 1]
 
                 a0, a1, sign0, sign1 = alpha[row, 0], alpha[row, 1], signs[row, 0], signs[row, 1]
-                bound = C * weight_of(row_weights, row)
-                new0 = new_alpha(a0, sign0 * (m0 + odd0) + own[row] * a0, squares[row], is_logistic, bound)
-                new1 = new_alpha(a1, sign1 * (m1 + odd1) + own[row] * a1, squares[row], is_logistic, bound)
-                curvature0 += bend(new0, is_logistic, bound)
-                curvature1 += bend(new1, is_logistic, bound)
+                bound = C * get_row_weight(row_weights, row)
+                new0 = compute_alpha(a0, sign0 * (m0 + odd0) + own[row] * a0, squares[row], is_logistic, bound)
+                new1 = compute_alpha(a1, sign1 * (m1 + odd1) + own[row] * a1, squares[row], is_logistic, bound)
+                curvature0 += compute_curvature(new0, is_logistic, bound)
+                curvature1 += compute_curvature(new1, is_logistic, bound)
                 if new0 != a0 or new1 != a1:
                     alpha[row, 0], alpha[row, 1] = new0, new1
                     step0, step1 = (new0 - a0) * sign0, (new1 - a1) * sign1
@@ -292,5 +292,5 @@ def descend_pair(
         if distance <= eps * eps * far:
             break
     if n_alone:
-        write_steps(alpha, signs, n_features, W)
+        write_singleton_weights(alpha, signs, n_features, W)
     return W

@@ -17,42 +17,45 @@ from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.sparse import CompactMatrix
-from xmtc.linear.coordinate_descent import next_state, square_lengths
-from xmtc.linear.proximal import soft
-from xmtc.linear.search import insert
-from xmtc.linear.solver import first_state, shuffled
+from xmtc.linear.coordinate_descent import next_random_state, write_squared_norms
+from xmtc.linear.proximal import soft_threshold
+from xmtc.linear.search import insert_ranked
+from xmtc.linear.solver import make_random_order, seed_state
 
-BATCH = 128  # documents that are searched before the first of them is visited
-SHARE = 32  # documents that a thread searches at a time
-PARTS = 4  # of a pass, after each of which a training can be judged
-ROOM, SEARCHES = 32, 4  # labels of others that a document can keep, or four searches' worth if that is more
-HALVINGS = 40  # of the interval in which the level of a simplex is searched
+SEARCH_BATCH_DOCUMENTS = 128  # documents that are searched before the first of them is visited
+SEARCH_CHUNK_DOCUMENTS = 32  # documents that a thread searches at a time
+PASS_PARTS = 4  # of a pass, after each of which a training can be judged
+MIN_NEGATIVE_SLOTS, NEGATIVE_SLOT_SEARCHES = (
+    32,
+    4,
+)  # labels of others that a document can keep, or four searches' worth if that is more
+BISECTION_STEPS = 40  # of the interval in which the level of a simplex is searched
 
 
 @dataclass
-class Duals:
+class DualVariables:
     """The labels that each document keeps, its own first, and their dual variables: what training is about."""
 
-    begins: np.ndarray  # (n_docs + 1,) where a document's places begin
+    offsets: np.ndarray  # (n_docs + 1,) where a document's places begin
     n_own: np.ndarray  # (n_docs,)
     counts: np.ndarray  # (n_docs,) labels kept
     labels: np.ndarray  # (n_places,) int32
     alphas: np.ndarray  # (n_places,) float32, all of them at least 0
 
     @classmethod
-    def of(cls, Y: csr_array, select: int) -> Duals:
+    def from_labels(cls, Y: csr_array, select: int) -> DualVariables:
         n_own = np.diff(Y.indptr).astype(np.int64)
-        begins = np.concatenate([[0], np.cumsum(n_own + max(ROOM, SEARCHES * select))])
+        begins = np.concatenate([[0], np.cumsum(n_own + max(MIN_NEGATIVE_SLOTS, NEGATIVE_SLOT_SEARCHES * select))])
         labels = np.zeros(begins[-1], np.int32)
         labels[np.repeat(begins[:-1] - Y.indptr[:-1], n_own) + np.arange(Y.nnz)] = Y.indices
         return cls(begins, n_own, n_own.copy(), labels, np.zeros(begins[-1], np.float32))
 
-    def copy(self) -> Duals:
-        return Duals(self.begins, self.n_own, self.counts.copy(), self.labels.copy(), self.alphas.copy())
+    def copy(self) -> DualVariables:
+        return DualVariables(self.offsets, self.n_own, self.counts.copy(), self.labels.copy(), self.alphas.copy())
 
 
 @dataclass(frozen=True)
-class FrankWolfe:
+class FrankWolfeSolver:
     """min λ‖W‖₁ + ½‖W‖² + C Σ max(0, 1 + max over others w·x − min over own w·x) over all documents."""
 
     penalty: float = 0.1  # λ
@@ -61,13 +64,17 @@ class FrankWolfe:
     draws: int = 10  # features of a document, drawn by size, that a search looks at
     seed: int = 0
 
-    def go_on(self, X: CompactMatrix, duals: Duals, W: np.ndarray, number: int, n_threads: int) -> None:
+    def train_part(self, X: CompactMatrix, duals: DualVariables, W: np.ndarray, number: int, n_threads: int) -> None:
         """Visit the next part of the documents, which every pass takes in an order of its own."""
-        order = self.order(len(duals.n_own), number // PARTS)
-        order = np.array_split(order, PARTS)[number % PARTS]
+        order = self.make_document_order(len(duals.n_own), number // PASS_PARTS)
+        order = np.array_split(order, PASS_PARTS)[number % PASS_PARTS]
         found = np.empty((len(duals.n_own), self.select), np.int32)
-        seed = np.uint64(first_state(self.seed) + np.uint64(number))
-        penalty, kept, squares = np.float32(self.penalty), (duals.begins, duals.counts, duals.labels), lengths_of(X)
+        seed = np.uint64(seed_state(self.seed) + np.uint64(number))
+        penalty, kept, squares = (
+            np.float32(self.penalty),
+            (duals.offsets, duals.counts, duals.labels),
+            compute_squared_norms(X),
+        )
 
         def search(rows: np.ndarray) -> None:
             room = np.empty(W.shape[1], np.float32), np.empty(W.shape[1], np.bool_)
@@ -75,47 +82,54 @@ class FrankWolfe:
             search_labels(*X[:3], rows, W, penalty, self.draws, seed, *kept, *room, *best, found)
 
         with ThreadPoolExecutor(n_threads) as pool:
-            for begin in range(0, len(order), BATCH):
-                rows = order[begin : begin + BATCH]
-                list(pool.map(search, (rows[i : i + SHARE] for i in range(0, len(rows), SHARE))))
-                self._visit(X, squares, rows, found, duals, W, penalty)
+            for begin in range(0, len(order), SEARCH_BATCH_DOCUMENTS):
+                rows = order[begin : begin + SEARCH_BATCH_DOCUMENTS]
+                list(
+                    pool.map(
+                        search,
+                        (rows[i : i + SEARCH_CHUNK_DOCUMENTS] for i in range(0, len(rows), SEARCH_CHUNK_DOCUMENTS)),
+                    )
+                )
+                self._update_documents(X, squares, rows, found, duals, W, penalty)
 
-    def order(self, n_docs: int, number: int) -> np.ndarray:
-        return shuffled(n_docs, 7919 * (number + 1) + self.seed)
+    def make_document_order(self, n_docs: int, number: int) -> np.ndarray:
+        return make_random_order(n_docs, 7919 * (number + 1) + self.seed)
 
-    def _visit(
+    def _update_documents(
         self,
         X: CompactMatrix,
         squares: np.ndarray,
         rows: np.ndarray,
         found: np.ndarray,
-        duals: Duals,
+        duals: DualVariables,
         W: np.ndarray,
         penalty: np.float32 | None,
     ) -> None:
-        room = np.empty((3, np.diff(duals.begins).max()), np.float32)
-        state = duals.begins, duals.n_own, duals.counts, duals.labels, duals.alphas
-        visit(*X[:3], squares, rows, found, np.float32(self.C), penalty, *state, W, *room)
+        room = np.empty((3, np.diff(duals.offsets).max()), np.float32)
+        state = duals.offsets, duals.n_own, duals.counts, duals.labels, duals.alphas
+        update_documents(*X[:3], squares, rows, found, np.float32(self.C), penalty, *state, W, *room)
 
-    def polish(self, X: CompactMatrix, duals: Duals, W: np.ndarray, number: int) -> None:
+    def polish(self, X: CompactMatrix, duals: DualVariables, W: np.ndarray, number: int) -> None:
         """A pass without penalty and without search, in which only weights that are not zero move."""
         nothing = np.empty((len(duals.n_own), 0), np.int32)
-        self._visit(X, lengths_of(X), self.order(len(duals.n_own), number), nothing, duals, W, None)
+        self._update_documents(
+            X, compute_squared_norms(X), self.make_document_order(len(duals.n_own), number), nothing, duals, W, None
+        )
 
 
-def weights_of(X: CompactMatrix, duals: Duals, W: np.ndarray) -> None:
+def recompute_weights(X: CompactMatrix, duals: DualVariables, W: np.ndarray) -> None:
     """Add up the weights anew, before their proximal step."""
     W[:] = 0
-    add_up(*X[:3], duals.begins, duals.n_own, duals.counts, duals.labels, duals.alphas, W)
+    accumulate_weights(*X[:3], duals.offsets, duals.n_own, duals.counts, duals.labels, duals.alphas, W)
 
 
-def lengths_of(X: CompactMatrix) -> np.ndarray:
+def compute_squared_norms(X: CompactMatrix) -> np.ndarray:
     squares = np.empty(len(X.indptr) - 1, np.float32)
-    square_lengths(X.indptr, X.data, squares)
+    write_squared_norms(X.indptr, X.data, squares)
     return squares
 
 
-def first_labels(X: CompactMatrix, W: np.ndarray, penalty: float, n_threads: int) -> np.ndarray:
+def predict_top_labels(X: CompactMatrix, W: np.ndarray, penalty: float, n_threads: int) -> np.ndarray:
     """(n_docs,) the best label of each document."""
     n_docs = len(X.indptr) - 1
     found = np.empty((n_docs, 1), np.int32)
@@ -128,44 +142,52 @@ def first_labels(X: CompactMatrix, W: np.ndarray, penalty: float, n_threads: int
         search_labels(*X[:3], rows, W, *exact, *kept, *room, *best, found)
 
     with ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(search, (np.arange(i, min(i + SHARE, n_docs)) for i in range(0, n_docs, SHARE))))
+        list(
+            pool.map(
+                search,
+                (
+                    np.arange(i, min(i + SEARCH_CHUNK_DOCUMENTS, n_docs))
+                    for i in range(0, n_docs, SEARCH_CHUNK_DOCUMENTS)
+                ),
+            )
+        )
     return found[:, 0]
 
 
 @kernel
-def own_state(seed, row):
+def make_document_state(seed, row):
     """Random numbers of a document's own, so that it does not matter who searches for it."""
-    state = next_state(seed ^ (np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1))
-    return next_state(next_state(state))
+    state = next_random_state(seed ^ (np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1))
+    return next_random_state(next_random_state(state))
 
 
 @fast_kernel
-def add_margins(weights, value, penalty, margins):
+def add_feature_margins(weights, value, penalty, margins):
     for label in range(len(margins)):
-        margins[label] += value * soft(weights[label], penalty)
+        margins[label] += value * soft_threshold(weights[label], penalty)
 
 
 @kernel
-def estimate(indices, data, W, penalty, draws, state, margins):
+def estimate_margins(indices, data, W, penalty, draws, state, margins):
     """All labels' margins; from `draws` features, drawn with probabilities as their sizes, where there are more."""
     for label in range(len(margins)):
         margins[label] = 0
     if len(indices) <= draws:
         for i in range(len(indices)):
-            add_margins(W[indices[i]], data[i], penalty, margins)
+            add_feature_margins(W[indices[i]], data[i], penalty, margins)
         return state
     total = np.float32(0)
     for i in range(len(indices)):
         total += abs(data[i])
     for _ in range(draws):
-        state = next_state(state)
+        state = next_random_state(state)
         left = np.float32(np.float64(state >> np.uint64(11)) / np.float64(2**53)) * total
         at = np.int64(0)
         while at < len(indices) - 1 and left >= abs(data[at]):
             left -= abs(data[at])
             at += 1
         value = total / np.float32(draws) * (np.float32(1) if data[at] > 0 else np.float32(-1))
-        add_margins(W[indices[at]], value, penalty, margins)
+        add_feature_margins(W[indices[at]], value, penalty, margins)
     return state
 
 
@@ -180,14 +202,16 @@ def search_labels(
         is_kept[label] = False
     for row in rows:
         begin, end = indptr[row], indptr[row + 1]
-        state = estimate(indices[begin:end], data[begin:end], W, penalty, draws, own_state(seed, row), margins)
+        state = estimate_margins(
+            indices[begin:end], data[begin:end], W, penalty, draws, make_document_state(seed, row), margins
+        )
         for at in range(begins[row], begins[row] + counts[row]):
             is_kept[kept[at]] = True
-        first, n_found = np.int64(next_state(state) % np.uint64(n_labels)), np.int64(0)
+        first, n_found = np.int64(next_random_state(state) % np.uint64(n_labels)), np.int64(0)
         for turn in range(n_labels):
             label = first + turn - (n_labels if first + turn >= n_labels else 0)
             if not is_kept[label] and (n_found < len(best) or margins[label] > best[n_found - 1]):
-                n_found = insert(margins[label], turn, best, which, n_found)
+                n_found = insert_ranked(margins[label], turn, best, which, n_found)
         for at in range(len(best)):
             found[row, at] = (first + which[at]) % n_labels if at < n_found and best[at] > -1 else -1
         for at in range(begins[row], begins[row] + counts[row]):
@@ -195,13 +219,13 @@ def search_labels(
 
 
 @kernel
-def level(values, begin, end, total):
+def find_simplex_threshold(values, begin, end, total):
     """What to take from the values so that what is left of them, where positive, sums up to the total."""
     high = values[begin]
     for at in range(begin, end):
         high = max(high, values[at])
     low = high - total
-    for _ in range(HALVINGS):
+    for _ in range(BISECTION_STEPS):
         middle, left = (low + high) / 2, np.float32(0)
         for at in range(begin, end):
             left += max(values[at] - middle, np.float32(0))
@@ -213,13 +237,13 @@ def level(values, begin, end, total):
 
 
 @kernel
-def balance(values, n_own, n):
+def find_balance_threshold(values, n_own, n):
     """The level to take from a document's own values, and to add to the others', so that both sums are equal."""
     low = high = values[0]
     for at in range(n):
         bound = values[at] if at < n_own else -values[at]
         low, high = min(low, bound), max(high, bound)
-    for _ in range(HALVINGS):
+    for _ in range(BISECTION_STEPS):
         middle, surplus = (low + high) / 2, np.float32(0)
         for at in range(n_own):
             surplus += max(values[at] - middle, np.float32(0))
@@ -233,30 +257,30 @@ def balance(values, n_own, n):
 
 
 @kernel
-def project(values, n_own, n, C):
+def project_duals(values, n_own, n, C):
     """The nearest point to the values at which all are at least 0 and the first n_own sum up to as much as the others,
     C at most; written over them."""
-    own = balance(values, n_own, n)
+    own = find_balance_threshold(values, n_own, n)
     total = np.float32(0)
     for at in range(n_own):
         total += max(values[at] - own, np.float32(0))
     other = -own
     if total > C:
-        own, other = level(values, 0, n_own, C), level(values, n_own, n, C)
+        own, other = find_simplex_threshold(values, 0, n_own, C), find_simplex_threshold(values, n_own, n, C)
     for at in range(n):
         values[at] = max(values[at] - (own if at < n_own else other), np.float32(0))
 
 
 @kernel
-def shrunk(weight, penalty):
+def shrink_weight(weight, penalty):
     """With None for a penalty, weights are polished, and have no proximal step."""
     if penalty is None:
         return weight
-    return soft(weight, penalty)
+    return soft_threshold(weight, penalty)
 
 
 @kernel
-def visit(
+def update_documents(
     indptr, indices, data, squares, rows, found, C, penalty, begins, n_own, counts, labels, alphas, W,
     margins, values, steps,
 ):  # fmt: skip
@@ -275,11 +299,11 @@ def visit(
         for i in range(indptr[row], indptr[row + 1]):
             weights = W[indices[i]]
             for at in range(n):
-                margins[at] += data[i] * shrunk(weights[labels[begin + at]], penalty)
+                margins[at] += data[i] * shrink_weight(weights[labels[begin + at]], penalty)
         for at in range(n):
             pull = -margins[at] if at < own else 1 + margins[at]
             values[at] = alphas[begin + at] + pull / squares[row]
-        project(values, own, n, C)
+        project_duals(values, own, n, C)
         for at in range(n):
             step = values[at] - alphas[begin + at]
             steps[at] = step if at < own else -step
@@ -299,7 +323,7 @@ def visit(
 
 
 @kernel
-def add_up(indptr, indices, data, begins, n_own, counts, labels, alphas, W):
+def accumulate_weights(indptr, indices, data, begins, n_own, counts, labels, alphas, W):
     for row in range(len(n_own)):
         for i in range(indptr[row], indptr[row + 1]):
             weights = W[indices[i]]
@@ -309,9 +333,9 @@ def add_up(indptr, indices, data, begins, n_own, counts, labels, alphas, W):
 
 
 @kernel
-def drop_small(W, penalty, is_shrunk):
+def threshold_weights(W, penalty, is_shrunk):
     """Leave what the proximal step does not make zero: as the step leaves it, or as it was."""
     for row in range(len(W)):
         for label in range(W.shape[1]):
             if is_shrunk or abs(W[row, label]) <= penalty:
-                W[row, label] = soft(W[row, label], penalty)
+                W[row, label] = soft_threshold(W[row, label], penalty)

@@ -16,14 +16,14 @@ import numpy as np
 from xmtc.core.numba_support import fast_kernel
 from xmtc.linear.coordinate_descent import shuffle
 
-SUFFICIENT = 0.01  # part of the promised gain that a step must bring
-HALVINGS = 20  # of a step, at most
-LONGEST = 10.0  # step of one weight
-RIDGE = 1e-12  # added to every curvature, which may be 0
+SUFFICIENT_DECREASE = 0.01  # part of the promised gain that a step must bring
+MAX_STEP_HALVINGS = 20  # of a step, at most
+MAX_STEP = 10.0  # step of one weight
+MIN_CURVATURE = 1e-12  # added to every curvature, which may be 0
 
 
 @fast_kernel
-def reach(indptr, indices, data, docs, signs, costs, against, in_favour, columns):
+def bound_gradients(indptr, indices, data, docs, signs, costs, against, in_favour, columns):
     """Add up c|x| of every column over the documents that it would speak against, and over those that it would speak
     for; list the columns that occur and return how many. The two sums begin as zeros."""
     n_columns = np.int64(0)
@@ -44,7 +44,7 @@ def reach(indptr, indices, data, docs, signs, costs, against, in_favour, columns
 
 
 @fast_kernel
-def slopes_at(margins, signs, costs, slopes, curvatures):
+def compute_derivatives(margins, signs, costs, slopes, curvatures):
     """First and second derivatives of every document's loss in its margin; return the loss itself."""
     loss = 0.0
     for row in range(len(margins)):
@@ -58,7 +58,7 @@ def slopes_at(margins, signs, costs, slopes, curvatures):
 
 
 @fast_kernel
-def loss_at(margins, step, moves, signs, costs):
+def compute_loss(margins, step, moves, signs, costs):
     loss = 0.0
     for row in range(len(margins)):
         margin = signs[row] * (margins[row] + step * moves[row])
@@ -67,7 +67,7 @@ def loss_at(margins, step, moves, signs, costs):
 
 
 @fast_kernel
-def violation(slope, weight):
+def compute_violation(slope, weight):
     """How far a weight is from its best, in slope."""
     if weight == 0:
         return max(abs(slope) - 1, 0.0)
@@ -75,12 +75,12 @@ def violation(slope, weight):
 
 
 @fast_kernel
-def look(starts, rows, values, slopes, curvatures, w, slack, gradient, hessian, active):
+def select_active_columns(starts, rows, values, slopes, curvatures, w, slack, gradient, hessian, active):
     """Slopes and curvatures in every weight. Write down the weights worth a step: those that are not 0, and those whose
     slope is within `slack` of moving them. Return their number, and all violations together."""
     n_active, total = np.int64(0), 0.0
     for j in range(len(w)):
-        slope, curvature = 0.0, RIDGE
+        slope, curvature = 0.0, MIN_CURVATURE
         for i in range(starts[j], starts[j + 1]):
             slope += values[i] * slopes[rows[i]]
             curvature += values[i] * values[i] * curvatures[rows[i]]
@@ -88,29 +88,31 @@ def look(starts, rows, values, slopes, curvatures, w, slack, gradient, hessian, 
         if w[j] != 0 or abs(slope) > 1 - slack:
             active[n_active] = j
             n_active += 1
-            total += violation(slope, w[j])
+            total += compute_violation(slope, w[j])
     return n_active, total
 
 
 @fast_kernel
-def sweep(starts, rows, values, curvatures, w, gradient, hessian, active, n_active, steps, moves, pulls):
+def descend_active_columns(
+    starts, rows, values, curvatures, w, gradient, hessian, active, n_active, steps, moves, pulls
+):
     """Coordinate descent, once through the active weights, on the quadratic model around w. `moves` are what the steps
     do to the margins, `pulls` these times the curvatures. Weights that stay at 0 leave the list; return how many are
     left, and all violations together."""
     left, total = np.int64(0), 0.0
     for number in range(n_active):
         j = active[number]
-        slope, weight = gradient[j] + RIDGE * steps[j], w[j] + steps[j]
+        slope, weight = gradient[j] + MIN_CURVATURE * steps[j], w[j] + steps[j]
         for i in range(starts[j], starts[j + 1]):
             slope += values[i] * pulls[rows[i]]
-        total += violation(slope, weight)
+        total += compute_violation(slope, weight)
         if slope + 1 < hessian[j] * weight:
             step = -(slope + 1) / hessian[j]
         elif slope - 1 > hessian[j] * weight:
             step = -(slope - 1) / hessian[j]
         else:
             step = -weight
-        step = min(max(step, -LONGEST), LONGEST)
+        step = min(max(step, -MAX_STEP), MAX_STEP)
         if step != 0:
             steps[j] += step
             for i in range(starts[j], starts[j + 1]):
@@ -124,26 +126,26 @@ def sweep(starts, rows, values, curvatures, w, gradient, hessian, active, n_acti
 
 
 @fast_kernel
-def shortened(w, gradient, steps, moves, margins, signs, costs, loss):
+def search_step_size(w, gradient, steps, moves, margins, signs, costs, loss):
     """The first of 1, ½, ¼ … of the steps that brings part of what the model promises; 0 if none does."""
     norm, promise = 0.0, 0.0
     for j in range(len(w)):
         norm += abs(w[j])
         promise += gradient[j] * steps[j] + abs(w[j] + steps[j]) - abs(w[j])
     part = 1.0
-    for _ in range(HALVINGS):
+    for _ in range(MAX_STEP_HALVINGS):
         new_norm = 0.0
         for j in range(len(w)):
             new_norm += abs(w[j] + part * steps[j])
-        gain = loss_at(margins, part, moves, signs, costs) - loss + new_norm - norm
-        if gain <= SUFFICIENT * part * promise:
+        gain = compute_loss(margins, part, moves, signs, costs) - loss + new_norm - norm
+        if gain <= SUFFICIENT_DECREASE * part * promise:
             return part
         part *= 0.5
     return 0.0
 
 
 @fast_kernel
-def solve(starts, rows, values, signs, costs, eps, max_steps, max_sweeps, state, w, margins):
+def solve_l1_logistic(starts, rows, values, signs, costs, eps, max_steps, max_sweeps, state, w, margins):
     """Weights of the columns starts[j]:starts[j + 1], from zeros on, and the documents' margins, written into the last
     two arguments; returns the new state of the random numbers. Stops when the violations are eps of the first ones."""
     n_rows, n_columns = len(signs), len(w)
@@ -152,8 +154,10 @@ def solve(starts, rows, values, signs, costs, eps, max_steps, max_sweeps, state,
     gradient, hessian, steps = by_column[0], by_column[1], by_column[2]
     active, first, slack, tight = np.empty(n_columns, np.int64), -1.0, 1.0, 1.0
     for _ in range(max_steps):
-        loss = slopes_at(margins, signs, costs, slopes, curvatures)
-        n_active, total = look(starts, rows, values, slopes, curvatures, w, slack, gradient, hessian, active)
+        loss = compute_derivatives(margins, signs, costs, slopes, curvatures)
+        n_active, total = select_active_columns(
+            starts, rows, values, slopes, curvatures, w, slack, gradient, hessian, active
+        )
         first = total if first < 0 else first
         if total <= eps * first:
             break
@@ -165,7 +169,7 @@ def solve(starts, rows, values, signs, costs, eps, max_steps, max_sweeps, state,
         n_sweeps = 0
         while n_sweeps < max_sweeps:
             state = shuffle(active[:n_active], state)
-            n_active, total = sweep(
+            n_active, total = descend_active_columns(
                 starts, rows, values, curvatures, w, gradient, hessian, active, n_active, steps, moves, pulls
             )
             n_sweeps += 1
@@ -173,7 +177,7 @@ def solve(starts, rows, values, signs, costs, eps, max_steps, max_sweeps, state,
                 break
         if n_sweeps == 1:  # one was enough: ask for more from now on
             tight *= 0.25
-        part = shortened(w, gradient, steps, moves, margins, signs, costs, loss)
+        part = search_step_size(w, gradient, steps, moves, margins, signs, costs, loss)
         if part == 0:
             break
         for j in range(n_columns):

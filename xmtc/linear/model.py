@@ -10,13 +10,16 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
-from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, rank, search
-from xmtc.linear.tree import Tree
+from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, rank_by_mean, search
+from xmtc.linear.tree import LinearTree
 
-LINKS = {"squared_hinge": SQUARED_HINGE, "cubed_hinge": CUBED_HINGE, "logistic": LOGISTIC}
-EXACT = 0  # the beam that stands for a search without bounds
-LOOK_FURTHER = 20  # labels that each of several trees looks for, if not for more
-MOST_DOCS, MOST_WAITING = 8192, 1 << 21  # documents searched by one thread at a time, and chunks waiting for them
+LINK_CODES = {"squared_hinge": SQUARED_HINGE, "cubed_hinge": CUBED_HINGE, "logistic": LOGISTIC}
+EXHAUSTIVE_BEAM = 0  # the beam that stands for a search without bounds
+MIN_LABELS_PER_TREE = 20  # labels that each of several trees looks for, if not for more
+MAX_BATCH_DOCUMENTS, MAX_WAITING_CHUNKS = (
+    8192,
+    1 << 21,
+)  # documents searched by one thread at a time, and chunks waiting for them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,7 @@ class TreeModel(Model):
 
     link: str  # one of LINKS
     beam: int  # chunks that wait, and leaves scored, at most; or EXACT
-    trees: tuple[Tree, ...]
+    trees: tuple[LinearTree, ...]
 
     @property
     def n_features(self) -> int:
@@ -39,13 +42,15 @@ class TreeModel(Model):
         """The k best labels; label_weights, such as inverse propensities, multiply the probabilities."""
         k = min(k, self.n_labels)
         logs = np.zeros(0, np.float32) if label_weights is None else np.log(label_weights).astype(np.float32)
-        most_waiting = max(self.width(tree) for tree in self.trees)
+        most_waiting = max(self.beam_width(tree) for tree in self.trees)
         share = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
-        size = max(1, min(MOST_DOCS, MOST_WAITING // most_waiting, share))
+        size = max(1, min(MAX_BATCH_DOCUMENTS, MAX_WAITING_CHUNKS // most_waiting, share))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
         def work(batch: slice) -> Predictions:
-            return Predictions.from_valid_arrays(*rank(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees)))
+            return Predictions.from_valid_arrays(
+                *rank_by_mean(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees))
+            )
 
         if data.n_docs == 1:  # to tell of it would take as long as the answer
             return work(slice(0, 1))
@@ -53,19 +58,20 @@ class TreeModel(Model):
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
     def unbounded(self) -> TreeModel:
-        return self if self.beam == EXACT else replace(self, beam=EXACT)
+        return self if self.beam == EXHAUSTIVE_BEAM else replace(self, beam=EXHAUSTIVE_BEAM)
 
-    def width(self, tree: Tree) -> int:
+    def beam_width(self, tree: LinearTree) -> int:
         """How many chunks of a tree may wait: there are not always as many as the beam lets."""
-        return tree.n_chunks if self.beam == EXACT else min(self.beam, tree.n_chunks)
+        return tree.n_chunks if self.beam == EXHAUSTIVE_BEAM else min(self.beam, tree.n_chunks)
 
     def _search(self, data: Dataset, batch: slice, k: int, label_logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The best labels that each tree finds for the documents of a batch, side by side, and their log probabilities.
         Several trees look further than k, because the best of the mean need not be among the best of each."""
         n_trees = len(self.trees)
-        width = k if n_trees == 1 else min(max(k, LOOK_FURTHER), self.n_labels)
+        width = k if n_trees == 1 else min(max(k, MIN_LABELS_PER_TREE), self.n_labels)
         found = [
-            search(data.X, batch, tree, LINKS[self.link], self.width(tree), width, label_logs) for tree in self.trees
+            search(data.X, batch, tree, LINK_CODES[self.link], self.beam_width(tree), width, label_logs)
+            for tree in self.trees
         ]
         return np.hstack([labels for labels, _ in found]), np.hstack([logs for _, logs in found])
 
@@ -77,14 +83,14 @@ class TreeModel(Model):
         total = np.zeros(self.n_features, np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # whoever asked refuses what is no number
             for tree in self.trees:
-                for chunk, slot in tree.path(label):
+                for chunk, slot in tree.find_path(label):
                     features, weights = tree.slot_weights(chunk, slot)
                     total[features] += weights * x[features] / len(self.trees)
         features = np.flatnonzero(total)
         return Explanation.from_occurrences(view, features, total[features])
 
     def check(self) -> None:
-        if self.link not in LINKS or self.beam < 0 or not self.trees:
+        if self.link not in LINK_CODES or self.beam < 0 or not self.trees:
             raise ValueError("its label trees cannot be searched")
         for tree in self.trees:
             tree.check_sizes(self.n_labels, self.n_features)

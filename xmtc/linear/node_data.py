@@ -13,47 +13,49 @@ from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import kernel, prefetch_element
 from xmtc.core.sparse import as_compact
-from xmtc.linear.coordinate_descent import square_lengths
+from xmtc.linear.coordinate_descent import write_squared_norms
 
-LINE = 16  # numbers that the processor fetches from memory at once
-ROWS_AHEAD = 3  # that are fetched: rows of a small node lie scattered over the matrix
-ALONE = np.uint32(1 << 31)  # marks the place of a column that one row has
+CACHE_LINE_VALUES = 16  # numbers that the processor fetches from memory at once
+PREFETCH_ROWS = 3  # that are fetched: rows of a small node lie scattered over the matrix
+SINGLETON_FLAG = np.uint32(1 << 31)  # marks the place of a column that one row has
 
 
-class RowsOfWeights(NamedTuple):
+class WeightRows(NamedTuple):
     """Where the weights of each column are: a row of a matrix, times a factor."""
 
-    places: np.ndarray  # int32
+    row_numbers: np.ndarray  # int32
     factors: np.ndarray  # float32
 
 
-class Documents(NamedTuple):
+class NodeDocuments(NamedTuple):
     """Some rows of a sparse matrix, by the columns that several of them have; those that one has are set apart."""
 
     indptr: np.ndarray  # int64
     indices: np.ndarray  # uint32: shared columns, numbered from 0 on
     data: np.ndarray
-    own: np.ndarray  # (n_rows,) float32, the squared length of what is set apart
+    singleton_squares: np.ndarray  # (n_rows,) float32, the squared length of what is set apart
     squares: np.ndarray  # (n_rows,) float32, and of all
     n_shared: int
-    n_alone: int
+    n_singletons: int
     columns: np.ndarray  # int32, ascending: all that occur
-    rows: RowsOfWeights  # of them: shared ones in their order, and after them a row for each document
+    weight_rows: WeightRows  # of them: shared ones in their order, and after them a row for each document
 
 
-def everything(matrix: csr_array) -> Documents:
+def to_node_documents(matrix: csr_array) -> NodeDocuments:
     """All rows over all columns, whether they occur or not, without a copy of the matrix; none is set apart."""
     indptr, indices, data, columns = as_compact(matrix)
     own, squares = np.zeros((2, matrix.shape[0]), np.float32)
-    square_lengths(indptr, data, squares)
-    return Documents(indptr, indices, data, own, squares, len(columns), 0, columns, in_order(len(columns)))
+    write_squared_norms(indptr, data, squares)
+    return NodeDocuments(
+        indptr, indices, data, own, squares, len(columns), 0, columns, make_identity_rows(len(columns))
+    )
 
 
-def in_order(n_columns: int) -> RowsOfWeights:
-    return RowsOfWeights(np.arange(n_columns, dtype=np.int32), np.ones(n_columns, np.float32))
+def make_identity_rows(n_columns: int) -> WeightRows:
+    return WeightRows(np.arange(n_columns, dtype=np.int32), np.ones(n_columns, np.float32))
 
 
-def gather(matrix: csr_array, rows: np.ndarray, squares: np.ndarray) -> Documents:
+def gather_documents(matrix: csr_array, rows: np.ndarray, squares: np.ndarray) -> NodeDocuments:
     """Some rows; `squares` are the squared lengths of all."""
     rows, source = rows.astype(np.int64, copy=False), (matrix.indptr, matrix.indices, matrix.data)
     eights = np.zeros(-(-matrix.shape[1] // 8), np.uint64)
@@ -66,14 +68,14 @@ def gather(matrix: csr_array, rows: np.ndarray, squares: np.ndarray) -> Document
     indices, data = np.empty(n_values - n_alone, np.uint32), np.empty(n_values - n_alone, np.float32)
     columns, places = columns[: n_shared + n_alone].copy(), places[: n_shared + n_alone].copy()
     factors = np.ones(n_shared + n_alone, np.float32)
-    copy_rows(*source, rows, number, n_shared, indptr, indices, data, own, places, factors)
-    where = RowsOfWeights(places, factors)
-    return Documents(indptr, indices, data, own, squares[rows], n_shared, n_alone, columns, where)
+    copy_shared_columns(*source, rows, number, n_shared, indptr, indices, data, own, places, factors)
+    where = WeightRows(places, factors)
+    return NodeDocuments(indptr, indices, data, own, squares[rows], n_shared, n_alone, columns, where)
 
 
 @kernel
-def fetch_row(indptr, array, row):
-    for i in range(indptr[row], indptr[row + 1], LINE):
+def prefetch_row(indptr, array, row):
+    for i in range(indptr[row], indptr[row + 1], CACHE_LINE_VALUES):
         prefetch_element(array, i)
 
 
@@ -82,8 +84,8 @@ def count_columns(indptr, indices, rows, counts):
     """How many of the rows have each column: one, or 2 for several; returns how many values there are."""
     n_values = np.int64(0)
     for position in range(len(rows)):
-        if position + ROWS_AHEAD < len(rows):
-            fetch_row(indptr, indices, rows[position + ROWS_AHEAD])
+        if position + PREFETCH_ROWS < len(rows):
+            prefetch_row(indptr, indices, rows[position + PREFETCH_ROWS])
         begin, end = indptr[rows[position]], indptr[rows[position] + 1]
         for i in range(begin, end):
             column = np.uint32(indices[i])
@@ -103,25 +105,25 @@ def number_columns(eights, counts, number, columns, places):
                 if counts[column]:
                     is_shared = counts[column] > 1
                     columns[n], places[n] = column, n_shared
-                    number[column] = np.uint32(n_shared) if is_shared else ALONE | np.uint32(n)
+                    number[column] = np.uint32(n_shared) if is_shared else SINGLETON_FLAG | np.uint32(n)
                     n, n_shared = n + 1, n_shared + np.int64(is_shared)
     return n_shared, n - n_shared
 
 
 @kernel
-def copy_rows(
+def copy_shared_columns(
     indptr, indices, data, rows, number, n_shared, new_indptr, new_indices, new_data, own, places, factors
 ):  # fmt: skip
     at = np.int64(0)
     for position in range(len(rows)):
-        if position + ROWS_AHEAD < len(rows):
-            fetch_row(indptr, indices, rows[position + ROWS_AHEAD])
-            fetch_row(indptr, data, rows[position + ROWS_AHEAD])
+        if position + PREFETCH_ROWS < len(rows):
+            prefetch_row(indptr, indices, rows[position + PREFETCH_ROWS])
+            prefetch_row(indptr, data, rows[position + PREFETCH_ROWS])
         square = np.float32(0)
         for i in range(indptr[rows[position]], indptr[rows[position] + 1]):
             found, value = number[np.uint32(indices[i])], data[i]
-            if found & ALONE:
-                places[found ^ ALONE], factors[found ^ ALONE] = n_shared + position, value
+            if found & SINGLETON_FLAG:
+                places[found ^ SINGLETON_FLAG], factors[found ^ SINGLETON_FLAG] = n_shared + position, value
                 square += value * value
             else:
                 new_indices[at], new_data[at] = found, value

@@ -6,7 +6,7 @@ from xmtc.core.numba_support import fast_kernel
 
 
 @fast_kernel
-def soft(value, penalty):
+def soft_threshold(value, penalty):
     """The proximal step of an L1 penalty: towards zero by the penalty, and not beyond."""
     zero = value - value
     return max(value - penalty, zero) + min(value + penalty, zero)

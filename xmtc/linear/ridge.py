@@ -7,21 +7,21 @@ import numpy as np
 
 from xmtc.core.numba_support import fast_kernel
 from xmtc.core.sparse import CompactMatrix
-from xmtc.linear.coordinate_descent import shuffle, square_lengths
-from xmtc.linear.solver import BLOCK, LANES, RUN, first_state
+from xmtc.linear.coordinate_descent import shuffle, write_squared_norms
+from xmtc.linear.solver import LANES, MAX_BLOCK_LABELS, RUN_DOCUMENTS, seed_state
 
 
-def ridge(documents: CompactMatrix, targets: np.ndarray, C: float, passes: int, seed: int) -> np.ndarray:
+def fit_ridge(documents: CompactMatrix, targets: np.ndarray, C: float, passes: int, seed: int) -> np.ndarray:
     """(n_features, n_targets) float32: min ½‖w‖² + C Σ (w·x − t)² for each column of targets."""
     n_rows, n_targets = targets.shape
     squares, n_features = np.empty(n_rows, np.float32), len(documents.columns)
-    square_lengths(documents.indptr, documents.data, squares)
+    write_squared_norms(documents.indptr, documents.data, squares)
     W = np.empty((n_features, n_targets), np.float32)
-    for begin in range(0, n_targets, BLOCK):
-        width = min(BLOCK, n_targets - begin)
+    for begin in range(0, n_targets, MAX_BLOCK_LABELS):
+        width = min(MAX_BLOCK_LABELS, n_targets - begin)
         block = np.zeros((n_rows, -(-width // LANES) * LANES), np.float32)
         block[:, :width] = targets[:, begin : begin + width]
-        order = np.arange(-(-n_rows // RUN)), first_state(seed)
+        order = np.arange(-(-n_rows // RUN_DOCUMENTS)), seed_state(seed)
         found = descend_targets(*documents[:3], squares, n_features, block, np.float32(C), passes, *order)
         W[:, begin : begin + width] = found[:, :width]
     return W
@@ -37,7 +37,7 @@ def descend_targets(indptr, indices, data, squares, n_features, targets, C, pass
     for _ in range(passes):
         state = shuffle(runs, state)
         for run in runs:
-            for row in range(run * RUN, min((run + 1) * RUN, n_rows)):
+            for row in range(run * RUN_DOCUMENTS, min((run + 1) * RUN_DOCUMENTS, n_rows)):
                 for j in range(n_targets):
                     step[j] = targets[row, j] - slack * alpha[row, j]
                 for i in range(indptr[row], indptr[row + 1]):

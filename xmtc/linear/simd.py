@@ -16,65 +16,69 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 LANES = 8  # labels of a vector
-MOST = 6  # vectors of a tile: with two sums for each, as many as every processor with such vectors has registers for
+MAX_TILE_VECTORS = (
+    6  # vectors of a tile: with two sums for each, as many as every processor with such vectors has registers for
+)
 
-WORD, LONG = ir.IntType(32), ir.IntType(64)
+INT32, INT64 = ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
-ZERO = ir.Constant(VECTOR, [0.0] * LANES)
+ZERO_VECTOR = ir.Constant(VECTOR, [0.0] * LANES)
 
 
 @intrinsic
-def add_rows(typing_context, indices, data, begin, end, W, first, n_vectors, total):
+def accumulate_rows(typing_context, indices, data, begin, end, W, first, n_vectors, total):
     """In a kernel, add to total[first:] what data[i] × W[indices[i], first:] are together, for i from begin to end and
     `n_vectors` vectors of labels, at most MOST."""
 
-    def tile(loops: Loops, n: int) -> None:
-        even, odd = ([loops.variable(ZERO) for _ in range(n)] for _ in range(2))
+    def tile(loops: LoopBuilder, n: int) -> None:
+        even, odd = ([loops.make_variable(ZERO_VECTOR) for _ in range(n)] for _ in range(2))
 
         def add(i: Any, sums: list) -> None:
-            value, places = loops.row(i, n)
+            value, places = loops.load_row(i, n)
             for place, found in zip(places, sums, strict=True):
-                loops.set(found, loops.times_plus(value, loops.vector(place), loops.get(found)))
+                loops.store_variable(
+                    found, loops.multiply_add(value, loops.load_vector(place), loops.load_variable(found))
+                )
 
         last = loops.even_end()
-        with loops.each(loops.begin, last, 2) as i:
+        with loops.loop_over(loops.begin, last, 2) as i:
             add(i, even)
-            add(loops.builder.add(i, LONG(1)), odd)
-        with loops.each(last, loops.end, 1) as i:
+            add(loops.builder.add(i, INT64(1)), odd)
+        with loops.loop_over(last, loops.end, 1) as i:
             add(i, even)
-        for place, one, other in zip(loops.beside(n), even, odd, strict=True):
-            found = loops.builder.fadd(loops.get(one), loops.get(other))
-            loops.put(loops.builder.fadd(loops.vector(place), found), place)
+        for place, one, other in zip(loops.label_pointers(n), even, odd, strict=True):
+            found = loops.builder.fadd(loops.load_variable(one), loops.load_variable(other))
+            loops.store_vector(loops.builder.fadd(loops.load_vector(place), found), place)
 
-    return signature(indices, data, W, total), switched(tile)
+    return make_signature(indices, data, W, total), generate_switch(tile)
 
 
 @intrinsic
-def add_to_rows(typing_context, indices, data, begin, end, W, first, n_vectors, step):
+def scatter_to_rows(typing_context, indices, data, begin, end, W, first, n_vectors, step):
     """In a kernel, add data[i] × step[first:] to W[indices[i], first:], for i from begin to end."""
 
-    def tile(loops: Loops, n: int) -> None:
-        steps = [loops.vector(place) for place in loops.beside(n)]
-        with loops.each(loops.begin, loops.end, 1) as i:
-            value, places = loops.row(i, n)
+    def tile(loops: LoopBuilder, n: int) -> None:
+        steps = [loops.load_vector(place) for place in loops.label_pointers(n)]
+        with loops.loop_over(loops.begin, loops.end, 1) as i:
+            value, places = loops.load_row(i, n)
             for place, step in zip(places, steps, strict=True):
-                loops.put(loops.times_plus(value, step, loops.vector(place)), place)
+                loops.store_vector(loops.multiply_add(value, step, loops.load_vector(place)), place)
 
-    return signature(indices, data, W, step), switched(tile)
+    return make_signature(indices, data, W, step), generate_switch(tile)
 
 
-def signature(indices: Any, data: Any, W: Any, labels: Any) -> Any:
+def make_signature(indices: Any, data: Any, W: Any, labels: Any) -> Any:
     return types.void(indices, data, types.int64, types.int64, W, types.int64, types.int64, labels)
 
 
-def switched(tile: Any) -> Any:
+def generate_switch(tile: Any) -> Any:
     """Code for each number of vectors, of which one is chosen when it runs."""
 
     def generate(context, builder, signature, arguments):
-        loops = Loops(context, builder, signature, arguments)
+        loops = LoopBuilder(context, builder, signature, arguments)
         after = builder.append_basic_block("after")
         switch = builder.switch(arguments[6], after)
-        for n in range(1, MOST + 1):
+        for n in range(1, MAX_TILE_VECTORS + 1):
             case = builder.append_basic_block(f"vectors_{n}")
             switch.add_case(n, case)
             builder.position_at_end(case)
@@ -86,7 +90,7 @@ def switched(tile: Any) -> Any:
     return generate
 
 
-class Loops:
+class LoopBuilder:
     """What both loops are made of, given the arguments that they share."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
@@ -96,56 +100,56 @@ class Loops:
         self.width = builder.extract_value(arrays[4].shape, 1)
         self.begin, self.end, self.first = arguments[2], arguments[3], arguments[5]
         kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
-        self.fused = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
+        self.multiply_add_function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
 
-    def variable(self, value: Any) -> Any:
+    def make_variable(self, value: Any) -> Any:
         """That the compiler keeps in a register."""
         place = cgutils.alloca_once(self.builder, VECTOR)
-        self.set(place, value)
+        self.store_variable(place, value)
         return place
 
-    def get(self, variable: Any) -> Any:
+    def load_variable(self, variable: Any) -> Any:
         return self.builder.load(variable)
 
-    def set(self, variable: Any, value: Any) -> None:
+    def store_variable(self, variable: Any, value: Any) -> None:
         self.builder.store(value, variable)
 
-    def vector(self, place: Any) -> Any:
+    def load_vector(self, place: Any) -> Any:
         return self.builder.load(place, align=4)
 
-    def put(self, value: Any, place: Any) -> None:
+    def store_vector(self, value: Any, place: Any) -> None:
         self.builder.store(value, place, align=4)
 
-    def times_plus(self, one: Any, other: Any, more: Any) -> Any:
-        return self.builder.call(self.fused, [one, other, more])
+    def multiply_add(self, one: Any, other: Any, more: Any) -> Any:
+        return self.builder.call(self.multiply_add_function, [one, other, more])
 
     def even_end(self) -> Any:
         """The end, less one if the number of features is odd."""
         length = self.builder.sub(self.end, self.begin)
-        return self.builder.sub(self.end, self.builder.and_(length, LONG(1)))
+        return self.builder.sub(self.end, self.builder.and_(length, INT64(1)))
 
-    def each(self, begin: Any, end: Any, step: int) -> Any:
-        return counted(self.builder, begin, end, step)
+    def loop_over(self, begin: Any, end: Any, step: int) -> Any:
+        return loop_over_range(self.builder, begin, end, step)
 
-    def row(self, i: Any, n: int) -> tuple[Any, list]:
+    def load_row(self, i: Any, n: int) -> tuple[Any, list]:
         """The value at i in all lanes, and where its feature's weights are."""
         builder = self.builder
-        feature = builder.zext(builder.load(builder.gep(self.indices, [i])), LONG)
+        feature = builder.zext(builder.load(builder.gep(self.indices, [i])), INT64)
         value = builder.load(builder.gep(self.data, [i]))
-        one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, WORD(0))
-        in_all = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(WORD, LANES), [0] * LANES))
-        return in_all, self._vectors(self.W, builder.add(builder.mul(feature, self.width), self.first), n)
+        one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, INT32(0))
+        in_all = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(INT32, LANES), [0] * LANES))
+        return in_all, self._vector_pointers(self.W, builder.add(builder.mul(feature, self.width), self.first), n)
 
-    def beside(self, n: int) -> list:
+    def label_pointers(self, n: int) -> list:
         """Where the labels' own numbers are."""
-        return self._vectors(self.labels, self.first, n)
+        return self._vector_pointers(self.labels, self.first, n)
 
-    def _vectors(self, array: Any, at: Any, n: int) -> list:
-        places = [self.builder.gep(array, [self.builder.add(at, LONG(LANES * k))]) for k in range(n)]
+    def _vector_pointers(self, array: Any, at: Any, n: int) -> list:
+        places = [self.builder.gep(array, [self.builder.add(at, INT64(LANES * k))]) for k in range(n)]
         return [self.builder.bitcast(place, VECTOR.as_pointer()) for place in places]
 
 
 @contextmanager
-def counted(builder: Any, begin: Any, end: Any, step: int) -> Iterator[Any]:
-    with cgutils.for_range_slice(builder, begin, end, LONG(step)) as (i, _):
+def loop_over_range(builder: Any, begin: Any, end: Any, step: int) -> Iterator[Any]:
+    with cgutils.for_range_slice(builder, begin, end, INT64(step)) as (i, _):
         yield i

@@ -13,27 +13,37 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import kernel
-from xmtc.linear.blocks import Block, mark_members
-from xmtc.linear.coordinate_descent import descend_block, descend_pair, mean_signs
-from xmtc.linear.node_data import copy_rows, count_columns, number_columns
-from xmtc.linear.packing import FULL, Packed, Rows, fill, homes_for, in_steps, offsets, prune, sort_by_home
-from xmtc.linear.solver import Solver, first_state, padded_width, run_length
+from xmtc.linear.blocks import TrainingBlock, mark_members
+from xmtc.linear.coordinate_descent import descend_block, descend_pair, initialise_bias
+from xmtc.linear.node_data import copy_shared_columns, count_columns, number_columns
+from xmtc.linear.packing import (
+    MAX_DENSE_ROW_RATIO,
+    PackedWeights,
+    SparseWeights,
+    choose_bucket_count,
+    fill_table,
+    quantise_weights,
+    sort_by_bucket,
+    to_offsets,
+    write_pruned_weights,
+)
+from xmtc.linear.solver import Solver, choose_run_length, padded_width, seed_state
 
 
-class SeveralDocuments(NamedTuple):
+class BatchedDocuments(NamedTuple):
     """`Documents` of several nodes, end to end."""
 
     sizes: np.ndarray  # (n_nodes, 3) int64: columns that several rows have, those that one has, values
     indptr: np.ndarray  # (n_rows + n_nodes,) int64, from 0 on for each node
     indices: np.ndarray
     data: np.ndarray
-    own: np.ndarray
+    singleton_squares: np.ndarray
     columns: np.ndarray
-    places: np.ndarray
+    row_numbers: np.ndarray
     factors: np.ndarray
 
 
-class SeveralRows(NamedTuple):
+class BatchedWeights(NamedTuple):
     """`Rows` of several nodes, end to end."""
 
     sizes: np.ndarray  # (n_nodes, 2) int64: features, weights
@@ -44,27 +54,27 @@ class SeveralRows(NamedTuple):
     weights: np.ndarray
 
 
-def train_several(
+def train_small_nodes(
     solver: Solver,
     X: csr_array,
     squares: np.ndarray,
     doc_weights: np.ndarray | None,
-    blocks: Sequence[Block],
+    blocks: Sequence[TrainingBlock],
     min_weight: float,
-) -> SeveralRows:
+) -> BatchedWeights:
     """The weights of all blocks, pruned. `squares` are the squared lengths of all documents."""
-    rows, first_rows = end_to_end([block.rows for block in blocks])
-    children, first_children = end_to_end([block.children for block in blocks])
-    documents = gather_several(X, rows, first_rows)
+    rows, first_rows = concatenate_arrays([block.rows for block in blocks])
+    children, first_children = concatenate_arrays([block.children for block in blocks])
+    documents = gather_batched_documents(X, rows, first_rows)
     widths = np.diff(first_children)
     padded = [padded_width(int(width)) for width in widths]
-    passes = [solver.passes(int(n), width) for n, width in zip(documents.sizes[:, 2], padded, strict=True)]
-    lengths = [run_length(int(n), width) for n, width in zip(np.diff(first_rows), padded, strict=True)]
+    passes = [solver.pass_limit(int(n), width) for n, width in zip(documents.sizes[:, 2], padded, strict=True)]
+    lengths = [choose_run_length(int(n), width) for n, width in zip(np.diff(first_rows), padded, strict=True)]
     plan = np.array([padded, passes, lengths], np.int64)
 
     n_columns = documents.sizes[:, 0] + documents.sizes[:, 1]
     n_features, n_weights = int(n_columns.sum()), int((n_columns * widths).sum())
-    found = SeveralRows(
+    found = BatchedWeights(
         sizes=np.empty((len(blocks), 2), np.int64),
         bias=np.empty(len(children), np.float32),
         features=np.empty(n_features, np.int32),
@@ -75,7 +85,7 @@ def train_several(
     solve_nodes(
         *documents, squares[rows], None if doc_weights is None else doc_weights[rows], rows, first_rows, children,
         first_children, *blocks[0].members, plan, solver.loss == "logistic", np.float32(solver.C),
-        np.float32(solver.eps), first_state(solver.seed), np.float32(min_weight), *found,
+        np.float32(solver.eps), seed_state(solver.seed), np.float32(min_weight), *found,
     )  # fmt: skip
     n_features, n_weights = map(int, found.sizes.sum(axis=0))
     return found._replace(
@@ -86,23 +96,23 @@ def train_several(
     )
 
 
-def end_to_end(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def concatenate_arrays(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """All of them as one, and where each begins and the last ends."""
-    return np.concatenate(arrays).astype(np.int64, copy=False), offsets([len(array) for array in arrays])
+    return np.concatenate(arrays).astype(np.int64, copy=False), to_offsets([len(array) for array in arrays])
 
 
-def gather_several(matrix: csr_array, rows: np.ndarray, first_rows: np.ndarray) -> SeveralDocuments:
-    ends = offsets(matrix.indptr[rows + 1] - matrix.indptr[rows])[first_rows]
+def gather_batched_documents(matrix: csr_array, rows: np.ndarray, first_rows: np.ndarray) -> BatchedDocuments:
+    ends = to_offsets(matrix.indptr[rows + 1] - matrix.indptr[rows])[first_rows]
     n_values, n_columns = int(ends[-1]), int(np.minimum(np.diff(ends), matrix.shape[1]).sum())  # at most
     eights = np.zeros(-(-matrix.shape[1] // 8), np.uint64)
-    found = SeveralDocuments(
+    found = BatchedDocuments(
         sizes=np.empty((len(first_rows) - 1, 3), np.int64),
         indptr=np.empty(len(rows) + len(first_rows) - 1, np.int64),
         indices=np.empty(n_values, np.uint32),
         data=np.empty(n_values, np.float32),
-        own=np.empty(len(rows), np.float32),
+        singleton_squares=np.empty(len(rows), np.float32),
         columns=np.empty(n_columns, np.int32),
-        places=np.empty(n_columns, np.int32),
+        row_numbers=np.empty(n_columns, np.int32),
         factors=np.ones(n_columns, np.float32),
     )
     number = np.empty(matrix.shape[1], np.uint32)
@@ -124,7 +134,7 @@ def gather_nodes(
         count_columns(indptr, indices, ours, counts)
         n_shared, n_alone = number_columns(eights, counts, number, columns[column:], places[column:])
         its_indptr[0] = 0
-        copy_rows(
+        copy_shared_columns(
             indptr, indices, data, ours, number, n_shared, its_indptr, new_indices[value:], new_data[value:],
             own[begin:end], places[column:], factors[column:],
         )  # fmt: skip
@@ -154,8 +164,8 @@ def solve_nodes(
             for j in range(width):
                 signs[row, j] = -1
         mark_members(members_indptr, members, children[first : first + n_labels], rows[begin:end], signs)
-        its_weights = of_rows(row_weights, begin, end)
-        mean_signs(signs, its_weights, bias)
+        its_weights = slice_row_weights(row_weights, begin, end)
+        initialise_bias(signs, its_weights, bias)
         runs = np.empty((n_rows + plan[2, node] - 1) // plan[2, node], np.int64)
         for run in range(len(runs)):
             runs[run] = run
@@ -175,7 +185,7 @@ def solve_nodes(
         for j in range(n_labels):
             found_bias[first + j] = bias[j]
 
-        n_used = prune(
+        n_used = write_pruned_weights(
             columns[column : column + n_columns], W, places[column:], factors[column:], n_labels, min_weight,
             features[feature:], ends[feature:], slots[weight:], weights[weight:],
         )  # fmt: skip
@@ -185,17 +195,17 @@ def solve_nodes(
 
 
 @kernel
-def of_rows(row_weights, begin, end):
+def slice_row_weights(row_weights, begin, end):
     if row_weights is None:
         return None
     return row_weights[begin:end]
 
 
-def taken_apart(found: SeveralRows, widths: Sequence[int]) -> list[Rows]:
+def split_weights(found: BatchedWeights, widths: Sequence[int]) -> list[SparseWeights]:
     """Of each node; they share memory."""
-    slots, features, weights = map(offsets, (widths, *found.sizes.T))
+    slots, features, weights = map(to_offsets, (widths, *found.sizes.T))
     return [
-        Rows(
+        SparseWeights(
             found.bias[slots[i] : slots[i + 1]],
             found.features[features[i] : features[i + 1]],
             found.ends[features[i] : features[i + 1]],
@@ -206,20 +216,20 @@ def taken_apart(found: SeveralRows, widths: Sequence[int]) -> list[Rows]:
     ]
 
 
-def pack_several(found: SeveralRows, widths: Sequence[int]) -> list[Packed]:
+def pack_batched_weights(found: BatchedWeights, widths: Sequence[int]) -> list[PackedWeights]:
     """Of each node, as `pack` does; they share memory."""
     n_features = found.sizes[:, 0]
-    room = int((homes_for(n_features) + n_features + 1).sum())
-    table, entries = np.empty((room, 2), np.uint32), np.zeros(FULL * len(found.weights), np.int16)
+    room = int((choose_bucket_count(n_features) + n_features + 1).sum())
+    table, entries = np.empty((room, 2), np.uint32), np.zeros(MAX_DENSE_ROW_RATIO * len(found.weights), np.int16)
     sizes, scales = np.empty((len(widths), 2), np.int64), np.empty(len(widths))
-    pack_nodes(*found[:1], *found[2:], np.array(widths), homes_for(n_features), table, entries, sizes, scales)
-    cells, firsts = map(offsets, sizes.T)
-    table, entries, slots = table[: cells[-1]].copy(), entries[: firsts[-1]].copy(), offsets(widths)
+    pack_nodes(*found[:1], *found[2:], np.array(widths), choose_bucket_count(n_features), table, entries, sizes, scales)
+    cells, firsts = map(to_offsets, sizes.T)
+    table, entries, slots = table[: cells[-1]].copy(), entries[: firsts[-1]].copy(), to_offsets(widths)
     return [
-        Packed(
+        PackedWeights(
             found.bias[slots[i] : slots[i + 1]],
             float(scales[i]),
-            int(homes_for(n_features[i])),
+            int(choose_bucket_count(n_features[i])),
             table[cells[i] : cells[i + 1]],
             entries[firsts[i] : firsts[i + 1]],
         )
@@ -235,10 +245,10 @@ def pack_nodes(sizes, features, ends, slots, weights, widths, homes, table, entr
         its_features, its_ends = features[feature : feature + n_rows], ends[feature : feature + n_rows]
         steps, by_home = np.empty(n_weights, np.int16), np.empty(n_rows, np.int64)
         after = np.zeros(n_homes + 1, np.int64)
-        scales[node] = in_steps(weights[weight : weight + n_weights], steps)
-        n_entries = sort_by_home(its_features, its_ends, widths[node], n_homes, after, by_home)
+        scales[node] = quantise_weights(weights[weight : weight + n_weights], steps)
+        n_entries = sort_by_bucket(its_features, its_ends, widths[node], n_homes, after, by_home)
         its_slots = slots[weight : weight + n_weights]
-        size = fill(
+        size = fill_table(
             its_features, its_ends, its_slots, steps, widths[node], n_homes, by_home, table[cell:], entries[entry:]
         )
         found_sizes[node, 0], found_sizes[node, 1] = size, n_entries

@@ -11,13 +11,13 @@ from xmtc.core.array_validation import is_offset_array
 from xmtc.core.numba_support import kernel
 from xmtc.storage.form import Form, array
 
-HERE = -1  # a slot that leads to nothing but other slots of its chunk
-EMPTY = 0xFFFFFFFF  # a place of a chunk's table without a feature
-NOTHING = np.uint32(EMPTY)
+SAME_CHUNK = -1  # a slot that leads to nothing but other slots of its chunk
+EMPTY_FEATURE_CODE = 0xFFFFFFFF  # a place of a chunk's table without a feature
+EMPTY_FEATURE = np.uint32(EMPTY_FEATURE_CODE)
 
 
 @dataclass(frozen=True)
-class Tree(Form):
+class LinearTree(Form):
     """A slot is one classifier: P(slot | the slot above it). The slots of a chunk are scored together: all labels under
     one leaf, or all the nodes of one or several levels below a node. A chunk's weights lie together, feature by
     feature, in a hash table: a feature is looked for from its home on, place after place, until an empty one. Its row
@@ -40,7 +40,7 @@ class Tree(Form):
         return tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
-    def widest(self) -> int:
+    def largest_chunk_slots(self) -> int:
         """Slots of the largest chunk."""
         return int(np.diff(self.slots).max())
 
@@ -48,13 +48,13 @@ class Tree(Form):
     def n_chunks(self) -> int:
         return len(self.scale)
 
-    def path(self, label: int) -> list[tuple[int, int]]:
+    def find_path(self, label: int) -> list[tuple[int, int]]:
         """The (chunk, slot) pairs from the label up to the root."""
         slot, steps = int(np.flatnonzero(self.leads == label)[0]), []
         while True:
             chunk = int(np.searchsorted(self.slots, slot, side="right")) - 1
             steps.append((chunk, slot))
-            if self.above[slot] != HERE:
+            if self.above[slot] != SAME_CHUNK:
                 slot = int(self.slots[chunk] + self.above[slot])
             elif chunk == 0:
                 return steps
@@ -79,10 +79,10 @@ class Tree(Form):
     def check_sizes(self, n_labels: int, n_features: int) -> None:
         """Refuse arrays that would lead a search out of its memory, or round in circles."""
         rows = self.slots, self.homes, self.places, self.table, self.firsts, self.entries
-        if not (self._shapes_fit() and self._slots_fit(n_labels) and rows_fit(*rows, n_features)):
+        if not (self._has_valid_shapes() and self._has_valid_slots(n_labels) and has_valid_rows(*rows, n_features)):
             raise ValueError("the arrays of a label tree do not fit together")
 
-    def _shapes_fit(self) -> bool:
+    def _has_valid_shapes(self) -> bool:
         return (
             all(array.ndim == (2 if array is self.table else 1) for array in self.arrays)
             and self.n_chunks >= 1
@@ -94,7 +94,7 @@ class Tree(Form):
             and self.table.shape[1] == 2
         )
 
-    def _slots_fit(self, n_labels: int) -> bool:
+    def _has_valid_slots(self, n_labels: int) -> bool:
         sizes = np.diff(self.slots)
         chunk = np.repeat(np.arange(self.n_chunks), sizes)
         number = np.arange(len(self.bias)) - self.slots[chunk]
@@ -104,8 +104,8 @@ class Tree(Form):
         holds_labels = (self.leads[self.slots[:-1]] >= 0)[chunk]
         return bool(
             ((self.leads >= 0) == holds_labels).all()
-            and (self.above[holds_labels] == HERE).all()
-            and ((self.above >= HERE) & (self.above < number)).all()
+            and (self.above[holds_labels] == SAME_CHUNK).all()
+            and ((self.above >= SAME_CHUNK) & (self.above < number)).all()
             and np.array_equal(np.sort(self.leads[self.leads >= 0]), np.arange(n_labels))
             and np.array_equal(np.sort(target[target > 0]), np.arange(1, self.n_chunks))
             and (target[target > 0] > chunk[target > 0]).all()
@@ -113,7 +113,7 @@ class Tree(Form):
 
 
 @kernel
-def rows_fit(slots, homes, places, table, firsts, entries, n_features):
+def has_valid_rows(slots, homes, places, table, firsts, entries, n_features):
     """Whether a search finds the rows of every chunk inside of its own entries, and in pairs only slots of the chunk.
     Row by row, because what NumPy would need beside the arrays is several times as large as they are."""
     for chunk in range(len(homes)):
@@ -121,21 +121,21 @@ def rows_fit(slots, homes, places, table, firsts, entries, n_features):
         begin, last = places[chunk], places[chunk + 1] - 1
         if last < begin or not 1 <= homes[chunk] <= last - begin + 1:
             return False
-        if table[begin, 1] != 0 or table[last, 0] != NOTHING or table[last, 1] != size:
+        if table[begin, 1] != 0 or table[last, 0] != EMPTY_FEATURE or table[last, 1] != size:
             return False
         for place in range(begin, last):
             feature, start, end = table[place, 0], np.int64(table[place, 1]), np.int64(table[place + 1, 1])
             if not start <= end <= min(start + n, size):
                 return False
-            if feature >= n_features and not (feature == NOTHING and start == end):
+            if feature >= n_features and not (feature == EMPTY_FEATURE and start == end):
                 return False
-            if end - start < n and not pairs_fit(entries, firsts[chunk] + start, firsts[chunk] + end, n):
+            if end - start < n and not has_valid_pairs(entries, firsts[chunk] + start, firsts[chunk] + end, n):
                 return False
     return True
 
 
 @kernel
-def pairs_fit(entries, begin, end, n):
+def has_valid_pairs(entries, begin, end, n):
     """Whether begin:end are pairs (slot, weight) of a chunk with n slots."""
     for entry in range(begin, end, 2):
         if not 0 <= entries[entry] < n:

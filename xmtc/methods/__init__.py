@@ -60,32 +60,34 @@ METHODS = {
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }
-TABLE = Registry("method", Method, METHODS, group="xmtc.methods", hint="`xmtc methods`")
-PUBLIC = ("METHODS", "as_method", "method_class", "method_name")  # beside the classes of the methods
+METHOD_REGISTRY = Registry("method", Method, METHODS, group="xmtc.methods", hint="`xmtc methods`")
+PUBLIC_NAMES = ("METHODS", "as_method", "method_class", "method_name")  # beside the classes of the methods
 
 
 if not TYPE_CHECKING:  # or any misspelt name would have the type Any
 
     def __getattr__(name: str) -> Any:
         """The class of a method by its own name, imported only now."""
-        method = None if name.startswith("_") else TABLE.class_names().get(name)
+        method = None if name.startswith("_") else METHOD_REGISTRY.class_names().get(name)
         if method is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return TABLE.find(method)
+        return METHOD_REGISTRY.find(method)
 
 
 def __dir__() -> list[str]:
-    return sorted([*PUBLIC, *TABLE.class_names(), *(name for name in globals() if name.startswith("__"))])
+    return sorted(
+        [*PUBLIC_NAMES, *METHOD_REGISTRY.class_names(), *(name for name in globals() if name.startswith("__"))]
+    )
 
 
 def method_class(name: Any) -> type[Method]:
     """The class of a method by its name, imported only now."""
-    return TABLE.find(name)
+    return METHOD_REGISTRY.find(name)
 
 
 def method_name(method: Method) -> str:
     """The name of a method; of one that no table lists, "module:Class"."""
-    return TABLE.get_name(type(method))
+    return METHOD_REGISTRY.get_name(type(method))
 
 
 def as_method(method: Method | str) -> Method:

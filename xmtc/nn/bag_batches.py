@@ -10,8 +10,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from xmtc.nn.devices import moved
-from xmtc.nn.token_batches import chunks
+from xmtc.nn.devices import move_to_device
+from xmtc.nn.token_batches import split_chunks
 
 
 @dataclass(frozen=True)
@@ -33,36 +33,36 @@ class BagBatch:
 class BagLoader:
     """The documents of a data set: their features on the device, if they fit there, else in memory."""
 
-    def __init__(self, X: csr_array, device: torch.device, most_bytes: float = 16e9):
+    def __init__(self, X: csr_array, device: torch.device, max_device_bytes: float = 16e9):
         self.device, self.offsets, self.n_docs = device, X.indptr.astype(np.int64), X.shape[0]
-        home = device if X.indices.nbytes + X.data.nbytes <= most_bytes else torch.device("cpu")
+        home = device if X.indices.nbytes + X.data.nbytes <= max_device_bytes else torch.device("cpu")
         self.features = torch.from_numpy(X.indices.astype(np.int32)).to(home)
         self.values = torch.from_numpy(X.data.astype(np.float32)).to(home)
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """Features of a document, at most."""
         return max(1, int(np.diff(self.offsets).max(initial=0)))
 
-    def batch(self, docs: np.ndarray) -> BagBatch:
+    def load_batch(self, docs: np.ndarray) -> BagBatch:
         begins, counts = self.offsets[docs], self.offsets[docs + 1] - self.offsets[docs]
         offsets = np.cumsum(counts) - counts
         rows = np.repeat(np.arange(len(docs)), counts)
-        at = moved(np.arange(len(rows)) + np.repeat(begins - offsets, counts), self.features.device)
-        per_document = moved(np.stack([offsets, np.maximum(counts, 1)]), self.device)
+        at = move_to_device(np.arange(len(rows)) + np.repeat(begins - offsets, counts), self.features.device)
+        per_document = move_to_device(np.stack([offsets, np.maximum(counts, 1)]), self.device)
         return BagBatch(
             docs,
             self.features[at].to(self.device).long(),
             self.values[at].to(self.device),
             per_document[0],
-            moved(rows, self.device),
+            move_to_device(rows, self.device),
             per_document[1][:, None],
         )
 
-    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    def shuffled_batches(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Every document once, in random batches."""
-        return chunks(rng.permutation(self.n_docs), size)
+        return split_chunks(rng.permutation(self.n_docs), size)
 
-    def by_length(self, size: int) -> Iterator[np.ndarray]:
+    def batches_by_length(self, size: int) -> Iterator[np.ndarray]:
         """Every document once; nothing is padded, so that their lengths do not matter."""
-        return chunks(np.arange(self.n_docs), size)
+        return split_chunks(np.arange(self.n_docs), size)

@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 from xmtc.errors import XmtcError
 
-KINDS = ("bert", "mpnet")  # of encoders, which were tried; XLNet cannot be: it copies from the CPU in every step
-OFTEN = 3  # times that a shape is seen before it is worth a graph
-MOST = 8  # graphs: each holds memory for the gradients of all weights
+SUPPORTED_ENCODERS = (
+    "bert",
+    "mpnet",
+)  # of encoders, which were tried; XLNet cannot be: it copies from the CPU in every step
+MIN_SHAPE_COUNT = 3  # times that a shape is seen before it is worth a graph
+MAX_GRAPHS = 8  # graphs: each holds memory for the gradients of all weights
 
 
 class CudaGraphs:
@@ -20,23 +23,23 @@ class CudaGraphs:
     in memory of the graph until the next step: it is not for gradients that are added up over several."""
 
     def __init__(self, module: nn.Module):
-        self.module, self.seen, self.pool = module, Counter[tuple[int, ...]](), torch.cuda.graph_pool_handle()
-        self.captured: dict[tuple[int, ...], nn.Module] = {}
+        self.module, self.shape_counts, self.pool = module, Counter[tuple[int, ...]](), torch.cuda.graph_pool_handle()
+        self.graphs: dict[tuple[int, ...], nn.Module] = {}
         # Gradients arrive in the stream of a graph, which costs nothing.
         getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", lambda _: None)(False)
 
     def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
         shape = tuple(ids.shape)
-        self.seen[shape] += 1
-        if shape not in self.captured and self.seen[shape] >= OFTEN and len(self.captured) < MOST:
-            self.captured[shape] = self.capture(ids, mask)
-        return self.captured.get(shape, self.module)(ids, mask)
+        self.shape_counts[shape] += 1
+        if shape not in self.graphs and self.shape_counts[shape] >= MIN_SHAPE_COUNT and len(self.graphs) < MAX_GRAPHS:
+            self.graphs[shape] = self.capture(ids, mask)
+        return self.graphs.get(shape, self.module)(ids, mask)
 
     def capture(self, ids: Tensor, mask: Tensor) -> nn.Module:
         """A capture that fails leaves PyTorch's memory and random numbers in a state that nothing should go on from:
         it ends the training."""
         dtype, mixes = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
-        wrapped, sample = Wrapped(self.module).train(), (ids.clone(), mask.clone())
+        wrapped, sample = ModuleWrapper(self.module).train(), (ids.clone(), mask.clone())
         try:
             with torch.random.fork_rng([ids.device]), torch.autocast("cuda", dtype, mixes, cache_enabled=False):
                 torch.cuda.make_graphed_callables(wrapped, sample, allow_unused_input=True, pool=self.pool)
@@ -48,7 +51,7 @@ class CudaGraphs:
         return wrapped
 
 
-class Wrapped(nn.Module):
+class ModuleWrapper(nn.Module):
     """A module under a name of its own: a graph takes the place of its `forward`."""
 
     def __init__(self, module: nn.Module):

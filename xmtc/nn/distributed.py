@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def join(device: torch.device) -> None:
+def join_process_group(device: torch.device) -> None:
     """Meet the processes that torchrun has started beside this one, if it has."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if device.type == "cuda":
@@ -29,25 +29,29 @@ def rank_and_size() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
-def shared(network: nn.Module, uses_all: bool = True) -> nn.Module:
+def wrap_network(network: nn.Module, uses_all_parameters: bool = True) -> nn.Module:
     """The network, or one that computes the same and whose gradients are the mean over the processes; where a step does
     not use all of it, each must find out what it has used."""
-    return DistributedDataParallel(network, find_unused_parameters=not uses_all) if rank_and_size()[1] > 1 else network
+    return (
+        DistributedDataParallel(network, find_unused_parameters=not uses_all_parameters)
+        if rank_and_size()[1] > 1
+        else network
+    )
 
 
-def share(docs: np.ndarray) -> np.ndarray:
+def shard_batch(docs: np.ndarray) -> np.ndarray:
     """This process's part of a batch; all of it if there is not a document for everyone."""
     rank, world_size = rank_and_size()
     return docs if len(docs) < world_size else docs[rank::world_size]
 
 
-def weight(docs: np.ndarray) -> int:
+def compute_loss_scale(docs: np.ndarray) -> int:
     """What a sum over each one's share counts, so that the mean over processes is the sum over all."""
     world_size = rank_and_size()[1]
     return 1 if len(docs) < world_size else world_size
 
 
-def mean(value: Tensor) -> float:
+def average_over_processes(value: Tensor) -> float:
     """Over the processes, each of which has its own."""
     world_size = rank_and_size()[1]
     if world_size > 1:
@@ -56,7 +60,7 @@ def mean(value: Tensor) -> float:
     return value.item() / world_size
 
 
-def agreed(value: float) -> float:
+def broadcast_from_main(value: float) -> float:
     """What the first process says: whoever stops or goes on, all must."""
     if rank_and_size()[1] == 1:
         return value
@@ -66,7 +70,7 @@ def agreed(value: float) -> float:
 
 
 @contextmanager
-def first_alone() -> Iterator[None]:
+def main_process_first() -> Iterator[None]:
     """The first process goes before the others, as where files are written that they will find."""
     rank, world_size = rank_and_size()
     if world_size > 1 and rank > 0:

@@ -15,49 +15,49 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.method import Method
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
-from xmtc.data.splits import VALID_SHARE, random_rows, train_valid_split
+from xmtc.data.splits import VALIDATION_SHARE, sample_labelled_rows, train_valid_split
 from xmtc.evaluation import evaluate
 from xmtc.nn import distributed
-from xmtc.nn.devices import device_of, device_with, threads_for, working
+from xmtc.nn.devices import choose_thread_count, get_network_device, select_device, use_torch_settings
 from xmtc.nn.network import Loader
-from xmtc.nn.training import Plan, train
+from xmtc.nn.training import TrainingOptions, run_training_loop
 
-HELD_OUT = (
+HELD_OUT_HELP = (
     "share of the documents, at most 4,000, that decide when to stop, where no others are given; 0: learn from all, to "
     "the last pass, and, unless calibrate=false, a second time without some, to tell what scores mean"
 )
-MEASURE = "nDCG@5"  # of held-out documents, by which the best pass is known
+STOPPING_METRIC = "nDCG@5"  # of held-out documents, by which the best pass is known
 
 
-def begin(
+def prepare_training(
     method: Method,
     data: Dataset,
     valid: Dataset | None,
     run: Run,
     *,
     seed: int,
-    share: float = VALID_SHARE,
+    share: float = VALIDATION_SHARE,
     vectors: np.ndarray | None = None,
 ) -> tuple[Dataset, Dataset | None, torch.device]:
     """Hold documents out, unless there are others to stop by or none are wanted (share=0); meet the other processes;
     claim the checkpoint for this training, whose word vectors may have come from a file that has changed since."""
     if valid is not None or share:
         data, valid = train_valid_split(data, valid, seed, share)
-    device = device_of(run)
-    distributed.join(device)
+    device = select_device(run)
+    distributed.join_process_group(device)
     if run.checkpoint.folder:
-        with distributed.first_alone():
+        with distributed.main_process_first():
             held_out = valid.fingerprint() if valid else ""
-            run.checkpoint.claim(f"{method} {data.fingerprint()} {held_out} {fingerprint(vectors)}")
+            run.checkpoint.claim(f"{method} {data.fingerprint()} {held_out} {fingerprint_array(vectors)}")
     return data, valid, device
 
 
-def rows_to_stop_by(data: Dataset, seed: int, share: float) -> np.ndarray | None:
+def select_stopping_rows(data: Dataset, seed: int, share: float) -> np.ndarray | None:
     """The documents that `begin` holds out where no others are given, if any."""
-    return random_rows(data, seed, share) if share else None
+    return sample_labelled_rows(data, seed, share) if share else None
 
 
-def fingerprint(vectors: np.ndarray | None) -> str:
+def fingerprint_array(vectors: np.ndarray | None) -> str:
     """The same for the same numbers alone."""
     if vectors is None:
         return ""
@@ -69,9 +69,9 @@ def fit_network(
     *,
     loader: Loader,
     loss: Callable[[np.ndarray], Tensor | Iterator[Tensor]],
-    answer: Callable[[Run], Predictions],
+    predict: Callable[[Run], Predictions],
     Y: csr_array | None,
-    plan: Plan,
+    plan: TrainingOptions,
     batch: int,
     run: Run,
     name: str = "network",
@@ -80,15 +80,17 @@ def fit_network(
     labels of the held-out documents, whose true ones are Y. Without any, the last pass is the best."""
 
     def batches(rng: np.random.Generator) -> Iterator[np.ndarray]:
-        return loader.shuffled(batch, rng)
+        return loader.shuffled_batches(batch, rng)
 
     def score() -> float:
         if Y is None:
             return 0.0  # of equal scores the last stays
-        return evaluate(answer(run.without_output()), Y, [MEASURE])[MEASURE]
+        return evaluate(predict(run.without_output()), Y, [STOPPING_METRIC])[STOPPING_METRIC]
 
     if Y is None:
         plan = replace(plan, look_every=0)  # the weights after the last step stay, not those of the last look
-    threads = threads_for(run, network, batch)
-    with working(run, device_with(network), plan.seed, threads):
-        train(network, batches, loss, score, plan, loader.n_docs, run, name, "" if Y is None else MEASURE)
+    threads = choose_thread_count(run, network, batch)
+    with use_torch_settings(run, get_network_device(network), plan.seed, threads):
+        run_training_loop(
+            network, batches, loss, score, plan, loader.n_docs, run, name, "" if Y is None else STOPPING_METRIC
+        )

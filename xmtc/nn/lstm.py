@@ -16,20 +16,25 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
 from xmtc.core.dataset import Tokens
-from xmtc.nn.devices import moved
+from xmtc.nn.devices import move_to_device
 from xmtc.nn.token_batches import TokenBatch, TokenLoader
 
-SIZES = (64, 128, 256)  # of hidden layers for which the kernels are faster; at 512 cuDNN is
+KERNEL_HIDDEN_SIZES = (64, 128, 256)  # of hidden layers for which the kernels are faster; at 512 cuDNN is
 
 
-def states_of(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: TokenBatch) -> Tensor:
+def compute_states(lstm: nn.LSTM, words: Tensor, first: Tensor, batch: TokenBatch) -> Tensor:
     """(n_words, 2 · hidden) of a batch's word vectors, (n_words, d); first: (h or c, direction, 1, hidden)."""
-    if words.is_cuda and torch.is_autocast_enabled("cuda") and lstm.hidden_size in SIZES and has_kernels():
-        return by_kernels(lstm, words, first, batch)
+    if (
+        words.is_cuda
+        and torch.is_autocast_enabled("cuda")
+        and lstm.hidden_size in KERNEL_HIDDEN_SIZES
+        and has_kernels()
+    ):
+        return compute_states_with_kernels(lstm, words, first, batch)
     first = first.expand(-1, -1, batch.n_docs, -1).contiguous()
-    if int(batch.sizes[-1]) == batch.n_docs:  # all equally long
-        return lstm(words.view(batch.longest, batch.n_docs, -1), (first[0], first[1]))[0].flatten(0, 1)
-    return lstm(PackedSequence(words, batch.sizes), (first[0], first[1]))[0].data
+    if int(batch.step_sizes[-1]) == batch.n_docs:  # all equally long
+        return lstm(words.view(batch.max_length, batch.n_docs, -1), (first[0], first[1]))[0].flatten(0, 1)
+    return lstm(PackedSequence(words, batch.step_sizes), (first[0], first[1]))[0].data
 
 
 @cache
@@ -39,16 +44,19 @@ def has_kernels() -> bool:
         return False
     try:
         device = torch.device("cuda", torch.cuda.current_device())
-        batch = TokenLoader(Tokens(np.zeros(2, np.int32), np.array([0, 2]), 1), device).batch(np.array([0]))
-        lstm, first = nn.LSTM(1, SIZES[0], bidirectional=True).to(device), torch.zeros(2, 2, 1, SIZES[0], device=device)
-        by_kernels(lstm, torch.zeros(2, 1, device=device), first, batch, torch.bfloat16)
+        batch = TokenLoader(Tokens(np.zeros(2, np.int32), np.array([0, 2]), 1), device).load_batch(np.array([0]))
+        lstm, first = (
+            nn.LSTM(1, KERNEL_HIDDEN_SIZES[0], bidirectional=True).to(device),
+            torch.zeros(2, 2, 1, KERNEL_HIDDEN_SIZES[0], device=device),
+        )
+        compute_states_with_kernels(lstm, torch.zeros(2, 1, device=device), first, batch, torch.bfloat16)
     except Exception as error:  # of any kind: building fails in many ways, and PyTorch's LSTM does as well, slower
         warnings.warn(f"The LSTM runs on cuDNN, since its own kernels cannot be built here: {error}", stacklevel=2)
         return False
     return True
 
 
-def by_kernels(
+def compute_states_with_kernels(
     lstm: nn.LSTM, words: Tensor, first: Tensor, batch: TokenBatch, kind: torch.dtype | None = None
 ) -> Tensor:
     kind = kind or torch.get_autocast_dtype("cuda")
@@ -58,26 +66,26 @@ def by_kernels(
     bias = torch.stack(both[2::4]) + torch.stack(both[3::4])
     with torch.autocast(words.device.type, enabled=False):
         gates = torch.addmm(bias.flatten().to(kind), words.to(kind), from_words.flatten(0, 1).T)
-        return Recurrence.apply(gates, from_states, first, Positions(batch, words.device))
+        return Recurrence.apply(gates, from_states, first, TokenPositions(batch, words.device))
 
 
-def launching_on(device: torch.device) -> AbstractContextManager:
+def use_cuda_device(device: torch.device) -> AbstractContextManager:
     """Triton takes the present GPU, which need not be the one that holds the arrays."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-class Positions:
+class TokenPositions:
     """Where the tokens of a batch stand, on the GPU."""
 
     def __init__(self, batch: TokenBatch, device: torch.device):
-        sizes, numbers = batch.sizes, torch.arange(batch.n_docs)
+        sizes, numbers = batch.step_sizes, torch.arange(batch.n_docs)
         lengths = torch.searchsorted(-sizes, -numbers, right=False)  # steps with more documents than this one's number
-        both = moved(torch.cat([lengths, sizes.cumsum(0) - sizes]).to(torch.int32), device)
+        both = move_to_device(torch.cat([lengths, sizes.cumsum(0) - sizes]).to(torch.int32), device)
         self.n_docs = batch.n_docs
         self.lengths, self.offsets = both[: batch.n_docs], both[batch.n_docs :]
         self.doc, self.step = batch.positions // batch.width, batch.positions % batch.width
 
-    def before(self, states: Tensor, first: Tensor) -> Tensor:
+    def previous_states(self, states: Tensor, first: Tensor) -> Tensor:
         """(n_words, 2, hidden): the state that each word's step began with, in both directions."""
         last = self.lengths[self.doc] - 1
         earlier = self.offsets[(self.step - 1).clamp(min=0)] + self.doc
@@ -91,7 +99,7 @@ class Recurrence(torch.autograd.Function):
     """States from what the words add to the gates, (n_words, 8 · hidden), which is overwritten."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, from_states: Tensor, first: Tensor, positions: Positions) -> Tensor:
+    def forward(ctx: Any, gates: Tensor, from_states: Tensor, first: Tensor, positions: TokenPositions) -> Tensor:
         from xmtc.nn import lstm_kernels as kernels
 
         hidden = from_states.shape[2]
@@ -99,11 +107,11 @@ class Recurrence(torch.autograd.Function):
         states = gates.new_empty(len(gates), 2, hidden)
         cells = torch.empty_like(states, dtype=torch.float32)
         to_gates = from_states.view(2, 4, hidden, hidden).permute(0, 3, 1, 2).contiguous()
-        grid = (-(-positions.n_docs // kernels.DOCS), 2)
-        with launching_on(gates.device):
+        grid = (-(-positions.n_docs // kernels.DOCUMENTS_PER_PROGRAM), 2)
+        with use_cuda_device(gates.device):
             kernels.forward_kernel[grid](
                 gates, to_gates, first, cells, states, positions.lengths, positions.offsets, positions.n_docs,
-                hidden, **kernels.SIZES,
+                hidden, **kernels.KERNEL_OPTIONS,
             )  # fmt: skip
         ctx.save_for_backward(gates, from_states, first, cells, states)
         ctx.positions = positions
@@ -121,11 +129,11 @@ class Recurrence(torch.autograd.Function):
                 "The gates of this LSTM were overwritten by its first backward pass; run it forward again."
             )
         d_first = torch.empty(positions.n_docs, 2, 2, hidden, device=gates.device)
-        grid = (-(-positions.n_docs // kernels.DOCS), 2)
-        with launching_on(gates.device):
+        grid = (-(-positions.n_docs // kernels.DOCUMENTS_PER_PROGRAM), 2)
+        with use_cuda_device(gates.device):
             kernels.backward_kernel[grid](
                 gates, from_states.contiguous(), first, cells, d_states.contiguous(), d_first, positions.lengths,
-                positions.offsets, positions.n_docs, hidden, **kernels.SIZES,
+                positions.offsets, positions.n_docs, hidden, **kernels.KERNEL_OPTIONS,
             )  # fmt: skip
         ctx.positions = None
         before = positions.before(states, first[0])

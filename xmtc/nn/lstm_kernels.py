@@ -11,9 +11,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-DOCS = 16  # of a program: as few as a matrix product of the chip takes
-PIECE = 32  # units that a product adds up at a time
-SIZES = {"DOCS": DOCS, "PIECE": PIECE, "num_warps": 8, "num_stages": 3}  # the fastest of eight tried on an H200
+DOCUMENTS_PER_PROGRAM = 16  # of a program: as few as a matrix product of the chip takes
+UNITS_PER_PRODUCT = 32  # units that a product adds up at a time
+KERNEL_OPTIONS = {
+    "DOCS": DOCUMENTS_PER_PROGRAM,
+    "PIECE": UNITS_PER_PRODUCT,
+    "num_warps": 8,
+    "num_stages": 3,
+}  # the fastest of eight tried on an H200
 
 
 @triton.jit
@@ -22,7 +27,7 @@ def tanh(x):
 
 
 @triton.jit
-def rows_at(step, direction, length, offsets, docs, there):
+def find_rows(step, direction, length, offsets, docs, there):
     """Where a program's documents stand at a step: the first words come first, or the last."""
     at = tl.where(direction == 0, step, length - 1 - step)
     return tl.load(offsets + at, mask=there, other=0) + docs
@@ -44,7 +49,7 @@ def forward_kernel(
     recurrent += direction * UNITS * 4 * UNITS
     for step in range(tl.max(length)):
         there = step < length
-        row = rows_at(step, direction, length, offsets, docs, there).to(tl.int64)
+        row = find_rows(step, direction, length, offsets, docs, there).to(tl.int64)
         mine = gates + (row * 2 + direction)[:, None] * (4 * UNITS) + units[None, :]
         known = there[:, None]
         i = tl.load(mine, mask=known, other=0.0).to(tl.float32)
@@ -94,8 +99,8 @@ def backward_kernel(
         step = longest - 1 - back
         there = step < length
         known = there[:, None]
-        row = rows_at(step, direction, length, offsets, docs, there).to(tl.int64)
-        earlier = rows_at(tl.maximum(step - 1, 0), direction, length, offsets, docs, there).to(tl.int64)
+        row = find_rows(step, direction, length, offsets, docs, there).to(tl.int64)
+        earlier = find_rows(tl.maximum(step - 1, 0), direction, length, offsets, docs, there).to(tl.int64)
         here = (row * 2 + direction)[:, None] * UNITS + units[None, :]
         mine = gates + (row * 2 + direction)[:, None] * (4 * UNITS) + units[None, :]
         i = tl.load(mine, mask=known, other=0.0).to(tl.float32)

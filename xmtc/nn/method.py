@@ -11,9 +11,9 @@ import numpy as np
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.method import Method
-from xmtc.data.splits import VALID_SHARE
-from xmtc.nn.fit import HELD_OUT, rows_to_stop_by
-from xmtc.nn.training import Plan
+from xmtc.data.splits import VALIDATION_SHARE
+from xmtc.nn.fit import HELD_OUT_HELP, select_stopping_rows
+from xmtc.nn.training import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,21 @@ class WordNetworkMethod(Method):
     average_over: int = param(75, "weights in the average, of which older ones fade; 0: all alike, as in SWA", low=0)
     look_every: int = param(0, "steps between looks at nDCG@5 of held-out documents; 0: one after every pass", low=0)
     patience: int = param(5, "looks without a better nDCG@5 after which training ends", low=1)
-    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
+    held_out: float = param(VALIDATION_SHARE, HELD_OUT_HELP, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
 
     def held_out_of(self, data: Dataset) -> np.ndarray | None:
-        return rows_to_stop_by(data, self.seed, self.held_out)
+        return select_stopping_rows(data, self.seed, self.held_out)
 
-    def schedule(self, **more: Any) -> Plan:
+    def make_training_options(self, **more: Any) -> TrainingOptions:
         """The plan of these parameters, and whatever else a method wants of it."""
-        return Plan(
+        return TrainingOptions(
             epochs=self.epochs,
             rate=self.rate,
             decay=self.decay,
             patience=self.patience,
-            seconds=60 * self.minutes or inf,
+            max_seconds=60 * self.minutes or inf,
             average_from=self.average_from,
             average_every=self.average_every,
             average_over=self.average_over or inf,

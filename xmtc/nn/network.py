@@ -18,12 +18,12 @@ from xmtc.core.method import Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.nn.devices import device_of, device_with, threads_for, working
+from xmtc.nn.devices import choose_thread_count, get_network_device, select_device, use_torch_settings
 from xmtc.nn.weights import Weights
 from xmtc.storage.form import Form
 
-MOST_DOCS = 512  # answered at a time, if not fewer
-COPIES = 5  # of its weights that a training holds: gradients, two memories of Adam, and the best so far
+MAX_BATCH_DOCUMENTS = 512  # answered at a time, if not fewer
+WEIGHT_COPIES = 5  # of its weights that a training holds: gradients, two memories of Adam, and the best so far
 
 
 class Loader(Protocol):
@@ -32,11 +32,11 @@ class Loader(Protocol):
     @property
     def n_docs(self) -> int: ...
 
-    def batch(self, docs: np.ndarray) -> Any: ...
+    def load_batch(self, docs: np.ndarray) -> Any: ...
 
-    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]: ...
+    def shuffled_batches(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]: ...
 
-    def by_length(self, size: int) -> Iterator[np.ndarray]: ...
+    def batches_by_length(self, size: int) -> Iterator[np.ndarray]: ...
 
 
 class LabelNetwork(nn.Module):
@@ -47,9 +47,9 @@ class LabelNetwork(nn.Module):
 
     def batch_size(self, loader: Any) -> int:
         """Documents to answer at a time, so that memory is enough."""
-        return MOST_DOCS
+        return MAX_BATCH_DOCUMENTS
 
-    def best(self, batch: Any, k: int) -> tuple[Tensor, Tensor]:
+    def predict_top_k(self, batch: Any, k: int) -> tuple[Tensor, Tensor]:
         """The k best labels of a batch's documents and their probabilities, in float32: bf16 has too few digits to rank
         by."""
         top = self(batch).float().topk(min(k, self.n_labels))
@@ -71,15 +71,15 @@ class Design(Form, ABC):
     def loader(self, data: Dataset, device: torch.device) -> Loader:
         """Documents as this network takes them."""
 
-    def skeleton(self, n_weights: int) -> LabelNetwork:
+    def build_without_weights(self, n_weights: int) -> LabelNetwork:
         """The network without memory for its weights, of which there are so many: names and shapes alone."""
         with torch.device("meta"):
             return self.build()
 
-    def check_room(self, device: torch.device) -> None:
+    def check_memory(self, device: torch.device) -> None:
         """Refuse to train a network that memory cannot hold, before it is built."""
         n_weights = count_weights(self)
-        needed = COPIES * 4 * n_weights
+        needed = WEIGHT_COPIES * 4 * n_weights
         what = f"A network of {n_weights:,} weights"
         available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
         check_fits(needed, what, "give it smaller layers, or fewer words or features", available)
@@ -104,7 +104,7 @@ class TrainedNetwork(Form):
     design: Design
     weights: Weights
 
-    def on(self, device: torch.device) -> Any:
+    def load_on(self, device: torch.device) -> Any:
         """The network, built at its first use on a device."""
         built = self.__dict__.setdefault("_built", {})
         if device not in built:
@@ -121,12 +121,12 @@ class TrainedNetwork(Form):
             with torch.random.fork_rng([]):  # the weights that it begins with are random, and at once replaced
                 network = self.design.build()
         else:
-            network = self.skeleton()
+            network = self.build_without_weights()
         self.weights.load_into(network)
         return network
 
-    def skeleton(self) -> LabelNetwork:
-        return self.design.skeleton(len(self.weights.arrays))
+    def build_without_weights(self) -> LabelNetwork:
+        return self.design.build_without_weights(len(self.weights.arrays))
 
     def design_as(self, kind: type[D]) -> D:
         """The design, which in a damaged folder may be one of another kind of network."""
@@ -136,7 +136,7 @@ class TrainedNetwork(Form):
 
     def check(self) -> None:
         self.design.check()
-        self.weights.check_fits(self.skeleton())
+        self.weights.check_fits(self.build_without_weights())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,25 +147,25 @@ class NetworkModel(Model):
     network: TrainedNetwork
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        device = device_of(run)
-        return predict_with(self.network.on(device), self.network.design.loader(data, device), k, run)
+        device = select_device(run)
+        return predict_with_network(self.network.load_on(device), self.network.design.loader(data, device), k, run)
 
     def check(self) -> None:
         self.network.check()
 
 
 @torch.inference_mode()
-def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
+def predict_with_network(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
     """The k best labels of every document, by any network that has `batch_size` and `best`."""
-    device, k = device_with(network), min(k, network.n_labels)
+    device, k = get_network_device(network), min(k, network.n_labels)
     labels = np.full((loader.n_docs, k), NO_LABEL, np.int32)
     scores = np.zeros((loader.n_docs, k), np.float32)
 
     size = network.batch_size(loader)
-    threads = threads_for(run, network, min(size, loader.n_docs))
-    with run.stage("predicting", loader.n_docs) as progress, working(run, device, threads=threads):
-        for docs in loader.by_length(size):
-            batch = loader.batch(docs)
+    threads = choose_thread_count(run, network, min(size, loader.n_docs))
+    with run.stage("predicting", loader.n_docs) as progress, use_torch_settings(run, device, threads=threads):
+        for docs in loader.batches_by_length(size):
+            batch = loader.load_batch(docs)
             found, values = network.best(batch, k)
             labels[batch.docs, : found.shape[1]] = found.cpu().numpy()
             scores[batch.docs, : found.shape[1]] = values.cpu().numpy()
@@ -178,6 +178,6 @@ def predict_with(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
     return Predictions.from_valid_arrays(labels, scores)
 
 
-def at_most(numbers: dict[str, int], device: torch.device) -> int:
+def get_device_limit(numbers: dict[str, int], device: torch.device) -> int:
     """A limit of the device: GPUs have more memory than they are given at a time, CPUs less."""
     return numbers.get(device.type, numbers["cpu"])

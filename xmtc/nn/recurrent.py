@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.nn.lstm import states_of
+from xmtc.nn.lstm import compute_states
 from xmtc.nn.token_batches import TokenBatch
 
 
@@ -29,18 +29,18 @@ class RecurrentEncoder(nn.Module):
         self.first_state = nn.Parameter(torch.zeros(2, 2, 1, hidden))  # (h or c, direction, any document, unit)
         self.word_dropout, self.dropout, self.whole_word_dropout = word_dropout, dropout, whole_word_dropout
 
-    def set_vectors(self, vectors: np.ndarray, trained: bool = True) -> None:
+    def set_vectors(self, vectors: np.ndarray, is_trained: bool = True) -> None:
         """The word vectors to start from, and whether training moves them."""
         self.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
-        self.embedding.weight.requires_grad = trained
+        self.embedding.weight.requires_grad = is_trained
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """(n_docs, width, 2 · hidden)"""
         words = dropout(self.embedding(batch.ids), self.word_dropout, self.training)
-        states = states_of(self.lstm, self.without_some(words), self.first_state, batch)
-        return dropout(batch.padded(states), self.dropout, self.training)
+        states = compute_states(self.lstm, self.drop_words(words), self.first_state, batch)
+        return dropout(batch.pad_states(states), self.dropout, self.training)
 
-    def without_some(self, words: Tensor) -> Tensor:
+    def drop_words(self, words: Tensor) -> Tensor:
         """In training, some words are left out whole, as zeros in their place: no label may rest on a single word."""
         if not (self.training and self.whole_word_dropout):
             return words

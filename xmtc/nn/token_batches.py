@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from xmtc.core.dataset import Tokens
-from xmtc.nn.devices import moved
+from xmtc.nn.devices import move_to_device
 
-POOL = 32  # batches whose documents are drawn at random together, then sorted by length
+POOL_BATCHES = 32  # batches whose documents are drawn at random together, then sorted by length
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class TokenBatch:
 
     docs: np.ndarray  # (n_docs,) their numbers
     ids: Tensor  # (n_tokens,) all first tokens, all second tokens ...
-    sizes: Tensor  # (longest,) on the CPU: how many documents have a first token, a second token ...
+    step_sizes: Tensor  # (longest,) on the CPU: how many documents have a first token, a second token ...
     positions: Tensor  # (n_tokens,) where each token stands in (n_docs, width)
     width: int  # of a padded document
 
@@ -31,50 +31,52 @@ class TokenBatch:
         return len(self.docs)
 
     @property
-    def longest(self) -> int:
-        return len(self.sizes)
+    def max_length(self) -> int:
+        return len(self.step_sizes)
 
-    def padded(self, states: Tensor) -> Tensor:
+    def pad_states(self, states: Tensor) -> Tensor:
         """States of the tokens, (n_tokens, d), as (n_docs, width, d) with zeros where a document has ended."""
         empty = states.new_zeros(self.n_docs * self.width, states.shape[1])
         return empty.index_copy(0, self.positions, states).view(self.n_docs, self.width, -1)
 
-    def padded_ids(self, padding: int) -> Tensor:
+    def pad_ids(self, padding: int) -> Tensor:
         """(n_docs, width) the tokens, and another id where a document has ended."""
         empty = self.ids.new_full((self.n_docs * self.width,), padding)
         return empty.index_copy(0, self.positions, self.ids).view(self.n_docs, self.width)
 
-    def mask(self) -> Tensor:
+    def make_mask(self) -> Tensor:
         """(n_docs, width) where tokens stand."""
         mask = torch.zeros(self.n_docs * self.width, dtype=torch.bool, device=self.ids.device)
         return mask.index_fill(0, self.positions, True).view(self.n_docs, self.width)
 
 
-def rounded_up(length: int, few: bool = False) -> int:
+def round_up_length(length: int, is_coarse: bool = False) -> int:
     """A length that is fast in bf16 products: a multiple of 8, or of up to an eighth of it, so that few occur."""
-    step = max(8, 2 ** ((length - 1).bit_length() - 3)) if few else 8
+    step = max(8, 2 ** ((length - 1).bit_length() - 3)) if is_coarse else 8
     return -(-length // step) * step
 
 
 class TokenLoader:
     """The documents of a data set: their tokens on the device, if they fit there, else in memory."""
 
-    def __init__(self, tokens: Tokens, device: torch.device, most_bytes: float = 16e9, few_widths: bool = False):
+    def __init__(
+        self, tokens: Tokens, device: torch.device, max_device_bytes: float = 16e9, has_coarse_widths: bool = False
+    ):
         self.device, self.offsets, self.lengths = device, tokens.offsets, np.diff(tokens.offsets)
-        self.few_widths = few_widths
+        self.has_coarse_widths = has_coarse_widths
         ids = torch.from_numpy(np.ascontiguousarray(tokens.ids))
-        self.ids = ids.to(device) if ids.nbytes <= most_bytes else ids
+        self.ids = ids.to(device) if ids.nbytes <= max_device_bytes else ids
 
     @property
     def n_docs(self) -> int:
         return len(self.lengths)
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """Tokens of a document, at most."""
         return int(self.lengths.max(initial=1))
 
-    def batch(self, docs: np.ndarray) -> TokenBatch:
+    def load_batch(self, docs: np.ndarray) -> TokenBatch:
         docs = docs[np.argsort(-self.lengths[docs], kind="stable")]
         offsets, lengths = self.offsets[docs], self.lengths[docs]
         longest = int(lengths[0])
@@ -83,34 +85,34 @@ class TokenLoader:
 
         step = np.repeat(steps, sizes)
         row = np.arange(len(step)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        ids = self.ids[moved(offsets[row] + step, self.ids.device)].to(self.device).long()
-        width = rounded_up(longest, self.few_widths)
-        positions = moved(row * width + step, self.device)
+        ids = self.ids[move_to_device(offsets[row] + step, self.ids.device)].to(self.device).long()
+        width = round_up_length(longest, self.has_coarse_widths)
+        positions = move_to_device(row * width + step, self.device)
         return TokenBatch(docs, ids, torch.from_numpy(sizes), positions, width)
 
-    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    def shuffled_batches(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Every document once, in random batches of documents about equally long."""
         order = rng.permutation(self.n_docs)
         batches = []
-        for begin in range(0, self.n_docs, POOL * size):
-            pool = order[begin : begin + POOL * size]
+        for begin in range(0, self.n_docs, POOL_BATCHES * size):
+            pool = order[begin : begin + POOL_BATCHES * size]
             pool = pool[np.argsort(self.lengths[pool], kind="stable")]
-            batches += list(chunks(pool, size))
+            batches += list(split_chunks(pool, size))
         for number in rng.permutation(len(batches)):
             yield batches[number]
 
-    def by_length(self, size: int) -> Iterator[np.ndarray]:
+    def batches_by_length(self, size: int) -> Iterator[np.ndarray]:
         """Every document once, longest first."""
-        return chunks(np.argsort(-self.lengths, kind="stable"), size)
+        return split_chunks(np.argsort(-self.lengths, kind="stable"), size)
 
 
-def chunks(docs: np.ndarray, size: int) -> Iterator[np.ndarray]:
+def split_chunks(docs: np.ndarray, size: int) -> Iterator[np.ndarray]:
     """Consecutive documents, `size` at a time."""
     for begin in range(0, len(docs), size):
         yield docs[begin : begin + size]
 
 
-class LabelRows:
+class LabelLoader:
     """The labels of documents on a device."""
 
     def __init__(self, Y: csr_array, device: torch.device):
@@ -118,24 +120,24 @@ class LabelRows:
         self.labels = torch.from_numpy(Y.indices.astype(np.int64)).to(device)
         self.device = device
 
-    def pairs(self, docs: np.ndarray) -> tuple[Tensor, Tensor]:
+    def label_pairs(self, docs: np.ndarray) -> tuple[Tensor, Tensor]:
         """(row, label) of every label of the documents; rows are counted in the order of `docs`."""
         offsets, lengths = self.offsets[docs], self.offsets[docs + 1] - self.offsets[docs]
         rows = np.repeat(np.arange(len(docs)), lengths)
         at = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(offsets, lengths)
-        index = moved(np.stack([rows, at]), self.device)
+        index = move_to_device(np.stack([rows, at]), self.device)
         return index[0], self.labels[index[1]]
 
     def targets(self, docs: np.ndarray) -> Tensor:
         """(n_docs, n_labels) zeros and ones."""
-        rows, labels = self.pairs(docs)
+        rows, labels = self.label_pairs(docs)
         return torch.zeros(len(docs), self.n_labels, device=self.device).index_put_(
             (rows, labels), torch.ones((), device=self.device)
         )
 
-    def targets_among(self, docs: np.ndarray, candidates: Tensor) -> Tensor:
+    def candidate_targets(self, docs: np.ndarray, candidates: Tensor) -> Tensor:
         """(n_docs, n_candidates) ones where a candidate is a label of its document."""
-        rows, labels = self.pairs(docs)
+        rows, labels = self.label_pairs(docs)
         keys = (rows * self.n_labels + labels).sort().values
         wanted = torch.arange(len(docs), device=self.device)[:, None] * self.n_labels + candidates
         if not len(keys):

@@ -18,13 +18,17 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.nn import distributed
 
-RECENT, ABOVE_RECENT, RECORDED = 5, 5.0, 2.0  # gradients are clipped at 5 times the largest of the last 5 norms
-KEEP_SECONDS = 600.0  # between checkpoints
-LARGEST = 1e6  # weight; what is larger, or no number, has come of a training that diverged
+RECENT_NORMS, MAX_NORM_RATIO, MAX_RECORDED_RATIO = (
+    5,
+    5.0,
+    2.0,
+)  # gradients are clipped at 5 times the largest of the last 5 norms
+CHECKPOINT_SECONDS = 600.0  # between checkpoints
+MAX_WEIGHT = 1e6  # weight; what is larger, or no number, has come of a training that diverged
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class TrainingOptions:
     """How long to train and how fast."""
 
     epochs: int
@@ -33,41 +37,41 @@ class Plan:
     average_every: int  # steps
     patience: int  # looks without a better score before training ends, at the end of an epoch
     seed: int
-    seconds: float = inf  # after which no further epoch begins
+    max_seconds: float = inf  # after which no further epoch begins
     decay: float = 1.0  # what the rate is multiplied by after every epoch
     weight_decay: float = 0.0
     clips: bool = True  # gradients, relative to recent ones
     look_every: int = 0  # steps between looks at the score; 0: one look after every epoch
     average_over: float = inf  # weights in the average, after which older ones fade from it; inf: all, as in SWA
-    rates: tuple[tuple[str, float], ...] = ()  # of parameters whose names begin so, in place of `rate`
-    clip_at: float = inf  # the norm that gradients are scaled down to
+    rates_by_prefix: tuple[tuple[str, float], ...] = ()  # of parameters whose names begin so, in place of `rate`
+    max_gradient_norm: float = inf  # the norm that gradients are scaled down to
     n_steps: int = 0  # of a training whose rates rise linearly, then fall to 0 at its end; 0: they do neither
-    warm_up: int = 0  # of these, steps in which they rise
-    cosine: bool = False  # they fall along half a cosine, slowly at first and at last, in place of a line
+    warmup_steps: int = 0  # of these, steps in which they rise
+    has_cosine_decay: bool = False  # they fall along half a cosine, slowly at first and at last, in place of a line
 
-    def slant(self, step: int) -> float:
+    def rate_factor(self, step: int) -> float:
         """The share of the rate that a step has: slanted triangular learning rates, eq. 15 of APLC-XLNet. The first
         step is t = 0, as the authors' is: it has no rate where rates rise, and the whole where they only fall."""
         if not self.n_steps:
             return 1.0
-        if step < self.warm_up:
-            return step / self.warm_up
-        left = max(0.0, (self.n_steps - step) / (self.n_steps - self.warm_up))
-        return (1 - cos(pi * left)) / 2 if self.cosine else left
+        if step < self.warmup_steps:
+            return step / self.warmup_steps
+        left = max(0.0, (self.n_steps - step) / (self.n_steps - self.warmup_steps))
+        return (1 - cos(pi * left)) / 2 if self.has_cosine_decay else left
 
-    def rate_of(self, parameter: str) -> float:
-        return next((rate for beginning, rate in self.rates if parameter.startswith(beginning)), self.rate)
-
-
-Batches = Callable[[np.random.Generator], Iterator[np.ndarray]]  # an epoch's batches of document numbers
+    def get_rate(self, parameter: str) -> float:
+        return next((rate for beginning, rate in self.rates_by_prefix if parameter.startswith(beginning)), self.rate)
 
 
-def train(
+EpochBatches = Callable[[np.random.Generator], Iterator[np.ndarray]]  # an epoch's batches of document numbers
+
+
+def run_training_loop(
     network: nn.Module,
-    batches: Batches,
+    batches: EpochBatches,
     loss: Callable[[np.ndarray], Tensor | Iterator[Tensor]],
     score: Callable[[], float],
-    plan: Plan,
+    plan: TrainingOptions,
     n_docs: int,
     run: Run = Run(),
     name: str = "network",
@@ -79,56 +83,59 @@ def train(
     the other, of which the next is computed when the last has given its gradients. After every epoch, or pass, those
     who watch are told of it, the score by the name of its metric, and may ask to stop; a resumed training first tells
     of the passes that it has behind it."""
-    state = State(network, plan)
+    state = TrainingState(network, plan)
     state.resume(run, name)
     begin = time.monotonic() - state.seconds
     with run.stage("training", plan.epochs * n_docs) as progress:
         stop = sum(run.notify(done) for done in state.passes) > 0
         progress.advance(state.epoch * n_docs)
-        while distributed.agreed(state.wants_more and not stop):
+        while distributed.broadcast_from_main(state.should_continue and not stop):
             network.train()
             for number, docs in enumerate(batches(np.random.default_rng((plan.seed, state.epoch)))):
-                if number >= state.n_done:  # a resumed training may have done some
+                if number >= state.n_epoch_steps:  # a resumed training may have done some
                     state.set_seed()
                     state.step(loss(docs))
-                    if state.is_time_to_look and not state.has_diverged:
-                        state.look(lambda: distributed.agreed(score()))
-                    state.keep_now_and_then(run, name, time.monotonic() - begin)
+                    if state.is_validation_due and not state.has_diverged:
+                        state.validate(lambda: distributed.broadcast_from_main(score()))
+                    state.save_checkpoint_if_due(run, name, time.monotonic() - begin)
                 progress.advance(len(docs))
             if state.has_diverged:
                 break
-            mean_loss, rate = distributed.mean(state.total_loss) / max(1, state.n_done), state.rate
-            state.finish_epoch(lambda: distributed.agreed(score()))
+            mean_loss, rate = (
+                distributed.average_over_processes(state.total_loss) / max(1, state.n_epoch_steps),
+                state.rate,
+            )
+            state.finish_epoch(lambda: distributed.broadcast_from_main(score()))
             state.seconds = time.monotonic() - begin
-            state.describe_pass(run.qualify_name(name), mean_loss, rate, metric)
+            state.record_pass(run.qualify_name(name), mean_loss, rate, metric)
             stop = run.notify(state.passes[-1])
-            progress.set_status(state.news)
-    state.keep(run, name)
+            progress.set_status(state.summary)
+    state.save_checkpoint(run, name)
     state.restore_best()
 
 
-class State:
+class TrainingState:
     """Where a training stands: the network, the optimisers' memory, the averaged weights and the best so far."""
 
-    def __init__(self, network: nn.Module, plan: Plan):
+    def __init__(self, network: nn.Module, plan: TrainingOptions):
         self.network, self.plan = network, plan
         self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
         # these and what batch normalisation has seen, which is averaged and kept like them
         self.tensors: list[Tensor] = [*self.parameters, *network.buffers()]
-        self.optimisers = optimisers(network, plan)
-        self.recent = torch.full((RECENT,), 1.0, device=self.parameters[0].device)
-        self.average: list[Tensor] = []
-        self.n_averaged, self.n_steps, self.epoch, self.n_done, self.seconds = 0, 0, 0, 0, 0.0
-        self.last_kept = time.monotonic()
-        self.best = [p.detach().clone() for p in self.tensors]
+        self.optimisers = make_optimisers(network, plan)
+        self.recent_norms = torch.full((RECENT_NORMS,), 1.0, device=self.parameters[0].device)
+        self.average_tensors: list[Tensor] = []
+        self.n_averaged, self.n_steps, self.epoch, self.n_epoch_steps, self.seconds = 0, 0, 0, 0, 0.0
+        self.last_checkpoint = time.monotonic()
+        self.best_tensors = [p.detach().clone() for p in self.tensors]
         self.scores: list[float] = []
         self.passes: list[Pass] = []
-        exact = torch.float32 if self.recent.device.type == "mps" else torch.float64  # which has no other
+        exact = torch.float32 if self.recent_norms.device.type == "mps" else torch.float64  # which has no other
         # of the steps of this pass, added up where it is computed: nobody waits for a GPU to read it
-        self.total_loss = torch.zeros((), dtype=exact, device=self.recent.device)
+        self.total_loss = torch.zeros((), dtype=exact, device=self.recent_norms.device)
 
     @property
-    def since_best(self) -> int:
+    def n_since_best(self) -> int:
         """Looks since the best score; of equal ones the last counts, which has learnt more."""
         return int(np.argmax(self.scores[::-1])) if self.scores else 0
 
@@ -137,7 +144,7 @@ class State:
         """Whether a weight is no number any more, or none of use. Refused where no pass before was better."""
         weights = torch.stack([weight.detach().abs().max() for weight in self.parameters])
         seen = [buffer.isfinite().all() for buffer in self.network.buffers()]  # by batch normalisation, of any size
-        if distributed.agreed(bool((weights < LARGEST).all()) and all(seen)):
+        if distributed.broadcast_from_main(bool((weights < MAX_WEIGHT).all()) and all(seen)):
             return False
         if not self.scores:
             raise XmtcError(
@@ -147,18 +154,18 @@ class State:
         return True
 
     @property
-    def wants_more(self) -> bool:
-        has_time = self.seconds < self.plan.seconds
-        return has_time and self.epoch < self.plan.epochs and self.since_best < self.plan.patience
+    def should_continue(self) -> bool:
+        has_time = self.seconds < self.plan.max_seconds
+        return has_time and self.epoch < self.plan.epochs and self.n_since_best < self.plan.patience
 
     @property
     def rate(self) -> float:
         """The learning rate of the last step."""
-        return self.plan.rate * self.plan.decay**self.epoch * self.plan.slant(self.n_steps - 1)
+        return self.plan.rate * self.plan.decay**self.epoch * self.plan.rate_factor(self.n_steps - 1)
 
-    def describe_pass(self, network: str, loss: float, rate: float, metric: str) -> None:
+    def record_pass(self, network: str, loss: float, rate: float, metric: str) -> None:
         """Write down the pass that has just ended."""
-        device = self.recent.device
+        device = self.recent_norms.device
         done = Pass(
             network=network,
             number=self.epoch,
@@ -172,7 +179,7 @@ class State:
         self.passes.append(done)
 
     @property
-    def news(self) -> str:
+    def summary(self) -> str:
         """The last pass in a phrase."""
         done = self.passes[-1]
         scores = [f"{name} {score:.4f}, best {max(self.scores):.4f}" for name, score in done.metrics.items()]
@@ -181,12 +188,12 @@ class State:
     def set_rate(self) -> None:
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
-                group["lr"] = group["rate"] * self.plan.decay**self.epoch * self.plan.slant(self.n_steps)
+                group["lr"] = group["rate"] * self.plan.decay**self.epoch * self.plan.rate_factor(self.n_steps)
 
     def set_seed(self) -> None:
         """So that a training resumed here drops out the same, and every process something else."""
         rank, world_size = distributed.rank_and_size()
-        seeds = self.plan.seed, self.epoch, self.n_done, rank, world_size
+        seeds = self.plan.seed, self.epoch, self.n_epoch_steps, rank, world_size
         torch.manual_seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
 
     def step(self, loss: Tensor | Iterator[Tensor]) -> None:
@@ -196,14 +203,14 @@ class State:
         for part in [loss] if isinstance(loss, Tensor) else loss:
             part.backward()
             self.total_loss += part.detach().sum()
-        if self.plan.clip_at < inf:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.plan.clip_at)
+        if self.plan.max_gradient_norm < inf:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.plan.max_gradient_norm)
         elif self.plan.clips:
-            self.recent = clip(self.parameters, self.recent)
+            self.recent_norms = clip_gradients(self.parameters, self.recent_norms)
         for optimiser in self.optimisers:
             optimiser.step()
         self.n_steps += 1
-        self.n_done += 1
+        self.n_epoch_steps += 1
         if self.epoch >= self.plan.average_from and self.n_steps % self.plan.average_every == 0:
             self.add_to_average()
 
@@ -212,59 +219,59 @@ class State:
         self.n_averaged += 1
         share = 1 / min(self.n_averaged, self.plan.average_over)
         if self.n_averaged == 1:
-            self.average = [p.detach().clone() for p in self.tensors]
+            self.average_tensors = [p.detach().clone() for p in self.tensors]
         else:
-            torch._foreach_lerp_(self.average, [p.detach() for p in self.tensors], share)
+            torch._foreach_lerp_(self.average_tensors, [p.detach() for p in self.tensors], share)
 
     @property
-    def is_time_to_look(self) -> bool:
+    def is_validation_due(self) -> bool:
         return self.plan.look_every > 0 and self.n_steps % self.plan.look_every == 0
 
     @torch.no_grad()
-    def look(self, score: Callable[[], float]) -> None:
+    def validate(self, score: Callable[[], float]) -> None:
         """Score the averaged weights, or the present ones before there are any, and keep the best."""
-        present = [p.detach().clone() for p in self.tensors] if self.average else []
-        if self.average:
-            torch._foreach_copy_(self.tensors, self.average)
+        present = [p.detach().clone() for p in self.tensors] if self.average_tensors else []
+        if self.average_tensors:
+            torch._foreach_copy_(self.tensors, self.average_tensors)
         self.network.eval()
         self.scores.append(score())
-        if self.since_best == 0:
-            torch._foreach_copy_(self.best, [p.detach() for p in self.tensors])
+        if self.n_since_best == 0:
+            torch._foreach_copy_(self.best_tensors, [p.detach() for p in self.tensors])
         if present:
             torch._foreach_copy_(self.tensors, present)
         self.network.train()
 
     def finish_epoch(self, score: Callable[[], float]) -> None:
         if not self.plan.look_every or not self.scores:  # there may be fewer steps than between two looks
-            self.look(score)
-        self.epoch, self.n_done = self.epoch + 1, 0
+            self.validate(score)
+        self.epoch, self.n_epoch_steps = self.epoch + 1, 0
         self.total_loss.zero_()
 
     @torch.no_grad()
     def restore_best(self) -> None:
-        torch._foreach_copy_(self.tensors, self.best)
+        torch._foreach_copy_(self.tensors, self.best_tensors)
         self.network.eval()
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def _checkpoint_tensors(self) -> dict[str, Tensor]:
         """All that a resumed training needs, under flat names."""
         found = {f"now-{i}": p.detach() for i, p in enumerate(self.tensors)}
-        found |= {f"best-{i}": p for i, p in enumerate(self.best)}
-        found |= {f"average-{i}": p for i, p in enumerate(self.average)}
+        found |= {f"best-{i}": p for i, p in enumerate(self.best_tensors)}
+        found |= {f"average-{i}": p for i, p in enumerate(self.average_tensors)}
         for number, optimiser in enumerate(self.optimisers):
             for i, memory in optimiser.state_dict()["state"].items():
                 found |= {f"adam-{number}-{i}-{name}": torch.as_tensor(value) for name, value in memory.items()}
-        return found | {"recent": self.recent, "total_loss": self.total_loss}
+        return found | {"recent": self.recent_norms, "total_loss": self.total_loss}
 
-    def keep_now_and_then(self, run: Run, name: str, seconds: float) -> None:
-        if run.checkpoint.folder is not None and time.monotonic() - self.last_kept > KEEP_SECONDS:
+    def save_checkpoint_if_due(self, run: Run, name: str, seconds: float) -> None:
+        if run.checkpoint.folder is not None and time.monotonic() - self.last_checkpoint > CHECKPOINT_SECONDS:
             self.seconds = seconds
-            self.keep(run, name)
-            self.last_kept = time.monotonic()
+            self.save_checkpoint(run, name)
+            self.last_checkpoint = time.monotonic()
 
-    def keep(self, run: Run, name: str) -> None:
+    def save_checkpoint(self, run: Run, name: str) -> None:
         if run.checkpoint.folder is not None and distributed.rank_and_size()[0] == 0:
-            arrays = {name: tensor.cpu().numpy() for name, tensor in self._tensors().items()}
-            counts = np.array([self.epoch, self.n_done, self.n_steps, self.n_averaged, self.seconds])
+            arrays = {name: tensor.cpu().numpy() for name, tensor in self._checkpoint_tensors().items()}
+            counts = np.array([self.epoch, self.n_epoch_steps, self.n_steps, self.n_averaged, self.seconds])
             passes = np.array(json.dumps([asdict(done) for done in self.passes]))
             known = {"counts": counts, "scores": np.array(self.scores), "passes": passes}
             run.checkpoint.save_piece(f"{name}-unfinished", arrays | known)
@@ -274,19 +281,19 @@ class State:
         kept = run.checkpoint.load_piece(f"{name}-unfinished")
         if kept is None:
             return
-        self.epoch, self.n_done, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:4])
+        self.epoch, self.n_epoch_steps, self.n_steps, self.n_averaged = (int(n) for n in kept["counts"][:4])
         self.seconds = float(kept["counts"][4])
         self.scores = kept["scores"].tolist()
         self.passes = [Pass(**done) for done in json.loads(str(kept.get("passes", "[]")))]  # older pieces have none
-        device = self.recent.device
+        device = self.recent_norms.device
 
         def tensors(kind: str) -> list[Tensor]:
             n = sum(name.startswith(f"{kind}-") for name in kept)
             return [torch.from_numpy(kept[f"{kind}-{i}"]).to(device) for i in range(n)]
 
         torch._foreach_copy_(self.tensors, tensors("now"))
-        self.best, self.average = tensors("best"), tensors("average")
-        self.recent = torch.from_numpy(kept["recent"]).to(device)
+        self.best_tensors, self.average_tensors = tensors("best"), tensors("average")
+        self.recent_norms = torch.from_numpy(kept["recent"]).to(device)
         self.total_loss = torch.from_numpy(kept.get("total_loss", np.zeros(()))).to(device)
         for number, optimiser in enumerate(self.optimisers):
             memory: dict[int, dict[str, Any]] = {}
@@ -299,32 +306,32 @@ class State:
             optimiser.load_state_dict({"state": memory, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
-def optimisers(network: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
+def make_optimisers(network: nn.Module, plan: TrainingOptions) -> list[torch.optim.Optimizer]:
     """Adam; for rows of which a step sees only a few, the one that moves only these."""
     few = {id(m.weight) for m in network.modules() if isinstance(m, nn.Embedding) and m.sparse}
     trained = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
-    dense = groups([(name, p) for name, p in trained if id(p) not in few], plan)
-    sparse = groups([(name, p) for name, p in trained if id(p) in few], plan)
+    dense = group_parameters([(name, p) for name, p in trained if id(p) not in few], plan)
+    sparse = group_parameters([(name, p) for name, p in trained if id(p) in few], plan)
     fused = dense[0]["params"][0].device.type == "cuda"
     decay = plan.weight_decay
     found: list[torch.optim.Optimizer] = [torch.optim.AdamW(dense, plan.rate, weight_decay=decay, fused=fused)]
     return found + ([torch.optim.SparseAdam(sparse, plan.rate)] if sparse else [])
 
 
-def groups(parameters: list[tuple[str, Tensor]], plan: Plan) -> list[dict[str, Any]]:
+def group_parameters(parameters: list[tuple[str, Tensor]], plan: TrainingOptions) -> list[dict[str, Any]]:
     """Parameters that have the same rate together."""
-    rates = dict.fromkeys(plan.rate_of(name) for name, _ in parameters)
-    return [{"params": [p for name, p in parameters if plan.rate_of(name) == rate], "rate": rate} for rate in rates]
+    rates = dict.fromkeys(plan.get_rate(name) for name, _ in parameters)
+    return [{"params": [p for name, p in parameters if plan.get_rate(name) == rate], "rate": rate} for rate in rates]
 
 
 @torch.no_grad()
-def clip(parameters: list[Tensor], recent: Tensor) -> Tensor:
+def clip_gradients(parameters: list[Tensor], recent: Tensor) -> Tensor:
     """Scale gradients down to 5 times the largest of the recent norms; the recent norms with the new one, of which no
     more is recorded than twice that largest, or 1, so that the limit is never above 5."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     values = [g._values() if g.is_sparse else g for g in gradients]  # of sparse ones, rows not yet added up
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
     largest = recent.max()
-    torch._foreach_mul_(values, (ABOVE_RECENT * largest / (norm + 1e-12)).clamp(max=1.0))
-    recorded = torch.minimum(norm, RECORDED * largest).clamp(max=1.0)
+    torch._foreach_mul_(values, (MAX_NORM_RATIO * largest / (norm + 1e-12)).clamp(max=1.0))
+    recorded = torch.minimum(norm, MAX_RECORDED_RATIO * largest).clamp(max=1.0)
     return torch.cat([recent[1:], recorded[None]])

@@ -16,7 +16,7 @@ class Weights(Form):
     arrays: dict[str, np.ndarray] = array(np.float32, np.float16, ndim=None)  # by the names that PyTorch has for them
 
     @classmethod
-    def of(cls, network: nn.Module, precision: torch.dtype = torch.float32) -> Weights:
+    def from_network(cls, network: nn.Module, precision: torch.dtype = torch.float32) -> Weights:
         return cls({name: tensor.to(precision).cpu().numpy() for name, tensor in network.state_dict().items()})
 
     def load_into(self, network: nn.Module) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from xmtc.output.table import Answer, AnswerTable, Cell, Column, Write, number_in_words
+from xmtc.output.table import Cell, Column, Prediction, PredictionTable, WriteFunction, format_plain_number
 
 
 @contextmanager
-def parquet(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
+def parquet(stream: IO[bytes], table: PredictionTable) -> Iterator[WriteFunction]:
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
@@ -18,17 +18,17 @@ def parquet(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
     schema = pyarrow.schema([(column.name, kinds[column.kind]) for column in table.columns])
     with ParquetWriter(stream, schema, compression="zstd") as writer:
 
-        def write(answers: Iterable[Answer]) -> None:
+        def write(answers: Iterable[Prediction]) -> None:
             rows = [row for answer in answers for row in table.rows(answer)]
             cells = zip(*rows, strict=True)
-            columns = [values(*each) for each in zip(table.columns, cells, strict=True)]
+            columns = [convert_column(*each) for each in zip(table.columns, cells, strict=True)]
             writer.write_batch(pyarrow.record_batch(columns, schema=schema))
 
         yield write
 
 
-def values(column: Column, cells: Iterable[Cell]) -> list[Any]:
+def convert_column(column: Column, cells: Iterable[Cell]) -> list[Any]:
     """Cells as the type of their column has them."""
     if column.kind is not str:
         return list(cells)
-    return [number_in_words(cell) if isinstance(cell, (int, float)) else cell for cell in cells]
+    return [format_plain_number(cell) if isinstance(cell, (int, float)) else cell for cell in cells]

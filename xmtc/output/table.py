@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | None
 Record = dict[str, Any]  # plain values by the names of columns
-ABOVE = " › "  # between broader concepts in one cell
-DIGITS = 6  # of a score, as it is written for people
+BROADER_SEPARATOR = " › "  # between broader concepts in one cell
+SCORE_DIGITS = 6  # of a score, as it is written for people
 
 
-class Answer(NamedTuple):
+class Prediction(NamedTuple):
     """The labels of a document, and what is carried along of it."""
 
     id: str
     tags: list[Tag]
-    kept: tuple[Any, ...] = ()  # the values of the fields to keep, as the corpus has them
+    kept_values: tuple[Any, ...] = ()  # the values of the fields to keep, as the corpus has them
     text: str = ""
 
 
@@ -33,28 +33,28 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AnswerTable:
+class PredictionTable:
     """Which columns there are. Labels have a column of names only where there are names."""
 
     k: int = 5  # labels of a document, at most
     wide: bool = False  # one row for each document: label_1, score_1, label_2, …
-    keep: tuple[str, ...] = ()  # fields of the corpus that are carried along
+    kept_fields: tuple[str, ...] = ()  # fields of the corpus that are carried along
     has_names: bool = False  # whether a vocabulary tells what labels are called
     broader: Callable[[str], list[str]] | None = None  # what is above a label, the nearest first, where it is wanted
 
     @cached_property
-    def of_document(self) -> list[Column]:
+    def document_columns(self) -> list[Column]:
         """The columns of a document, which come first."""
         names = ["id"]
-        taken = {"labels", *(column.name for column in self.of_labels)}  # `labels` is that of JSON Lines
-        for name in self.keep:
+        taken = {"labels", *(column.name for column in self.label_columns)}  # `labels` is that of JSON Lines
+        for name in self.kept_fields:
             while name in taken or name in names:
                 name = f"input_{name}"
             names.append(name)
         return [Column(name, str) for name in names]
 
     @cached_property
-    def of_labels(self) -> list[Column]:
+    def label_columns(self) -> list[Column]:
         """The columns of its labels."""
         told = [("name", str)] * self.has_names + [("broader", str)] * (self.broader is not None)
         one = [("label", str), *told, ("score", float)]
@@ -64,33 +64,33 @@ class AnswerTable:
 
     @cached_property
     def columns(self) -> list[Column]:
-        return [*self.of_document, *self.of_labels]
+        return [*self.document_columns, *self.label_columns]
 
-    def rows(self, answer: Answer) -> list[list[Cell]]:
+    def rows(self, answer: Prediction) -> list[list[Cell]]:
         """The rows of a document; one without labels keeps a row, so that none is lost."""
-        first = [answer.id, *map(cell, answer.kept)]
+        first = [answer.id, *map(as_cell, answer.kept_values)]
         each = [self.label_cells(tag) for tag in answer.tags]
         if self.wide:
             cells = [cell for cells in each for cell in cells]
-            return [[*first, *cells, *[None] * (len(self.of_labels) - len(cells))]]
+            return [[*first, *cells, *[None] * (len(self.label_columns) - len(cells))]]
         return [[*first, rank, *cells] for rank, cells in enumerate(each, 1)] or [
-            [*first, *[None] * len(self.of_labels)]
+            [*first, *[None] * len(self.label_columns)]
         ]
 
     def label_cells(self, tag: Tag) -> list[Cell]:
-        score = float(f"{tag.score:.{DIGITS}g}")
+        score = float(f"{tag.score:.{SCORE_DIGITS}g}")
         name: list[Cell] = [tag.name] if self.has_names else []
-        above: list[Cell] = [] if self.broader is None else [ABOVE.join(self.broader(tag.label))]
+        above: list[Cell] = [] if self.broader is None else [BROADER_SEPARATOR.join(self.broader(tag.label))]
         return [tag.label, *name, *above, score]
 
-    def record(self, answer: Answer) -> dict[str, Any]:
+    def to_record(self, answer: Prediction) -> dict[str, Any]:
         """The same as a JSON object."""
-        fields = zip(self.of_document, (answer.id, *map(without_nan, answer.kept)), strict=True)
+        fields = zip(self.document_columns, (answer.id, *map(replace_non_finite, answer.kept_values)), strict=True)
         labels = []
         for tag in answer.tags:
             name = {} if tag.name is None else {"name": tag.name}
             above = {} if self.broader is None else {"broader": self.broader(tag.label)}
-            labels.append({"label": tag.label, **name, **above, "score": round(tag.score, DIGITS)})
+            labels.append({"label": tag.label, **name, **above, "score": round(tag.score, SCORE_DIGITS)})
         return {column.name: value for column, value in fields} | {"labels": labels}
 
 
@@ -101,26 +101,26 @@ class RecordTable:
     columns: list[Column]
 
     def rows(self, record: Record) -> list[list[Cell]]:
-        return [[cell(record[column.name]) for column in self.columns]]
+        return [[as_cell(record[column.name]) for column in self.columns]]
 
-    def record(self, record: Record) -> Record:
-        return {column.name: without_nan(record[column.name]) for column in self.columns}
+    def to_record(self, record: Record) -> Record:
+        return {column.name: replace_non_finite(record[column.name]) for column in self.columns}
 
 
-def cell(value: Any) -> Cell:
+def as_cell(value: Any) -> Cell:
     """A value of a corpus as one cell: numbers stay numbers, lists and objects become JSON."""
-    value = without_nan(value)
+    value = replace_non_finite(value)
     if value is None or (isinstance(value, (str, int, float)) and not isinstance(value, bool)):
         return value
-    return as_text(value) if not isinstance(value, (bool, list, dict)) else in_json(value)
+    return as_text(value) if not isinstance(value, (bool, list, dict)) else dump_json(value)
 
 
-def without_nan(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """None for what is no number, as data frames write an empty cell."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def in_json(value: Any) -> str:
+def dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=as_text)
 
 
@@ -129,9 +129,9 @@ def as_text(value: Any) -> str:
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def number_in_words(value: int | float) -> str:
+def format_plain_number(value: int | float) -> str:
     """As people write it: 1, not 1.0."""
     return repr(value).removesuffix(".0")
 
 
-Write = Callable[[Iterable[Answer]], None]  # adds the answers of a batch to what is written
+WriteFunction = Callable[[Iterable[Prediction]], None]  # adds the answers of a batch to what is written

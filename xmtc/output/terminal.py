@@ -9,60 +9,60 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING, cast
 
 from xmtc.errors import escape_controls
-from xmtc.output.table import Answer, AnswerTable, Cell, Write
+from xmtc.output.table import Cell, Prediction, PredictionTable, WriteFunction
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-TOGETHER = 100  # documents below one header
-BEGINNING = 60  # characters of a text, by which a reader knows it again
+DOCUMENTS_PER_TABLE = 100  # documents below one header
+SNIPPET_CHARACTERS = 60  # characters of a text, by which a reader knows it again
 
 
 @contextmanager
-def terminal(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
+def terminal(stream: IO[bytes], table: PredictionTable) -> Iterator[WriteFunction]:
     """Where no fields are carried along, a document is shown by the beginning of its text."""
     from rich.console import Console
 
     text = cast(IO[str], codecs.getwriter("utf-8")(stream))
     console = Console(file=text, force_terminal=True, highlight=False)
 
-    def write(answers: Iterable[Answer]) -> None:
+    def write(answers: Iterable[Prediction]) -> None:
         left = iter(answers)
-        while part := list(islice(left, TOGETHER)):
-            console.print(drawn(part, table))
+        while part := list(islice(left, DOCUMENTS_PER_TABLE)):
+            console.print(build_rich_table(part, table))
 
     yield write
 
 
-def drawn(answers: list[Answer], table: AnswerTable) -> Table:
+def build_rich_table(answers: list[Prediction], table: PredictionTable) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     shown = Table(box=SIMPLE_HEAD)
-    n_first = len(table.of_document)
+    n_first = len(table.document_columns)
     names = [column.name for column in table.columns]
     kinds = [column.kind for column in table.columns]
-    if not table.keep:
+    if not table.kept_fields:
         names, kinds = [*names[:1], "text", *names[1:]], [str, *kinds]
         n_first += 1
     for name, kind in zip(names, kinds, strict=True):
         shown.add_column(Text(escape_controls(name)), justify="left" if kind is str else "right", overflow="fold")
     for answer in answers:
         for number, row in enumerate(table.rows(answer)):
-            cells = row if table.keep else [row[0], beginning(answer.text), *row[1:]]
+            cells = row if table.kept_fields else [row[0], make_snippet(answer.text), *row[1:]]
             first = cells[:n_first] if number == 0 else [None] * n_first  # once for each document
-            shown.add_row(*(Text(in_words(cell)) for cell in (*first, *cells[n_first:])))
+            shown.add_row(*(Text(format_cell(cell)) for cell in (*first, *cells[n_first:])))
     return shown
 
 
-def beginning(text: str) -> str:
+def make_snippet(text: str) -> str:
     """The first words of a text, in one line."""
-    words = " ".join(text[: 4 * BEGINNING].split())
-    return words if len(words) <= BEGINNING else words[: BEGINNING - 1] + "…"
+    words = " ".join(text[: 4 * SNIPPET_CHARACTERS].split())
+    return words if len(words) <= SNIPPET_CHARACTERS else words[: SNIPPET_CHARACTERS - 1] + "…"
 
 
-def in_words(cell: Cell) -> str:
+def format_cell(cell: Cell) -> str:
     if cell is None:
         return ""
     return f"{cell:.4f}" if isinstance(cell, float) else escape_controls(str(cell))

@@ -18,37 +18,39 @@ from typing import IO
 
 from xmtc.core.progress import print_to_stderr
 from xmtc.errors import escape_controls, escape_json_controls
-from xmtc.output.table import Answer, AnswerTable, Cell, Write, in_json, number_in_words
+from xmtc.output.table import Cell, Prediction, PredictionTable, WriteFunction, dump_json, format_plain_number
 
 # What makes a spreadsheet calculate; the wide forms do so in Chinese and Japanese ones.
-CALCULATES = frozenset("=+-@\t\r\n＝＋－＠")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+FORMULA_PREFIXES = frozenset("=+-@\t\r\n＝＋－＠")
+NUMBER_PATTERN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def is_formula(text: str) -> bool:
     """Whether a spreadsheet might run a text as a formula."""
-    return text[:1] in CALCULATES and NUMBER.fullmatch(text) is None
+    return text[:1] in FORMULA_PREFIXES and NUMBER_PATTERN.fullmatch(text) is None
 
 
 @contextmanager
-def json_lines(stream: IO[bytes], table: AnswerTable) -> Iterator[Write]:
-    def write(answers: Iterable[Answer]) -> None:
+def json_lines(stream: IO[bytes], table: PredictionTable) -> Iterator[WriteFunction]:
+    def write(answers: Iterable[Prediction]) -> None:
         for answer in answers:
-            line = escape_json_controls(in_json(table.record(answer)))
+            line = escape_json_controls(dump_json(table.to_record(answer)))
             stream.write(f"{line}\n".encode())
 
     yield write
 
 
 @contextmanager
-def separated(delimiter: str, stream: IO[bytes], table: AnswerTable, bom: bool = False) -> Iterator[Write]:
+def delimited_rows(
+    delimiter: str, stream: IO[bytes], table: PredictionTable, bom: bool = False
+) -> Iterator[WriteFunction]:
     """CSV or TSV, with a header. The byte order mark has Excel read it as UTF-8."""
     if bom:
         stream.write(codecs.BOM_UTF8)
     rows = RowWriter(stream, delimiter)
     rows.add([column.name for column in table.columns])
 
-    def write(answers: Iterable[Answer]) -> None:
+    def write(answers: Iterable[Prediction]) -> None:
         for answer in answers:
             for row in table.rows(answer):
                 rows.add(row)
@@ -56,10 +58,10 @@ def separated(delimiter: str, stream: IO[bytes], table: AnswerTable, bom: bool =
 
     yield write
     rows.flush()  # the header, where there are no answers
-    rows.tell()
+    rows.report_changes()
 
 
-csv_rows, tsv_rows = partial(separated, ","), partial(separated, "\t")
+csv_rows, tsv_rows = partial(delimited_rows, ","), partial(delimited_rows, "\t")
 
 
 class RowWriter:
@@ -68,30 +70,30 @@ class RowWriter:
     def __init__(self, stream: IO[bytes], delimiter: str) -> None:
         self.stream = stream
         self.text = text = io.StringIO(newline="")  # of a batch, which is encoded at once
-        self.shown = escape_controls if stream.isatty() else str
-        self.usual = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        self.escape_control = escape_controls if stream.isatty() else str
+        self.minimal_writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         # csv.writer leaves a lone carriage return unquoted, and csv.reader then refuses it
-        self.quoting_all = csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        self.quoting_writer = csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
         self.n_formulas = 0
 
     def add(self, row: list[Cell] | list[str]) -> None:
-        cells = [self.harmless(cell) for cell in row]
-        (self.quoting_all if "\r" in "".join(cells) else self.usual).writerow(cells)
+        cells = [self.escape_cell(cell) for cell in row]
+        (self.quoting_writer if "\r" in "".join(cells) else self.minimal_writer).writerow(cells)
 
     def flush(self) -> None:
         self.stream.write(self.text.getvalue().encode(errors="backslashreplace"))
         self.text.seek(0)
         self.text.truncate()
 
-    def harmless(self, cell: Cell) -> str:
+    def escape_cell(self, cell: Cell) -> str:
         if not isinstance(cell, str):
-            return "" if cell is None else number_in_words(cell)
+            return "" if cell is None else format_plain_number(cell)
         if is_formula(cell):
             self.n_formulas += 1
             cell = f"'{cell}"
-        return self.shown(cell)
+        return self.escape_control(cell)
 
-    def tell(self) -> None:
+    def report_changes(self) -> None:
         """Say what was changed."""
         if self.n_formulas:
             cells = "1 cell begins" if self.n_formulas == 1 else f"{self.n_formulas:,} cells begin"

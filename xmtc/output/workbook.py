@@ -13,95 +13,102 @@ from typing import IO, Any
 
 from xmtc.core.progress import print_to_stderr
 from xmtc.errors import XmtcError, as_missing_extra
-from xmtc.output.table import Answer, AnswerTable, Cell, Write
+from xmtc.output.table import Cell, Prediction, PredictionTable, WriteFunction
 from xmtc.output.text import is_formula
 
-MOST_ROWS, MOST_COLUMNS, MOST_CHARACTERS = 1_048_576, 16_384, 32_767  # of Excel
-EXACT = 10**15  # whole numbers from here on would lose digits
-MAX_IN_MEMORY = 2**20  # bytes of a workbook before it goes to a temporary file
-WIDTHS = {str: 30, int: 6, float: 10}  # of columns, in characters
+MAX_EXCEL_ROWS, MAX_EXCEL_COLUMNS, MAX_EXCEL_CHARACTERS = 1_048_576, 16_384, 32_767  # of Excel
+MIN_INEXACT_INTEGER = 10**15  # whole numbers from here on would lose digits
+MAX_MEMORY_BYTES = 2**20  # bytes of a workbook before it goes to a temporary file
+COLUMN_WIDTHS = {str: 30, int: 6, float: 10}  # of columns, in characters
 
 
 @contextmanager
-def workbook(stream: IO[bytes], table: AnswerTable, in_memory: bool = False) -> Iterator[Write]:
+def workbook(stream: IO[bytes], table: PredictionTable, in_memory: bool = False) -> Iterator[WriteFunction]:
     """Yield a function that adds answers; with `in_memory`, no temporary file is written."""
     try:
         import xlsxwriter
         from xlsxwriter.exceptions import XlsxWriterException
     except ImportError as error:
         raise as_missing_extra("A workbook (.xlsx)", error) from None
-    if len(table.columns) > MOST_COLUMNS:
+    if len(table.columns) > MAX_EXCEL_COLUMNS:
         raise XmtcError(
-            f"A workbook has {MOST_COLUMNS:,} columns at most, and {len(table.columns):,} are asked for; give a "
+            f"A workbook has {MAX_EXCEL_COLUMNS:,} columns at most, and {len(table.columns):,} are asked for; give a "
             "smaller -k, or leave --wide out."
         )
     with ExitStack() as stack:
         # a zip archive that cannot be finished complains when it is forgotten, so it is not written to the stream
-        made = stack.enter_context(SpooledTemporaryFile(0 if in_memory else MAX_IN_MEMORY))
+        made = stack.enter_context(SpooledTemporaryFile(0 if in_memory else MAX_MEMORY_BYTES))
         options: dict[str, Any] = {"in_memory": True}
         if not in_memory:
             options = {"constant_memory": True, "tmpdir": stack.enter_context(TemporaryDirectory())}
         book = xlsxwriter.Workbook(made, {**options, "use_zip64": True})
-        sheets = Sheets(book, table)
+        sheets = SheetWriter(book, table)
         yield sheets.write
         try:
-            sheets.finish()
+            sheets.finish_sheet()
             book.close()
         except XlsxWriterException as error:
             cause = error.args[0]
             raise cause if isinstance(cause, OSError) else error from None  # it wraps those of the disk
         made.seek(0)
         copyfileobj(made, stream)
-    sheets.tell()
+    sheets.report_changes()
 
 
-class Sheets:
+class SheetWriter:
     """The sheets of a workbook, the last of which is written to."""
 
-    def __init__(self, book: Any, table: AnswerTable) -> None:
+    def __init__(self, book: Any, table: PredictionTable) -> None:
         self.book, self.table = book, table
-        self.bold, self.marked = book.add_format({"bold": True}), book.add_format({"quote_prefix": True})
-        self.n_cut = 0
-        self.begin()
+        self.header_format, self.formula_format = (
+            book.add_format({"bold": True}),
+            book.add_format({"quote_prefix": True}),
+        )
+        self.n_truncated = 0
+        self.add_sheet()
 
-    def begin(self) -> None:
+    def add_sheet(self) -> None:
         self.sheet = self.book.add_worksheet()
         self.sheet.freeze_panes(1, 0)
         self.n_rows = 1
         for number, column in enumerate(self.table.columns):
-            self.sheet.set_column(number, number, WIDTHS[column.kind])
-            self.sheet.write_string(0, number, self.fitting(column.name), self.bold)
+            self.sheet.set_column(number, number, COLUMN_WIDTHS[column.kind])
+            self.sheet.write_string(0, number, self.fit_cell_text(column.name), self.header_format)
 
-    def write(self, answers: Iterable[Answer]) -> None:
+    def write(self, answers: Iterable[Prediction]) -> None:
         for answer in answers:
             for row in self.table.rows(answer):
-                if self.n_rows == MOST_ROWS:
-                    self.finish()
-                    self.begin()
+                if self.n_rows == MAX_EXCEL_ROWS:
+                    self.finish_sheet()
+                    self.add_sheet()
                 for column, cell in enumerate(row):
                     self.write_cell(column, cell)
                 self.n_rows += 1
 
     def write_cell(self, column: int, cell: Cell) -> None:
-        if isinstance(cell, int) and abs(cell) >= EXACT:
+        if isinstance(cell, int) and abs(cell) >= MIN_INEXACT_INTEGER:
             cell = str(cell)
         if isinstance(cell, str):
-            self.sheet.write_string(self.n_rows, column, self.fitting(cell), self.marked if is_formula(cell) else None)
+            self.sheet.write_string(
+                self.n_rows, column, self.fit_cell_text(cell), self.formula_format if is_formula(cell) else None
+            )
         elif cell is not None:
             self.sheet.write_number(self.n_rows, column, cell)
 
-    def fitting(self, text: str) -> str:
+    def fit_cell_text(self, text: str) -> str:
         text = text.encode(errors="backslashreplace").decode()  # half of a surrogate pair has no bytes
-        if len(text) <= MOST_CHARACTERS:
+        if len(text) <= MAX_EXCEL_CHARACTERS:
             return text
-        self.n_cut += 1
-        return text[: MOST_CHARACTERS - 1] + "…"
+        self.n_truncated += 1
+        return text[: MAX_EXCEL_CHARACTERS - 1] + "…"
 
-    def finish(self) -> None:
+    def finish_sheet(self) -> None:
         self.sheet.autofilter(0, 0, self.n_rows - 1, len(self.table.columns) - 1)
 
-    def tell(self) -> None:
+    def report_changes(self) -> None:
         """Say what was changed."""
-        if self.n_cut:
-            cells = "1 text is" if self.n_cut == 1 else f"{self.n_cut:,} texts are"
-            print_to_stderr(f"{cells} longer than the {MOST_CHARACTERS:,} characters of a cell and cut; csv and parquet have all.")
+        if self.n_truncated:
+            cells = "1 text is" if self.n_truncated == 1 else f"{self.n_truncated:,} texts are"
+            print_to_stderr(
+                f"{cells} longer than the {MAX_EXCEL_CHARACTERS:,} characters of a cell and cut; csv and parquet have all."
+            )

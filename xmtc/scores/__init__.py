@@ -1,6 +1,22 @@
 """From scores to tags: which of the ranked labels a document gets, and how that is learnt."""
 
-from xmtc.scores.threshold_tuning import Learnt, learn
-from xmtc.scores.thresholds import BY, DEEPEST, Decision, Goal, kept, parse_goal
+from xmtc.scores.threshold_tuning import TunedThresholds, tune_thresholds
+from xmtc.scores.thresholds import (
+    MAX_DECISION_DEPTH,
+    THRESHOLD_SCOPES,
+    LabelSelector,
+    ThresholdGoal,
+    parse_goal,
+    select_labels,
+)
 
-__all__ = ["BY", "DEEPEST", "Decision", "Goal", "Learnt", "kept", "learn", "parse_goal"]
+__all__ = [
+    "MAX_DECISION_DEPTH",
+    "THRESHOLD_SCOPES",
+    "LabelSelector",
+    "ThresholdGoal",
+    "TunedThresholds",
+    "parse_goal",
+    "select_labels",
+    "tune_thresholds",
+]

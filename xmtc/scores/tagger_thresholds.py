@@ -14,24 +14,26 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
-from xmtc.evaluation import DEPTH, judge
-from xmtc.evaluation.assignment_metrics import Decided, decided_figures, document_counts
-from xmtc.evaluation.ranked_results import Judged
-from xmtc.scores import DEEPEST, Decision, learn, parse_goal
+from xmtc.evaluation import EVALUATION_DEPTH, to_ranked_results
+from xmtc.evaluation.assignment_metrics import AssignmentMetrics, compute_assignment_metrics, count_by_document
+from xmtc.evaluation.ranked_results import RankedResults
+from xmtc.scores import MAX_DECISION_DEPTH, LabelSelector, parse_goal, tune_thresholds
 from xmtc.tagger import Tagger
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TunedTagger:
     tagger: Tagger  # with the decision
-    decision: Decision
-    reached: Decided  # on the documents that it was learnt from
-    halves: dict[str, float]  # by what a decision could be made, and the goal that one half reaches by the other's
-    ranked: Predictions
-    truth: csr_array
+    decision: LabelSelector
+    metrics: AssignmentMetrics  # on the documents that it was learnt from
+    half_split_scores: dict[
+        str, float
+    ]  # by what a decision could be made, and the goal that one half reaches by the other's
+    predictions: Predictions
+    true_labels: csr_array
 
 
-def learn_decision(
+def tune_tagger_thresholds(
     tagger: Tagger,
     documents: Iterable[Document],
     goal: str = "f1",
@@ -39,23 +41,23 @@ def learn_decision(
     run: Run = Run(),
     *,
     always: bool = False,
-) -> Lesson:
+) -> TunedTagger:
     """From documents that the tagger was not trained on, for a goal: f1 (of documents), micro-f1, macro-f1,
     precision=0.9, recall=0.8 or tags=5; by one threshold for all labels, one for each label, or a number of labels for
     each document, and if nothing is said by what serves best on halves of the documents. See xmtc.scores."""
     wanted, collector, n_labels = parse_goal(goal), LabelCollector(), len(tagger.labels)
-    data = tagger.read(collector.watch(documents), run)
-    truth = collector.matrix(tagger.labels.words())
+    data = tagger.transform(collector.collect(documents), run)
+    truth = collector.to_matrix(tagger.labels.words())
     if not (truth.shape[0] and (truth.indices < n_labels).any()):
         raise XmtcError("No document has a label that the model knows, so there is nothing to learn a decision from.")
-    for depth in (DEPTH, DEEPEST):
+    for depth in (EVALUATION_DEPTH, MAX_DECISION_DEPTH):
         found = tagger.ranked(data, min(depth, n_labels), run, tagger.allowed, always)
-        learnt = learn(judge(found, truth), wanted, n_labels, by)
-        given = Judged(learnt.decision(found), truth)
-        most = int(document_counts(given)[1].max())
+        learnt = tune_thresholds(to_ranked_results(found, truth), wanted, n_labels, by)
+        given = RankedResults(learnt.decision(found), truth)
+        most = int(count_by_document(given)[1].max())
         if 2 * most <= depth or depth >= n_labels:  # far from the end of what it looked at
             break
     decision = replace(learnt.decision, most=max(1, most))
     made = tagger.with_decision(decision, documents=truth.shape[0])
     assert made.decision is not None
-    return Lesson(made, made.decision, decided_figures(given), learnt.halves, found, truth)
+    return TunedTagger(made, made.decision, compute_assignment_metrics(given), learnt.half_split_scores, found, truth)

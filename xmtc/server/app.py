@@ -21,16 +21,16 @@ from starlette.types import ASGIApp
 import xmtc
 from xmtc.errors import XmtcError
 from xmtc.server import annif
-from xmtc.server.hosts import HostCheck, single_headers
-from xmtc.server.limits import HEADERS, RequestLimits
-from xmtc.server.models import Models
-from xmtc.server.refusals import Refused, in_json, of_error
-from xmtc.server.request_bodies import sentence_of
-from xmtc.server.routes import file_routes, model_routes, operator_routes
+from xmtc.server.hosts import HostCheck, parse_headers
+from xmtc.server.limits import RESPONSE_HEADERS, RequestLimits
+from xmtc.server.models import ModelPool
+from xmtc.server.refusals import RequestError, encode_error, request_error_from
+from xmtc.server.request_bodies import format_validation_error
+from xmtc.server.routes import build_file_routes, build_model_routes, build_operator_routes
 from xmtc.server.service import Service
 from xmtc.server.settings import Settings
 
-PAGE = Path(__file__).parent / "page"
+PAGE_FOLDER = Path(__file__).parent / "page"
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -38,12 +38,12 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        if not service.models.served:
-            service.models.open_all_that_are_whole()
+        if not service.models.by_name:
+            service.models.open_undamaged()
         service.models.start()
         service.start()
         with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # elsewhere, or within a thread
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew_now, service.models)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_models, service.models)
         service.on_start()
         yield
         await service.models.stop()
@@ -82,37 +82,39 @@ class KnownHostCORS(CORSMiddleware):
 
     def preflight_response(self, request_headers: Headers) -> Response:
         try:
-            self.hosts.check_host(single_headers(request_headers.raw).get(b"host", b""))
-        except Refused as refused:
-            status, body, kind = in_json(refused, "")
-            return Response(body, status, headers=HEADERS, media_type=kind)
+            self.hosts.check_host(parse_headers(request_headers.raw).get(b"host", b""))
+        except RequestError as refused:
+            status, body, kind = encode_error(refused, "")
+            return Response(body, status, headers=RESPONSE_HEADERS, media_type=kind)
         return super().preflight_response(request_headers)
 
 
-def renew_now(models: Models) -> None:
-    models.renewing = asyncio.ensure_future(models.renew(anyway=True))  # kept, or it might be collected before its end
+def reload_models(models: ModelPool) -> None:
+    models.reload_task = asyncio.ensure_future(
+        models.reload_changed(force=True)
+    )  # kept, or it might be collected before its end
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
-    for routes in (model_routes, file_routes, annif.routes, operator_routes):
+    for routes in (build_model_routes, build_file_routes, annif.build_annif_routes, build_operator_routes):
         app.include_router(routes(service))
-    if PAGE.is_dir():
-        app.mount("/static", StaticFiles(directory=PAGE), name="static")
+    if PAGE_FOLDER.is_dir():
+        app.mount("/static", StaticFiles(directory=PAGE_FOLDER), name="static")
 
         @app.get("/", include_in_schema=False)
         async def page() -> Response:
-            return FileResponse(PAGE / "index.html")
+            return FileResponse(PAGE_FOLDER / "index.html")
 
-    for error in (Refused, XmtcError, RequestValidationError, HTTPException):
-        app.add_exception_handler(error, refuse)
+    for error in (RequestError, XmtcError, RequestValidationError, HTTPException):
+        app.add_exception_handler(error, handle_error)
 
 
-async def refuse(request: Request, error: Exception) -> Response:
+async def handle_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        refused = Refused(422, sentence_of(error.errors()[0]))
+        refused = RequestError(422, format_validation_error(error.errors()[0]))
     elif isinstance(error, HTTPException):
-        refused = Refused(error.status_code, f"{error.detail}.".replace("..", "."), headers=error.headers)
+        refused = RequestError(error.status_code, f"{error.detail}.".replace("..", "."), headers=error.headers)
     else:
-        refused = of_error(error)
-    status, body, kind = in_json(refused, request.url.path)
+        refused = request_error_from(error)
+    status, body, kind = encode_error(refused, request.url.path)
     return Response(body, status, headers=refused.headers, media_type=kind)

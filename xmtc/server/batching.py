@@ -14,15 +14,15 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from xmtc.errors import XmtcError
-from xmtc.server.refusals import busy
+from xmtc.server.refusals import busy_error
 
-MOST_TEXTS, MOST_CHARACTERS = 256, 4_000_000  # of a batch
-FEW_TEXTS = 32  # of a request that may use the reserve of the queue
-ON_THE_SPOT = 0.003  # seconds for which the event loop may be held
-BESIDE = 2000  # characters of a text that take as long as the fixed cost of an answer
+MAX_BATCH_TEXTS, MAX_BATCH_CHARACTERS = 256, 4_000_000  # of a batch
+MAX_SMALL_REQUEST_TEXTS = 32  # of a request that may use the reserve of the queue
+MAX_INLINE_SECONDS = 0.003  # seconds for which the event loop may be held
+FIXED_COST_CHARACTERS = 2000  # characters of a text that take as long as the fixed cost of an answer
 
 
-class Question(NamedTuple):
+class PredictQuery(NamedTuple):
     """What is asked about texts. Texts with equal questions are answered in one batch."""
 
     k: int = 5
@@ -33,18 +33,18 @@ class Question(NamedTuple):
     deny: tuple[str, ...] = ()
 
 
-Answer = Callable[[list[str], Question], list[Any]]
+AnswerFunction = Callable[[list[str], PredictQuery], list[Any]]
 
 
 @dataclass(eq=False)
-class Job:
+class QueuedRequest:
     """One request: texts and a question about them, or other work with the model."""
 
     future: asyncio.Future[Any]
     texts: Sequence[str]
-    question: Question | None = None
-    answer: Answer | None = None  # of the model at the time of the request, so that no answer mixes two models
-    work: Callable[[], Any] | None = None  # instead of a question
+    query: PredictQuery | None = None
+    answer: AnswerFunction | None = None  # of the model at the time of the request, so that no answer mixes two models
+    task: Callable[[], Any] | None = None  # instead of a question
     result: Any = None
     n_answered: int = 0  # texts
     error: Exception | None = None
@@ -55,10 +55,10 @@ class Job:
         return is_answered or self.error is not None or self.future.cancelled()
 
 
-class Piece(NamedTuple):
+class BatchPart(NamedTuple):
     """The part of a job that fits into a batch; the rest of the job waits for its next turn."""
 
-    job: Job
+    request: QueuedRequest
     texts: list[str]
 
 
@@ -66,18 +66,20 @@ class Piece(NamedTuple):
 class Batcher:
     """Queue and thread of one model. It must be used from one event loop."""
 
-    answer: Answer  # of texts with the same question
-    most_waiting: int
+    answer: AnswerFunction  # of texts with the same question
+    max_waiting_texts: int
     observe: Callable[[int], None] = lambda n_texts: None  # called with the size of every batch
-    n_asking: int = 0  # questions; counted in the event loop
-    n_waiting: int = 0  # texts in the queue or in the thread; counted in the event loop
-    paces: deque[float] = field(default_factory=lambda: deque(maxlen=16))  # seconds for a character, of single texts
-    queue: SimpleQueue[Job | None] = field(default_factory=SimpleQueue)
+    n_queries: int = 0  # questions; counted in the event loop
+    n_waiting_texts: int = 0  # texts in the queue or in the thread; counted in the event loop
+    seconds_per_character: deque[float] = field(
+        default_factory=lambda: deque(maxlen=16)
+    )  # seconds for a character, of single texts
+    queue: SimpleQueue[QueuedRequest | None] = field(default_factory=SimpleQueue)
     thread: Thread | None = None
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.thread = Thread(target=self._work, name="batches", daemon=True)
+        self.thread = Thread(target=self._process_queue, name="batches", daemon=True)
         self.thread.start()
 
     async def stop(self) -> None:
@@ -86,78 +88,82 @@ class Batcher:
         if self.thread is not None:
             await asyncio.to_thread(self.thread.join)
 
-    async def ask(self, texts: Sequence[str], question: Question) -> list[Any]:
+    async def predict(self, texts: Sequence[str], question: PredictQuery) -> list[Any]:
         answer = self.answer
-        self.n_asking += 1
+        self.n_queries += 1
         try:
             await asyncio.sleep(0)  # now all requests that came at the same moment are counted
-            if self.n_asking == 1 and not self.n_waiting and self._is_quick(texts, question):
-                return self._timed(answer, list(texts), question)
-            return await self._queued(Job(self.loop.create_future(), texts, question, answer))
+            if self.n_queries == 1 and not self.n_waiting_texts and self._is_quick(texts, question):
+                return self._answer_timed(answer, list(texts), question)
+            return await self._enqueue(QueuedRequest(self.loop.create_future(), texts, question, answer))
         finally:
-            self.n_asking -= 1
+            self.n_queries -= 1
 
-    def _is_quick(self, texts: Sequence[str], question: Question) -> bool:
+    def _is_quick(self, texts: Sequence[str], question: PredictQuery) -> bool:
         """Return True if the event loop can answer at once, judging by the first answers. Filters can take long."""
         if question.allow or question.deny:
             return False
-        length = len(texts) * BESIDE + sum(map(len, texts))
-        return bool(self.paces) and length * min(self.paces) < ON_THE_SPOT
+        length = len(texts) * FIXED_COST_CHARACTERS + sum(map(len, texts))
+        return bool(self.seconds_per_character) and length * min(self.seconds_per_character) < MAX_INLINE_SECONDS
 
-    def _timed(self, answer: Answer, texts: list[str], question: Question) -> list[Any]:
+    def _answer_timed(self, answer: AnswerFunction, texts: list[str], question: PredictQuery) -> list[Any]:
         begin = time.perf_counter()
         found = answer(texts, question)
         if len(texts) == 1:
-            self.paces.append((time.perf_counter() - begin) / (BESIDE + len(texts[0])))
+            self.seconds_per_character.append((time.perf_counter() - begin) / (FIXED_COST_CHARACTERS + len(texts[0])))
         self.observe(len(texts))
         return found
 
-    async def run(self, work: Callable[[], Any]) -> Any:
+    async def run_task(self, work: Callable[[], Any]) -> Any:
         """Do other work with the model in its thread."""
-        return await self._queued(Job(self.loop.create_future(), [""], work=work))
+        return await self._enqueue(QueuedRequest(self.loop.create_future(), [""], task=work))
 
-    async def _queued(self, job: Job) -> Any:
-        reserve = self.most_waiting // 10 if len(job.texts) <= FEW_TEXTS else 0  # large requests do not shut out others
-        if self.n_waiting and self.n_waiting + len(job.texts) > self.most_waiting + reserve:
-            raise busy("Too many texts wait for this model; ask again in a moment.")
-        self.n_waiting += len(job.texts)
+    async def _enqueue(self, job: QueuedRequest) -> Any:
+        reserve = (
+            self.max_waiting_texts // 10 if len(job.texts) <= MAX_SMALL_REQUEST_TEXTS else 0
+        )  # large requests do not shut out others
+        if self.n_waiting_texts and self.n_waiting_texts + len(job.texts) > self.max_waiting_texts + reserve:
+            raise busy_error("Too many texts wait for this model; ask again in a moment.")
+        self.n_waiting_texts += len(job.texts)
         self.queue.put(job)
         return await job.future
 
-    def _work(self) -> None:
+    def _process_queue(self) -> None:
         is_open = True
         while is_open or not self.queue.empty():
             batch, is_open = self._next_batch(is_open)
-            answer_all([piece for piece in batch if not piece.job.future.cancelled()], self._timed)
+            answer_batch([piece for piece in batch if not piece.request.future.cancelled()], self._answer_timed)
             done = []
             for piece in batch:
-                if piece.job.is_done:  # looked at once, because a job may be cancelled at any moment
-                    done.append(piece.job)
+                if piece.request.is_done:  # looked at once, because a job may be cancelled at any moment
+                    done.append(piece.request)
                 else:
-                    self.queue.put(piece.job)
+                    self.queue.put(piece.request)
             if done:
                 self.loop.call_soon_threadsafe(self._deliver, done)
 
-    def _next_batch(self, is_open: bool) -> tuple[list[Piece], bool]:
+    def _next_batch(self, is_open: bool) -> tuple[list[BatchPart], bool]:
         """Return what waits, up to the size of a batch, and whether more may come. Wait for the first job."""
-        batch: list[Piece] = []
+        batch: list[BatchPart] = []
         n_texts = n_characters = 0
         try:
-            while n_texts < MOST_TEXTS and n_characters < MOST_CHARACTERS:
+            while n_texts < MAX_BATCH_TEXTS and n_characters < MAX_BATCH_CHARACTERS:
                 job = self.queue.get() if is_open and not batch else self.queue.get_nowait()
                 if job is None:
                     return batch, False
-                texts = first_texts(job.texts, job.n_answered, MOST_TEXTS - n_texts, MOST_CHARACTERS - n_characters)
-                batch.append(Piece(job, texts))
+                texts = take_texts(
+                    job.texts, job.n_answered, MAX_BATCH_TEXTS - n_texts, MAX_BATCH_CHARACTERS - n_characters
+                )
+                batch.append(BatchPart(job, texts))
                 n_texts += len(texts)
                 n_characters += sum(map(len, texts))
         except Empty:
             pass
         return batch, is_open
 
-    def _deliver(self, jobs: list[Job]) -> None:
+    def _deliver(self, jobs: list[QueuedRequest]) -> None:
         for job in jobs:
-            self.n_waiting -= len(job.texts)
+            self.n_waiting_texts -= len(job.texts)
             if job.future.done():
                 continue
             if job.error is not None:
@@ -166,36 +172,36 @@ class Batcher:
                 job.future.set_result(job.result)
 
 
-def first_texts(texts: Sequence[str], begin: int, most_texts: int, most_characters: int) -> list[str]:
+def take_texts(texts: Sequence[str], start: int, max_texts: int, max_characters: int) -> list[str]:
     """Return the texts from `begin` on that keep within both limits, but at least one."""
-    end = begin
-    while end < len(texts) and end - begin < most_texts and most_characters > 0:
-        most_characters -= len(texts[end])
+    end = start
+    while end < len(texts) and end - start < max_texts and max_characters > 0:
+        max_characters -= len(texts[end])
         end += 1
-    return list(texts[begin:end])
+    return list(texts[start:end])
 
 
-Timed = Callable[[Answer, list[str], Question], list[Any]]
+TimedAnswerFunction = Callable[[AnswerFunction, list[str], PredictQuery], list[Any]]
 
 
-def answer_all(batch: Sequence[Piece], answer: Timed) -> None:
+def answer_batch(batch: Sequence[BatchPart], answer: TimedAnswerFunction) -> None:
     """Answer equal questions to the same model together, and do other work by itself."""
-    alike: dict[tuple[Any, Any], list[Piece]] = {}
+    alike: dict[tuple[Any, Any], list[BatchPart]] = {}
     for piece in batch:
-        if piece.job.work is not None:
-            do_work(piece.job, piece.job.work)
+        if piece.request.task is not None:
+            execute_queued_task(piece.request, piece.request.task)
         else:
-            alike.setdefault((piece.job.answer, piece.job.question), []).append(piece)
+            alike.setdefault((piece.request.answer, piece.request.query), []).append(piece)
     for group in alike.values():
-        answer_together(group, answer)
+        answer_group(group, answer)
 
 
-def answer_together(group: list[Piece], answer: Timed) -> None:
-    first = group[0].job
+def answer_group(group: list[BatchPart], answer: TimedAnswerFunction) -> None:
+    first = group[0].request
     assert first.answer is not None
-    assert first.question is not None
+    assert first.query is not None
     try:
-        answers = iter(answer(first.answer, [text for piece in group for text in piece.texts], first.question))
+        answers = iter(answer(first.answer, [text for piece in group for text in piece.texts], first.query))
         for job, texts in group:
             job.result = [*(job.result or ()), *(next(answers) for _ in texts)]
             job.n_answered += len(texts)
@@ -207,10 +213,10 @@ def answer_together(group: list[Piece], answer: Timed) -> None:
             first.error = error
         else:
             for piece in group:
-                answer_together([piece], answer)
+                answer_group([piece], answer)
 
 
-def do_work(job: Job, work: Callable[[], Any]) -> None:
+def execute_queued_task(job: QueuedRequest, work: Callable[[], Any]) -> None:
     try:
         job.result, job.n_answered = work(), 1
     except Exception as error:  # is answered to the client

@@ -6,12 +6,12 @@ from typing import Any
 
 from xmtc.explain.highlights import Highlight
 
-MOST_WORDS = 100  # of an explanation
-MOST_SPANS = 1000  # of a word
-MOST_CHARACTERS = 100_000  # of a text; one takes 0.1 s, for which its model answers nobody else
+MAX_EXPLAINED_WORDS = 100  # of an explanation
+MAX_WORD_SPANS = 1000  # of a word
+MAX_EXPLAINED_CHARACTERS = 100_000  # of a text; one takes 0.1 s, for which its model answers nobody else
 
 
-def placed_words(found: Highlight) -> list[dict[str, Any]]:
+def locate_words(found: Highlight) -> list[dict[str, Any]]:
     """Return the words that have a weight, the strongest first. A word that occurs several times has the weight of all
     its occurrences; a word that has a weight only as part of a longer term has the weight of the term."""
     in_all = {word.casefold(): weight for word, weight in found.words}
@@ -22,7 +22,7 @@ def placed_words(found: Highlight) -> list[dict[str, Any]]:
         if piece.weight:
             key = piece.text.casefold()
             word = words.setdefault(key, {"word": piece.text, "weight": in_all.get(key, piece.weight), "spans": []})
-            if len(word["spans"]) < MOST_SPANS:
+            if len(word["spans"]) < MAX_WORD_SPANS:
                 word["spans"].append([begin, end])
         begin = end
-    return sorted(words.values(), key=lambda word: -abs(word["weight"]))[:MOST_WORDS]
+    return sorted(words.values(), key=lambda word: -abs(word["weight"]))[:MAX_EXPLAINED_WORDS]

@@ -18,29 +18,37 @@ from typing import IO, Any, NamedTuple
 
 from xmtc.core.child_worker import TEMP_FOLDER_PREFIX, to_utf8_json
 from xmtc.data.corpus import open_corpus
-from xmtc.data.encodings import HEAD_BYTES, encoding_of
+from xmtc.data.encodings import DETECTION_BYTES, detect_encoding
 from xmtc.data.file_streams import open_binary
-from xmtc.data.formats.table import DECLARED, sniffed
-from xmtc.data.formats.xlsx import HEADER_ROWS, as_text, open_workbook
-from xmtc.data.layout import Voice
-from xmtc.data.records import Fields, matching
+from xmtc.data.formats.table import DELIMITER_DECLARATION_PATTERN, sniff_delimiter
+from xmtc.data.formats.xlsx import MAX_HEADER_ROWS, cell_to_text, open_workbook
+from xmtc.data.layout import Notifier
+from xmtc.data.records import Fields, match_name
 from xmtc.data.source import BadLine
 from xmtc.errors import XmtcError, as_missing_extra
-from xmtc.output import Answer, AnswerTable, writer_of
-from xmtc.server.refusals import Refused
+from xmtc.output import Prediction, PredictionTable, get_writer
+from xmtc.server.refusals import RequestError
 
 # Formats by the ends of file names.
-KINDS = {".txt": "text", ".md": "text", ".html": "html", ".htm": "html", ".pdf": "pdf", ".csv": "csv", ".tsv": "tsv"}
-KINDS |= {".xlsx": "xlsx", ".xls": "xlsx", ".ods": "xlsx", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-TABLES = {"csv": ",", "tsv": "\t"}
-WHOLE = ("text", "html", "pdf")  # formats of one document
-PROBED_ROWS = 50  # to find the column with the texts
+FORMAT_BY_SUFFIX = {
+    ".txt": "text",
+    ".md": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".pdf": "pdf",
+    ".csv": "csv",
+    ".tsv": "tsv",
+}
+FORMAT_BY_SUFFIX |= {".xlsx": "xlsx", ".xls": "xlsx", ".ods": "xlsx", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+DELIMITER_BY_FORMAT = {"csv": ",", "tsv": "\t"}
+SINGLE_DOCUMENT_FORMATS = ("text", "html", "pdf")  # formats of one document
+MAX_PROBED_ROWS = 50  # to find the column with the texts
 MAX_DOCUMENTS = 10_000
 MAX_LISTED_COLUMNS = 20  # in a message
 MAX_CELLS = 2_000_000  # of a table
-PRELOAD = ("xmtc.server.files", "python_calamine", "pypdf", "trafilatura", "xlsxwriter")  # of a child process
-READ, WRITE = "xmtc.server.files:read_upload", "xmtc.server.files:write_table"  # names of the tasks
-TYPES = {
+PRELOADED_MODULES = ("xmtc.server.files", "python_calamine", "pypdf", "trafilatura", "xlsxwriter")  # of a child process
+READ_TASK, WRITE_TASK = "xmtc.server.files:read_upload", "xmtc.server.files:write_table"  # names of the tasks
+CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
@@ -58,37 +66,38 @@ class TableTag(NamedTuple):
 def check_upload(name: str, content: bytes) -> None:
     """Refuse a file whose name or size tells that it cannot be read."""
     ending = Path(name).suffix.lower()
-    if ending not in KINDS:
-        raise Refused(
-            415, f"A file {ending or 'without an ending'} cannot be read; expected one of {', '.join(KINDS)}."
+    if ending not in FORMAT_BY_SUFFIX:
+        raise RequestError(
+            415,
+            f"A file {ending or 'without an ending'} cannot be read; expected one of {', '.join(FORMAT_BY_SUFFIX)}.",
         )
     if not content.strip():
-        raise Refused(422, "The file is empty; check where it comes from.")
+        raise RequestError(422, "The file is empty; check where it comes from.")
 
 
 def read_upload(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
     """Yield the documents of a file as the JSON of a response, or the status and the message of a refusal."""
     ending = Path(request["name"]).suffix.lower()
-    with file_of(content.read(), ending) as path:
+    with open_temporary_path(content.read(), ending) as path:
         try:
-            found = read_file(path, KINDS[ending], request["column"], request["remembered"])
-        except Refused as refused:
+            found = read_file(path, FORMAT_BY_SUFFIX[ending], request["column"], request["remembered"])
+        except RequestError as refused:
             yield [refused.status, refused.message]
             return
         except BadLine as bad:
             yield [422, f"The file is no document: {bad.reason}."]
             return
         except XmtcError as error:
-            yield [422, without_path(str(error), path, ending)]
+            yield [422, remove_path(str(error), path, ending)]
             return
-    found["note"] = without_path(found["note"], path, ending)
+    found["note"] = remove_path(found["note"], path, ending)
     if not found["columns"] and len(found["documents"]) == 1:  # one text, which is called as its file
         found["documents"][0]["id"] = Path(request["name"].replace("\\", "/")).stem
     yield to_utf8_json(found)
 
 
 @contextmanager
-def file_of(content: bytes, ending: str) -> Iterator[Path]:
+def open_temporary_path(content: bytes, ending: str) -> Iterator[Path]:
     """Yield the path of a file with this content, which has no name in any folder where the system has such files."""
     if not hasattr(os, "memfd_create"):
         with TemporaryDirectory(prefix=TEMP_FOLDER_PREFIX) as folder:
@@ -102,7 +111,7 @@ def file_of(content: bytes, ending: str) -> Iterator[Path]:
         yield Path(f"/proc/self/fd/{file.fileno()}")
 
 
-def without_path(sentence: str, path: Path, ending: str) -> str:
+def remove_path(sentence: str, path: Path, ending: str) -> str:
     return sentence.replace(str(path), f"file{ending}").replace(f" set aside in {os.devnull}", " left out")
 
 
@@ -111,49 +120,51 @@ def read_file(path: Path, kind: str, column: str | None, remembered: str | None)
 
     `remembered` is the name of the text field in the corpus that the model was trained on.
     """
-    rows = first_rows(path, kind)
+    rows = read_first_rows(path, kind)
     columns = [name for name in (rows[0] if rows else []) if name]
-    column = chosen_column(rows, column, remembered) if columns else None
+    column = choose_column(rows, column, remembered) if columns else None
     notes: list[str] = []
     fields = Fields(text=column or "text", labels=None)
-    on_error = "stop" if kind in WHOLE else "skip"
-    corpus = open_corpus(path, kind, fields, False, on_error, os.devnull, voice=Voice(notes.append))
+    on_error = "stop" if kind in SINGLE_DOCUMENT_FORMATS else "skip"
+    corpus = open_corpus(path, kind, fields, False, on_error, os.devnull, notifier=Notifier(notes.append))
     documents = [{"id": each.id, "text": each.text} for each in islice(corpus, MAX_DOCUMENTS + 1)]
     if len(documents) > MAX_DOCUMENTS:
-        raise Refused(413, f"The file has more than {MAX_DOCUMENTS:,} documents; `xmtc predict` tags any number.")
-    if corpus.rejects is not None and corpus.rejects.first is not None:
-        first = corpus.rejects.first
+        raise RequestError(413, f"The file has more than {MAX_DOCUMENTS:,} documents; `xmtc predict` tags any number.")
+    if corpus.rejects is not None and corpus.rejects.first_bad_line is not None:
+        first = corpus.rejects.first_bad_line
         notes.append(f"{corpus.n_rejected:,} left out, the first at {first.unit} {first.location}: {first.reason}.")
     note = " ".join(each.partition("; --")[0].rstrip(".") + "." for each in notes)
     return {"documents": documents, "columns": columns, "column": column, "note": note}
 
 
-def first_rows(path: Path, kind: str) -> list[list[str]]:
+def read_first_rows(path: Path, kind: str) -> list[list[str]]:
     """Return the header of a table and some rows below it; nothing for a file that is no table."""
-    if kind in TABLES:
-        return rows_of_text(path, TABLES[kind])
+    if kind in DELIMITER_BY_FORMAT:
+        return read_delimited_rows(path, DELIMITER_BY_FORMAT[kind])
     if kind == "xlsx":
-        return rows_of_workbook(path)
-    return rows_of_objects(path) if kind == "jsonl" else []
+        return read_workbook_rows(path)
+    return read_json_rows(path) if kind == "jsonl" else []
 
 
-def rows_of_text(path: Path, usual: str) -> list[list[str]]:
+def read_delimited_rows(path: Path, usual: str) -> list[list[str]]:
     with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-    encoding = encoding_of(head, is_whole=len(head) < HEAD_BYTES).name
+        head = file.read(DETECTION_BYTES)
+    encoding = detect_encoding(head, is_whole=len(head) < DETECTION_BYTES).name
     lines = head.decode(encoding, "replace").lstrip("\ufeff").splitlines(keepends=True)
     lines = [line for line in lines if line.strip()]
-    if lines and (declared := DECLARED.fullmatch(lines[0])):
+    if lines and (declared := DELIMITER_DECLARATION_PATTERN.fullmatch(lines[0])):
         delimiter, lines = declared[1], lines[1:]
     else:
-        delimiter = sniffed(lines[0].strip("\r\n"), Fields(labels=None), usual) if lines else usual
+        delimiter = sniff_delimiter(lines[0].strip("\r\n"), Fields(labels=None), usual) if lines else usual
     try:
-        return [[cell.strip() for cell in row] for row in islice(csv.reader(lines, delimiter=delimiter), PROBED_ROWS)]
+        return [
+            [cell.strip() for cell in row] for row in islice(csv.reader(lines, delimiter=delimiter), MAX_PROBED_ROWS)
+        ]
     except csv.Error:  # the reader says what is wrong with it
         return []
 
 
-def rows_of_workbook(path: Path) -> list[list[str]]:
+def read_workbook_rows(path: Path) -> list[list[str]]:
     """Return the rows of the first sheet that is not empty, from its header on: the row with most cells."""
     try:
         import python_calamine  # noqa: F401
@@ -164,19 +175,21 @@ def rows_of_workbook(path: Path) -> list[list[str]]:
             workbook = open_workbook("file", file)
         for name in workbook.sheet_names:
             sheet = workbook.get_sheet_by_name(name)
-            rows = [[as_text(cell).strip() for cell in row] for row in islice(sheet.iter_rows(), PROBED_ROWS)]
+            rows = [[cell_to_text(cell).strip() for cell in row] for row in islice(sheet.iter_rows(), MAX_PROBED_ROWS)]
             if any(any(row) for row in rows):
-                begin = max(range(min(len(rows), HEADER_ROWS)), key=lambda place: len(list(filter(None, rows[place]))))
+                begin = max(
+                    range(min(len(rows), MAX_HEADER_ROWS)), key=lambda place: len(list(filter(None, rows[place])))
+                )
                 return rows[begin:]
     except Exception:  # a damaged one raises anything; the reader says what is wrong with it
         return []
     return []
 
 
-def rows_of_objects(path: Path) -> list[list[str]]:
+def read_json_rows(path: Path) -> list[list[str]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         records = []
-        for line in islice(file, PROBED_ROWS):
+        for line in islice(file, MAX_PROBED_ROWS):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
@@ -188,21 +201,21 @@ def rows_of_objects(path: Path) -> list[list[str]]:
     return [names, *texts]
 
 
-def chosen_column(rows: list[list[str]], asked: str | None, remembered: str | None) -> str:
+def choose_column(rows: list[list[str]], requested: str | None, remembered: str | None) -> str:
     """Return the column that was asked for, or that of the training, or text; else the one with the longest cells."""
     header, *below = rows
-    if asked:
-        if not all(matching(header, name) for name in Fields(text=asked).text_names):
-            raise Refused(422, f"There is no column {asked[:100]!r}; there are {listed(header)}.")
-        return asked
+    if requested:
+        if not all(match_name(header, name) for name in Fields(text=requested).text_names):
+            raise RequestError(422, f"There is no column {requested[:100]!r}; there are {format_column_names(header)}.")
+        return requested
     for name in filter(None, (remembered, "text")):
-        if all(matching(header, each) for each in Fields(text=name).text_names):
+        if all(match_name(header, each) for each in Fields(text=name).text_names):
             return name
     lengths = [sum(len(row[place]) for row in below if place < len(row)) for place in range(len(header))]
     return header[max((place for place in range(len(header)) if header[place]), key=lambda place: lengths[place])]
 
 
-def listed(names: list[str]) -> str:
+def format_column_names(names: list[str]) -> str:
     named = [name[:100] for name in names if name]
     return ", ".join(named[:MAX_LISTED_COLUMNS]) + (", …" if len(named) > MAX_LISTED_COLUMNS else "")
 
@@ -212,7 +225,7 @@ def check_cells(n_tags: list[int], format: str) -> None:
     n_cells = 3 * sum(n_tags) if format == "jsonl" else len(n_tags) * (2 + 3 * max(n_tags, default=0))
     if n_cells > MAX_CELLS:
         instead = "" if format == "jsonl" else ", or ask for jsonl, which has no empty cells"
-        raise Refused(
+        raise RequestError(
             413, f"The table would have {n_cells:,} cells, expected {MAX_CELLS:,} at most; send fewer rows{instead}."
         )
 
@@ -224,9 +237,9 @@ def write_table(request: dict[str, Any], content: IO[bytes]) -> Iterator[bytes]:
     format = request["format"]
     most = max((len(tags) for _, _, tags in rows), default=0)
     has_names = any(tag.name not in (None, tag.label) for _, _, tags in rows for tag in tags)
-    table = AnswerTable(k=max(1, most), wide=True, keep=("text",), has_names=has_names)
+    table = PredictionTable(k=max(1, most), wide=True, kept_fields=("text",), has_names=has_names)
     stream = io.BytesIO()
     options = {"in_memory": True} if format == "xlsx" else {"bom": True} if format == "csv" else {}
-    with writer_of(format)(stream, table, **options) as write:  # by its mark Excel knows UTF-8
-        write(Answer(id, tags, (text,)) for id, text, tags in rows)
+    with get_writer(format)(stream, table, **options) as write:  # by its mark Excel knows UTF-8
+        write(Prediction(id, tags, (text,)) for id, text, tags in rows)
     yield stream.getvalue()

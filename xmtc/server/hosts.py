@@ -9,29 +9,37 @@ import socket
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xmtc.server.refusals import Refused
-from xmtc.server.settings import ANY_HOST, LOCAL, Settings
+from xmtc.server.refusals import RequestError
+from xmtc.server.settings import ANY_HOST, LOCAL_HOSTS, Settings
 
-HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?))(?::[0-9]{1,5})?", re.I)
-SINGLE = (b"host", b"authorization", b"origin", b"content-length", b"content-type")  # headers that occur at most once
-OWN = (b"same-origin", b"none")  # Sec-Fetch-Site of the service's own page, and of an address that a person typed
+HOST_PATTERN = re.compile(
+    r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?))(?::[0-9]{1,5})?", re.I
+)
+UNIQUE_HEADERS = (
+    b"host",
+    b"authorization",
+    b"origin",
+    b"content-length",
+    b"content-type",
+)  # headers that occur at most once
+OWN_SITES = (b"same-origin", b"none")  # Sec-Fetch-Site of the service's own page, and of an address that a person typed
 
 
-def single_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def parse_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return the headers by name. Raise Refused if one that must be unique occurs twice."""
     found = dict(headers)
     if len(found) < len(headers):
         names = [name for name, _ in headers]
-        for name in SINGLE:
+        for name in UNIQUE_HEADERS:
             if names.count(name) > 1:
-                raise Refused(400, f"Found two headers {name.decode().title()}, expected one.")
+                raise RequestError(400, f"Found two headers {name.decode().title()}, expected one.")
     return found
 
 
 @lru_cache(maxsize=256)
-def host_name(header: bytes) -> str | None:
+def parse_host(header: bytes) -> str | None:
     """Return the host of a Host header in lower case and without the port, or None if it is no valid one."""
-    found = HOST.fullmatch(header.decode("latin-1"))
+    found = HOST_PATTERN.fullmatch(header.decode("latin-1"))
     if found is None:
         return None
     name = (found["v6"] or found["name"]).lower()
@@ -56,7 +64,7 @@ class HostCheck:
     def __init__(self, settings: Settings) -> None:
         machine = socket.gethostname()
         own = () if settings.is_local else (settings.host, machine, machine.partition(".")[0])
-        self.names = frozenset(name.lower().strip("[]") for name in (*settings.hosts, *LOCAL, *own))
+        self.names = frozenset(name.lower().strip("[]") for name in (*settings.hosts, *LOCAL_HOSTS, *own))
         self.allows_addresses = not settings.is_local
         self.allows_all = ANY_HOST in settings.hosts
         self.origins = frozenset(origin.rstrip("/").lower().encode() for origin in settings.origins)
@@ -67,23 +75,25 @@ class HostCheck:
         if host is not None:
             self.check_host(host)
         elif http_version != "1.0":  # in which the header does not exist; a browser always sends it
-            raise Refused(400, "Found no header Host, expected one.")
+            raise RequestError(400, "Found no header Host, expected one.")
         self.check_site(headers)
 
     def check_host(self, header: bytes) -> None:
-        host = host_name(header)
+        host = parse_host(header)
         if host is None:
-            raise Refused(400, "The header Host is not valid; expected a host name or address, and perhaps a port.")
+            raise RequestError(
+                400, "The header Host is not valid; expected a host name or address, and perhaps a port."
+            )
         if self.allows_all or host in self.names or (self.allows_addresses and is_address(host)):
             return
-        raise Refused(
+        raise RequestError(
             421, "This service does not answer under that host name; `xmtc serve --allow-host NAME` adds a name."
         )
 
     def check_site(self, headers: dict[bytes, bytes]) -> None:
         """Raise Refused if a page of another site sent the request, unless `--cors` allows that site."""
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
-        if site in OWN or b"*" in self.origins:
+        if site in OWN_SITES or b"*" in self.origins:
             return
         if origin is None:
             is_foreign = site is not None and headers.get(b"sec-fetch-mode") != b"navigate"
@@ -91,6 +101,6 @@ class HostCheck:
             is_own = origin.partition(b"://")[2].lower() == headers.get(b"host", b"").lower() != b""
             is_foreign = not is_own and origin.lower() not in self.origins
         if is_foreign:
-            raise Refused(
+            raise RequestError(
                 403, "Pages of other sites may not use this service; `xmtc serve --cors ORIGIN` allows a site."
             )

@@ -19,20 +19,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 STDERR = 2
-Write = Callable[[bytes], int]
+WriteLine = Callable[[bytes], int]
 
 
-class Sink:
+class LogSink:
     """Standard error, written without ever waiting for its reader."""
 
     def __init__(self) -> None:
-        self.n_lost = 0  # lines, since the last one that was written
+        self.n_lost_lines = 0  # lines, since the last one that was written
         self.is_broken = False  # the last line was written in part
-        self.write = writer_without_waiting()
+        self.write = make_nonblocking_writer()
 
     def add(self, line: bytes) -> None:
-        if self.n_lost:
-            line = encoded("log lines lost", lines=self.n_lost) + line
+        if self.n_lost_lines:
+            line = encode_event("log lines lost", lines=self.n_lost_lines) + line
         if self.is_broken:
             line = b"\n" + line
         try:
@@ -40,10 +40,10 @@ class Sink:
         except (OSError, ValueError):  # nobody reads it, it is full, or it is closed
             n_written = 0
         self.is_broken = (self.is_broken and not n_written) or 0 < n_written < len(line)
-        self.n_lost = 0 if n_written == len(line) else self.n_lost + 1
+        self.n_lost_lines = 0 if n_written == len(line) else self.n_lost_lines + 1
 
 
-def writer_without_waiting() -> Write:
+def make_nonblocking_writer() -> WriteLine:
     """Return a function that writes to standard error what can be written at once."""
     kind = os.fstat(STDERR).st_mode
     if stat.S_ISSOCK(kind) and hasattr(socket, "MSG_DONTWAIT"):
@@ -60,42 +60,42 @@ def writer_without_waiting() -> Write:
     return lambda line: os.write(STDERR, line) if poll.poll(0) else 0
 
 
-sink: Sink | None = None  # of a service that runs
+log_sink: LogSink | None = None  # of a service that runs
 
 
-def encoded(name: str, **fields: Any) -> bytes:
+def encode_event(name: str, **fields: Any) -> bytes:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return (json.dumps({"time": now, "event": name, **fields}) + "\n").encode()
 
 
-def event(name: str, **fields: Any) -> None:
+def write_event(name: str, **fields: Any) -> None:
     """Write one line."""
-    line = encoded(name, **fields)
-    if sink is not None:
-        sink.add(line)
+    line = encode_event(name, **fields)
+    if log_sink is not None:
+        log_sink.add(line)
     elif sys.__stderr__ is not None:
         with suppress(OSError, ValueError):
             sys.__stderr__.write(line.decode())
             sys.__stderr__.flush()
 
 
-def failure(error: BaseException) -> dict[str, Any]:
+def describe_exception(error: BaseException) -> dict[str, Any]:
     """Return the type and place of an error, without its message, which may quote a text."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return {"error": type(error).__name__, "at": [f"{frame.filename}:{frame.lineno}" for frame in frames]}
 
 
-class JsonLines(logging.Handler):
+class JsonLogHandler(logging.Handler):
     """Handler for the log of uvicorn."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
-            event("server", level=record.levelname.lower(), **failure(record.exc_info[1]))
+            write_event("server", level=record.levelname.lower(), **describe_exception(record.exc_info[1]))
         else:
-            event("server", level=record.levelname.lower(), message=record.getMessage())
+            write_event("server", level=record.levelname.lower(), message=record.getMessage())
 
 
-class Said(io.TextIOBase):
+class StderrLog(io.TextIOBase):
     """Replacement of sys.stderr: everything that is written to it becomes a line of the log."""
 
     def writable(self) -> bool:
@@ -103,16 +103,16 @@ class Said(io.TextIOBase):
 
     def write(self, text: str) -> int:
         if text.strip():
-            event("said", message=text.strip())
+            write_event("said", message=text.strip())
         return len(text)
 
 
-def take_over() -> None:
+def redirect_logs() -> None:
     """Send the log of uvicorn and everything that is written to sys.stderr to the log."""
-    global sink
+    global log_sink
     logger = logging.getLogger("uvicorn")
-    logger.handlers, logger.propagate = [JsonLines(logging.WARNING)], False
+    logger.handlers, logger.propagate = [JsonLogHandler(logging.WARNING)], False
     logger.setLevel(logging.WARNING)
     with suppress(OSError):  # standard error may be closed
-        sink = Sink()
-    sys.stderr = Said()
+        log_sink = LogSink()
+    sys.stderr = StderrLog()

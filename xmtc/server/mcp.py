@@ -19,19 +19,21 @@ import xmtc
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.server import log
-from xmtc.server.batching import Question
-from xmtc.server.explaining import MOST_CHARACTERS, placed_words
+from xmtc.server.batching import PredictQuery
+from xmtc.server.explaining import MAX_EXPLAINED_CHARACTERS, locate_words
 from xmtc.server.messages import MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH
-from xmtc.server.models import Opened
+from xmtc.server.models import LoadedModel
 from xmtc.server.settings import Settings
 
-WORDS = 20  # of an explanation: an assistant reads all of them
-MAX_LABELS = 1000  # of an answer
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-ESCAPE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.")  # of JSON: a pair of surrogates is one
+MAX_TOOL_WORDS = 20  # of an explanation: an assistant reads all of them
+MAX_FOUND_LABELS = 1000  # of an answer
+SURROGATE_PATTERN = re.compile(rb"\\u[dD][89a-fA-F]")
+JSON_ESCAPE_PATTERN = re.compile(
+    rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\."
+)  # of JSON: a pair of surrogates is one
 
 
-def in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
+def with_tool_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
     """Return a tool that answers with one sentence if it fails."""
 
     @wraps(tool)
@@ -41,13 +43,13 @@ def in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
         except XmtcError as error:
             raise ToolError(str(error)) from None
         except Exception as error:
-            log.event("failure", **log.failure(error))
+            log.write_event("failure", **log.describe_exception(error))
             raise ToolError("Something went wrong here, which the log of the service says more about.") from None
 
     return answer
 
 
-class LimitedLines(io.BufferedIOBase):
+class LimitedLineReader(io.BufferedIOBase):
     """Standard input that ends when a line is longer than a limit.
 
     A lone surrogate in JSON becomes U+FFFD: the parser would refuse the message, and nobody would answer it."""
@@ -62,31 +64,31 @@ class LimitedLines(io.BufferedIOBase):
         """Return the next line, whatever the size that was asked for."""
         line = self.stream.readline(self.max_bytes + 1)
         if len(line) > self.max_bytes:
-            log.event("message refused", message=f"A message is longer than {self.max_bytes:,} bytes.")
+            log.write_event("message refused", message=f"A message is longer than {self.max_bytes:,} bytes.")
             return b""
-        return ESCAPE.sub(without_lone_surrogate, line) if SURROGATE.search(line) else line
+        return JSON_ESCAPE_PATTERN.sub(replace_lone_surrogate, line) if SURROGATE_PATTERN.search(line) else line
 
     def read(self, size: int | None = -1) -> bytes:
         return self.read1(-1 if size is None else size)
 
 
-def without_lone_surrogate(escape: re.Match[bytes]) -> bytes:
-    is_lone = len(escape[0]) == 6 and SURROGATE.match(escape[0])
+def replace_lone_surrogate(escape: re.Match[bytes]) -> bytes:
+    is_lone = len(escape[0]) == 6 and SURROGATE_PATTERN.match(escape[0])
     return rb"\ufffd" if is_lone else escape[0]
 
 
 def serve(settings: Settings) -> None:
     """Answer on standard input and output until the client closes them."""
-    tools = server(settings)
+    tools = create_server(settings)
     with open(os.devnull, "rb") as nothing, os.fdopen(os.dup(0), "rb") as messages:
         os.dup2(nothing.fileno(), 0)  # so that no library and no child process reads messages
-        sys.stdin = io.TextIOWrapper(LimitedLines(messages, settings.limits.body), encoding="utf-8")
+        sys.stdin = io.TextIOWrapper(LimitedLineReader(messages, settings.limits.body), encoding="utf-8")
         tools.run("stdio")
 
 
-def server(settings: Settings) -> MCPServer:
+def create_server(settings: Settings) -> MCPServer:
     run = Run(threads=settings.threads, device=settings.device)
-    models = {name: Opened.load(folder, run) for name, folder in settings.models}
+    models = {name: LoadedModel.load(folder, run) for name, folder in settings.models}
     first, turn = next(iter(models)), Lock()  # a network answers one question at a time
     tools = MCPServer(
         "xmtc",
@@ -95,7 +97,7 @@ def server(settings: Settings) -> MCPServer:
         log_level="WARNING",
     )
 
-    def chosen(model: str | None, text: str, most: int = settings.limits.text) -> Opened:
+    def chosen(model: str | None, text: str, most: int = settings.limits.text) -> LoadedModel:
         if (model or first) not in models:
             raise XmtcError(f"There is no model {str(model)[:100]!r} here; there are {', '.join(models)}.")
         check_length("a text", text, most)
@@ -106,7 +108,7 @@ def server(settings: Settings) -> MCPServer:
             raise XmtcError(f"Found {what} of {len(value):,} characters, expected {most:,} at most; shorten it.")
 
     @tools.tool()
-    @in_a_sentence
+    @with_tool_errors
     def tag(
         text: str, k: int = 5, model: str | None = None, language: str | None = None, decide: bool = False
     ) -> dict[str, Any]:
@@ -115,26 +117,28 @@ def server(settings: Settings) -> MCPServer:
         opened = chosen(model, text)
         check_length("a language", language, MAX_LANGUAGE)
         with turn:
-            tags = opened.answer([text], Question(min(k, settings.limits.k), decide=decide, language=language))[0]
+            tags = opened.predict_labels(
+                [text], PredictQuery(min(k, settings.limits.k), decide=decide, language=language)
+            )[0]
         return {"tags": [{"label": tag.label, "name": tag.name or tag.label, "score": tag.score} for tag in tags]}
 
     @tools.tool()
-    @in_a_sentence
+    @with_tool_errors
     def explain(text: str, label: str, model: str | None = None) -> dict[str, Any]:
         """Return the words of a text that speak for a label, and, with weights below 0, those against it."""
-        opened = chosen(model, text, MOST_CHARACTERS)
+        opened = chosen(model, text, MAX_EXPLAINED_CHARACTERS)
         check_length("a label", label, MAX_LABEL)
         with turn:
             found = opened.tagger.highlight(text, label, n=len(text), run=opened.run)[0]
-        words = [{"word": word["word"], "weight": word["weight"]} for word in placed_words(found)[:WORDS]]
+        words = [{"word": word["word"], "weight": word["weight"]} for word in locate_words(found)[:MAX_TOOL_WORDS]]
         return {"label": found.label, "name": found.name or found.label, "score": found.score, "words": words}
 
     @tools.tool()
-    @in_a_sentence
+    @with_tool_errors
     def labels(search: str, model: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Return labels of the model by any of their names."""
-        if not 1 <= limit <= MAX_LABELS:
-            raise XmtcError(f"Found limit={limit}, expected a number from 1 to {MAX_LABELS:,}.")
+        if not 1 <= limit <= MAX_FOUND_LABELS:
+            raise XmtcError(f"Found limit={limit}, expected a number from 1 to {MAX_FOUND_LABELS:,}.")
         return {"labels": chosen(model, search, MAX_SEARCH).search(search, limit=limit)}
 
     return tools

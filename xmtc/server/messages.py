@@ -9,16 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field
 MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH = 1000, 100, 200  # characters
 
 Item = TypeVar("Item")
-Entry = Annotated[str, Field(max_length=MAX_LABEL)]  # label, or several labels such as branch:…
+LabelEntry = Annotated[str, Field(max_length=MAX_LABEL)]  # label, or several labels such as branch:…
 FailFastList = Annotated[list[Item], Field(fail_fast=True)]  # one error for a list, not one for each of its items
 
 
-def example(**values: Any) -> ConfigDict:
+def make_config(**values: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [values]})
 
 
-class Asked(BaseModel):
-    model_config = example(text="Regulation on the import of citrus fruit", k=3)
+class PredictRequest(BaseModel):
+    model_config = make_config(text="Regulation on the import of citrus fruit", k=3)
 
     text: str | None = Field(None, description="one text")
     texts: FailFastList[str] | None = Field(None, description="or several; expected: either of them")
@@ -26,8 +26,10 @@ class Asked(BaseModel):
     threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False, description="only those that score this")
     decide: bool = Field(False, description="as many as the model's own decision gives, instead of k")
     language: str | None = Field(None, max_length=MAX_LANGUAGE, description="of the names, with a vocabulary")
-    allow: FailFastList[Entry] = Field([], max_length=1000, description="labels to choose from, or branch:…, scheme:…")
-    deny: FailFastList[Entry] = Field([], max_length=1000, description="labels never to give")
+    allow: FailFastList[LabelEntry] = Field(
+        [], max_length=1000, description="labels to choose from, or branch:…, scheme:…"
+    )
+    deny: FailFastList[LabelEntry] = Field([], max_length=1000, description="labels never to give")
 
 
 class TagOut(BaseModel):
@@ -36,11 +38,11 @@ class TagOut(BaseModel):
     score: float
 
 
-class Result(BaseModel):
+class TextResult(BaseModel):
     tags: list[TagOut]
 
 
-class Answer(BaseModel):
+class PredictResponse(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -53,29 +55,29 @@ class Answer(BaseModel):
     )
 
     model: str
-    results: list[Result]
+    results: list[TextResult]
 
 
-class ToExplain(BaseModel):
-    model_config = example(text="Regulation on the import of citrus fruit", label="1309")
+class ExplainRequest(BaseModel):
+    model_config = make_config(text="Regulation on the import of citrus fruit", label="1309")
 
     text: str
     label: str = Field(max_length=MAX_LABEL)
     language: str | None = Field(None, max_length=MAX_LANGUAGE)
 
 
-class Word(BaseModel):
+class ExplainedWord(BaseModel):
     word: str
     weight: float = Field(description="what it adds to the score of the label; below 0: against it")
     spans: list[tuple[int, int]] = Field(description="where it stands in the text, in characters")
 
 
-class Explained(BaseModel):
+class ExplainResponse(BaseModel):
     model: str
     label: str
     name: str
     score: float | None
-    words: list[Word]
+    words: list[ExplainedWord]
 
 
 class ModelOut(BaseModel):
@@ -124,7 +126,7 @@ class TagIn(BaseModel):
     score: float = Field(0.0, allow_inf_nan=False)
 
 
-class Row(BaseModel):
+class TableRow(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     id: str
@@ -132,23 +134,25 @@ class Row(BaseModel):
     tags: FailFastList[TagIn]
 
 
-class ToWrite(BaseModel):
-    model_config = example(rows=[{"id": "1", "text": "…", "tags": [{"label": "1309", "score": 0.93}]}], format="csv")
+class TableRequest(BaseModel):
+    model_config = make_config(
+        rows=[{"id": "1", "text": "…", "tags": [{"label": "1309", "score": 0.93}]}], format="csv"
+    )
 
     max_json_values: ClassVar[int] = 2_000_000  # such as 10,000 rows with 14 tags
 
-    rows: FailFastList[Row] = Field(max_length=100_000)
+    rows: FailFastList[TableRow] = Field(max_length=100_000)
     format: Annotated[Literal["xlsx", "csv", "jsonl"], Field(description="of the file")] = "xlsx"
 
 
-class Wrong(BaseModel):
+class ErrorDetail(BaseModel):
     status: int
     message: str
 
 
-class ErrorOut(BaseModel):
+class ErrorResponse(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"error": {"status": 422, "message": "k: Input should be a valid integer."}}]}
     )
 
-    error: Wrong
+    error: ErrorDetail

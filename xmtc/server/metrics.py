@@ -9,10 +9,10 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from xmtc.server.settings import METRICS
+from xmtc.server.settings import METRICS_FOLDER_VARIABLE
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
+LATENCY_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+BATCH_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
 
 
 class Metrics:
@@ -22,16 +22,22 @@ class Metrics:
             "xmtc_requests", "Requests by address and status.", ["route", "method", "status"], registry=registry
         )
         self.seconds = Histogram(
-            "xmtc_request_seconds", "How long requests took.", ["route"], buckets=SECONDS, registry=registry
+            "xmtc_request_seconds",
+            "How long requests took.",
+            ["route"],
+            buckets=LATENCY_BUCKETS_SECONDS,
+            registry=registry,
         )
         self.texts = Counter("xmtc_texts", "Texts tagged.", ["model"], registry=registry)
-        self.sizes = Histogram("xmtc_batch_texts", "Texts in a batch.", ["model"], buckets=SIZES, registry=registry)
+        self.sizes = Histogram(
+            "xmtc_batch_texts", "Texts in a batch.", ["model"], buckets=BATCH_SIZE_BUCKETS, registry=registry
+        )
         self.reloads = Counter("xmtc_reloads", "New folders of models.", ["model", "outcome"], registry=registry)
         self.running = Gauge(
             "xmtc_requests_running", "Requests in work.", registry=registry, multiprocess_mode="livesum"
         )
 
-    def batches(self, model: str) -> Callable[[int], None]:
+    def batch_observer(self, model: str) -> Callable[[int], None]:
         texts, sizes = self.texts.labels(model), self.sizes.labels(model)
 
         def observe(n_texts: int) -> None:
@@ -40,8 +46,8 @@ class Metrics:
 
         return observe
 
-    def page(self) -> bytes:
-        if METRICS not in os.environ:
+    def render(self) -> bytes:
+        if METRICS_FOLDER_VARIABLE not in os.environ:
             return generate_latest(self.registry)
         registry = CollectorRegistry()
         MultiProcessCollector(registry)

@@ -6,20 +6,22 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-HEAD_BYTES = 2**16  # request line and headers, and likewise the framing between two pieces of a body
+MAX_REQUEST_HEAD_BYTES = 2**16  # request line and headers, and likewise the framing between two pieces of a body
 SLICE_BYTES = 2**14  # fed to the parser at a time; the limit of a head is exceeded by less than this
 MAX_PIPELINED = 100  # requests that wait for the answer to an earlier one on the same connection
 MAX_HEADERS = 100
 SMALL_HEAD_BYTES = 2**13  # a head of this size is accepted from every connection
 ALL_HEADS_BYTES = 2**25  # unfinished heads of all connections, beyond which larger heads are refused
 FREE_CHUNKS, MEAN_CHUNK_BYTES = 1000, 16  # a body may have this many chunks, and more if they have this many bytes
-LOOKS = 4  # at every connection within the timeout
+CHECKS_PER_TIMEOUT = 4  # at every connection within the timeout
 SPARE_CONNECTIONS = 100  # above the limit, so that some clients are told that the service is busy
 
-TOO_LARGE = b"The head of the request has more than 100 headers or 65,536 bytes; send fewer or shorter headers."
-REFUSED_HEAD = (
+HEAD_TOO_LARGE_MESSAGE = (
+    b"The head of the request has more than 100 headers or 65,536 bytes; send fewer or shorter headers."
+)
+HEAD_TOO_LARGE_RESPONSE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
-    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(TOO_LARGE), TOO_LARGE)
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(HEAD_TOO_LARGE_MESSAGE), HEAD_TOO_LARGE_MESSAGE)
 )
 
 
@@ -34,10 +36,10 @@ def limited_protocol(protocol: Any, seconds: float) -> Any:
         Time for a request head to arrive, and for an answer to be read.
     """
     limits = (HeadLimits,) if hasattr(protocol, "on_headers_complete") else (H11Timeouts,)
-    return type("LimitedProtocol", (*limits, protocol), {"seconds": seconds, "all_heads": Total()})
+    return type("LimitedProtocol", (*limits, protocol), {"seconds": seconds, "all_heads": ByteTotal()})
 
 
-class Total:
+class ByteTotal:
     """Bytes of the unfinished heads of all connections."""
 
     n_bytes = 0
@@ -47,9 +49,9 @@ class Timeouts:
     """Mixin that closes the connections of clients that send or read too slowly, and those beyond the limit."""
 
     seconds: float
-    since: float  # start of the present state: waiting for a head, or answering
-    looking: Any = None
-    unanswered: deque[Any]  # requests; uvicorn tells only the last one of them that the client has left
+    state_start: float  # start of the present state: waiting for a head, or answering
+    check_timer: Any = None
+    unanswered_cycles: deque[Any]  # requests; uvicorn tells only the last one of them that the client has left
     cycle: Any
     loop: Any
     transport: Any
@@ -57,43 +59,43 @@ class Timeouts:
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)  # type: ignore[misc]
         limit = self.limit_concurrency  # type: ignore[attr-defined]
-        self.since, self.unanswered = self.loop.time(), deque()
+        self.state_start, self.unanswered_cycles = self.loop.time(), deque()
         if limit and len(self.connections) > limit + SPARE_CONNECTIONS:  # type: ignore[attr-defined]
             transport.abort()
         else:
-            self.looking = self.loop.call_later(self.seconds / LOOKS, self.look)
+            self.check_timer = self.loop.call_later(self.seconds / CHECKS_PER_TIMEOUT, self.check_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.looking is not None:
-            self.looking.cancel()
-        self.tell_requests()
+        if self.check_timer is not None:
+            self.check_timer.cancel()
+        self.notify_requests()
         super().connection_lost(exc)  # type: ignore[misc]
 
-    def tell_requests(self) -> None:
+    def notify_requests(self) -> None:
         """Tell the application that nobody reads its answers any more."""
-        for cycle in self.unanswered:
+        for cycle in self.unanswered_cycles:
             cycle.disconnected = True
             cycle.message_event.set()
         self.flow.resume_writing()  # type: ignore[attr-defined]
 
     def abort(self) -> None:
-        self.tell_requests()
+        self.notify_requests()
         self.transport.abort()
 
     def on_response_complete(self) -> None:
-        self.since = self.loop.time()
-        if self.unanswered:
-            self.unanswered.popleft()
+        self.state_start = self.loop.time()
+        if self.unanswered_cycles:
+            self.unanswered_cycles.popleft()
         super().on_response_complete()  # type: ignore[misc]
 
     @property
     def is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def look(self) -> None:
+    def check_timeout(self) -> None:
         """Close the connection if the client has been too slow."""
-        self.looking = self.loop.call_later(self.seconds / LOOKS, self.look)
-        if self.loop.time() - self.since < self.seconds:
+        self.check_timer = self.loop.call_later(self.seconds / CHECKS_PER_TIMEOUT, self.check_timeout)
+        if self.loop.time() - self.state_start < self.seconds:
             return
         if self.transport.is_closing() or self.transport.get_write_buffer_size():
             self.abort()  # close() would wait until the client has read everything
@@ -104,7 +106,7 @@ class Timeouts:
 class H11Timeouts(Timeouts):
     def data_received(self, data: bytes) -> None:
         if self.is_answering:
-            self.since = self.loop.time()
+            self.state_start = self.loop.time()
         super().data_received(data)  # type: ignore[misc]
 
 
@@ -115,7 +117,7 @@ class HeadLimits(Timeouts):
     is_in_head = True
     has_many_headers = False
     n_chunks = n_body = 0  # pieces and bytes of the present body
-    all_heads: Total
+    all_heads: ByteTotal
     headers: list[Any]
     pipeline: Any
 
@@ -126,7 +128,7 @@ class HeadLimits(Timeouts):
     @property
     def has_large_head(self) -> bool:
         is_scarce = self.all_heads.n_bytes > ALL_HEADS_BYTES
-        return self.n_framing > (SMALL_HEAD_BYTES if is_scarce else HEAD_BYTES)
+        return self.n_framing > (SMALL_HEAD_BYTES if is_scarce else MAX_REQUEST_HEAD_BYTES)
 
     @property
     def has_small_chunks(self) -> bool:
@@ -161,7 +163,7 @@ class HeadLimits(Timeouts):
         if self.is_answering:
             self.abort()
         else:
-            self.transport.write(REFUSED_HEAD)
+            self.transport.write(HEAD_TOO_LARGE_RESPONSE)
             self.transport.close()
 
     # callbacks of httptools
@@ -179,9 +181,9 @@ class HeadLimits(Timeouts):
 
     def on_headers_complete(self) -> None:
         self.set_framing(0)
-        self.is_in_head, self.since = False, self.loop.time()
+        self.is_in_head, self.state_start = False, self.loop.time()
         super().on_headers_complete()  # type: ignore[misc]
-        self.unanswered.append(self.cycle)
+        self.unanswered_cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self.set_framing(0)

@@ -17,33 +17,33 @@ from pydantic import BaseModel, ValidationError
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 
-from xmtc.server.refusals import Refused
+from xmtc.server.refusals import RequestError
 
-INLINE_BYTES = 2**16  # bodies up to this size are decoded in the event loop, which takes a few milliseconds at most
-MAX_VALUES = 20_000  # signs and strings in a JSON body, besides those of texts, unless its model says otherwise
-MAX_KEYS = 100  # of the outermost object
+MAX_INLINE_BYTES = 2**16  # bodies up to this size are decoded in the event loop, which takes a few milliseconds at most
+MAX_JSON_VALUES = 20_000  # signs and strings in a JSON body, besides those of texts, unless its model says otherwise
+MAX_JSON_KEYS = 100  # of the outermost object
 MAX_FORM_FIELDS = 100
 MAX_PART_HEAD_BYTES, MAX_BOUNDARY_BYTES = 8192, 200
-TOKEN = re.compile(rb'[\[{,:]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
-PERCENT_BYTES = 2**14  # decoded at a time
-JSON = "application/json"
-URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+JSON_TOKEN_PATTERN = re.compile(rb'[\[{,:]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+PERCENT_PATTERN = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
+PERCENT_CHUNK_BYTES = 2**14  # decoded at a time
+JSON_TYPE = "application/json"
+URLENCODED_TYPE, MULTIPART_TYPE = "application/x-www-form-urlencoded", "multipart/form-data"
 
-Model = TypeVar("Model", bound=BaseModel)
+BodyT = TypeVar("Model", bound=BaseModel)
 
 
 class LimitedRequest(Request):
     """Request whose body has been decoded before FastAPI asks for it."""
 
-    decoded: Any = None
+    decoded_json: Any = None
 
     async def json(self) -> Any:
-        return self.decoded
+        return self.decoded_json
 
     async def _get_form(self, **_: Any) -> FormData:  # behind form() of every version of starlette
         if self._form is None:
-            self._form = await read_form(self)
+            self._form = await read_form_body(self)
         return self._form
 
 
@@ -58,7 +58,7 @@ class LimitedRoute(APIRoute):
         async def handle_limited(request: Request) -> Response:
             limited = LimitedRequest(request.scope, request.receive)
             if model is not None:
-                limited.decoded = await read_json(limited, model)
+                limited.decoded_json = await read_json_body(limited, model)
             elif self.body_field is not None:
                 await limited._get_form()  # whose refusals are sentences; within FastAPI all would be the same one
             return await handle(limited)
@@ -69,98 +69,102 @@ class LimitedRoute(APIRoute):
 BODY_THREAD = ThreadPoolExecutor(1, "bodies")  # one thread, so that the event loop is not kept from running
 
 
-async def in_body_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+async def run_in_body_thread(work: Callable[..., Any], *arguments: Any) -> Any:
     """Decode or encode a large body beside the event loop."""
     return await asyncio.get_running_loop().run_in_executor(BODY_THREAD, partial(work, *arguments))
 
 
-async def in_thread_if_large(work: Callable[..., Any], body: bytes, *arguments: Any) -> Any:
-    return work(body, *arguments) if len(body) <= INLINE_BYTES else await in_body_thread(work, body, *arguments)
+async def run_in_thread_if_large(work: Callable[..., Any], body: bytes, *arguments: Any) -> Any:
+    return work(body, *arguments) if len(body) <= MAX_INLINE_BYTES else await run_in_body_thread(work, body, *arguments)
 
 
-async def read_json(request: Request, model: type[Model]) -> Model:
+async def read_json_body(request: Request, model: type[BodyT]) -> BodyT:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != JSON and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise Refused(415, f"Found a body of the type {kind[:50] or 'unknown'!r}, expected Content-Type: {JSON}.")
+    if kind != JSON_TYPE and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise RequestError(
+            415, f"Found a body of the type {kind[:50] or 'unknown'!r}, expected Content-Type: {JSON_TYPE}."
+        )
     n_texts = request.app.state.service.settings.limits.texts
-    max_values = getattr(model, "max_json_values", MAX_VALUES + 2 * n_texts)
-    return await in_thread_if_large(validated, await request.body(), model, max_values)
+    max_values = getattr(model, "max_json_values", MAX_JSON_VALUES + 2 * n_texts)
+    return await run_in_thread_if_large(validate_json, await request.body(), model, max_values)
 
 
-def validated(body: bytes, model: type[Model], max_values: int) -> Model:
+def validate_json(body: bytes, model: type[BodyT], max_values: int) -> BodyT:
     """Return the object that a JSON body describes. Raise Refused with a sentence about the first error."""
-    value = decoded(body, max_values)
-    if isinstance(value, dict) and len(value) > MAX_KEYS:
-        raise Refused(422, f"Found {len(value):,} fields, expected some of {', '.join(model.model_fields)}.")
+    value = decode_json(body, max_values)
+    if isinstance(value, dict) and len(value) > MAX_JSON_KEYS:
+        raise RequestError(422, f"Found {len(value):,} fields, expected some of {', '.join(model.model_fields)}.")
     try:
         return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise Refused(422, sentence_of(first)) from None
+        raise RequestError(422, format_validation_error(first)) from None
 
 
-def decoded(body: bytes, max_values: int) -> Any:
+def decode_json(body: bytes, max_values: int) -> Any:
     """Return the value of a JSON text. Raise Refused if it is not valid or has too many values.
 
     The values are counted before any of them is made. The decoder cannot be interrupted, and would make 10 million
     objects of a body of 32 MB.
     """
-    for number, _ in enumerate(TOKEN.finditer(body)):
+    for number, _ in enumerate(JSON_TOKEN_PATTERN.finditer(body)):
         if number > max_values:
-            raise Refused(413, f"The request has more than {max_values:,} values; send less at a time.")
+            raise RequestError(413, f"The request has more than {max_values:,} values; send less at a time.")
     try:
-        return json.loads(body.decode("utf-8-sig"), parse_constant=refuse_constant)
+        return json.loads(body.decode("utf-8-sig"), parse_constant=reject_constant)
     except json.JSONDecodeError as error:
         where = f" at character {error.pos}"
     except UnicodeDecodeError:
         where = ", because it is no UTF-8"
     except (ValueError, RecursionError):  # a number of thousands of digits; lists in lists in lists
         where = ", because a number is too long or lists are nested too deeply"
-    raise Refused(422, f"The request is no valid JSON{where}; expected an object with a text.")
+    raise RequestError(422, f"The request is no valid JSON{where}; expected an object with a text.")
 
 
-def refuse_constant(name: str) -> None:
-    raise Refused(422, f"The request is no valid JSON, because {name} is no number of JSON.")
+def reject_constant(name: str) -> None:
+    raise RequestError(422, f"The request is no valid JSON, because {name} is no number of JSON.")
 
 
-def sentence_of(error: Any) -> str:
+def format_validation_error(error: Any) -> str:
     """Return what is wrong and where, without the value that was sent."""
     where = ".".join(str(part) for part in error["loc"] if part != "body")[:100]
     return f"{where}: {error['msg']}." if where else f"{error['msg']}."
 
 
-async def read_form(request: Request) -> FormData:
+async def read_form_body(request: Request) -> FormData:
     header = request.headers.get("content-type", "")
     kind = header.partition(";")[0].strip().lower()
     body = await request.body()
-    if kind == URLENCODED:
-        return await in_thread_if_large(urlencoded, body)
-    if kind == MULTIPART:
-        return await in_thread_if_large(partial(multipart, header=header), body)
+    if kind == URLENCODED_TYPE:
+        return await run_in_thread_if_large(parse_urlencoded, body)
+    if kind == MULTIPART_TYPE:
+        return await run_in_thread_if_large(partial(parse_multipart, header=header), body)
     if not body:
         return FormData()
-    raise Refused(415, f"Found a body of the type {kind[:50] or 'unknown'!r}, expected a form.")
+    raise RequestError(415, f"Found a body of the type {kind[:50] or 'unknown'!r}, expected a form.")
 
 
-def urlencoded(body: bytes) -> FormData:
+def parse_urlencoded(body: bytes) -> FormData:
     if body.count(b"&") >= MAX_FORM_FIELDS:
-        raise Refused(413, f"The form has more than {MAX_FORM_FIELDS} fields.")
+        raise RequestError(413, f"The form has more than {MAX_FORM_FIELDS} fields.")
     pairs = [pair.partition(b"=") for pair in body.split(b"&") if pair]
-    return FormData([(percent_decoded(name), percent_decoded(value)) for name, _, value in pairs])
+    return FormData([(decode_percent(name), decode_percent(value)) for name, _, value in pairs])
 
 
-def percent_decoded(value: bytes) -> str:
+def decode_percent(value: bytes) -> str:
     """Return the text of a percent-encoded value, decoded in parts: urllib makes an object of every character."""
     parts, begin, value = [], 0, value.replace(b"+", b" ")
     while begin < len(value):
-        end = begin + PERCENT_BYTES
+        end = begin + PERCENT_CHUNK_BYTES
         end = next((at for at in (end - 2, end - 1) if value[at : at + 1] == b"%"), end)
-        parts.append(PERCENT.sub(lambda found: bytes.fromhex(found[0].replace(b"%", b"").decode()), value[begin:end]))
+        parts.append(
+            PERCENT_PATTERN.sub(lambda found: bytes.fromhex(found[0].replace(b"%", b"").decode()), value[begin:end])
+        )
         begin = end
     return b"".join(parts).decode(errors="replace")
 
 
-def multipart(body: bytes, header: str) -> FormData:
+def parse_multipart(body: bytes, header: str) -> FormData:
     """Return the fields and files of a multipart/form-data body.
 
     The body is in memory, so it is split at its boundaries. A parser of streams, such as python-multipart, takes a
@@ -168,26 +172,26 @@ def multipart(body: bytes, header: str) -> FormData:
     """
     boundary = parse_options_header(header)[1].get(b"boundary", b"")
     if not boundary or len(boundary) > MAX_BOUNDARY_BYTES:
-        raise no_form("the header Content-Type has no valid boundary")
+        raise invalid_form_error("the header Content-Type has no valid boundary")
     if body.count(b"\r\n--" + boundary) > MAX_FORM_FIELDS:
-        raise Refused(413, f"The form has more than {MAX_FORM_FIELDS} fields and files.")
+        raise RequestError(413, f"The form has more than {MAX_FORM_FIELDS} fields and files.")
     _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary)
     if not parts or not parts[-1].startswith(b"--"):
-        raise no_form("its last boundary is missing")
-    return FormData([form_field(part) for part in parts[:-1]])
+        raise invalid_form_error("its last boundary is missing")
+    return FormData([parse_form_field(part) for part in parts[:-1]])
 
 
-def form_field(part: bytes) -> tuple[str, str | UploadFile]:
+def parse_form_field(part: bytes) -> tuple[str, str | UploadFile]:
     """Return the name and the value of one part of a form."""
     head, is_whole, content = part.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     if not is_whole or lines[0].strip() or len(head) > MAX_PART_HEAD_BYTES:
-        raise no_form("the headers of a part are not valid")
+        raise invalid_form_error("the headers of a part are not valid")
     pairs = [line.partition(b":") for line in lines[1:]]
     headers = Headers(raw=[(name.strip().lower(), value.strip()) for name, _, value in pairs])
     options = parse_options_header(headers.get("content-disposition", ""))[1]
     if b"name" not in options:
-        raise no_form("a part has no name")
+        raise invalid_form_error("a part has no name")
     name = options[b"name"].decode(errors="replace")
     if b"filename" not in options:
         return name, content.decode(errors="replace")
@@ -198,5 +202,5 @@ def form_field(part: bytes) -> tuple[str, str | UploadFile]:
     return name, UploadFile(file, size=len(content), filename=filename, headers=headers)  # type: ignore[arg-type]
 
 
-def no_form(cause: str) -> Refused:
-    return Refused(400, f"The form cannot be read, because {cause}; expected a valid {MULTIPART} body.")
+def invalid_form_error(cause: str) -> RequestError:
+    return RequestError(400, f"The form cannot be read, because {cause}; expected a valid {MULTIPART_TYPE} body.")

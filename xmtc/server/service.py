@@ -9,20 +9,25 @@ from typing import Any
 
 from starlette.requests import Request
 
-from xmtc.core.child_process import GIB, MIB, ChildTaskError, ChildPool, TaskLimits
+from xmtc.core.child_process import GIB, MIB, ChildPool, ChildTaskError, TaskLimits
 from xmtc.server import messages
-from xmtc.server.batching import Question
-from xmtc.server.files import PRELOAD
-from xmtc.server.memory import ACCOUNT, Account, Memory
+from xmtc.server.batching import PredictQuery
+from xmtc.server.files import PRELOADED_MODULES
+from xmtc.server.memory import ACCOUNT_KEY, MemoryBudget, RequestMemory
 from xmtc.server.metrics import Metrics
-from xmtc.server.models import Models, Served
-from xmtc.server.refusals import Refused, busy, unknown_model
+from xmtc.server.models import ModelPool, ServedModel
+from xmtc.server.refusals import RequestError, busy_error, unknown_model_error
 from xmtc.server.settings import MAX_ANSWER_LABELS, Settings
-from xmtc.vocabulary.label_filters import FILE
+from xmtc.vocabulary.label_filters import FILE_ENTRY
 
-IN_THREADS, MAX_SEARCHES, MAX_FILES = 2, 32, 8  # at a time in threads; searches and files that may run or wait
-FILE_MEMORY, FILE_OUTPUT = GIB, 64 * MIB  # bytes that reading an uploaded file may take, and may give
-ALL_BODIES = 8  # times the largest request, or 4 times the largest output of a file: memory for requests and answers
+N_THREADS, MAX_SEARCHES, MAX_FILES = 2, 32, 8  # at a time in threads; searches and files that may run or wait
+MAX_FILE_MEMORY_BYTES, MAX_FILE_OUTPUT_BYTES = (
+    GIB,
+    64 * MIB,
+)  # bytes that reading an uploaded file may take, and may give
+BODY_MEMORY_FACTOR = (
+    8  # times the largest request, or 4 times the largest output of a file: memory for requests and answers
+)
 FILE_NICENESS = 10  # parsing a file gives way to answers
 
 
@@ -31,66 +36,66 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics()
-        self.memory = Memory(max(ALL_BODIES * settings.limits.body, 4 * FILE_OUTPUT))
-        self.models = Models(settings, self.metrics)
-        self.threads = ThreadPoolExecutor(IN_THREADS, "searches")
-        self.n_in_threads = 0
-        self.file_threads = ThreadPoolExecutor(IN_THREADS, "files")  # each waits for a child process
-        self.file_turns = asyncio.Semaphore(IN_THREADS)
+        self.memory = MemoryBudget(max(BODY_MEMORY_FACTOR * settings.limits.body, 4 * MAX_FILE_OUTPUT_BYTES))
+        self.models = ModelPool(settings, self.metrics)
+        self.threads = ThreadPoolExecutor(N_THREADS, "searches")
+        self.n_searches = 0
+        self.file_threads = ThreadPoolExecutor(N_THREADS, "files")  # each waits for a child process
+        self.file_turns = asyncio.Semaphore(N_THREADS)
         self.n_files = 0
-        self.children = ChildPool(PRELOAD, idle_seconds=0, max_idle=IN_THREADS, niceness=FILE_NICENESS)
+        self.children = ChildPool(PRELOADED_MODULES, idle_seconds=0, max_idle=N_THREADS, niceness=FILE_NICENESS)
 
     def on_start(self) -> None:
         """Do nothing; a process of its own sets another function, which is called when all models are open."""
 
-    def served(self, name: str, request: Request, n_texts: int | None = None) -> Served:
-        found = self.models.served.get(name)
+    def find_model(self, name: str, request: Request, n_texts: int | None = None) -> ServedModel:
+        found = self.models.by_name.get(name)
         if found is None:
-            raise unknown_model(name, self.models.served)
-        found.opened  # noqa: B018  # raises Refused if the model is damaged
+            raise unknown_model_error(name, self.models.by_name)
+        found.model  # noqa: B018  # raises Refused if the model is damaged
         request.scope["xmtc"] = {"model": name} | ({} if n_texts is None else {"texts": n_texts})
         return found
 
-    async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+    async def run_in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run short work in a thread."""
-        if self.n_in_threads >= MAX_SEARCHES:
-            raise busy("Too many searches wait here; send it again in a moment.")
-        self.n_in_threads += 1
+        if self.n_searches >= MAX_SEARCHES:
+            raise busy_error("Too many searches wait here; send it again in a moment.")
+        self.n_searches += 1
         future = self.threads.submit(work, *arguments)
         loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._left_thread))
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._release_search))
         return await asyncio.wrap_future(future)
 
-    def _left_thread(self) -> None:
-        self.n_in_threads -= 1
+    def _release_search(self) -> None:
+        self.n_searches -= 1
 
-    async def in_child(self, asked: Request, task: str, request: Any, content: Callable[[], bytes]) -> bytes:
+    async def run_in_child(self, http_request: Request, task: str, request: Any, content: Callable[[], bytes]) -> bytes:
         """Run a task of xmtc/server/files.py in a child process, which is killed when the request ends before it.
 
         Room for the largest output is reserved before the task begins."""
         if self.n_files >= MAX_FILES:
-            raise busy("Too many files wait here; send it again in a moment.")
+            raise busy_error("Too many files wait here; send it again in a moment.")
         self.n_files += 1
-        account: Account = asked.scope[ACCOUNT]
+        account: RequestMemory = http_request.scope[ACCOUNT_KEY]
         try:
             await self.file_turns.acquire()
             try:
-                account.reserve_answer(FILE_OUTPUT)
-            except Refused:
+                account.reserve_answer(MAX_FILE_OUTPUT_BYTES)
+            except RequestError:
                 self.file_turns.release()
                 raise
         except BaseException:
             self.n_files -= 1
             raise
-        limits = TaskLimits(FILE_MEMORY, self.settings.limits.seconds, FILE_OUTPUT)
+        limits = TaskLimits(MAX_FILE_MEMORY_BYTES, self.settings.limits.seconds, MAX_FILE_OUTPUT_BYTES)
         job = self.children.create_task(task, request, lambda: (content(),), limits)
         future = self.file_threads.submit(lambda: list(job.run()))
         loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._left_child))
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._release_file))
         try:
             (value,) = await asyncio.wrap_future(future)
         except ChildTaskError as problem:
-            raise Refused(422, f"The file cannot be used: {problem}.") from None
+            raise RequestError(422, f"The file cannot be used: {problem}.") from None
         except asyncio.CancelledError:
             job.kill()
             raise
@@ -98,9 +103,9 @@ class Service:
             account.shrink_answer(len(value))
             return value
         status, message = value
-        raise Refused(status, message)
+        raise RequestError(status, message)
 
-    def _left_child(self) -> None:
+    def _release_file(self) -> None:
         self.n_files -= 1
         self.file_turns.release()
 
@@ -114,19 +119,19 @@ class Service:
             threads.shutdown(wait=False, cancel_futures=True)
         self.children.close()
 
-    def question(self, asked: messages.Asked) -> Question:
+    def build_query(self, asked: messages.PredictRequest) -> PredictQuery:
         if asked.k > self.settings.limits.k:
-            raise Refused(422, f"k={asked.k} is more than {self.settings.limits.k:,} labels, the most here.")
-        if any(entry.strip().startswith(f"{FILE}:") for entry in (*asked.allow, *asked.deny)):
-            raise Refused(422, "Files of this machine cannot be named from outside; send the labels themselves.")
-        return Question(
+            raise RequestError(422, f"k={asked.k} is more than {self.settings.limits.k:,} labels, the most here.")
+        if any(entry.strip().startswith(f"{FILE_ENTRY}:") for entry in (*asked.allow, *asked.deny)):
+            raise RequestError(422, "Files of this machine cannot be named from outside; send the labels themselves.")
+        return PredictQuery(
             asked.k, asked.threshold or 0.0, asked.decide, asked.language, tuple(asked.allow), tuple(asked.deny)
         )
 
     def check_answer(self, n_texts: int, k: int) -> None:
         """Raise Refused if an answer would be too large."""
         if n_texts * k > MAX_ANSWER_LABELS:
-            raise Refused(
+            raise RequestError(
                 413,
                 f"Found {n_texts:,} texts with {k:,} labels each, expected {MAX_ANSWER_LABELS:,} labels in all at "
                 f"most; send fewer texts, or ask for fewer labels.",
@@ -135,8 +140,12 @@ class Service:
     def check_texts(self, texts: list[str]) -> list[str]:
         limits = self.settings.limits
         if len(texts) > limits.texts:
-            raise Refused(413, f"Found {len(texts):,} texts, expected {limits.texts:,} at most; send them in parts.")
+            raise RequestError(
+                413, f"Found {len(texts):,} texts, expected {limits.texts:,} at most; send them in parts."
+            )
         longest = max(map(len, texts), default=0)
         if longest > limits.text:
-            raise Refused(413, f"Found a text of {longest:,} characters, expected {limits.text:,} at most; shorten it.")
+            raise RequestError(
+                413, f"Found a text of {longest:,} characters, expected {limits.text:,} at most; shorten it."
+            )
         return texts

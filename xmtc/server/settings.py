@@ -9,15 +9,15 @@ from pathlib import Path
 
 from xmtc.errors import XmtcError
 
-LOCAL = ("localhost", "127.0.0.1", "::1")  # addresses to listen at that other machines cannot reach
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")  # addresses to listen at that other machines cannot reach
 ANY_HOST = "*"  # of --allow-host: no check
-METRICS = "PROMETHEUS_MULTIPROC_DIR"  # names the folder through which workers add up what they count
+METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # names the folder through which workers add up what they count
 MAX_ANSWER_LABELS = 100_000  # of all texts of a request; about 10 MB
-NAME = re.compile(r"[\w][\w. -]{0,99}")  # of a model: part of an address
+MODEL_NAME_PATTERN = re.compile(r"[\w][\w. -]{0,99}")  # of a model: part of an address
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServiceLimits:
     """Limits of one request, and of one client."""
 
     body: int = 32 * 2**20  # bytes of a request
@@ -36,7 +36,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    watch: float = 0.0  # seconds between looks at the folders; 0: none
+    watch_seconds: float = 0.0  # seconds between looks at the folders; 0: none
     token: str | None = None
     origins: tuple[str, ...] = ()  # of other sites whose pages may ask
     hosts: tuple[str, ...] = ()  # host names that requests may name, in addition to those of this machine
@@ -44,21 +44,21 @@ class Settings:
     threads: int = 1  # for one batch
     device: str = "auto"
     access_log: bool = True
-    limits: Limits = Limits()
+    limits: ServiceLimits = ServiceLimits()
 
     @property
     def is_local(self) -> bool:
-        return self.host in LOCAL
+        return self.host in LOCAL_HOSTS
 
 
-def named_folders(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def parse_models(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Models by name: NAME=FOLDER, or FOLDER, which is then called as it is."""
     found: dict[str, str] = {}
     for each in given:
         name, sign, folder = each.partition("=")
         if not sign or Path(each).is_dir():
             name, folder = Path(each).resolve().name, each
-        if not NAME.fullmatch(name):
+        if not MODEL_NAME_PATTERN.fullmatch(name):
             raise XmtcError(f"{name!r} cannot be part of an address; name the model, as in news={folder}.")
         if name in found:
             raise XmtcError(f"Two models are called {name}; give one another name, as in other={folder}.")
@@ -66,7 +66,7 @@ def named_folders(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def named_reports(given: Sequence[str], models: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def parse_reports(given: Sequence[str], models: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Reports by the name of their model: NAME=FILE, or FILE where there is one model."""
     names = [name for name, _ in models]
     found = []

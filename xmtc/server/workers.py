@@ -15,18 +15,18 @@ from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
 from xmtc.server import log
-from xmtc.server.settings import METRICS
+from xmtc.server.settings import METRICS_FOLDER_VARIABLE
 
-SOON = 10.0  # seconds: a worker that dies sooner after its start is replaced with a delay
-MAX_DEAD = 20  # dead workers whose counts are part of /metrics
-FIRST_DELAY, MAX_DELAY = 0.5, 8.0  # seconds; each early death in a row doubles the delay
+EARLY_DEATH_SECONDS = 10.0  # seconds: a worker that dies sooner after its start is replaced with a delay
+MAX_DEAD_WORKERS = 20  # dead workers whose counts are part of /metrics
+FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 8.0  # seconds; each early death in a row doubles the delay
 
 
 class Worker(Process):
     """Worker process whose health check never blocks the supervisor."""
 
     started = 0.0  # time of its start
-    pinged: float | None = None  # time of the ping that is not answered yet
+    ping_time: float | None = None  # time of the ping that is not answered yet
 
     def start(self) -> None:
         self.started = time.monotonic()
@@ -43,23 +43,23 @@ class Worker(Process):
         try:
             while self.parent_conn.poll():
                 self.parent_conn.recv()
-                self.pinged = None
-            if self.pinged is None:
+                self.ping_time = None
+            if self.ping_time is None:
                 self.parent_conn.send(b"ping")
-                self.pinged = now
+                self.ping_time = now
         except (OSError, EOFError, pickle.UnpicklingError):
             return False
-        return now - self.pinged < timeout
+        return now - self.ping_time < timeout
 
 
-class Workers(Multiprocess):
+class WorkerSupervisor(Multiprocess):
     """Worker processes that share one socket."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.due: dict[int, float] = {}  # position of a dead worker, and when it is replaced
+        self.replacement_times: dict[int, float] = {}  # position of a dead worker, and when it is replaced
         self.n_early_deaths = 0  # in a row
-        self.dead: deque[int] = deque()  # processes whose metrics are kept
+        self.dead_pids: deque[int] = deque()  # processes whose metrics are kept
 
     def init_processes(self) -> None:
         self.processes += [self.start_worker() for _ in range(self.processes_num)]
@@ -74,45 +74,49 @@ class Workers(Multiprocess):
         for position, worker in enumerate(self.processes):
             if self.should_exit.is_set():
                 return
-            if position not in self.due:
+            if position not in self.replacement_times:
                 if worker.is_alive(timeout=self.config.timeout_worker_healthcheck):
                     continue
-                self.due[position] = time.monotonic() + self.bury(worker)
-            if time.monotonic() >= self.due[position]:
-                del self.due[position]
+                self.replacement_times[position] = time.monotonic() + self.remove_worker(worker)
+            if time.monotonic() >= self.replacement_times[position]:
+                del self.replacement_times[position]
                 self.processes[position] = self.start_worker()
 
-    def bury(self, worker: Process) -> float:
+    def remove_worker(self, worker: Process) -> float:
         """Log the end of a worker; return the delay before it is replaced."""
         is_hanging = worker.process.is_alive()
         worker.kill()
         worker.join()
         if worker.pid is not None:
-            self.forget_metrics(worker.pid)
+            self.discard_old_metrics(worker.pid)
         lived = time.monotonic() - getattr(worker, "started", 0.0)
-        self.n_early_deaths = self.n_early_deaths + 1 if lived < SOON else 0
-        delay = min(FIRST_DELAY * 2 ** min(self.n_early_deaths - 2, 10), MAX_DELAY) if self.n_early_deaths > 1 else 0.0
-        cause = "hangs" if is_hanging else cause_of_death(worker.exitcode)
-        log.event("worker died", pid=worker.pid, cause=cause, seconds=round(lived, 1), replaced_in=delay)
+        self.n_early_deaths = self.n_early_deaths + 1 if lived < EARLY_DEATH_SECONDS else 0
+        delay = (
+            min(FIRST_DELAY_SECONDS * 2 ** min(self.n_early_deaths - 2, 10), MAX_DELAY_SECONDS)
+            if self.n_early_deaths > 1
+            else 0.0
+        )
+        cause = "hangs" if is_hanging else describe_exit(worker.exitcode)
+        log.write_event("worker died", pid=worker.pid, cause=cause, seconds=round(lived, 1), replaced_in=delay)
         return delay
 
-    def forget_metrics(self, pid: int) -> None:
+    def discard_old_metrics(self, pid: int) -> None:
         """Keep what a dead worker has counted, but only of the last ones: each leaves files that /metrics reads."""
         mark_process_dead(pid)  # its requests are not running any more
-        self.dead.append(pid)
-        if len(self.dead) > MAX_DEAD:
-            for file in Path(os.environ[METRICS]).glob(f"*_{self.dead.popleft()}.db"):
+        self.dead_pids.append(pid)
+        if len(self.dead_pids) > MAX_DEAD_WORKERS:
+            for file in Path(os.environ[METRICS_FOLDER_VARIABLE]).glob(f"*_{self.dead_pids.popleft()}.db"):
                 file.unlink(missing_ok=True)
 
     def terminate_all(self) -> None:
-        for position in sorted(self.due, reverse=True):
+        for position in sorted(self.replacement_times, reverse=True):
             del self.processes[position]  # dead, and its pipes are closed
         super().terminate_all()
 
     def handle_hup(self) -> None:
         """Tell every worker to look for new models in the folders."""
         for position, worker in enumerate(self.processes):
-            if worker.pid is not None and position not in self.due and worker.process.is_alive():
+            if worker.pid is not None and position not in self.replacement_times and worker.process.is_alive():
                 os.kill(worker.pid, signal.SIGHUP)
 
     def handle_ttin(self) -> None:
@@ -123,11 +127,11 @@ class Workers(Multiprocess):
     def handle_ttou(self) -> None:
         """Remove a worker, but not the last one."""
         if self.processes_num > 1:
-            self.due.pop(len(self.processes) - 1, None)
+            self.replacement_times.pop(len(self.processes) - 1, None)
             super().handle_ttou()
 
 
-def cause_of_death(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     """Return the name of the signal or the exit status for an exit code of multiprocessing."""
     if code is not None and code < 0:
         try:

@@ -28,7 +28,12 @@ PARTIAL_SUFFIX, SAVING_SUFFIX, LOCK_SUFFIX = ".part", ".saving", "lock"  # how h
 NEW_FOLDER, OLD_FOLDER = "new", "old"
 MAX_NAME_BYTES = 200  # bytes of a target's name in a hidden one; systems take 255 in all
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
-UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EOPNOTSUPP)  # a file system that has no such thing
+UNSUPPORTED_ERRNOS = (
+    errno.EINVAL,
+    errno.ENOTSUP,
+    errno.ENOSYS,
+    errno.EOPNOTSUPP,
+)  # a file system that has no such thing
 
 
 @contextmanager

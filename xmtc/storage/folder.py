@@ -100,7 +100,9 @@ class FolderKind:
         except XmtcError:
             raise
         except STRUCTURE_ERRORS as error:
-            raise self.make_damage_error(folder, f"{ABOUT_FILE} and {ARRAYS_FILE} do not fit together ({error})") from None
+            raise self.make_damage_error(
+                folder, f"{ABOUT_FILE} and {ARRAYS_FILE} do not fit together ({error})"
+            ) from None
 
     def open_arrays(self, folder: Path, about: dict[str, Any], verify: bool) -> dict[str, np.ndarray]:
         """Map the arrays of a folder; with `verify`, compare their checksum."""
@@ -153,7 +155,9 @@ class FolderKind:
                 f"{folder / ABOUT_FILE} cannot be read ({describe_error(error)}); copy the {self.name} again or {self.recreate_verb} it anew."
             ) from None
         if not isinstance(about, dict) or type(about.get("format")) is not int:
-            raise XmtcError(f"{folder / ABOUT_FILE} is not from xmtc: it has no format number; `{self.create_command}` writes one.")
+            raise XmtcError(
+                f"{folder / ABOUT_FILE} is not from xmtc: it has no format number; `{self.create_command}` writes one."
+            )
         kind = about.get("kind", MODEL_KIND)
         if kind != self.name:
             raise XmtcError(
@@ -227,7 +231,12 @@ def write_folder_files(
     from safetensors.numpy import save_file
 
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS_FILE)
-    files = {ARRAYS_FILE: {"bytes": (folder / ARRAYS_FILE).stat().st_size, "sha256": compute_path_sha256(folder / ARRAYS_FILE)}}
+    files = {
+        ARRAYS_FILE: {
+            "bytes": (folder / ARRAYS_FILE).stat().st_size,
+            "sha256": compute_path_sha256(folder / ARRAYS_FILE),
+        }
+    }
     text = json.dumps({**about, "files": files, "parts": described}, indent=1, ensure_ascii=False) + "\n"
     # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
     content = text.encode("utf-8", "backslashreplace")

@@ -7,17 +7,17 @@ import inspect
 from dataclasses import is_dataclass
 from typing import Any
 
-from xmtc.core.registry import get_class_address, import_class, find_subclasses
+from xmtc.core.registry import find_subclasses, get_class_address, import_class
 from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.storage.form import Form
 
 FORM_TYPES = {
     # texts
     "tokenizer": "xmtc.text.tokenizer:Tokenizer",
-    "string-index": "xmtc.text.term_index:Vocabulary",
+    "string-index": "xmtc.text.term_index:StringIndex",
     "tfidf-view": "xmtc.features.tfidf:FittedTfidf",
     "analyzed-tfidf-view": "xmtc.features.tfidf:AnalyzedTfidf",
-    "joined-tfidf-view": "xmtc.features.tfidf:SideBySide",
+    "joined-tfidf-view": "xmtc.features.tfidf:JoinedTfidf",
     "word-view": "xmtc.features.words:FittedWords",
     "stem-view": "xmtc.features.words:FittedStems",
     "subword-view": "xmtc.features.subwords:FittedSubwords",
@@ -27,11 +27,11 @@ FORM_TYPES = {
     # labels
     "label-concepts": "xmtc.vocabulary.label_concepts:LabelConcepts",
     "concept-vocabulary": "xmtc.vocabulary.vocabulary:Vocabulary",
-    "concept-links": "xmtc.vocabulary.vocabulary:Links",
-    "concept-names": "xmtc.vocabulary.vocabulary:Names",
-    "decision": "xmtc.scores.thresholds:Decision",
+    "concept-links": "xmtc.vocabulary.vocabulary:ConceptLinks",
+    "concept-names": "xmtc.vocabulary.vocabulary:ConceptNames",
+    "decision": "xmtc.scores.thresholds:LabelSelector",
     # models
-    "linear-tree": "xmtc.linear.tree:Tree",
+    "linear-tree": "xmtc.linear.tree:LinearTree",
     "linear-tree-model": "xmtc.linear.model:TreeModel",
     "instance-forest": "xmtc.methods.instance_tree.forest:Forest",
     "instance-forest-model": "xmtc.methods.instance_tree.model:ForestModel",
@@ -39,21 +39,21 @@ FORM_TYPES = {
     "neighbour-learner": "xmtc.methods.embedding.model:Learner",
     "neighbour-model": "xmtc.methods.embedding.model:NeighbourModel",
     "fasttext-model": "xmtc.methods.embedding.fasttext_model:FastTextModel",
-    "name-automaton": "xmtc.methods.lexical.automaton:Automaton",
-    "lexical-evidence": "xmtc.methods.lexical.evidence:Evidence",
+    "name-automaton": "xmtc.methods.lexical.automaton:AhoCorasickAutomaton",
+    "lexical-evidence": "xmtc.methods.lexical.evidence:MatchClassifier",
     "lexical-model": "xmtc.methods.lexical.model:LexicalModel",
-    "calibrated-model": "xmtc.methods.ensemble.calibrated:Calibrated",
-    "adapted-model": "xmtc.methods.ensemble.model:Adapted",
-    "combined-model": "xmtc.methods.ensemble.model:Combination",
+    "calibrated-model": "xmtc.methods.ensemble.calibrated:CalibratedModel",
+    "adapted-model": "xmtc.methods.ensemble.model:RemappedModel",
+    "combined-model": "xmtc.methods.ensemble.model:CombinedModel",
     # networks
     "trained-network": "xmtc.nn.network:TrainedNetwork",
     "network-weights": "xmtc.nn.weights:Weights",
     "recurrent-design": "xmtc.methods.attention.model:RecurrentDesign",
-    "attention-level": "xmtc.methods.attention.model:Level",
+    "attention-level": "xmtc.methods.attention.model:TreeLevel",
     "attention-model": "xmtc.methods.attention.model:AttentionModel",
-    "filter-design": "xmtc.methods.convolution.xml_cnn:FilterDesign",
-    "bag-design": "xmtc.methods.convolution.bow_cnn:BagDesign",
-    "convolution-model": "xmtc.methods.convolution.family:RegionModel",
+    "filter-design": "xmtc.methods.convolution.xml_cnn:XMLCNNDesign",
+    "bag-design": "xmtc.methods.convolution.bow_cnn:BowCNNDesign",
+    "convolution-model": "xmtc.methods.convolution.family:ConvolutionalModel",
     "autoencoder-design": "xmtc.methods.autoencoder.model:AutoencoderDesign",
     "autoencoder-model": "xmtc.methods.autoencoder.model:AutoencoderModel",
     "transformer-design": "xmtc.methods.transformer.model:TransformerDesign",

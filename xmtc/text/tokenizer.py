@@ -16,25 +16,29 @@ import numpy as np
 
 from xmtc.core.numba_support import kernel
 from xmtc.core.threads import cache_with_lock
-from xmtc.data.batch import Texts, end_to_end
+from xmtc.data.batch import Texts, concatenate_bytes
 from xmtc.storage.form import Form
-from xmtc.text.normalisation import normal, normal_texts
+from xmtc.text.normalisation import normalize_text, normalize_texts
 from xmtc.text.term_index import (
-    FREE,
-    NO_BYTES,
-    PRIME,
-    SMALLEST,
-    Vocabulary,
-    cleared,
+    FNV_OFFSET_BASIS,
+    FNV_PRIME,
+    MIN_TABLE_SLOTS,
+    NOT_FOUND,
+    StringIndex,
+    clear_table,
+    compute_max_slots,
     find_slot,
+    grow_table,
     hash_bytes,
-    larger_table,
-    numbered,
-    room_for,
+    index_distinct_words,
 )
 
-LETTERS, SELECTORS, LAST_CHARACTER = 0x40000, 0xE0000, 0xE01F0  # letters lie below the first, marks also in the rest
-BLANK = 32
+LETTER_CODES_END, VARIATION_SELECTORS_START, WORD_CODES_END = (
+    0x40000,
+    0xE0000,
+    0xE01F0,
+)  # letters lie below the first, marks also in the rest
+SPACE_BYTE = 32
 BATCH_BYTES = 2_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
 
 
@@ -50,70 +54,74 @@ class Tokenizer(Form):
     def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Texts as bytes end to end, and where each begins and ends."""
         if isinstance(texts, Texts):
-            found = normal_texts(texts, self.lowercase)
-            return found.text, found.ends
-        return end_to_end([normal(text, self.lowercase).encode("utf-8", "replace") for text in texts])
+            found = normalize_texts(texts, self.lowercase)
+            return found.data, found.offsets
+        return concatenate_bytes([normalize_text(text, self.lowercase).encode("utf-8", "replace") for text in texts])
 
-    def count(self, texts: Iterable[str]) -> Counts:
+    def count(self, texts: Iterable[str]) -> BatchTermCounts:
         """The terms of a batch of texts, with a vocabulary of the batch's own."""
         if self.ngrams == 1:
             return self._count_words(texts)
-        terms = joined(self._split(texts), self.ngrams)
-        found = numbered(terms.text, terms.begins, terms.ends)
-        return Counts(found.text, found.ends, *per_document(terms.starts, found.numbers, len(found.ends) - 1))
+        terms = build_ngrams(self._split_words(texts), self.ngrams)
+        found = index_distinct_words(terms.text, terms.begins, terms.ends)
+        return BatchTermCounts(
+            found.text, found.ends, *count_per_document(terms.starts, found.numbers, len(found.ends) - 1)
+        )
 
-    def number(self, texts: Iterable[str], max_words: int) -> Sequences:
+    def index_words(self, texts: Iterable[str], max_words: int) -> WordSequences:
         """The words of a batch of texts, in their order and max_words of each at most, with a vocabulary of the batch's
         own."""
-        words = self._split(texts, max_words)
-        found = numbered(words.text, words.begins, words.ends)
+        words = self._split_words(texts, max_words)
+        found = index_distinct_words(words.text, words.begins, words.ends)
         n_words = len(found.ends) - 1
-        _, held, _ = per_document(words.starts, found.numbers, n_words)
+        _, held, _ = count_per_document(words.starts, found.numbers, n_words)
 
         lengths = np.diff(words.starts)
         ids = np.insert(found.numbers + np.int32(1), words.starts[:-1][lengths == 0], 0)
         starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
-        return Sequences(found.text, found.ends, np.bincount(held, minlength=n_words), starts, ids)
+        return WordSequences(found.text, found.ends, np.bincount(held, minlength=n_words), starts, ids)
 
-    def _count_words(self, texts: Iterable[str]) -> Counts:
+    def _count_words(self, texts: Iterable[str]) -> BatchTermCounts:
         """What splitting, numbering and counting one after the other would find, in a single pass: nothing is written
         down for each word of a text, so that there is little memory for many threads to share. There is room for all
         words to be distinct; memory that is never written to costs nothing."""
         text, starts = self.pack(texts)
-        most = self._most_words(text, starts)
+        most = self._max_word_count(text, starts)
         words, word_ends, hashes = (
             np.empty(len(text), np.uint8),
             np.zeros(most + 1, np.int64),
             np.empty(most, np.uint64),
         )
-        room, latest = np.empty(room_for(most), np.int32), np.empty(most, np.int64)
+        room, latest = np.empty(compute_max_slots(most), np.int32), np.empty(most, np.int64)
         new_starts, terms, counts = np.zeros_like(starts), np.empty(most, np.int32), np.empty(most, np.int32)
 
-        limits = word_characters(), self.min_chars
+        limits = word_character_mask(), self.min_chars
         vocabulary, found = (words, word_ends, hashes, room), (latest, new_starts, terms, counts)
-        n_words, n = count_words(text, starts, *limits, *self._stop, *vocabulary, *found)
+        n_words, n = count_words(text, starts, *limits, *self._stop_word_arrays, *vocabulary, *found)
         word_ends = word_ends[: n_words + 1].copy()
-        return Counts(words[: word_ends[-1]].copy(), word_ends, new_starts, terms[:n].copy(), counts[:n].copy())
+        return BatchTermCounts(
+            words[: word_ends[-1]].copy(), word_ends, new_starts, terms[:n].copy(), counts[:n].copy()
+        )
 
-    def _most_words(self, text: np.ndarray, starts: np.ndarray) -> int:
+    def _max_word_count(self, text: np.ndarray, starts: np.ndarray) -> int:
         """That texts can have: something stands between any two."""
         return (len(text) + len(starts)) // (self.min_chars + 1)
 
-    def _split(self, texts: Iterable[str], max_words: int = 2**62) -> Spans:
+    def _split_words(self, texts: Iterable[str], max_words: int = 2**62) -> ByteSpans:
         """The words of texts, max_words of each at most; written anew with one blank after each, so that terms of
         several words can be cut out in one piece."""
         text, starts = self.pack(texts)
-        most = self._most_words(text, starts)
+        most = self._max_word_count(text, starts)
         words, word_starts = np.empty(len(text) + most, np.uint8), np.zeros(len(starts), np.int64)
         begins, ends = np.empty(most, np.int64), np.empty(most, np.int64)
 
-        limits = max_words, word_characters(), self.min_chars
-        n = split_words(text, starts, *limits, *self._stop, words, begins, ends, word_starts)
-        return Spans(words, word_starts, begins[:n], ends[:n])
+        limits = max_words, word_character_mask(), self.min_chars
+        n = split_words(text, starts, *limits, *self._stop_word_arrays, words, begins, ends, word_starts)
+        return ByteSpans(words, word_starts, begins[:n], ends[:n])
 
     @functools.cached_property
-    def _stop(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        stop = Vocabulary.of(dict.fromkeys(normal(word, self.lowercase) for word in self.stop_words))
+    def _stop_word_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        stop = StringIndex.from_strings(dict.fromkeys(normalize_text(word, self.lowercase) for word in self.stop_words))
         return stop.text, stop.ends, stop.table
 
     def check(self) -> None:
@@ -123,12 +131,12 @@ class Tokenizer(Form):
     def __call__(self, text: str) -> list[str]:
         """The terms of one text, in the order of their first appearance, repeated as often as they occur."""
         counts = self.count([text])
-        words = Vocabulary(counts.text, counts.ends, np.empty(0, np.int32)).words()
+        words = StringIndex(counts.text, counts.ends, np.empty(0, np.int32)).words()
         return [words[i] for i, n in zip(counts.terms, counts.counts, strict=True) for _ in range(n)]
 
 
 @dataclass(frozen=True)
-class Counts:
+class BatchTermCounts:
     """How often each document of a batch holds each term; terms are numbered within the batch."""
 
     text: np.ndarray  # uint8, the batch's terms end to end
@@ -139,7 +147,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Sequences:
+class WordSequences:
     """The words of each document of a batch, in their order; words are numbered within the batch from 1, and a document
     without words is a 0."""
 
@@ -150,7 +158,7 @@ class Sequences:
     ids: np.ndarray  # (n,) int32
 
 
-class Spans(NamedTuple):
+class ByteSpans(NamedTuple):
     """Words or terms as stretches text[begins[i]:ends[i]]; document d has those numbered starts[d]:starts[d + 1]."""
 
     text: np.ndarray
@@ -159,7 +167,7 @@ class Spans(NamedTuple):
     ends: np.ndarray
 
 
-def joined(words: Spans, ngrams: int) -> Spans:
+def build_ngrams(words: ByteSpans, ngrams: int) -> ByteSpans:
     """The runs of up to `ngrams` words of each document: all that begin with its first word, then with its second."""
     number = np.arange(len(words.begins))
     n_left = np.repeat(words.starts[1:], np.diff(words.starts)) - number
@@ -167,10 +175,12 @@ def joined(words: Spans, ngrams: int) -> Spans:
     before = np.concatenate([[0], np.cumsum(n_runs)])
 
     last = np.arange(before[-1]) + np.repeat(number - before[:-1], n_runs)
-    return Spans(words.text, before[words.starts], np.repeat(words.begins, n_runs), words.ends[last])
+    return ByteSpans(words.text, before[words.starts], np.repeat(words.begins, n_runs), words.ends[last])
 
 
-def per_document(starts: np.ndarray, terms: np.ndarray, n_terms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def count_per_document(
+    starts: np.ndarray, terms: np.ndarray, n_terms: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each document's distinct terms in the order of their first appearance, and how often it holds them: where the
     documents begin, the terms, the counts. Document d has terms[starts[d]:starts[d + 1]]."""
     distinct_starts, latest = np.zeros_like(starts), np.full(n_terms, -1)
@@ -179,7 +189,7 @@ def per_document(starts: np.ndarray, terms: np.ndarray, n_terms: int) -> tuple[n
     return distinct_starts, distinct[:n].copy(), counts[:n].copy()
 
 
-def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[Collection[str]]:
+def batch_texts(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[Collection[str]]:
     """Consecutive texts in lists of about `size` characters; those that come as a batch stay one."""
     batch: list[str] = []
     length = 0
@@ -200,10 +210,10 @@ def batches(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[C
 
 
 @cache_with_lock
-def word_characters() -> np.ndarray:
+def word_character_mask() -> np.ndarray:
     """Which code points are part of words."""
-    found = np.zeros(LAST_CHARACTER, bool)
-    for begin, end in ((0, LETTERS), (SELECTORS, LAST_CHARACTER)):
+    found = np.zeros(WORD_CODES_END, bool)
+    for begin, end in ((0, LETTER_CODES_END), (VARIATION_SELECTORS_START, WORD_CODES_END)):
         found[begin:end] = [is_word_character(chr(code)) for code in range(begin, end)]
     return found
 
@@ -213,7 +223,7 @@ def is_word_character(character: str) -> bool:
 
 
 @kernel
-def decode(text, i):
+def decode_code_point(text, i):
     """The code point at byte i, and where the next one begins."""
     first = np.int64(text[i])
     if first < 0x80:
@@ -235,58 +245,60 @@ def count_words(
     of every text as `per_document` has them; return how many there are of both. It is `split_words`, `number_distinct`
     and `count_terms` in one loop, and their arguments. Little is left to functions: for each word, what they are called
     with takes as long to hand over as they take."""
-    size = np.int64(SMALLEST)  # of the table, which `room` begins with
-    cleared(room, size)
+    size = np.int64(MIN_TABLE_SLOTS)  # of the table, which `room` begins with
+    clear_table(room, size)
     mask = np.uint64(size - 1)
     n_words, n, has_stops = np.int64(0), np.int64(0), len(stop_ends) > 1
     for doc in range(len(starts) - 1):
         i, end, doc_start = starts[doc], starts[doc + 1], n
         while i < end:
-            begin, n_chars, h = i, np.int64(0), NO_BYTES  # a word, as long as it goes on, and its hash
+            begin, n_chars, h = i, np.int64(0), FNV_OFFSET_BASIS  # a word, as long as it goes on, and its hash
             while i < end:
                 if text[i] < 0x80:
                     if not is_word[text[i]]:
                         break
-                    h = (h ^ np.uint64(text[i])) * PRIME
+                    h = (h ^ np.uint64(text[i])) * FNV_PRIME
                     i += 1
                 else:
-                    code, after = decode(text, i)
-                    if code >= LAST_CHARACTER or not is_word[code]:
+                    code, after = decode_code_point(text, i)
+                    if code >= WORD_CODES_END or not is_word[code]:
                         break
                     while i < after:
-                        h = (h ^ np.uint64(text[i])) * PRIME
+                        h = (h ^ np.uint64(text[i])) * FNV_PRIME
                         i += 1
                 n_chars += 1
-            if n_chars >= min_chars and not (has_stops and holds(stop_text, stop_ends, stop_table, text, begin, i)):
+            if n_chars >= min_chars and not (
+                has_stops and is_stop_word(stop_text, stop_ends, stop_table, text, begin, i)
+            ):
                 h ^= h >> np.uint64(32)
                 slot = h & mask  # where it stands among those that are known, or would
-                while room[slot] != FREE:
+                while room[slot] != NOT_FOUND:
                     word = np.int64(room[slot])
-                    if hashes[word] == h and is_same(words, word_ends[word], word_ends[word + 1], text, begin, i):
+                    if hashes[word] == h and is_same_bytes(words, word_ends[word], word_ends[word + 1], text, begin, i):
                         break
                     slot = (slot + np.uint64(1)) & mask
                 word = np.int64(room[slot])
-                if word == FREE:
+                if word == NOT_FOUND:
                     word = n_words
-                    room[slot], hashes[word], latest[word] = word, h, FREE
+                    room[slot], hashes[word], latest[word] = word, h, NOT_FOUND
                     n_words += 1
-                    word_ends[n_words] = append(text, begin, i, words, word_ends[word])
+                    word_ends[n_words] = append_bytes(text, begin, i, words, word_ends[word])
                     if 2 * n_words > size:
                         size *= 2
-                        larger_table(room, size, hashes, n_words)
+                        grow_table(room, size, hashes, n_words)
                         mask = np.uint64(size - 1)
                 if latest[word] < doc_start:
                     latest[word], terms[n], counts[n] = n, word, 0
                     n += 1
                 counts[latest[word]] += 1
             if i < end:
-                i = decode(text, i)[1]
+                i = decode_code_point(text, i)[1]
         new_starts[doc + 1] = n
     return n_words, n
 
 
 @kernel
-def is_same(words, first, last, text, begin, end):
+def is_same_bytes(words, first, last, text, begin, end):
     """Whether words[first:last] and text[begin:end] are the same bytes."""
     if last - first != end - begin:
         return False
@@ -297,7 +309,7 @@ def is_same(words, first, last, text, begin, end):
 
 
 @kernel
-def append(text, begin, end, words, out):
+def append_bytes(text, begin, end, words, out):
     """Write text[begin:end] at a place of `words`; return where it ends there."""
     for i in range(begin, end):
         words[out] = text[i]
@@ -317,33 +329,33 @@ def split_words(
         while i < end and n - word_starts[doc] < max_words:
             begin, n_chars = i, 0
             while i < end:
-                code, after = decode(text, i)
-                if code >= LAST_CHARACTER or not is_word[code]:
+                code, after = decode_code_point(text, i)
+                if code >= WORD_CODES_END or not is_word[code]:
                     break
                 i = after
                 n_chars += 1
-            if n_chars >= min_chars and not holds(stop_text, stop_ends, stop_table, text, begin, i):
+            if n_chars >= min_chars and not is_stop_word(stop_text, stop_ends, stop_table, text, begin, i):
                 begins[n] = out
                 for j in range(begin, i):
                     words[out] = text[j]
                     out += 1
                 ends[n] = out
-                words[out] = BLANK
+                words[out] = SPACE_BYTE
                 out += 1
                 n += 1
             if i < end:
-                i = decode(text, i)[1]
+                i = decode_code_point(text, i)[1]
         word_starts[doc + 1] = n
     return n
 
 
 @kernel
-def holds(stop_text, stop_ends, stop_table, text, begin, end):
+def is_stop_word(stop_text, stop_ends, stop_table, text, begin, end):
     """Whether text[begin:end] is one of the stop words, of which there are mostly none."""
     if len(stop_ends) == 1:
         return False
     h = hash_bytes(text, begin, end)
-    return stop_table[find_slot(stop_text, stop_ends, stop_table, text, begin, end, h)] != FREE
+    return stop_table[find_slot(stop_text, stop_ends, stop_table, text, begin, end, h)] != NOT_FOUND
 
 
 @kernel

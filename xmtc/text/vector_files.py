@@ -21,20 +21,20 @@ from typing import IO, Any
 import numpy as np
 
 from xmtc.core.numba_support import kernel
-from xmtc.data.file_streams import DAMAGE, OnRead, WatchedFile, open_binary, unreadable
+from xmtc.data.file_streams import STREAM_ERRORS, OnRead, ProgressFile, open_binary, unreadable_file_error
 from xmtc.errors import XmtcError
 
-Wanted = Callable[[bytes], bool]
-Vectors = Iterator[tuple[bytes, np.ndarray]]  # words with their float32 vectors, in the order of the file
+WordFilter = Callable[[bytes], bool]
+VectorStream = Iterator[tuple[bytes, np.ndarray]]  # words with their float32 vectors, in the order of the file
 
 HEAD_BYTES = 1 << 20  # enough to tell the format, and some hundred lines
 BLOCK_BYTES = 4 << 20
-LONGEST_WORD = 1 << 16  # bytes; what has no end within these is no word
-LONGEST_PRELUDE = 1 << 28  # bytes of JSON before the vectors: winkNLP's has all words there, 4 MB
-LARGEST = float(np.finfo(np.float32).max)
-MEND = "fetch or write the file again"
+MAX_WORD_BYTES = 1 << 16  # bytes; what has no end within these is no word
+MAX_PRELUDE_BYTES = 1 << 28  # bytes of JSON before the vectors: winkNLP's has all words there, 4 MB
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+REPAIR_HINT = "fetch or write the file again"
 
-HEADER = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*\n")  # word2vec's first line: words and dimensions
+WORD2VEC_HEADER_PATTERN = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*\n")  # word2vec's first line: words and dimensions
 DECIMAL = re.compile(rb"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
 FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")
 JSON_VECTORS = re.compile(rb'"vectors"\s*:\s*\{')
@@ -47,34 +47,34 @@ class VectorFile:
     """An open file of which the dimensions are known and the vectors not yet read."""
 
     dimensions: int
-    read: Callable[[Wanted], Vectors]
+    read: Callable[[WordFilter], VectorStream]
 
 
 def open_vectors(stream: BufferedReader[Any], name: str) -> VectorFile:
     """Tell the format from the first bytes."""
-    head = first_bytes(stream, name)
+    head = read_head(stream, name)
     if head.startswith(FASTTEXT_MAGIC):
-        return fasttext_model(Cursor(stream, name, head))
+        return open_fasttext_model(Cursor(stream, name, head))
     if re.match(rb'\s*\{\s*"', head):
-        return wink_json(Cursor(stream, name, head))
-    header = HEADER.match(head)
+        return open_wink_json(Cursor(stream, name, head))
+    header = WORD2VEC_HEADER_PATTERN.match(head)
     if header and is_binary(head[header.end() :]):
-        return word2vec_binary(Cursor(stream, name, head), int(header[1]), int(header[2]))
-    return text_vectors(stream, name, head, header)
+        return open_word2vec_binary(Cursor(stream, name, head), int(header[1]), int(header[2]))
+    return open_text_vectors(stream, name, head, header)
 
 
-def first_bytes(stream: BufferedReader[Any], name: str) -> bytes:
+def read_head(stream: BufferedReader[Any], name: str) -> bytes:
     head = b""
     try:
         while len(head) < HEAD_BYTES and (more := stream.read1(HEAD_BYTES)):
             head += more
-    except DAMAGE as error:
+    except STREAM_ERRORS as error:
         if not head:  # else whoever reads on meets the damage again, and can say where
             raise XmtcError(
-                f"{name}, within the first {HEAD_BYTES} bytes: the data is damaged or ends too early ({error}); {MEND}."
+                f"{name}, within the first {HEAD_BYTES} bytes: the data is damaged or ends too early ({error}); {REPAIR_HINT}."
             ) from None
     if not head.strip():
-        raise XmtcError(f"{name} is empty, expected word vectors; {MEND}.")
+        raise XmtcError(f"{name} is empty, expected word vectors; {REPAIR_HINT}.")
     return head
 
 
@@ -88,76 +88,76 @@ class Cursor:
 
     def __init__(self, stream: IO[bytes], name: str, head: bytes = b"") -> None:
         self.stream, self.name = stream, name
-        self.buffer, self.start, self.buffer_begins = head, 0, 0  # the head was read from the stream before
+        self.buffer, self.position, self.buffer_offset = head, 0, 0  # the head was read from the stream before
 
-    def broken(self, found: str) -> XmtcError:
-        return XmtcError(f"{self.name}, byte {self.buffer_begins + self.start}: {found}; {MEND}.")
+    def damage_error(self, found: str) -> XmtcError:
+        return XmtcError(f"{self.name}, byte {self.buffer_offset + self.position}: {found}; {REPAIR_HINT}.")
 
     def fill(self) -> bool:
         """Read on; whether there was more."""
         try:
             more = self.stream.read(BLOCK_BYTES)
-        except DAMAGE as error:
-            raise self.broken(f"the data after this is damaged or ends too early ({error})") from None
-        self.buffer_begins += self.start
-        self.buffer, self.start = self.buffer[self.start :] + more, 0
+        except STREAM_ERRORS as error:
+            raise self.damage_error(f"the data after this is damaged or ends too early ({error})") from None
+        self.buffer_offset += self.position
+        self.buffer, self.position = self.buffer[self.position :] + more, 0
         return bool(more)
 
-    def take(self, n_bytes: int) -> bytes:
-        while len(self.buffer) - self.start < n_bytes:
+    def read_exactly(self, n_bytes: int) -> bytes:
+        while len(self.buffer) - self.position < n_bytes:
             if not self.fill():
-                raise self.broken(f"the file ends {n_bytes - len(self.buffer)} bytes too early")
-        self.start += n_bytes
-        return self.buffer[self.start - n_bytes : self.start]
+                raise self.damage_error(f"the file ends {n_bytes - len(self.buffer)} bytes too early")
+        self.position += n_bytes
+        return self.buffer[self.position - n_bytes : self.position]
 
-    def until(self, mark: bytes) -> bytes:
+    def read_until(self, mark: bytes) -> bytes:
         """The bytes before the mark, which is passed over."""
-        while (end := self.buffer.find(mark, self.start)) < 0:
-            if len(self.buffer) - self.start > LONGEST_WORD or not self.fill():
-                raise self.broken(f"no word ends here, expected one with {mark!r} after it")
-        word = self.buffer[self.start : end]
-        self.start = end + len(mark)
+        while (end := self.buffer.find(mark, self.position)) < 0:
+            if len(self.buffer) - self.position > MAX_WORD_BYTES or not self.fill():
+                raise self.damage_error(f"no word ends here, expected one with {mark!r} after it")
+        word = self.buffer[self.position : end]
+        self.position = end + len(mark)
         return word
 
 
-def word2vec_binary(cursor: Cursor, n_words: int, d: int) -> VectorFile:
+def open_word2vec_binary(cursor: Cursor, n_words: int, d: int) -> VectorFile:
     """`words dimensions`, then each word, a blank and its floats; some writers put a line break after them."""
 
-    def read(wanted: Wanted) -> Vectors:
+    def read(wanted: WordFilter) -> VectorStream:
         for _ in range(n_words):
-            word = cursor.until(b" ").lstrip(b"\n")
-            content = cursor.take(4 * d)
+            word = cursor.read_until(b" ").lstrip(b"\n")
+            content = cursor.read_exactly(4 * d)
             if wanted(word):
-                yield word, finite(np.frombuffer(content, "<f4"), cursor, word)
+                yield word, check_finite_vector(np.frombuffer(content, "<f4"), cursor, word)
 
-    cursor.until(b"\n")
-    return VectorFile(checked(d, cursor.name), read)
+    cursor.read_until(b"\n")
+    return VectorFile(check_dimensions(d, cursor.name), read)
 
 
-def finite(vector: np.ndarray, cursor: Cursor, word: bytes) -> np.ndarray:
+def check_finite_vector(vector: np.ndarray, cursor: Cursor, word: bytes) -> np.ndarray:
     if not np.isfinite(vector).all():
-        raise cursor.broken(f"the vector of {shown(word)} before this has a value that is no finite number")
+        raise cursor.damage_error(f"the vector of {quote_word(word)} before this has a value that is no finite number")
     return vector
 
 
-def checked(d: int, name: str) -> int:
+def check_dimensions(d: int, name: str) -> int:
     if not 0 < d <= 10_000:
-        raise XmtcError(f"{name} says that its vectors have {d} dimensions, expected some hundreds; {MEND}.")
+        raise XmtcError(f"{name} says that its vectors have {d} dimensions, expected some hundreds; {REPAIR_HINT}.")
     return d
 
 
-def text_vectors(stream: IO[bytes], name: str, head: bytes, header: re.Match[bytes] | None) -> VectorFile:
+def open_text_vectors(stream: IO[bytes], name: str, head: bytes, header: re.Match[bytes] | None) -> VectorFile:
     """Lines `word v1 … vd`: GloVe's, and after a line `words dimensions` word2vec's and fastText's."""
-    d = int(header[2]) if header else usual_dimensions(head)
+    d = int(header[2]) if header else guess_dimensions(head)
     if not header and d < 2:
         raise XmtcError(
             f"{name} does not begin like word vectors, expected lines of a word and its numbers, a word2vec or "
             f"fastText file, or winkNLP's JSON; choose another file."
         )
 
-    def read(wanted: Wanted) -> Vectors:
+    def read(wanted: WordFilter) -> VectorStream:
         n_lines = 0
-        for n_lines, line in enumerate(lines_of(head, stream, name), 1):
+        for n_lines, line in enumerate(iterate_lines(head, stream, name), 1):
             is_header = header is not None and n_lines == 1
             start = line.split(None, 1)
             # the first line shows whether these are vectors at all, one without an end whether the file was cut
@@ -167,19 +167,21 @@ def text_vectors(stream: IO[bytes], name: str, head: bytes, header: re.Match[byt
             if wanted(word):
                 yield word, vector
         if header and n_lines - 1 < int(header[1]):
-            raise XmtcError(f"{name} ends after line {n_lines}, expected the {int(header[1])} words of line 1; {MEND}.")
+            raise XmtcError(
+                f"{name} ends after line {n_lines}, expected the {int(header[1])} words of line 1; {REPAIR_HINT}."
+            )
 
-    return VectorFile(checked(d, name), read)
+    return VectorFile(check_dimensions(d, name), read)
 
 
-def usual_dimensions(head: bytes) -> int:
+def guess_dimensions(head: bytes) -> int:
     """How many values most of the first lines have: single ones may be broken, or have a blank in their word."""
     lines = head.splitlines()
     whole = lines[:-1] if len(lines) > 1 and not head.endswith(b"\n") else lines
     return Counter(len(line.split()) - 1 for line in whole[:100]).most_common(1)[0][0]
 
 
-def lines_of(head: bytes, stream: IO[bytes], name: str) -> Iterator[bytes]:
+def iterate_lines(head: bytes, stream: IO[bytes], name: str) -> Iterator[bytes]:
     n_lines, line = 0, b""
     try:
         for piece in chain(BytesIO(head), stream):  # the last line of the head goes on in the stream
@@ -187,9 +189,9 @@ def lines_of(head: bytes, stream: IO[bytes], name: str) -> Iterator[bytes]:
             if line.endswith(b"\n"):
                 yield line
                 n_lines, line = n_lines + 1, b""
-    except DAMAGE as error:
+    except STREAM_ERRORS as error:
         raise XmtcError(
-            f"{name}, after line {n_lines}: the data is damaged or ends too early ({error}); {MEND}."
+            f"{name}, after line {n_lines}: the data is damaged or ends too early ({error}); {REPAIR_HINT}."
         ) from None
     if line:
         yield line
@@ -201,72 +203,74 @@ def parse_line(line: bytes, d: int, where: str) -> tuple[bytes, np.ndarray]:
     word = parts[0].strip()
     too_many = b" " in word and DECIMAL.fullmatch(word.split()[-1])
     if len(parts) <= d or too_many:
-        raise XmtcError(f"{where}: found {len(line.split()) - 1} values after the word, expected {d}; {MEND}.")
+        raise XmtcError(f"{where}: found {len(line.split()) - 1} values after the word, expected {d}; {REPAIR_HINT}.")
     return word, parse_numbers(parts[1:], where)
 
 
 def parse_numbers(values: list[bytes], where: str) -> np.ndarray:
     try:
         vector = np.array([float(value) for value in values])
-        if (np.abs(vector) <= LARGEST).all():  # false for what is no number, too
+        if (np.abs(vector) <= MAX_FLOAT32).all():  # false for what is no number, too
             return vector.astype(np.float32)
     except ValueError:
         pass
     bad = next(value for value in values if not is_number(value))
-    raise XmtcError(f"{where}: {shown(bad)} is not a number, expected {len(values)} numbers after a word; {MEND}.")
+    raise XmtcError(
+        f"{where}: {quote_word(bad)} is not a number, expected {len(values)} numbers after a word; {REPAIR_HINT}."
+    )
 
 
 def is_number(value: bytes) -> bool:
     try:
-        return abs(float(value)) <= LARGEST
+        return abs(float(value)) <= MAX_FLOAT32
     except ValueError:
         return False
 
 
-def shown(word: bytes) -> str:
+def quote_word(word: bytes) -> str:
     return repr(word[:40].decode(errors="replace"))
 
 
-def wink_json(cursor: Cursor) -> VectorFile:
+def open_wink_json(cursor: Cursor) -> VectorFile:
     """`{…, "dimensions": d, "words": […], "vectors": {"word": [v1, …, vd, length, number], …}, …}`"""
     while not (begin := JSON_VECTORS.search(cursor.buffer)):
-        if len(cursor.buffer) > LONGEST_PRELUDE or not cursor.fill():
+        if len(cursor.buffer) > MAX_PRELUDE_BYTES or not cursor.fill():
             raise XmtcError(f'{cursor.name} is JSON without an object "vectors"; choose a file of word vectors.')
     dimensions = JSON_DIMENSIONS.search(cursor.buffer, 0, begin.start())
     if not dimensions:
-        raise XmtcError(f'{cursor.name} does not say its "dimensions" before its "vectors"; {MEND}.')
-    cursor.start = begin.end()
-    d = checked(int(dimensions[1]), cursor.name)
-    return VectorFile(d, lambda wanted: wink_entries(cursor, d, wanted))
+        raise XmtcError(f'{cursor.name} does not say its "dimensions" before its "vectors"; {REPAIR_HINT}.')
+    cursor.position = begin.end()
+    d = check_dimensions(int(dimensions[1]), cursor.name)
+    return VectorFile(d, lambda wanted: read_wink_entries(cursor, d, wanted))
 
 
-def wink_entries(cursor: Cursor, d: int, wanted: Wanted) -> Vectors:
+def read_wink_entries(cursor: Cursor, d: int, wanted: WordFilter) -> VectorStream:
     after = b","
     while after == b",":
-        while not (entry := JSON_ENTRY.match(cursor.buffer, cursor.start)):
-            if len(cursor.buffer) - cursor.start > BLOCK_BYTES + LONGEST_WORD or not cursor.fill():
-                raise cursor.broken('expected "word": [numbers] of a whole JSON file')
+        while not (entry := JSON_ENTRY.match(cursor.buffer, cursor.position)):
+            if len(cursor.buffer) - cursor.position > BLOCK_BYTES + MAX_WORD_BYTES or not cursor.fill():
+                raise cursor.damage_error('expected "word": [numbers] of a whole JSON file')
         word = json.loads(b'"%b"' % entry[1]).encode("utf-8", "replace") if b"\\" in entry[1] else entry[1]
         if wanted(word):
             values = entry[2].split(b",")
             if len(values) not in (d, d + 2):  # winkNLP adds the vector's length and the word's number
-                raise cursor.broken(f"the vector of {shown(word)} has {len(values)} values, expected {d}")
-            yield word, parse_numbers(values, f"{cursor.name}, byte {cursor.buffer_begins + cursor.start}")[:d]
-        cursor.start, after = entry.end(), entry[3]
+                raise cursor.damage_error(f"the vector of {quote_word(word)} has {len(values)} values, expected {d}")
+            yield word, parse_numbers(values, f"{cursor.name}, byte {cursor.buffer_offset + cursor.position}")[:d]
+        cursor.position, after = entry.end(), entry[3]
 
 
 @contextmanager
-def open_bytes(path: str, member: str, on_read: OnRead) -> Iterator[BufferedReader[Any]]:
+def open_vector_stream(path: str, member: str, on_read: OnRead) -> Iterator[BufferedReader[Any]]:
     """The content of a file, plain or compressed, or of one member of a .zip."""
     try:
         is_zip = os.path.isfile(path) and zipfile.is_zipfile(path)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_file_error(path, error) from None
     if not is_zip:
         with open_binary(path, on_read) as stream:
             yield stream
         return
-    with BufferedReader(WatchedFile(path, on_read), HEAD_BYTES) as packed, zipfile.ZipFile(packed) as archive:
+    with BufferedReader(ProgressFile(path, on_read), HEAD_BYTES) as packed, zipfile.ZipFile(packed) as archive:
         names = [info.filename for info in archive.infolist() if not info.is_dir()]
         if len(names) == 1 and not member:
             member = names[0]
@@ -279,82 +283,88 @@ def open_bytes(path: str, member: str, on_read: OnRead) -> Iterator[BufferedRead
 
 SUPERVISED = 3
 END_OF_SENTENCE = b"</s>"  # the one word without runs of characters
-SHORTEST_RUN, LONGEST_RUN, BUCKETS = 9, 10, 8  # where they stand among the twelve whole numbers of the header
+MIN_NGRAM_FIELD, MAX_NGRAM_FIELD, BUCKETS_FIELD = (
+    9,
+    10,
+    8,
+)  # where they stand among the twelve whole numbers of the header
 
 
-def fasttext_model(cursor: Cursor) -> VectorFile:
-    version, *settings, _ = struct.unpack("<4x13id", cursor.take(64))
+def open_fasttext_model(cursor: Cursor) -> VectorFile:
+    version, *settings, _ = struct.unpack("<4x13id", cursor.read_exactly(64))
     if version not in (11, 12):
         raise XmtcError(f"{cursor.name} is a fastText model of version {version}, expected 11 or 12; give its .vec.")
-    shortest, longest, n_buckets = settings[SHORTEST_RUN], settings[LONGEST_RUN], settings[BUCKETS]
+    shortest, longest, n_buckets = settings[MIN_NGRAM_FIELD], settings[MAX_NGRAM_FIELD], settings[BUCKETS_FIELD]
     if (version == 11 and settings[7] == SUPERVISED) or n_buckets <= 0:
         longest = 0
-    d = checked(settings[0], cursor.name)
+    d = check_dimensions(settings[0], cursor.name)
 
-    def read(wanted: Wanted) -> Vectors:
+    def read(wanted: WordFilter) -> VectorStream:
         n_words, has_runs, words = read_dictionary(cursor, wanted)
         runs = (shortest, longest if has_runs else 0, n_buckets)
-        owners, rows = rows_of_words(words, n_words, runs)
-        sums = sum_rows(cursor, d, len(words), owners, rows)
+        owners, rows = find_word_rows(words, n_words, runs)
+        sums = sum_word_rows(cursor, d, len(words), owners, rows)
         counts = np.bincount(owners, minlength=len(words)).astype(np.float32)
         for i, (word, _) in enumerate(words):
-            yield word, finite(sums[i] / counts[i], cursor, word)
+            yield word, check_finite_vector(sums[i] / counts[i], cursor, word)
 
     return VectorFile(d, read)
 
 
-def read_dictionary(cursor: Cursor, wanted: Wanted) -> tuple[int, bool, list[tuple[bytes, int]]]:
+def read_dictionary(cursor: Cursor, wanted: WordFilter) -> tuple[int, bool, list[tuple[bytes, int]]]:
     """How many words there are, whether their runs of characters have rows, and the wanted words with their rows."""
-    n_entries, n_words, _, _, n_pruned = struct.unpack("<3i2q", cursor.take(28))
+    n_entries, n_words, _, _, n_pruned = struct.unpack("<3i2q", cursor.read_exactly(28))
     words = []
     for number in range(n_entries):
-        word = cursor.until(b"\0")
-        cursor.take(9)  # how often it occurs, and whether it is a label
+        word = cursor.read_until(b"\0")
+        cursor.read_exactly(9)  # how often it occurs, and whether it is a label
         if number < n_words and wanted(word):  # labels come after the words
             words.append((word, number))
-    cursor.take(8 * max(0, n_pruned))
+    cursor.read_exactly(8 * max(0, n_pruned))
     return n_words, n_pruned != 0, words
 
 
-def rows_of_words(words: list[tuple[bytes, int]], n_words: int, runs: tuple[int, int, int]):
+def find_word_rows(words: list[tuple[bytes, int]], n_words: int, runs: tuple[int, int, int]):
     """Pairs of a word (its index in the list) and a row of the matrix that belongs to it, in the order of the rows."""
     bracketed = [b"" if word == END_OF_SENTENCE else b"<%b>" % word for word, _ in words]
     ends = np.zeros(len(words) + 1, np.int64)
     np.cumsum([len(word) for word in bracketed], out=ends[1:])
     text = np.frombuffer(b"".join(bracketed), np.uint8)
-    owners, buckets = hash_runs(text, ends, *runs)
+    owners, buckets = hash_ngrams(text, ends, *runs)
     owners = np.concatenate([np.arange(len(words), dtype=np.int32), owners])
     rows = np.concatenate([np.array([row for _, row in words], np.int32), n_words + buckets])
     order = np.argsort(rows, kind="stable")
     return owners[order], rows[order]
 
 
-def sum_rows(cursor: Cursor, d: int, n_words: int, owners: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def sum_word_rows(cursor: Cursor, d: int, n_words: int, owners: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The sums of each word's rows, while the matrix passes by."""
-    if cursor.take(1) != b"\0":
+    if cursor.read_exactly(1) != b"\0":
         raise XmtcError(f"{cursor.name} is a compressed fastText model (.ftz); give the whole model or its .vec.")
-    n_rows, n_columns = struct.unpack("<2q", cursor.take(16))
+    n_rows, n_columns = struct.unpack("<2q", cursor.read_exactly(16))
     if n_columns != d or (len(rows) and rows[-1] >= n_rows):
-        raise cursor.broken(f"the model has {n_rows} rows of {n_columns} values, expected more rows of {d} values")
+        raise cursor.damage_error(
+            f"the model has {n_rows} rows of {n_columns} values, expected more rows of {d} values"
+        )
     sums = np.zeros((n_words, d), np.float32)
     n_block = max(1, BLOCK_BYTES // (4 * d))
     for first in range(0, n_rows, n_block):
         n = min(n_block, n_rows - first)
-        block = np.frombuffer(cursor.take(4 * d * n), "<f4").reshape(n, d)
+        block = np.frombuffer(cursor.read_exactly(4 * d * n), "<f4").reshape(n, d)
         begin, end = np.searchsorted(rows, [first, first + n])
-        add_rows(sums, owners[begin:end], rows[begin:end] - first, block)
+        add_matrix_rows(sums, owners[begin:end], rows[begin:end] - first, block)
     return sums
 
 
 @kernel
-def add_rows(sums, owners, rows, block):
+def add_matrix_rows(sums, owners, rows, block):
     for i in range(len(rows)):
         for column in range(block.shape[1]):
             sums[owners[i], column] += block[rows[i], column]
 
 
 @kernel
-def hash_runs(text, ends, shortest, longest, n_buckets):
+def hash_ngrams(text, ends, shortest, longest, n_buckets):
     """The runs of `shortest` to `longest` characters of every word: whose each is, and its bucket. FNV-1a, but for
     fastText's taking bytes as signed."""
     room = len(text) * max(0, longest - shortest + 1)

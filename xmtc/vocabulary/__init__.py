@@ -3,6 +3,6 @@
 `xmtc.vocabulary.Vocabulary.load(folder)` opens what `xmtc vocab import` wrote; `import_files` reads SKOS and tables."""
 
 from xmtc.vocabulary.importer import import_files
-from xmtc.vocabulary.vocabulary import ABSENT, Vocabulary
+from xmtc.vocabulary.vocabulary import NO_CONCEPT, Vocabulary
 
-__all__ = ["ABSENT", "Vocabulary", "import_files"]
+__all__ = ["NO_CONCEPT", "Vocabulary", "import_files"]

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xmtc.errors import XmtcError
-from xmtc.vocabulary.vocabulary import MANY, NOTATION
+from xmtc.vocabulary.vocabulary import MAX_LANGUAGES, NOTATION
 
-NOTHING, CONCEPT, GROUP = 0, 1, 2  # what a thing is known to be
+UNKNOWN_ROLE, CONCEPT_ROLE, GROUP_ROLE = 0, 1, 2  # what a thing is known to be
 SURROGATE = re.compile("[\ud800-\udfff]")
-FALLBACK = NOTATION + 1  # kind of a name that counts as preferred where a thing, as a deprecated one, has no other
+FALLBACK_NAME = NOTATION + 1  # kind of a name that counts as preferred where a thing, as a deprecated one, has no other
 
 
 @dataclass
-class Pairs:
+class LinkPairs:
     """Links between things by number."""
 
     origins: array = field(default_factory=lambda: array("i"))
@@ -30,46 +30,46 @@ class Pairs:
         self.origins.append(origin)
         self.to.append(to)
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+    def to_arrays(self) -> tuple[np.ndarray, np.ndarray]:
         return np.array(self.origins, np.int32), np.array(self.to, np.int32)
 
 
-class Collector:
+class ConceptCollector:
     """Takes statements about things; xmtc/vocabulary/build.py makes a vocabulary of those that are concepts."""
 
     def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}  # of every URI
+        self.resource_numbers: dict[str, int] = {}  # of every URI
         self.roles = bytearray()  # of things
-        self.kinds_of_group: dict[int, int] = {}
+        self.group_kinds: dict[int, int] = {}
         self.deprecated: set[int] = set()
-        self.broader, self.members, self.replacements = Pairs(), Pairs(), Pairs()
+        self.broader, self.members, self.replacements = LinkPairs(), LinkPairs(), LinkPairs()
         self.languages: dict[str, int] = {}
         self.text, self.ends = bytearray(), array("q", [0])
-        self.owners, self.kinds, self.codes = array("i"), bytearray(), array("h")  # of names
+        self.owners, self.name_kinds, self.name_languages = array("i"), bytearray(), array("h")  # of names
 
-    def thing(self, uri: str) -> int:
+    def add_resource(self, uri: str) -> int:
         """Return the number of a URI."""
-        number = self.numbers.get(uri)
+        number = self.resource_numbers.get(uri)
         if number is None:
             if SURROGATE.search(uri):
                 raise XmtcError(f"The address {uri[:100]!r} holds half of a surrogate pair; expected whole characters.")
-            number = self.numbers[uri] = len(self.roles)
-            self.roles.append(NOTHING)
+            number = self.resource_numbers[uri] = len(self.roles)
+            self.roles.append(UNKNOWN_ROLE)
         return number
 
-    def concept(self, uri: str) -> int:
-        number = self.thing(uri)
-        if self.roles[number] == NOTHING:
-            self.roles[number] = CONCEPT
+    def add_concept(self, uri: str) -> int:
+        number = self.add_resource(uri)
+        if self.roles[number] == UNKNOWN_ROLE:
+            self.roles[number] = CONCEPT_ROLE
         return number
 
-    def group(self, uri: str, kind: int) -> int:
-        number = self.thing(uri)
-        self.roles[number] = GROUP
-        self.kinds_of_group[number] = kind
+    def add_group(self, uri: str, kind: int) -> int:
+        number = self.add_resource(uri)
+        self.roles[number] = GROUP_ROLE
+        self.group_kinds[number] = kind
         return number
 
-    def name(self, thing: int, text: str, language: str, kind: int) -> None:
+    def add_name(self, thing: int, text: str, language: str, kind: int) -> None:
         text = text.strip()
         if not text:
             return
@@ -78,11 +78,11 @@ class Collector:
         self.text += text.encode("utf-8", "replace")
         self.ends.append(len(self.text))
         self.owners.append(thing)
-        self.kinds.append(kind)
-        self.codes.append(self.language(language))
+        self.name_kinds.append(kind)
+        self.name_languages.append(self.add_language(language))
 
-    def language(self, code: str) -> int:
+    def add_language(self, code: str) -> int:
         number = self.languages.setdefault(code, len(self.languages))
-        if number == MANY:
-            raise XmtcError(f"The vocabulary has more than {MANY:,} languages; check its language column.")
+        if number == MAX_LANGUAGES:
+            raise XmtcError(f"The vocabulary has more than {MAX_LANGUAGES:,} languages; check its language column.")
         return number

@@ -6,16 +6,16 @@ import os
 from collections.abc import Sequence
 
 from xmtc.core.progress import ProgressFactory, hide_progress
-from xmtc.data.file_streams import OnRead, without_compression
+from xmtc.data.file_streams import OnRead, strip_compression_extension
 from xmtc.errors import XmtcError
-from xmtc.vocabulary.build import arranged
-from xmtc.vocabulary.collector import Collector
+from xmtc.vocabulary.build import build_vocabulary
+from xmtc.vocabulary.collector import ConceptCollector
 from xmtc.vocabulary.skos import read_ntriples, read_rdf
-from xmtc.vocabulary.table_import import language_of, read_table
+from xmtc.vocabulary.table_import import detect_file_language, read_table
 from xmtc.vocabulary.vocabulary import Vocabulary
 
 NTRIPLES, TURTLE, XML, JSON_LD, TSV, CSV = "nt", "turtle", "xml", "json-ld", "tsv", "csv"
-FORMATS = (NTRIPLES, TURTLE, XML, JSON_LD, TSV, CSV)
+IMPORT_FORMATS = (NTRIPLES, TURTLE, XML, JSON_LD, TSV, CSV)
 EXTENSIONS = {
     ".nt": NTRIPLES,
     ".ttl": TURTLE,
@@ -37,31 +37,33 @@ def import_files(
 ) -> Vocabulary:
     """A vocabulary from files, which may say different things of the same concepts, as one for each language does.
     `language` is that of names in tables that do not say theirs; left out, a file's name may tell: yso-fi.tsv."""
-    collector = Collector()
-    formats = [format or format_of(path) for path in paths]
+    collector = ConceptCollector()
+    formats = [format or detect_import_format(path) for path in paths]
     with show("reading", sum(os.path.getsize(path) for path in paths if os.path.isfile(path))) as progress:
         for path, its_format in zip(paths, formats, strict=True):
-            read(path, collector, its_format, language, progress.advance)
-    return arranged(collector)
+            read_vocabulary_file(path, collector, its_format, language, progress.advance)
+    return build_vocabulary(collector)
 
 
-def read(path: str, collector: Collector, format: str, language: str | None, on_read: OnRead) -> None:
+def read_vocabulary_file(
+    path: str, collector: ConceptCollector, format: str, language: str | None, on_read: OnRead
+) -> None:
     if format == NTRIPLES:
         read_ntriples(path, collector, on_read)
     elif format in (TSV, CSV):
-        table_language = language_of(without_compression(path)) if language is None else language
+        table_language = detect_file_language(strip_compression_extension(path)) if language is None else language
         read_table(path, collector, "\t" if format == TSV else ",", table_language, on_read)
-    elif format in FORMATS:
+    elif format in IMPORT_FORMATS:
         read_rdf(path, collector, format, on_read)
     else:
-        raise XmtcError(f"The format {format!r} is not known; expected one of {', '.join(FORMATS)}.")
+        raise XmtcError(f"The format {format!r} is not known; expected one of {', '.join(IMPORT_FORMATS)}.")
 
 
-def format_of(path: str) -> str:
-    extension = os.path.splitext(without_compression(path))[1].lower()
+def detect_import_format(path: str) -> str:
+    extension = os.path.splitext(strip_compression_extension(path))[1].lower()
     if extension not in EXTENSIONS:
         raise XmtcError(
             f"{path} ends with nothing that tells its format; expected one of {' '.join(EXTENSIONS)}, or name the "
-            f"format: {', '.join(FORMATS)}."
+            f"format: {', '.join(IMPORT_FORMATS)}."
         )
     return EXTENSIONS[extension]

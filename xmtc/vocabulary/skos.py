@@ -21,9 +21,17 @@ from xml.parsers import expat
 
 from xmtc.core.child_process import CHILD_POOL, ChildTaskError, TaskLimits
 from xmtc.core.child_worker import CHUNK_BYTES
-from xmtc.data.file_streams import DAMAGE, OnRead, damaged, display_name, open_binary, read_lines, without_compression
+from xmtc.data.file_streams import (
+    STREAM_ERRORS,
+    OnRead,
+    damaged_file_error,
+    display_name,
+    open_binary,
+    read_lines,
+    strip_compression_extension,
+)
 from xmtc.errors import XmtcError, as_missing_extra
-from xmtc.vocabulary.collector import FALLBACK, Collector
+from xmtc.vocabulary.collector import FALLBACK_NAME, ConceptCollector
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, HIDDEN, NOTATION, PREFERRED, SCHEME
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
@@ -31,133 +39,139 @@ RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DCT = "http://purl.org/dc/terms/"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 OWL = "http://www.w3.org/2002/07/owl#"
-NAMES = {
+NAME_PREDICATES = {
     f"{SKOS}prefLabel": PREFERRED,
     f"{SKOS}altLabel": ALTERNATIVE,
     f"{SKOS}hiddenLabel": HIDDEN,
     f"{SKOS}notation": NOTATION,
-    f"{RDFS}label": FALLBACK,
+    f"{RDFS}label": FALLBACK_NAME,
 }
-GROUPS = {f"{SKOS}ConceptScheme": SCHEME, f"{SKOS}Collection": COLLECTION, f"{SKOS}OrderedCollection": COLLECTION}
+GROUP_TYPES = {f"{SKOS}ConceptScheme": SCHEME, f"{SKOS}Collection": COLLECTION, f"{SKOS}OrderedCollection": COLLECTION}
 
 NODE = r"<([^>]*)>|(_:[^\s<\"]+)"
 LITERAL = r'"((?:[^"\\]|\\.)*)"(?:@([A-Za-z]+(?:-[A-Za-z0-9]+)*)|\^\^<[^>]*>)?'
-LINE = re.compile(rf"\s*(?:{NODE})\s*<([^>]*)>\s*(?:{NODE}|{LITERAL})\s*\.\s*(?:#.*)?$")
-ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
-ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
+STATEMENT_PATTERN = re.compile(rf"\s*(?:{NODE})\s*<([^>]*)>\s*(?:{NODE}|{LITERAL})\s*\.\s*(?:#.*)?$")
+ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+ESCAPED_CHARACTERS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
 SECONDS_PER_MIB = 30.0  # of a vocabulary; rdflib reads about 1 MiB of Turtle per second
 COMPRESSION_RATIO = 10  # that is expected of a compressed vocabulary
 BATCH_STATEMENTS = 5000  # that a child sends together
 MAX_DTD_BYTES, MAX_ENTITY_CHARACTERS = 2**20, 1000
 
-Take = Callable[[Collector, str, str, str], None]  # of subject, object and its language, what a vocabulary keeps
+StatementHandler = Callable[
+    [ConceptCollector, str, str, str], None
+]  # of subject, object and its language, what a vocabulary keeps
 
 
-def name_of(kind: int) -> Take:
-    return lambda found, subject, text, language: found.name(found.thing(subject), text, language, kind)
+def name_handler(kind: int) -> StatementHandler:
+    return lambda found, subject, text, language: found.add_name(found.add_resource(subject), text, language, kind)
 
 
-def take_type(found: Collector, subject: str, kind: str, language: str) -> None:
+def handle_type(found: ConceptCollector, subject: str, kind: str, language: str) -> None:
     if kind == f"{SKOS}Concept":
-        found.concept(subject)
-    elif kind in GROUPS:
-        found.group(subject, GROUPS[kind])
+        found.add_concept(subject)
+    elif kind in GROUP_TYPES:
+        found.add_group(subject, GROUP_TYPES[kind])
 
 
-def take_deprecated(found: Collector, subject: str, value: str, language: str) -> None:
+def handle_deprecated(found: ConceptCollector, subject: str, value: str, language: str) -> None:
     if value in ("true", "1"):
-        found.deprecated.add(found.thing(subject))
+        found.deprecated.add(found.add_resource(subject))
 
 
-def in_scheme(found: Collector, concept: str, scheme: str, language: str = "") -> None:
-    found.members.add(found.group(scheme, SCHEME), found.concept(concept))
+def handle_in_scheme(found: ConceptCollector, concept: str, scheme: str, language: str = "") -> None:
+    found.members.add(found.add_group(scheme, SCHEME), found.add_concept(concept))
 
 
-def link(pairs: str) -> Take:
-    return lambda found, subject, to, _: getattr(found, pairs).add(found.thing(subject), found.thing(to))
+def link_handler(pairs: str) -> StatementHandler:
+    return lambda found, subject, to, _: getattr(found, pairs).add(found.add_resource(subject), found.add_resource(to))
 
 
-def other_way_round(take: Take) -> Take:
+def swap_subject_and_object(take: StatementHandler) -> StatementHandler:
     return lambda found, subject, object, language: take(found, object, subject, language)
 
 
-TAKES: dict[str, Take] = {
-    **{predicate: name_of(kind) for predicate, kind in NAMES.items()},
-    f"{RDF}type": take_type,
-    f"{OWL}deprecated": take_deprecated,
-    f"{SKOS}broader": link("broader"),
-    f"{SKOS}narrower": other_way_round(link("broader")),
-    f"{SKOS}inScheme": in_scheme,
-    f"{SKOS}topConceptOf": in_scheme,
-    f"{SKOS}hasTopConcept": other_way_round(in_scheme),
-    f"{SKOS}member": lambda found, group, to, _: found.members.add(found.group(group, COLLECTION), found.thing(to)),
-    f"{DCT}isReplacedBy": link("replacements"),
-    f"{DCT}replaces": other_way_round(link("replacements")),
+PREDICATE_HANDLERS: dict[str, StatementHandler] = {
+    **{predicate: name_handler(kind) for predicate, kind in NAME_PREDICATES.items()},
+    f"{RDF}type": handle_type,
+    f"{OWL}deprecated": handle_deprecated,
+    f"{SKOS}broader": link_handler("broader"),
+    f"{SKOS}narrower": swap_subject_and_object(link_handler("broader")),
+    f"{SKOS}inScheme": handle_in_scheme,
+    f"{SKOS}topConceptOf": handle_in_scheme,
+    f"{SKOS}hasTopConcept": swap_subject_and_object(handle_in_scheme),
+    f"{SKOS}member": lambda found, group, to, _: found.members.add(
+        found.add_group(group, COLLECTION), found.add_resource(to)
+    ),
+    f"{DCT}isReplacedBy": link_handler("replacements"),
+    f"{DCT}replaces": swap_subject_and_object(link_handler("replacements")),
 }
 
 
-def read_ntriples(path: str, collector: Collector, on_read: OnRead | None = None) -> None:
+def read_ntriples(path: str, collector: ConceptCollector, on_read: OnRead | None = None) -> None:
     """Add the statements of an N-Triples file to a collector."""
     for number, line in enumerate(read_lines(path, on_read), 1):
         text = line.decode("utf-8", "replace")
-        found = LINE.match(text)
+        found = STATEMENT_PATTERN.match(text)
         try:
             if found is not None:
                 subject, blank, predicate, uri, blank_object, literal, language = found.groups()
-                take = TAKES.get(predicate)
+                take = PREDICATE_HANDLERS.get(predicate)
                 if take is not None:
                     object = literal if literal is not None else uri or blank_object or ""
-                    take(collector, unescaped(subject or blank), unescaped(object), (language or "").lower())
+                    take(collector, unescape(subject or blank), unescape(object), (language or "").lower())
             elif text.strip() and not text.lstrip().startswith("#"):
                 raise ValueError(f"{text.strip()[:60]!r} is no N-Triples statement; expected <s> <p> <o> .")
         except ValueError as problem:
             raise XmtcError(f"{display_name(path)}, line {number}: {problem}") from None
 
 
-def unescaped(text: str) -> str:
-    return text if "\\" not in text else ESCAPE.sub(letter, text)
+def unescape(text: str) -> str:
+    return text if "\\" not in text else ESCAPE_PATTERN.sub(decode_escape, text)
 
 
-def letter(found: re.Match[str]) -> str:
+def decode_escape(found: re.Match[str]) -> str:
     """Return the character of an escape; raise ValueError for a number that no character has."""
     code = found[1] or found[2]
     if not code:
-        return ESCAPED.get(found[3], found[3])
+        return ESCAPED_CHARACTERS.get(found[3], found[3])
     number = int(code, 16)
     if number > 0x10FFFF or 0xD800 <= number < 0xE000:
         raise ValueError(f"{found[0]} is no character; expected a number up to 10FFFF outside D800 to DFFF.")
     return chr(number)
 
 
-def read_rdf(path: str, collector: Collector, format: str, on_read: OnRead | None = None) -> None:
+def read_rdf(path: str, collector: ConceptCollector, format: str, on_read: OnRead | None = None) -> None:
     """Add the statements of a file in Turtle, RDF/XML or JSON-LD, by rdflib's names for them, to a collector."""
     if find_spec("rdflib") is None:
         raise as_missing_extra(f"Reading {display_name(path)}", ModuleNotFoundError(name="rdflib"))
     n_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
-    n_bytes *= COMPRESSION_RATIO if without_compression(path) != path else 1
+    n_bytes *= COMPRESSION_RATIO if strip_compression_extension(path) != path else 1
     limits = TaskLimits.for_file_size(n_bytes, SECONDS_PER_MIB)
     try:
         request = [display_name(path), format]
-        for batch in CHILD_POOL.run("xmtc.vocabulary.skos:statements", request, partial(chunks, path, on_read), limits):
+        for batch in CHILD_POOL.run(
+            "xmtc.vocabulary.skos:stream_statements", request, partial(read_chunks, path, on_read), limits
+        ):
             if isinstance(batch, str):
-                raise unreadable(path, format, batch)
+                raise rdf_error(path, format, batch)
             try:
                 for subject, predicate, object, language in batch:
-                    TAKES[predicate](collector, subject, object, language)
+                    PREDICATE_HANDLERS[predicate](collector, subject, object, language)
             except XmtcError as problem:
                 raise XmtcError(f"{display_name(path)}: {problem}") from None
     except ChildTaskError as problem:
-        raise unreadable(path, format, str(problem)) from None
+        raise rdf_error(path, format, str(problem)) from None
 
 
-def unreadable(path: str, format: str, reason: str) -> XmtcError:
+def rdf_error(path: str, format: str, reason: str) -> XmtcError:
     return XmtcError(
         f"{display_name(path)} cannot be read as {format} ({reason}); expected a whole file of that format: fetch it "
         "again, or name its format with --format."
     )
 
 
-def chunks(path: str, on_read: OnRead | None) -> Iterator[bytes]:
+def read_chunks(path: str, on_read: OnRead | None) -> Iterator[bytes]:
     """Yield the content of a file, decompressed."""
     n_lines = 0
     with open_binary(path, on_read) as stream:
@@ -165,33 +179,33 @@ def chunks(path: str, on_read: OnRead | None) -> Iterator[bytes]:
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
                 n_lines += chunk.count(b"\n")
-        except DAMAGE as error:
-            raise damaged(path, n_lines, error) from None
+        except STREAM_ERRORS as error:
+            raise damaged_file_error(path, n_lines, error) from None
 
 
-def statements(request: list[str], content: IO[bytes]) -> Iterator[list[Any] | str]:
+def stream_statements(request: list[str], content: IO[bytes]) -> Iterator[list[Any] | str]:
     """Yield batches of subject, predicate, object and language, or what is wrong: a task for a child process."""
     batches: Queue[Any] = Queue(4)
-    threading.Thread(target=parse, args=(*request, content, batches), daemon=True).start()
+    threading.Thread(target=parse_rdf, args=(*request, content, batches), daemon=True).start()
     while (found := batches.get()) is not None:
         if isinstance(found, (XmtcError, MemoryError)):
             raise found
         yield found
 
 
-def parse(name: str, format: str, content: IO[bytes], batches: Queue[Any]) -> None:
+def parse_rdf(name: str, format: str, content: IO[bytes], batches: Queue[Any]) -> None:
     """Put the statements of a file into a queue, then None."""
     try:
         import rdflib
 
         rdflib.NORMALIZE_LITERALS = False  # names are kept as they are written
         batch: list[Any] = []
-        graph = rdflib.Graph(store=sink(batch, batches), bind_namespaces="none")
+        graph = rdflib.Graph(store=make_statement_store(batch, batches), bind_namespaces="none")
         source: dict[str, Any] = {"source": content}
         if format == "xml":
-            source = {"source": checked_xml(name, content)}
+            source = {"source": check_xml(name, content)}
         elif format == "json-ld":
-            source = {"data": checked_json_ld(name, content)}
+            source = {"data": check_json_ld(name, content)}
         graph.parse(**source, format=format, publicID="http://vocabulary.invalid/")  # for relative addresses
         batches.put(batch)
     except (XmtcError, MemoryError) as error:
@@ -201,7 +215,7 @@ def parse(name: str, format: str, content: IO[bytes], batches: Queue[Any]) -> No
     batches.put(None)
 
 
-def checked_json_ld(name: str, content: IO[bytes]) -> bytes:
+def check_json_ld(name: str, content: IO[bytes]) -> bytes:
     """Return JSON-LD whose contexts are all in the file itself."""
     found = json.loads(content.read())
     waiting = [found]
@@ -221,7 +235,7 @@ def checked_json_ld(name: str, content: IO[bytes]) -> bytes:
     return json.dumps(found).encode()
 
 
-def checked_xml(name: str, content: IO[bytes]) -> IO[bytes]:
+def check_xml(name: str, content: IO[bytes]) -> IO[bytes]:
     """Return RDF/XML whose entities are short and in the file itself: abbreviations of addresses, as tools write them.
 
     Entities within entities, which grow exponentially, and those of other files are refused.
@@ -252,7 +266,7 @@ class EndOfDTD(Exception):
     """Ends the look at the declarations before the first element."""
 
 
-def sink(batch: list[Any], batches: Queue[Any]) -> Any:
+def make_statement_store(batch: list[Any], batches: Queue[Any]) -> Any:
     """Return a store for rdflib that passes on the statements a vocabulary is made of, and keeps none."""
     from rdflib import Literal
     from rdflib.store import Store
@@ -263,7 +277,7 @@ def sink(batch: list[Any], batches: Queue[Any]) -> Any:
         def add(self, triple: Any, context: Any = None, quoted: bool = False) -> None:
             subject, predicate, object = triple
             name = str(predicate)  # which is not equal to a plain string
-            if name in TAKES:
+            if name in PREDICATE_HANDLERS:
                 language = (object.language or "") if isinstance(object, Literal) else ""
                 batch.append((str(subject), name, str(object), language.lower()))
                 if len(batch) == BATCH_STATEMENTS:

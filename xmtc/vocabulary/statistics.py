@@ -8,23 +8,23 @@ import numpy as np
 
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, HIDDEN, NOTATION, PREFERRED, SCHEME, Vocabulary
 
-KINDS = {PREFERRED: "preferred names", ALTERNATIVE: "alternative names", HIDDEN: "hidden names"}
-GROUPS = {SCHEME: "scheme", COLLECTION: "collection"}
+NAME_KIND_TITLES = {PREFERRED: "preferred names", ALTERNATIVE: "alternative names", HIDDEN: "hidden names"}
+GROUP_KIND_TITLES = {SCHEME: "scheme", COLLECTION: "collection"}
 
 
-class Group(NamedTuple):
+class VocabularyGroup(NamedTuple):
     kind: str
     uri: str
     name: str | None
     concepts: int
 
 
-def statistics(vocabulary: Vocabulary) -> dict[str, int]:
+def compute_statistics(vocabulary: Vocabulary) -> dict[str, int]:
     """Numbers by what they count."""
     terms, links = vocabulary.terms, vocabulary.broader
     found = {"concepts": len(vocabulary), "deprecated": int(vocabulary.deprecated.sum())}
     found["deprecated with a replacement"] = int((np.diff(vocabulary.replacements.ends) > 0).sum())
-    for kind, title in KINDS.items():
+    for kind, title in NAME_KIND_TITLES.items():
         counts = np.bincount(terms.languages[terms.kinds == kind], minlength=len(vocabulary.languages))
         for code, count in zip(vocabulary.languages, counts.tolist(), strict=True):
             if count:
@@ -35,14 +35,17 @@ def statistics(vocabulary: Vocabulary) -> dict[str, int]:
     return found
 
 
-def groups_of(vocabulary: Vocabulary) -> list[Group]:
+def list_groups(vocabulary: Vocabulary) -> list[VocabularyGroup]:
     """Schemes and collections, in the order of the file."""
     kinds, sizes = vocabulary.group_kinds.tolist(), np.diff(vocabulary.members.ends).tolist()
     uris = vocabulary.groups.words()
-    return [Group(GROUPS[kinds[i]], uris[i], vocabulary.group_name(i), sizes[i]) for i in range(len(vocabulary.groups))]
+    return [
+        VocabularyGroup(GROUP_KIND_TITLES[kinds[i]], uris[i], vocabulary.group_name(i), sizes[i])
+        for i in range(len(vocabulary.groups))
+    ]
 
 
-def described(vocabulary: Vocabulary, concept: int, language: str | None = None) -> dict[str, Any]:
+def describe_concept(vocabulary: Vocabulary, concept: int, language: str | None = None) -> dict[str, Any]:
     """All that is said of a concept; others are named in a language."""
 
     def named(others: list[int]) -> list[str]:

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from xmtc.data.file_streams import OnRead, display_name, read_lines
 from xmtc.errors import XmtcError
-from xmtc.vocabulary.collector import Collector
+from xmtc.vocabulary.collector import ConceptCollector
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, HIDDEN, NOTATION, PREFERRED, SCHEME
 
 ID, LANGUAGE, BROADER, IN_SCHEME, DEPRECATED, REPLACED = "id", "language", "broader", "scheme", "deprecated", "replaced"
-NAMES = {"name": PREFERRED, "alternative": ALTERNATIVE, "hidden": HIDDEN, "notation": NOTATION}
-COLUMNS = {
+NAME_KINDS = {"name": PREFERRED, "alternative": ALTERNATIVE, "hidden": HIDDEN, "notation": NOTATION}
+COLUMN_TITLES = {
     "id uri concept identifier code": ID,
     "name label preflabel preferred title": "name",
     "altlabel alt alternative synonym synonyms altname": "alternative",
@@ -28,35 +28,37 @@ COLUMNS = {
     "deprecated": DEPRECATED,
     "replacedby isreplacedby replacement": REPLACED,
 }
-MEANINGS = {word: meaning for words, meaning in COLUMNS.items() for word in words.split()}
-WITHOUT_HEADER = (ID, "name", "notation")
-LANGUAGE_OF_COLUMN = re.compile(r"(.+?)[_@-]([a-z]{2,3}(?:-[a-z0-9]+)*)", re.IGNORECASE)
-LANGUAGE_OF_FILE = re.compile(r"[-_.]([a-z]{2})(?:\.\w+)?$")
-SEVERAL = "|"  # between names in one cell
-TRUE = ("true", "1", "yes", "x")
+COLUMN_MEANINGS = {word: meaning for words, meaning in COLUMN_TITLES.items() for word in words.split()}
+HEADERLESS_COLUMNS = (ID, "name", "notation")
+COLUMN_LANGUAGE_PATTERN = re.compile(r"(.+?)[_@-]([a-z]{2,3}(?:-[a-z0-9]+)*)", re.IGNORECASE)
+FILE_LANGUAGE_PATTERN = re.compile(r"[-_.]([a-z]{2})(?:\.\w+)?$")
+NAME_SEPARATOR = "|"  # between names in one cell
+TRUE_VALUES = ("true", "1", "yes", "x")
 
 
-class Column(NamedTuple):
+class VocabularyColumn(NamedTuple):
     meaning: str
     language: str | None = None
 
 
-def read_table(path: str, collector: Collector, delimiter: str, language: str, on_read: OnRead | None = None) -> None:
+def read_table(
+    path: str, collector: ConceptCollector, delimiter: str, language: str, on_read: OnRead | None = None
+) -> None:
     rows = read_rows(path, delimiter, on_read)
     first = next(rows, None)
     if first is None:
         return
-    columns = header(first[1])
+    columns = parse_header(first[1])
     if columns is None:
-        columns = [Column(meaning) for meaning in WITHOUT_HEADER]
-        add_row(collector, columns, *first, language)
+        columns = [VocabularyColumn(meaning) for meaning in HEADERLESS_COLUMNS]
+        add_concept_row(collector, columns, *first, language)
     else:
         check_header(path, columns, first[1])
     for where, cells in rows:
-        add_row(collector, columns, where, cells, language)
+        add_concept_row(collector, columns, where, cells, language)
 
 
-def check_header(path: str, columns: list[Column | None], titles: list[str]) -> None:
+def check_header(path: str, columns: list[VocabularyColumn | None], titles: list[str]) -> None:
     known = {column.meaning for column in columns if column}
     if ID not in known or len(known) == 1:
         wanted = "one called name or label" if ID in known else "one called id or uri"
@@ -65,7 +67,7 @@ def check_header(path: str, columns: list[Column | None], titles: list[str]) -> 
 
 def read_rows(path: str, delimiter: str, on_read: OnRead | None) -> Iterator[tuple[str, list[str]]]:
     """Rows that hold anything, and where each stands. Only CSV has quotes; some of it has semicolons for commas."""
-    lines = decoded(path, on_read)
+    lines = decode_lines(path, on_read)
     first = next(lines, "")
     lines = chain([first], lines)
     rows: Iterable[list[str]] = (line.rstrip("\r\n").split("\t") for line in lines)
@@ -81,7 +83,7 @@ def read_rows(path: str, delimiter: str, on_read: OnRead | None) -> Iterator[tup
         raise XmtcError(f"{display_name(path)}, after row {number}: {error}; expected CSV: mend its quotes.") from None
 
 
-def decoded(path: str, on_read: OnRead | None) -> Iterator[str]:
+def decode_lines(path: str, on_read: OnRead | None) -> Iterator[str]:
     for number, line in enumerate(read_lines(path, on_read), 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -89,63 +91,65 @@ def decoded(path: str, on_read: OnRead | None) -> Iterator[str]:
             raise XmtcError(f"{display_name(path)}, line {number} is no UTF-8; save the table as UTF-8.") from None
 
 
-def header(cells: list[str]) -> list[Column | None] | None:
+def parse_header(cells: list[str]) -> list[VocabularyColumn | None] | None:
     """What each column holds; None where the first row is none but a concept's."""
-    columns = [column_of(cell) for cell in cells]
+    columns = [parse_column(cell) for cell in cells]
     return columns if ID in (column.meaning for column in columns if column) or all(columns) else None
 
 
-def column_of(title: str) -> Column | None:
+def parse_column(title: str) -> VocabularyColumn | None:
     """A column by its title: name, prefLabel, label_fi."""
-    plain = meaning_of(title)
-    found = LANGUAGE_OF_COLUMN.fullmatch(title)
+    plain = find_meaning(title)
+    found = COLUMN_LANGUAGE_PATTERN.fullmatch(title)
     if plain is not None or found is None:
-        return None if plain is None else Column(plain)
-    meaning = meaning_of(found[1])
-    return Column(meaning, found[2].lower()) if meaning in NAMES else None
+        return None if plain is None else VocabularyColumn(plain)
+    meaning = find_meaning(found[1])
+    return VocabularyColumn(meaning, found[2].lower()) if meaning in NAME_KINDS else None
 
 
-def meaning_of(title: str) -> str | None:
-    return MEANINGS.get(re.sub(r"[\W_]|skos|dct", "", title.lower()))
+def find_meaning(title: str) -> str | None:
+    return COLUMN_MEANINGS.get(re.sub(r"[\W_]|skos|dct", "", title.lower()))
 
 
-def add_row(collector: Collector, columns: list[Column | None], where: str, cells: list[str], language: str) -> None:
+def add_concept_row(
+    collector: ConceptCollector, columns: list[VocabularyColumn | None], where: str, cells: list[str], language: str
+) -> None:
     found = [(column, cell) for column, cell in zip(columns, cells, strict=False) if column and cell]
     values = {column.meaning: cell for column, cell in found}
     if ID not in values:
         raise XmtcError(f"{where} has no id; expected one for each concept: mend or remove it.")
-    concept = collector.concept(bare(values[ID]))
+    concept = collector.add_concept(strip_brackets(values[ID]))
     language = values.get(LANGUAGE, language).lower()
     for column, cell in found:
-        if column.meaning in NAMES:
+        if column.meaning in NAME_KINDS:
             own = language if column.language is None else column.language
             add_names(collector, concept, cell, own, column.meaning)
-        elif column.meaning in LINKS:
-            for each in cell.split(SEVERAL):
-                LINKS[column.meaning](collector, concept, bare(each))
-    if values.get(DEPRECATED, "").lower() in TRUE:
+        elif column.meaning in LINK_ADDERS:
+            for each in cell.split(NAME_SEPARATOR):
+                LINK_ADDERS[column.meaning](collector, concept, strip_brackets(each))
+    if values.get(DEPRECATED, "").lower() in TRUE_VALUES:
         collector.deprecated.add(concept)
 
 
-def add_names(collector: Collector, concept: int, cell: str, language: str, meaning: str) -> None:
-    several = cell.split(SEVERAL) if meaning in ("alternative", "hidden") else [cell]
+def add_names(collector: ConceptCollector, concept: int, cell: str, language: str, meaning: str) -> None:
+    several = cell.split(NAME_SEPARATOR) if meaning in ("alternative", "hidden") else [cell]
     for name in several:
-        collector.name(concept, name, "" if meaning == "notation" else language, NAMES[meaning])
+        collector.add_name(concept, name, "" if meaning == "notation" else language, NAME_KINDS[meaning])
 
 
-def bare(uri: str) -> str:
+def strip_brackets(uri: str) -> str:
     uri = uri.strip()
     return uri[1:-1] if uri[:1] == "<" and uri[-1:] == ">" else uri
 
 
-LINKS: dict[str, Callable[[Collector, int, str], None]] = {
-    BROADER: lambda collector, concept, uri: collector.broader.add(concept, collector.thing(uri)),
-    REPLACED: lambda collector, concept, uri: collector.replacements.add(concept, collector.thing(uri)),
-    IN_SCHEME: lambda collector, concept, uri: collector.members.add(collector.group(uri, SCHEME), concept),
+LINK_ADDERS: dict[str, Callable[[ConceptCollector, int, str], None]] = {
+    BROADER: lambda collector, concept, uri: collector.broader.add(concept, collector.add_resource(uri)),
+    REPLACED: lambda collector, concept, uri: collector.replacements.add(concept, collector.add_resource(uri)),
+    IN_SCHEME: lambda collector, concept, uri: collector.members.add(collector.add_group(uri, SCHEME), concept),
 }
 
 
-def language_of(path: str) -> str:
+def detect_file_language(path: str) -> str:
     """The language that a file's name ends with: fi of yso-fi.tsv."""
-    found = LANGUAGE_OF_FILE.search(path)
+    found = FILE_LANGUAGE_PATTERN.search(path)
     return found[1] if found else ""

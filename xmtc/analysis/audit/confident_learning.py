@@ -20,48 +20,50 @@ from scipy.sparse import csr_array
 
 from xmtc.core.predictions import NO_LABEL, Predictions
 
-LEAST = 5  # documents of a label that is judged
-KNOWN = 0.25  # mean score in documents that have it, of a label that may be called wrong
-EQUAL = 1e-6  # what scores may differ by and be the same
+MIN_LABEL_DOCUMENTS = 5  # documents of a label that is judged
+MIN_MEAN_SCORE = 0.25  # mean score in documents that have it, of a label that may be called wrong
+SCORE_TOLERANCE = 1e-6  # what scores may differ by and be the same
 
 
 @dataclass(frozen=True)
-class Suspects:
+class SuspectLabels:
     """Labels of documents that are suspected, the surest first."""
 
     documents: np.ndarray  # (n,)
     labels: np.ndarray  # (n,)
-    sureness: np.ndarray  # (n,) how far the score is from what is usual, 0 to 1
+    confidence: np.ndarray  # (n,) how far the score is from what is usual, 0 to 1
 
     def __len__(self) -> int:
         return len(self.documents)
 
 
 @dataclass(frozen=True)
-class Usual:
+class MeanScores:
     """What labels score on average, each (n_labels,)."""
 
-    n: np.ndarray  # documents that have it
+    n_docs: np.ndarray  # documents that have it
     present: np.ndarray  # in these
     absent: np.ndarray  # in the others; below 0 where there are none
 
 
-def suspects(found: Predictions, Y: csr_array, least: int = LEAST, known: float = KNOWN) -> tuple[Suspects, Suspects]:
+def find_label_errors(
+    found: Predictions, Y: csr_array, min_documents: int = MIN_LABEL_DOCUMENTS, min_mean_score: float = MIN_MEAN_SCORE
+) -> tuple[SuspectLabels, SuspectLabels]:
     """Of the labels Y of documents those that are likely wrong, and labels that they likely lack."""
-    documents, labels, scores, is_given = cells(found, Y)
-    usual = usual_scores(labels, scores, is_given, *Y.shape)
-    is_judged = usual.n[labels] >= least
-    is_likely = (scores >= usual.present[labels] - EQUAL) & (2 * scores > 1 + EQUAL)
-    is_unlikely = (scores <= usual.absent[labels] + EQUAL) & (2 * scores <= 1 - EQUAL)
+    documents, labels, scores, is_given = collect_scored_pairs(found, Y)
+    usual = compute_mean_scores(labels, scores, is_given, *Y.shape)
+    is_judged = usual.n_docs[labels] >= min_documents
+    is_likely = (scores >= usual.present[labels] - SCORE_TOLERANCE) & (2 * scores > 1 + SCORE_TOLERANCE)
+    is_unlikely = (scores <= usual.absent[labels] + SCORE_TOLERANCE) & (2 * scores <= 1 - SCORE_TOLERANCE)
     missing = is_judged & is_likely & ~is_given
-    wrong = is_judged & is_unlikely & is_given & (usual.present[labels] >= known)
+    wrong = is_judged & is_unlikely & is_given & (usual.present[labels] >= min_mean_score)
     return (
-        in_order(wrong, documents, labels, usual.present[labels] - scores),
-        in_order(missing, documents, labels, scores - usual.absent[labels]),
+        sort_suspects(wrong, documents, labels, usual.present[labels] - scores),
+        sort_suspects(missing, documents, labels, scores - usual.absent[labels]),
     )
 
 
-def cells(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def collect_scored_pairs(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Every document and label that is given or has a score: which, the score, and whether it is given."""
     named, n_labels = found.labels != NO_LABEL, Y.shape[1]
     scored = np.repeat(np.arange(found.n_docs), named.sum(axis=1)) * n_labels + found.labels[named]
@@ -72,15 +74,17 @@ def cells(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray, np.
     return every // n_labels, every % n_labels, scores, np.isin(every, given, assume_unique=True)
 
 
-def usual_scores(labels: np.ndarray, scores: np.ndarray, is_given: np.ndarray, n_docs: int, n_labels: int) -> Usual:
+def compute_mean_scores(
+    labels: np.ndarray, scores: np.ndarray, is_given: np.ndarray, n_docs: int, n_labels: int
+) -> MeanScores:
     n = np.bincount(labels[is_given], minlength=n_labels)
     present = np.bincount(labels[is_given], scores[is_given], minlength=n_labels)
     absent = np.bincount(labels[~is_given], scores[~is_given], minlength=n_labels)
     without = n_docs - n
-    return Usual(n, present / np.maximum(n, 1), np.where(without > 0, absent / np.maximum(without, 1), -1))
+    return MeanScores(n, present / np.maximum(n, 1), np.where(without > 0, absent / np.maximum(without, 1), -1))
 
 
-def in_order(chosen: np.ndarray, documents: np.ndarray, labels: np.ndarray, sureness: np.ndarray) -> Suspects:
+def sort_suspects(chosen: np.ndarray, documents: np.ndarray, labels: np.ndarray, sureness: np.ndarray) -> SuspectLabels:
     where = np.flatnonzero(chosen)
     where = where[np.argsort(-sureness[where], kind="stable")]
-    return Suspects(documents[where], labels[where], sureness[where])
+    return SuspectLabels(documents[where], labels[where], sureness[where])

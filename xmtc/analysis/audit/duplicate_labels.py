@@ -10,63 +10,70 @@ from unicodedata import category, combining, normalize
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.analysis.audit.near_duplicates import NONE, near_rows
+from xmtc.analysis.audit.near_duplicates import NO_ROW, find_similar_rows
 from xmtc.core.run import Run
-from xmtc.text.stemming import without_plural
+from xmtc.text.stemming import strip_plural
 from xmtc.vocabulary.label_concepts import LabelConcepts
-from xmtc.vocabulary.vocabulary import ABSENT
+from xmtc.vocabulary.vocabulary import NO_CONCEPT
 
-ALIKE = 0.8  # of the documents of two labels, the share that has both
-FEWEST = 5  # documents of labels that are compared by them
-BETWEEN = {"Pd", "Pc", "Ps", "Pe", "Pi", "Pf", "Zs", "Cc"}  # dashes, brackets, quotation marks, blanks
-MARKS = frozenset(".,:;/\\'\"!?·&")  # but not + and #, which tell C from C++ and C#
+MIN_DOCUMENT_OVERLAP = 0.8  # of the documents of two labels, the share that has both
+MIN_COMPARED_DOCUMENTS = 5  # documents of labels that are compared by them
+SEPARATOR_CATEGORIES = {"Pd", "Pc", "Ps", "Pe", "Pi", "Pf", "Zs", "Cc"}  # dashes, brackets, quotation marks, blanks
+SEPARATOR_CHARACTERS = frozenset(".,:;/\\'\"!?·&")  # but not + and #, which tell C from C++ and C#
 
 
-class Twins(NamedTuple):
+class DuplicateLabels(NamedTuple):
     """Two labels by their numbers, that of fewer documents first."""
 
     label: int
     other: int
     score: float  # the share of their documents that have both
-    because: str
+    reason: str
 
 
-def twins(labels: Sequence[str], Y: csr_array, concepts: LabelConcepts | None = None, run: Run = Run()) -> list[Twins]:
+def find_duplicate_labels(
+    labels: Sequence[str], Y: csr_array, concepts: LabelConcepts | None = None, run: Run = Run()
+) -> list[DuplicateLabels]:
     """Each label with another at most; those that share most documents first."""
     documents = csr_array(Y.T)
     frequencies = np.diff(documents.indptr)
-    found: dict[int, Twins] = {}
+    found: dict[int, DuplicateLabels] = {}
     for reason, pairs in (
-        ("the vocabulary has a name for both", called_alike(concepts)),
-        ("written alike", written_alike(labels)),
-        ("given to the same documents", with_same_documents(documents, run)),
+        ("the vocabulary has a name for both", pair_same_names(concepts)),
+        ("written alike", pair_same_spellings(labels)),
+        ("given to the same documents", pair_same_documents(documents, run)),
     ):
         for one, two in pairs:
             label, other = sorted((one, two), key=lambda each: (frequencies[each], each))
-            found.setdefault(label, Twins(label, other, shared(documents, label, other), reason))
+            found.setdefault(
+                label, DuplicateLabels(label, other, compute_label_overlap(documents, label, other), reason)
+            )
     return sorted(found.values(), key=lambda each: (-each.score, -frequencies[each.label], each.label))
 
 
-def called_alike(concepts: LabelConcepts | None) -> Iterator[tuple[int, int]]:
+def pair_same_names(concepts: LabelConcepts | None) -> Iterator[tuple[int, int]]:
     """Labels that stand for one concept, or for concepts that have a name in common in one language."""
     if concepts is None:
         return
     keys = (
         (key, label)
         for label, concept in enumerate(concepts.concepts.tolist())
-        if concept != ABSENT
-        for key in [concept, *{(name.language, plain(name.text)) for name in concepts.vocabulary.names(concept)}]
+        if concept != NO_CONCEPT
+        for key in [
+            concept,
+            *{(name.language, normalise_label(name.text)) for name in concepts.vocabulary.names(concept)},
+        ]
     )
-    yield from same_key(keys)
+    yield from pair_same_keys(keys)
 
 
-def written_alike(labels: Sequence[str]) -> Iterator[tuple[int, int]]:
+def pair_same_spellings(labels: Sequence[str]) -> Iterator[tuple[int, int]]:
     """But for capitals, accents, punctuation and a plural's s. Addresses and numbers are not read as words."""
-    named = ((plain(label), number) for number, label in enumerate(labels) if "://" not in label)
-    yield from same_key((key, number) for key, number in named if any(map(str.isalpha, key)))
+    named = ((normalise_label(label), number) for number, label in enumerate(labels) if "://" not in label)
+    yield from pair_same_keys((key, number) for key, number in named if any(map(str.isalpha, key)))
 
 
-def same_key(keys: Iterable[tuple[object, int]]) -> Iterator[tuple[int, int]]:
+def pair_same_keys(keys: Iterable[tuple[object, int]]) -> Iterator[tuple[int, int]]:
     """Each that has a key which another had before it, and the first that had it."""
     first: dict[object, int] = {}
     for key, number in keys:
@@ -74,25 +81,27 @@ def same_key(keys: Iterable[tuple[object, int]]) -> Iterator[tuple[int, int]]:
             yield first[key], number
 
 
-def plain(name: str) -> str:
+def normalise_label(name: str) -> str:
     """What names of the same thing have in common. A point between digits stays: 1.1 is not 11."""
     text = normalize("NFKD", name).casefold()
     letters = [letter for letter in text if not combining(letter)]
     around = zip([" ", *letters[:-1]], letters, [*letters[1:], " "], strict=True)
-    apart = [" " if separates(before, letter, after) else letter for before, letter, after in around]
-    return "".join(without_plural(word) for word in "".join(apart).split())
+    apart = [" " if is_separator(before, letter, after) else letter for before, letter, after in around]
+    return "".join(strip_plural(word) for word in "".join(apart).split())
 
 
-def separates(before: str, letter: str, after: str) -> bool:
-    return (letter in MARKS or category(letter) in BETWEEN) and not (before.isdigit() and after.isdigit())
+def is_separator(before: str, letter: str, after: str) -> bool:
+    return (letter in SEPARATOR_CHARACTERS or category(letter) in SEPARATOR_CATEGORIES) and not (
+        before.isdigit() and after.isdigit()
+    )
 
 
-def with_same_documents(documents: csr_array, run: Run) -> Iterator[tuple[int, int]]:
-    other, _ = near_rows(documents, ALIKE, FEWEST, run=run)
-    yield from ((int(other[label]), int(label)) for label in np.flatnonzero(other != NONE))
+def pair_same_documents(documents: csr_array, run: Run) -> Iterator[tuple[int, int]]:
+    other, _ = find_similar_rows(documents, MIN_DOCUMENT_OVERLAP, MIN_COMPARED_DOCUMENTS, run=run)
+    yield from ((int(other[label]), int(label)) for label in np.flatnonzero(other != NO_ROW))
 
 
-def shared(documents: csr_array, one: int, two: int) -> float:
+def compute_label_overlap(documents: csr_array, one: int, two: int) -> float:
     first, second = (documents.indices[documents.indptr[i] : documents.indptr[i + 1]] for i in (one, two))
     n_both = len(np.intersect1d(first, second))
     return n_both / max(1, len(first) + len(second) - n_both)

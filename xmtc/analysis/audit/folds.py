@@ -17,7 +17,7 @@ def check_folds(n_folds: int) -> None:
         raise XmtcError(f"--folds {n_folds} leaves nothing to learn from; expected at least 2, such as 5.")
 
 
-def fold_of(groups: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
+def assign_folds(groups: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
     """(n_docs,) the fold of each document, drawn at random. Documents of one group stay together: a copy in another
     fold would vouch for its own labels."""
     check_folds(n_folds)
@@ -32,7 +32,7 @@ def fold_of(groups: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
     return of_group[group]
 
 
-def out_of_fold(method: Method, data: Dataset, folds: np.ndarray, k: int, run: Run = Run()) -> Predictions:
+def predict_out_of_fold(method: Method, data: Dataset, folds: np.ndarray, k: int, run: Run = Run()) -> Predictions:
     """The k best labels of each document, by a model of the documents in other folds."""
     labels = np.full((data.n_docs, k), NO_LABEL, np.int32)
     scores = np.zeros((data.n_docs, k), np.float32)
@@ -40,17 +40,17 @@ def out_of_fold(method: Method, data: Dataset, folds: np.ndarray, k: int, run: R
     with run.stage(f"judging labels in {n_folds} folds", n_folds) as progress:
         for fold in range(n_folds):
             held_out = np.flatnonzero(folds == fold)
-            found = judged_by_others(method, data, folds != fold, held_out, k, run.without_output())
+            found = predict_held_out(method, data, folds != fold, held_out, k, run.without_output())
             labels[held_out, : found.k], scores[held_out, : found.k] = found.labels, found.scores
             progress.advance()
     return Predictions.from_valid_arrays(labels, scores)
 
 
-def judged_by_others(
-    method: Method, data: Dataset, learnt: np.ndarray, held_out: np.ndarray, k: int, run: Run
+def predict_held_out(
+    method: Method, data: Dataset, is_training: np.ndarray, held_out: np.ndarray, k: int, run: Run
 ) -> Predictions:
     """What a model of some documents says of others. Labels that those do not have are none that it can learn."""
-    part = data.select_rows(np.flatnonzero(learnt))
+    part = data.select_rows(np.flatnonzero(is_training))
     assert part.Y is not None
     known = np.flatnonzero(np.bincount(part.Y.indices, minlength=data.n_labels))
     if not len(known):

@@ -16,14 +16,14 @@ from scipy.sparse import csr_array
 from xmtc.core.numba_support import kernel
 from xmtc.core.run import Run
 
-BANDS, ROWS = 25, 5  # hashes of a row: bands, and how many each holds
-AT_ONCE = 4096  # rows hashed by one thread at a time
-WINDOW = 8  # rows of the same band that a row is compared with, at most
-NONE = -1
+N_BANDS, HASHES_PER_BAND = 25, 5  # hashes of a row: bands, and how many each holds
+CHUNK_ROWS = 4096  # rows hashed by one thread at a time
+MAX_BAND_COMPARISONS = 8  # rows of the same band that a row is compared with, at most
+NO_ROW = -1
 
 
-def near_rows(
-    matrix: csr_array, least: float, smallest: int = 5, first: int = 1, run: Run = Run()
+def find_similar_rows(
+    matrix: csr_array, min_similarity: float, min_columns: int = 5, n_reference: int = 1, run: Run = Run()
 ) -> tuple[np.ndarray, np.ndarray]:
     """(n_rows,) each: a row that comes before and is at least so similar, NONE where there is none; and how similar.
     Rows of fewer columns than `smallest` have none. With `first`, rows from there on are compared with those before it
@@ -31,27 +31,27 @@ def near_rows(
     matrix = csr_array(matrix, copy=not matrix.has_sorted_indices)
     matrix.sort_indices()
     indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
-    parts = range(0, matrix.shape[0], AT_ONCE)
+    parts = range(0, matrix.shape[0], CHUNK_ROWS)
 
     def hashed(begin: int) -> np.ndarray:
-        bands = np.empty((min(AT_ONCE, matrix.shape[0] - begin), BANDS), np.uint64)
+        bands = np.empty((min(CHUNK_ROWS, matrix.shape[0] - begin), N_BANDS), np.uint64)
         hash_rows(begin, indptr, indices, bands)
         return bands
 
     found = list(run.map(hashed, parts, "looking for what is there twice", total=len(parts)))
-    bands = np.vstack(found) if found else np.zeros((0, BANDS), np.uint64)
+    bands = np.vstack(found) if found else np.zeros((0, N_BANDS), np.uint64)
     sizes = np.diff(indptr)
-    rows = np.flatnonzero(sizes >= max(smallest, 1))
-    other, similarity = np.full(matrix.shape[0], NONE, np.int64), np.zeros(matrix.shape[0])
-    for band in range(BANDS):
+    rows = np.flatnonzero(sizes >= max(min_columns, 1))
+    other, similarity = np.full(matrix.shape[0], NO_ROW, np.int64), np.zeros(matrix.shape[0])
+    for band in range(N_BANDS):
         keys = bands[rows, band]
         order = np.argsort(keys, kind="stable")
-        compare_bands(rows[order], keys[order], first, least, indptr, indices, other, similarity)
+        compare_bands(rows[order], keys[order], n_reference, min_similarity, indptr, indices, other, similarity)
     return other, similarity
 
 
 @kernel
-def mixed(number):
+def mix_bits(number):
     """Bits that look like chance (splitmix64, Steele, Lea, Flood 2014)."""
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -63,14 +63,14 @@ def hash_rows(first, indptr, indices, bands):
     """Write a number for each band of the rows from `first` on, made of the least hashes of their columns."""
     for i in range(len(bands)):
         begin, end = indptr[first + i], indptr[first + i + 1]
-        for band in range(BANDS):
+        for band in range(N_BANDS):
             whole = np.uint64(0)
-            for row in range(ROWS):
-                seed = mixed(np.uint64(band * ROWS + row + 1))
+            for row in range(HASHES_PER_BAND):
+                seed = mix_bits(np.uint64(band * HASHES_PER_BAND + row + 1))
                 least = np.uint64(0xFFFFFFFFFFFFFFFF)
                 for at in range(begin, end):
-                    least = min(least, mixed(seed + np.uint64(indices[at])))
-                whole = mixed(whole ^ least)
+                    least = min(least, mix_bits(seed + np.uint64(indices[at])))
+                whole = mix_bits(whole ^ least)
             bands[i, band] = whole
 
 
@@ -89,16 +89,16 @@ def compare_bands(rows, keys, first, least, indptr, indices, other, similarity):
             end = begun
         if rows[at] < first and first > 1:
             continue
-        for before in range(end - 1, max(begin, end - WINDOW) - 1, -1):
+        for before in range(end - 1, max(begin, end - MAX_BAND_COMPARISONS) - 1, -1):
             if similarity[rows[at]] == 1:
                 break
-            found = jaccard(rows[at], rows[before], indptr, indices)
+            found = compute_jaccard(rows[at], rows[before], indptr, indices)
             if found >= least and found > similarity[rows[at]]:
                 similarity[rows[at]], other[rows[at]] = found, rows[before]
 
 
 @kernel
-def jaccard(one, two, indptr, indices):
+def compute_jaccard(one, two, indptr, indices):
     """The share of the columns of two rows that both have."""
     i, i_end, j, j_end = indptr[one], indptr[one + 1], indptr[two], indptr[two + 1]
     n_all, n_both = (i_end - i) + (j_end - j), np.int64(0)

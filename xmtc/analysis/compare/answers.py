@@ -15,16 +15,16 @@ import numpy as np
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
 from xmtc.data.document import Document
-from xmtc.evaluation import DEPTH
+from xmtc.evaluation import EVALUATION_DEPTH
 from xmtc.storage.atomic import atomic_file
 from xmtc.tagger import Tagger
 
-FIRST = 5  # labels of a document that are compared
-PARTS, ARRAYS = ("first", "deep"), ("labels", "scores")
+N_COMPARED_LABELS = 5  # labels of a document that are compared
+PREDICTION_FIELDS, ARRAY_FIELDS = ("first", "deep"), ("labels", "scores")
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingStatistics:
     """What a model was trained on."""
 
     names: list[str]  # of its labels, by number
@@ -32,45 +32,51 @@ class Trained:
     n_docs: int
 
     @classmethod
-    def of(cls, tagger: Tagger) -> Trained:
+    def from_tagger(cls, tagger: Tagger) -> TrainingStatistics:
         return cls(list(tagger.labels.words()), tagger.frequencies.tolist(), tagger.about["n_docs"])
 
     @classmethod
-    def load(cls, path: Path) -> Trained:
+    def load(cls, path: Path) -> TrainingStatistics:
         """From a file of answers."""
         with np.load(path, allow_pickle=False) as held:
-            return cls(**about_of(held)["trained"])
+            return cls(**read_metadata(held)["trained"])
 
 
 @dataclass(frozen=True)
-class Answers:
+class SavedPredictions:
     first: Predictions  # FIRST labels, as people ask for them
     deep: Predictions  # as many as curves of single labels need; asked for more, a search may look further
-    trained: Trained
+    trained: TrainingStatistics
     seconds: float | None = None  # of predicting the first alone, after everything was read
 
     @classmethod
-    def of(cls, tagger: Tagger, documents: Sequence[Document], depth: int = DEPTH, run: Run = Run()) -> Answers:
-        tagger.rank(documents[:1], FIRST, run)  # what is loaded or looked at once is no part of the time
+    def from_tagger(
+        cls, tagger: Tagger, documents: Sequence[Document], depth: int = EVALUATION_DEPTH, run: Run = Run()
+    ) -> SavedPredictions:
+        tagger.predict(documents[:1], N_COMPARED_LABELS, run)  # what is loaded or looked at once is no part of the time
         begin = perf_counter()
-        first = tagger.rank(documents, FIRST, run)
+        first = tagger.predict(documents, N_COMPARED_LABELS, run)
         seconds = perf_counter() - begin
-        deep = tagger.rank(documents, depth, run) if depth > FIRST else first
-        return cls(first, deep, Trained.of(tagger), seconds)
+        deep = tagger.predict(documents, depth, run) if depth > N_COMPARED_LABELS else first
+        return cls(first, deep, TrainingStatistics.from_tagger(tagger), seconds)
 
     def save(self, path: Path) -> None:
         about = json.dumps({"trained": asdict(self.trained), "seconds": self.seconds}).encode()
-        arrays = {f"{name}_{part}": getattr(getattr(self, name), part) for name in PARTS for part in ARRAYS}
+        arrays = {
+            f"{name}_{part}": getattr(getattr(self, name), part) for name in PREDICTION_FIELDS for part in ARRAY_FIELDS
+        }
         with atomic_file(path) as file:
             np.savez_compressed(file, **arrays, about=np.frombuffer(about, np.uint8))
 
     @classmethod
-    def load(cls, path: Path) -> Answers:
+    def load(cls, path: Path) -> SavedPredictions:
         with np.load(path, allow_pickle=False) as held:
-            about = about_of(held)
-            first, deep = (Predictions(*(held[f"{name}_{part}"] for part in ARRAYS)) for name in PARTS)
-            return cls(first, deep, Trained(**about["trained"]), about["seconds"])
+            about = read_metadata(held)
+            first, deep = (
+                Predictions(*(held[f"{name}_{part}"] for part in ARRAY_FIELDS)) for name in PREDICTION_FIELDS
+            )
+            return cls(first, deep, TrainingStatistics(**about["trained"]), about["seconds"])
 
 
-def about_of(held: Any) -> dict[str, Any]:
+def read_metadata(held: Any) -> dict[str, Any]:
     return json.loads(held["about"].tobytes())

@@ -11,19 +11,19 @@ from itertools import combinations
 
 import numpy as np
 
-from xmtc.analysis.compare.answers import FIRST, Answers
-from xmtc.analysis.compare.truth import Truth
-from xmtc.analysis.report.figures import in_bands, mean_curves
+from xmtc.analysis.compare.answers import N_COMPARED_LABELS, SavedPredictions
+from xmtc.analysis.compare.truth import GroundTruth
+from xmtc.analysis.report.figures import compute_mean_curves, iter_bands
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.evaluation import parse_metric
-from xmtc.evaluation.metrics.propensity_scored import gains
-from xmtc.evaluation.overlap import overlap
-from xmtc.evaluation.ranked_results import Judged
-from xmtc.evaluation.significance import RESAMPLES, Interval, resampled_means
+from xmtc.evaluation.metrics.propensity_scored import compute_gains
+from xmtc.evaluation.overlap import compute_overlap
+from xmtc.evaluation.ranked_results import RankedResults
+from xmtc.evaluation.significance import BOOTSTRAP_RESAMPLES, ConfidenceInterval, resample_means
 
-METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
-DIFFERENT, BEGINNING = 10, 400  # documents that are shown, and characters of each
-TAIL = 0.025  # on each side of an interval of 95 %
+COMPARISON_METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+MAX_DISAGREEMENTS, SNIPPET_CHARACTERS = 10, 400  # documents that are shown, and characters of each
+TAIL_PROBABILITY = 0.025  # on each side of an interval of 95 %
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Candidate:
     """A model, or the models of a method with several seeds: what it answers, and what it took."""
 
     name: str
-    load: tuple[Callable[[], Answers], ...]  # one of each run; none where it failed
+    loaders: tuple[Callable[[], SavedPredictions], ...]  # one of each run; none where it failed
     cost: Cost = Cost()
     failed: str = ""
     commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Group:
+class BandCurves:
     """Labels with about as many training documents, and how well they are found."""
 
     least: int
@@ -60,14 +60,14 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ComparisonEntry:
     """A candidate's figures."""
 
     name: str
-    metrics: dict[str, Interval] = field(default_factory=dict)  # none where it failed
-    behind: dict[str, Interval] = field(default_factory=dict)  # the best of each metric: what it lacks to it
+    metrics: dict[str, ConfidenceInterval] = field(default_factory=dict)  # none where it failed
+    behind: dict[str, ConfidenceInterval] = field(default_factory=dict)  # the best of each metric: what it lacks to it
     deviation: dict[str, float] = field(default_factory=dict)  # between seeds, where there are several
-    groups: list[Group] = field(default_factory=list)
+    groups: list[BandCurves] = field(default_factory=list)
     cost: Cost = Cost()
     n_runs: int = 0
     failed: str = ""
@@ -92,100 +92,104 @@ class Comparison:
     n_docs: int
     n_labels: int
     n_train: int
-    entries: list[Entry]  # as they were asked for
+    entries: list[ComparisonEntry]  # as they were asked for
     overlap: dict[str, dict[str, float]] = field(default_factory=dict)  # of each two: of their first five labels
     disagreements: list[Disagreement] = field(default_factory=list)
     about: dict[str, str] = field(default_factory=dict)
 
     @property
-    def good(self) -> list[Entry]:
+    def successful_entries(self) -> list[ComparisonEntry]:
         return [entry for entry in self.entries if entry.metrics]
 
 
 @dataclass(frozen=True)
-class Seen:
+class CandidateResults:
     """What remains of a candidate's answers once they were looked at."""
 
-    gained: np.ndarray  # (n_docs, n_metrics), a mean over runs
-    by_run: np.ndarray  # (n_runs, n_metrics)
-    first: Predictions  # of the first run, FIRST labels
-    groups: list[Group]
+    document_gains: np.ndarray  # (n_docs, n_metrics), a mean over runs
+    run_metrics: np.ndarray  # (n_runs, n_metrics)
+    top_predictions: Predictions  # of the first run, FIRST labels
+    groups: list[BandCurves]
     seconds: list[float]
 
 
-def compare(
+def compare_candidates(
     candidates: Sequence[Candidate],
-    truth: Truth,
+    truth: GroundTruth,
     data: str,
     about: dict[str, str] | None = None,
     *,
-    called: Callable[[str], str] = str,
-    n: int = RESAMPLES,
+    format_label_name: Callable[[str], str] = str,
+    n_resamples: int = BOOTSTRAP_RESAMPLES,
     seed: int = 0,
 ) -> Comparison:
     """Look at the candidates one after the other, and then at what they have in common. `called` is what a label is
     called on a page."""
     reached: np.ndarray | None = None
-    seen: dict[str, Seen] = {}
+    seen: dict[str, CandidateResults] = {}
     for each in candidates:
-        if each.load:
-            seen[each.name], reached = look_at(each, truth)
+        if each.loaders:
+            seen[each.name], reached = evaluate_candidate(each, truth)
     entries = [
-        Entry(each.name, cost=each.cost, n_runs=len(each.load), failed=each.failed, commands=list(each.commands))
+        ComparisonEntry(
+            each.name, cost=each.cost, n_runs=len(each.loaders), failed=each.failed, commands=list(each.commands)
+        )
         for each in candidates
     ]
     if reached is not None:
-        entries = with_figures(entries, seen, reached, n, seed)
-    first = {name: each.first for name, each in seen.items()}
+        entries = add_metrics(entries, seen, reached, n_resamples, seed)
+    first = {name: each.top_predictions for name, each in seen.items()}
     used = int((truth.frequencies > 0).sum())
-    shown = disagreements(first, {name: each.gained for name, each in seen.items()}, truth, called)
+    shown = find_disagreements(
+        first, {name: each.document_gains for name, each in seen.items()}, truth, format_label_name
+    )
     return Comparison(
-        data, len(truth.documents), used, truth.n_train, entries, overlaps(first), shown, dict(about or {})
+        data, len(truth.documents), used, truth.n_train, entries, compute_overlaps(first), shown, dict(about or {})
     )
 
 
-def look_at(candidate: Candidate, truth: Truth) -> tuple[Seen, np.ndarray]:
+def evaluate_candidate(candidate: Candidate, truth: GroundTruth) -> tuple[CandidateResults, np.ndarray]:
     """A candidate's figures, and what is reachable, (n_docs, n_metrics), which is the same for all."""
     runs, seconds, first, groups = [], [], None, []
-    for load in candidate.load:
+    for load in candidate.loaders:
         answers = load()
-        found, deep = truth.renumbered(answers)
-        gained, reachable = by_document(truth.judged(found))
+        found, deep = truth.renumber_predictions(answers)
+        gained, reachable = compute_document_gains(truth.match_predictions(found))
         runs.append(gained)
-        groups.append(by_frequency(truth.judged(deep), truth.frequencies))
+        groups.append(compute_band_curves(truth.match_predictions(deep), truth.frequencies))
         seconds += [] if answers.seconds is None else [answers.seconds]
         first = first or found
     assert first is not None
     by_run = np.array([gained.sum(axis=0) / reachable.sum(axis=0).clip(1e-300) for gained in runs])
-    return Seen(np.mean(runs, axis=0), by_run, first, mean_groups(groups), seconds), reachable
+    return CandidateResults(np.mean(runs, axis=0), by_run, first, average_band_curves(groups), seconds), reachable
 
 
-def by_document(judged: Judged) -> tuple[np.ndarray, np.ndarray]:
+def compute_document_gains(judged: RankedResults) -> tuple[np.ndarray, np.ndarray]:
     """(n_docs, n_metrics) twice: what each document gains, and what it could; a metric is the one sum over the other.
     Of most metrics that is a mean over documents."""
     gained, reachable = [], []
-    for name in METRICS:
+    for name in COMPARISON_METRICS:
         kind, _, k = name.partition("@")
         if kind == "PSP":
-            got, best = gains(judged, np.ones(int(k)), np.ones(1))
+            got, best = compute_gains(judged, np.ones(int(k)), np.ones(1))
         else:
-            got, best = parse_metric(name).per_document(judged), np.ones(judged.n_docs)
+            got, best = parse_metric(name).compute_per_document(judged), np.ones(judged.n_docs)
         gained.append(got)
         reachable.append(best)
     return np.column_stack(gained), np.column_stack(reachable)
 
 
-def by_frequency(judged: Judged, trained: np.ndarray) -> list[Group]:
+def compute_band_curves(judged: RankedResults, trained: np.ndarray) -> list[BandCurves]:
     """AUC and AUPR of labels with about as many training documents."""
     found = []
-    for least, most, here in in_bands(trained):
+    for least, most, here in iter_bands(trained):
         labels = np.flatnonzero(here & (judged.frequencies > 0))
         if len(labels):
-            found.append(Group(least, most, len(labels), *mean_curves(judged, labels)))
+            found.append(BandCurves(least, most, len(labels), *compute_mean_curves(judged, labels)))
     return found
 
 
-def mean_groups(runs: list[list[Group]]) -> list[Group]:
+def average_band_curves(runs: list[list[BandCurves]]) -> list[BandCurves]:
     return [
         replace(
             same[0], auc=float(np.mean([each.auc for each in same])), aupr=float(np.mean([each.aupr for each in same]))
@@ -194,85 +198,99 @@ def mean_groups(runs: list[list[Group]]) -> list[Group]:
     ]
 
 
-def with_figures(
-    entries: Sequence[Entry], seen: dict[str, Seen], reachable: np.ndarray, n: int, seed: int
-) -> list[Entry]:
+def add_metrics(
+    entries: Sequence[ComparisonEntry], seen: dict[str, CandidateResults], reachable: np.ndarray, n: int, seed: int
+) -> list[ComparisonEntry]:
     """Every metric with its interval, and how far each candidate is behind the best."""
-    columns = np.column_stack([*(each.gained for each in seen.values()), reachable])
-    shape = (len(seen) + 1, len(METRICS))
-    values = ratios(columns.mean(axis=0).reshape(shape))
-    samples = ratios(resampled_means(columns, n, seed).reshape(n, *shape))
+    columns = np.column_stack([*(each.document_gains for each in seen.values()), reachable])
+    shape = (len(seen) + 1, len(COMPARISON_METRICS))
+    values = compute_ratios(columns.mean(axis=0).reshape(shape))
+    samples = compute_ratios(resample_means(columns, n, seed).reshape(n, *shape))
     best = values.argmax(axis=0)  # of each metric
-    columns_of = range(len(METRICS))
+    columns_of = range(len(COMPARISON_METRICS))
     figures = {
         name: (
-            {METRICS[c]: between(values[row, c], samples[:, row, c]) for c in columns_of},
+            {COMPARISON_METRICS[c]: make_interval(values[row, c], samples[:, row, c]) for c in columns_of},
             {
-                METRICS[c]: between(values[row, c] - values[best[c], c], samples[:, row, c] - samples[:, best[c], c])
+                COMPARISON_METRICS[c]: make_interval(
+                    values[row, c] - values[best[c], c], samples[:, row, c] - samples[:, best[c], c]
+                )
                 for c in columns_of
             },
         )
         for row, name in enumerate(seen)
     }
     return [
-        filled(entry, seen[entry.name], *figures[entry.name], len(reachable)) if entry.name in seen else entry
+        complete_entry(entry, seen[entry.name], *figures[entry.name], len(reachable)) if entry.name in seen else entry
         for entry in entries
     ]
 
 
-def filled(entry: Entry, seen: Seen, metrics: dict[str, Interval], behind: dict[str, Interval], n_docs: int) -> Entry:
-    n_runs = len(seen.by_run)
-    deviation = dict(zip(METRICS, seen.by_run.std(axis=0, ddof=1).tolist(), strict=True)) if n_runs > 1 else {}
+def complete_entry(
+    entry: ComparisonEntry,
+    seen: CandidateResults,
+    metrics: dict[str, ConfidenceInterval],
+    behind: dict[str, ConfidenceInterval],
+    n_docs: int,
+) -> ComparisonEntry:
+    n_runs = len(seen.run_metrics)
+    deviation = (
+        dict(zip(COMPARISON_METRICS, seen.run_metrics.std(axis=0, ddof=1).tolist(), strict=True)) if n_runs > 1 else {}
+    )
     predict = 1000 * float(np.mean(seen.seconds)) / n_docs if seen.seconds else None
     cost = replace(entry.cost, predict_ms=predict)
     return replace(entry, metrics=metrics, behind=behind, deviation=deviation, groups=seen.groups, cost=cost)
 
 
-def ratios(means: np.ndarray) -> np.ndarray:
+def compute_ratios(means: np.ndarray) -> np.ndarray:
     """(…, n_candidates, n_metrics) metrics, of (…, n_candidates + 1, n_metrics) gains and, last, what was reachable."""
     return means[..., :-1, :] / np.maximum(means[..., -1:, :], 1e-300)
 
 
-def between(value: float, samples: np.ndarray) -> Interval:
-    low, high = np.quantile(samples, [TAIL, 1 - TAIL])
-    return Interval(float(value), float(low), float(high))
+def make_interval(value: float, samples: np.ndarray) -> ConfidenceInterval:
+    low, high = np.quantile(samples, [TAIL_PROBABILITY, 1 - TAIL_PROBABILITY])
+    return ConfidenceInterval(float(value), float(low), float(high))
 
 
-def overlaps(first: dict[str, Predictions]) -> dict[str, dict[str, float]]:
+def compute_overlaps(first: dict[str, Predictions]) -> dict[str, dict[str, float]]:
     """The share of first labels that each two candidates have in common."""
     found: dict[str, dict[str, float]] = {name: {} for name in first}
     for one, other in combinations(first, 2):
-        found[one][other] = found[other][one] = overlap(first[one], first[other], FIRST)
+        found[one][other] = found[other][one] = compute_overlap(first[one], first[other], N_COMPARED_LABELS)
     return found
 
 
-def disagreements(
-    first: dict[str, Predictions], gained: dict[str, np.ndarray], truth: Truth, called: Callable[[str], str]
+def find_disagreements(
+    first: dict[str, Predictions], gained: dict[str, np.ndarray], truth: GroundTruth, called: Callable[[str], str]
 ) -> list[Disagreement]:
     """The documents whose first labels differ most between candidates; of those that differ as much, the ones that some
     candidates get right and others wrong."""
     if len(first) < 2:
         return []
-    shared = shared_by_document([each.labels for each in first.values()])
-    column = METRICS.index("nDCG@5")
+    shared = compute_document_overlap([each.labels for each in first.values()])
+    column = COMPARISON_METRICS.index("nDCG@5")
     spread = np.std([each[:, column] for each in gained.values()], axis=0)
     order = np.lexsort((-spread, shared))
-    chosen = [int(doc) for doc in order if shared[doc] < 1 and spread[doc] > 0][:DIFFERENT]
-    return [shown(doc, first, truth, called) for doc in chosen]
+    chosen = [int(doc) for doc in order if shared[doc] < 1 and spread[doc] > 0][:MAX_DISAGREEMENTS]
+    return [make_disagreement(doc, first, truth, called) for doc in chosen]
 
 
-def shared_by_document(answers: Sequence[np.ndarray]) -> np.ndarray:
+def compute_document_overlap(answers: Sequence[np.ndarray]) -> np.ndarray:
     """(n_docs,) the share of first labels that two candidates have in common, as a mean over all pairs."""
     pairs = list(combinations(answers, 2))
     total = np.zeros(len(answers[0]))
     for one, other in pairs:
-        total += ((one[:, :, None] == other[:, None, :]) & (one[:, :, None] != NO_LABEL)).sum(axis=(1, 2)) / FIRST
+        total += ((one[:, :, None] == other[:, None, :]) & (one[:, :, None] != NO_LABEL)).sum(
+            axis=(1, 2)
+        ) / N_COMPARED_LABELS
     return total / len(pairs)
 
 
-def shown(doc: int, first: dict[str, Predictions], truth: Truth, called: Callable[[str], str]) -> Disagreement:
+def make_disagreement(
+    doc: int, first: dict[str, Predictions], truth: GroundTruth, called: Callable[[str], str]
+) -> Disagreement:
     document = truth.documents[doc]
-    text = document.text[:BEGINNING] + ("…" if len(document.text) > BEGINNING else "")
+    text = document.text[:SNIPPET_CHARACTERS] + ("…" if len(document.text) > SNIPPET_CHARACTERS else "")
     answers = {
         name: [called(truth.names[label]) for label in each.labels[doc].tolist() if label != NO_LABEL]
         for name, each in first.items()

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from xmtc.analysis.compare.figures import Entry
-from xmtc.analysis.compare.ranking import Ranking
-from xmtc.analysis.compare.shown import LEAD
-from xmtc.explain.highlights import escaped
+from xmtc.analysis.compare.figures import ComparisonEntry
+from xmtc.analysis.compare.ranking import MethodRanking
+from xmtc.analysis.compare.shown import MAIN_METRIC
+from xmtc.explain.highlights import escape_text
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 52, 150, 12, 40
-LINE = 18  # between two names
+LINE_HEIGHT = 18  # between two names
 Scale = Callable[[float], float]  # from a value to where it stands
-STYLE = (
+PLOT_STYLE = (
     "figure.plot { max-width: 44rem }\n"
     "th[scope], td:not(.text) { white-space: nowrap }\n"  # names and figures are read as a whole
     "td.text { min-width: 9rem }\n"
@@ -33,18 +33,18 @@ class Point:
     high: float
 
 
-def points(entries: Sequence[Entry]) -> list[Point]:
+def make_points(entries: Sequence[ComparisonEntry]) -> list[Point]:
     """Those whose training time is known, the quickest first."""
     found = [
         Point(entry.name, max(entry.cost.train_s, 0.01), *(100 * x for x in (each.mean, each.low, each.high)))
         for entry in entries
-        if LEAD in entry.metrics and entry.cost.train_s is not None
-        for each in [entry.metrics[LEAD]]
+        if MAIN_METRIC in entry.metrics and entry.cost.train_s is not None
+        for each in [entry.metrics[MAIN_METRIC]]
     ]
     return sorted(found, key=lambda point: (point.seconds, -point.value))
 
 
-def front(found: Sequence[Point]) -> list[Point]:
+def find_pareto_front(found: Sequence[Point]) -> list[Point]:
     """The Pareto front: nothing that is as quick is better."""
     best: list[Point] = []
     for point in found:
@@ -53,9 +53,9 @@ def front(found: Sequence[Point]) -> list[Point]:
     return best
 
 
-def accuracy_and_cost(entries: Sequence[Entry]) -> str:
+def plot_accuracy_and_cost(entries: Sequence[ComparisonEntry]) -> str:
     """Training time to the right, on a logarithmic scale; nDCG@5 upwards."""
-    found = points(entries)
+    found = make_points(entries)
     if len(found) < 2:
         return ""
     first, last = floor(log10(found[0].seconds)), ceil(log10(max(point.seconds for point in found)))
@@ -69,24 +69,24 @@ def accuracy_and_cost(entries: Sequence[Entry]) -> str:
     def y(value: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (top - value) / (top - bottom)
 
-    best = front(found)
+    best = find_pareto_front(found)
     steps = [f"M{x(best[0].seconds):.1f} {y(best[0].value):.1f}"]
     steps += [f"H{x(point.seconds):.1f} V{y(point.value):.1f}" for point in best[1:]]
-    places = spread([y(point.value) + 4 for point in sorted(found, key=lambda each: -each.value)], 16)
+    places = spread_positions([y(point.value) + 4 for point in sorted(found, key=lambda each: -each.value)], 16)
     names = dict(zip((point.name for point in sorted(found, key=lambda each: -each.value)), places, strict=True))
-    marks = "".join(mark(point, x(point.seconds), y, names[point.name], point in best) for point in found)
-    label = f"Training seconds and {LEAD} of {len(found)} methods"
+    marks = "".join(draw_point(point, x(point.seconds), y, names[point.name], point in best) for point in found)
+    label = f"Training seconds and {MAIN_METRIC} of {len(found)} methods"
     return (
         f'<figure class="plot"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
-        f"{grid(list(range(first, last + 1)), bottom, top, x, y)}"
+        f"{draw_grid(list(range(first, last + 1)), bottom, top, x, y)}"
         f'<path d="{" ".join(steps)} H{WIDTH - RIGHT}" fill="none" stroke="var(--good)" stroke-width="1.5" '
         f'stroke-dasharray="5 3"/>{marks}</svg>'
-        f"<figcaption>{LEAD} in percent upwards, with its interval; seconds of training to the right, each step ten "
+        f"<figcaption>{MAIN_METRIC} in percent upwards, with its interval; seconds of training to the right, each step ten "
         "times as long. Methods on the dashed line are the best for their time (Pareto front).</figcaption></figure>"
     )
 
 
-def grid(powers: Sequence[int], bottom: int, top: int, x: Scale, y: Scale) -> str:
+def draw_grid(powers: Sequence[int], bottom: int, top: int, x: Scale, y: Scale) -> str:
     """Lines and their numbers."""
     step = max(1, round((top - bottom) / 6))
     across = "".join(f'<path d="M{LEFT} {y(value):.1f} H{WIDTH - RIGHT}"/>' for value in range(bottom, top + 1, step))
@@ -105,7 +105,7 @@ def grid(powers: Sequence[int], bottom: int, top: int, x: Scale, y: Scale) -> st
     )
 
 
-def mark(point: Point, x: float, y: Scale, name_at: float, on_front: bool) -> str:
+def draw_point(point: Point, x: float, y: Scale, name_at: float, on_front: bool) -> str:
     """A dot with its interval, and its name at the right edge, joined by a thin line."""
     colour = "var(--good)" if on_front else "var(--mark)"
     told = f"{point.name}: {point.value:.2f} ({point.low:.2f} to {point.high:.2f}) in {point.seconds:.1f} s"
@@ -113,17 +113,17 @@ def mark(point: Point, x: float, y: Scale, name_at: float, on_front: bool) -> st
     return (
         f'<path d="M{x:.1f} {y(point.low):.1f} V{y(point.high):.1f}" stroke="{colour}" stroke-width="1.5"/>'
         f'<path d="M{x:.1f} {y(point.value):.1f} L{edge + 6} {name_at - 4:.1f}" stroke="var(--line)"/>'
-        f'<circle cx="{x:.1f}" cy="{y(point.value):.1f}" r="4.5" fill="{colour}"><title>{escaped(told)}</title>'
+        f'<circle cx="{x:.1f}" cy="{y(point.value):.1f}" r="4.5" fill="{colour}"><title>{escape_text(told)}</title>'
         "</circle>"
-        f'<text x="{edge + 9}" y="{name_at:.1f}" font-size="14" fill="var(--ink)">{escaped(short(point.name))}</text>'
+        f'<text x="{edge + 9}" y="{name_at:.1f}" font-size="14" fill="var(--ink)">{escape_text(shorten_name(point.name))}</text>'
     )
 
 
-def short(name: str, most: int = 18) -> str:
+def shorten_name(name: str, most: int = 18) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def spread(wanted: Sequence[float], least: float) -> list[float]:
+def spread_positions(wanted: Sequence[float], least: float) -> list[float]:
     """Places in order that are at least so far apart, near to those that are wanted, and within the plot."""
     places: list[float] = []
     for each in wanted:
@@ -136,13 +136,13 @@ def spread(wanted: Sequence[float], least: float) -> list[float]:
     return places
 
 
-def critical_differences(found: Ranking) -> str:
+def plot_critical_differences(found: MethodRanking) -> str:
     """Average ranks on a line, the best on the left; methods under one bar do not differ at 5 % (Demšar, 2006)."""
     n = len(found.methods)
     half = (n + 1) // 2
     left, right = 175, WIDTH - 175
     axis, bars = 46, 8 * len(found.groups) + 10
-    height = axis + bars + LINE * half + 12
+    height = axis + bars + LINE_HEIGHT * half + 12
     most = max(n, 2)
 
     def x(rank: float) -> float:
@@ -160,7 +160,9 @@ def critical_differences(found: Ranking) -> str:
         for row, group in enumerate(found.groups)
     )
     names = "".join(
-        named(name, rank, x(rank), axis, axis + bars + LINE * (row if row < half else n - 1 - row) + 12, row < half)
+        draw_rank_name(
+            name, rank, x(rank), axis, axis + bars + LINE_HEIGHT * (row if row < half else n - 1 - row) + 12, row < half
+        )
         for row, (name, rank) in enumerate(ranks.items())
     )
     distance = min(found.critical, most - 1)
@@ -179,11 +181,11 @@ def critical_differences(found: Ranking) -> str:
     )
 
 
-def named(name: str, rank: float, x: float, axis: int, y: float, is_left: bool) -> str:
+def draw_rank_name(name: str, rank: float, x: float, axis: int, y: float, is_left: bool) -> str:
     """A line from a rank to the name of its method at one side."""
     end, anchor, text = (165, "end", 159) if is_left else (WIDTH - 165, "start", WIDTH - 159)
-    told = f"{short(name)} {rank:.2f}" if is_left else f"{rank:.2f} {short(name)}"
+    told = f"{shorten_name(name)} {rank:.2f}" if is_left else f"{rank:.2f} {shorten_name(name)}"
     return (
         f'<path d="M{x:.1f} {axis} V{y - 4:.1f} H{end}" fill="none" stroke="var(--line)"/>'
-        f'<text x="{text}" y="{y:.1f}" text-anchor="{anchor}" font-size="14" fill="var(--ink)">{escaped(told)}</text>'
+        f'<text x="{text}" y="{y:.1f}" text-anchor="{anchor}" font-size="14" fill="var(--ink)">{escape_text(told)}</text>'
     )

@@ -13,13 +13,20 @@ from itertools import combinations
 import numpy as np
 
 from xmtc.analysis.compare.figures import Comparison
-from xmtc.evaluation.significance import alike, average_ranks, critical_difference, friedman, holm, signed_rank
+from xmtc.evaluation.significance import (
+    adjust_p_values,
+    compute_average_ranks,
+    compute_critical_difference,
+    compute_friedman_p_value,
+    compute_signed_rank_p_value,
+    group_similar_methods,
+)
 
-METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
+METHOD_RANKING_METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
 
 
 @dataclass(frozen=True)
-class Pair:
+class MethodPair:
     """Two methods, the better ranked first, and how probable such results are if neither is better."""
 
     one: str
@@ -31,7 +38,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class MethodRanking:
     methods: list[str]  # the best first
     average: list[float]
     by_metric: dict[str, list[float]]
@@ -40,54 +47,62 @@ class Ranking:
     friedman: float
     critical: float  # how far average ranks must be apart to differ at 5 % (Nemenyi)
     groups: list[list[str]]  # methods that are not that far apart
-    pairs: list[Pair]
+    pairs: list[MethodPair]
     failed: dict[str, list[str]]  # the corpora on which a method failed
     left_out: list[str]  # methods that were not run on every corpus
 
 
-def ranking(comparisons: Sequence[Comparison]) -> Ranking | None:
+def build_ranking(comparisons: Sequence[Comparison]) -> MethodRanking | None:
     """None where fewer than two methods were run on every corpus, or no metric is known of all."""
-    everywhere, left_out = common(comparisons)
+    everywhere, left_out = find_common_methods(comparisons)
     if len(everywhere) < 2:
         return None
-    measured = [name for name in METRICS if all(name in entry.metrics for each in comparisons for entry in each.good)]
+    measured = [
+        name
+        for name in METHOD_RANKING_METRICS
+        if all(name in entry.metrics for each in comparisons for entry in each.successful_entries)
+    ]
     if not measured:
         return None
-    results = table(comparisons, everywhere, measured)
-    average = average_ranks(results)
+    results = build_result_matrix(comparisons, everywhere, measured)
+    average = compute_average_ranks(results)
     order = np.argsort(average, kind="stable").tolist()
     methods = [everywhere[number] for number in order]
     results, average = results[:, order], average[order]
-    critical = critical_difference(len(methods), len(results))
-    return Ranking(
+    critical = compute_critical_difference(len(methods), len(results))
+    return MethodRanking(
         methods=methods,
         average=average.tolist(),
-        by_metric={name: average_ranks(results[row :: len(measured)]).tolist() for row, name in enumerate(measured)},
+        by_metric={
+            name: compute_average_ranks(results[row :: len(measured)]).tolist() for row, name in enumerate(measured)
+        },
         n_results=len(results),
         n_corpora=len(comparisons),
-        friedman=friedman(results),
+        friedman=compute_friedman_p_value(results),
         critical=critical,
-        groups=[[methods[number] for number in group] for group in alike(average, critical)],
-        pairs=pairs(results, methods),
-        failed=failures(comparisons, methods),
+        groups=[[methods[number] for number in group] for group in group_similar_methods(average, critical)],
+        pairs=compare_method_pairs(results, methods),
+        failed=collect_failures(comparisons, methods),
         left_out=left_out,
     )
 
 
-def common(comparisons: Sequence[Comparison]) -> tuple[list[str], list[str]]:
+def find_common_methods(comparisons: Sequence[Comparison]) -> tuple[list[str], list[str]]:
     """The methods that every comparison has tried, and the others."""
     tried = [{entry.name for entry in each.entries} for each in comparisons]
     names = list(dict.fromkeys(entry.name for each in comparisons for entry in each.entries))
-    works = {entry.name for each in comparisons for entry in each.good}
+    works = {entry.name for each in comparisons for entry in each.successful_entries}
     everywhere = [name for name in names if name in works and all(name in each for each in tried)]
     return everywhere, [name for name in names if name not in everywhere]
 
 
-def table(comparisons: Sequence[Comparison], methods: Sequence[str], metrics: Sequence[str]) -> np.ndarray:
+def build_result_matrix(
+    comparisons: Sequence[Comparison], methods: Sequence[str], metrics: Sequence[str]
+) -> np.ndarray:
     """(n_corpora × n_metrics, n_methods) values, in percent to two places as tables print them; 0 where it failed."""
     rows = []
     for each in comparisons:
-        found = {entry.name: entry.metrics for entry in each.good}
+        found = {entry.name: entry.metrics for entry in each.successful_entries}
         rows += [
             [round(100 * found[name][metric].mean, 2) if name in found else 0.0 for name in methods]
             for metric in metrics
@@ -95,17 +110,19 @@ def table(comparisons: Sequence[Comparison], methods: Sequence[str], metrics: Se
     return np.array(rows)
 
 
-def pairs(results: np.ndarray, methods: Sequence[str]) -> list[Pair]:
+def compare_method_pairs(results: np.ndarray, methods: Sequence[str]) -> list[MethodPair]:
     numbers = list(combinations(range(len(methods)), 2))
-    p = [signed_rank(results[:, one], results[:, other]) for one, other in numbers]
+    p = [compute_signed_rank_p_value(results[:, one], results[:, other]) for one, other in numbers]
     found = []
-    for (one, other), raw, adjusted in zip(numbers, p, holm(p).tolist(), strict=True):
+    for (one, other), raw, adjusted in zip(numbers, p, adjust_p_values(p).tolist(), strict=True):
         less = results[:, one] - results[:, other]
-        found.append(Pair(methods[one], methods[other], int((less > 0).sum()), int((less < 0).sum()), raw, adjusted))
+        found.append(
+            MethodPair(methods[one], methods[other], int((less > 0).sum()), int((less < 0).sum()), raw, adjusted)
+        )
     return found
 
 
-def failures(comparisons: Sequence[Comparison], methods: Sequence[str]) -> dict[str, list[str]]:
+def collect_failures(comparisons: Sequence[Comparison], methods: Sequence[str]) -> dict[str, list[str]]:
     found = {
         name: [each.data for each in comparisons if any(e.name == name and e.failed for e in each.entries)]
         for name in methods

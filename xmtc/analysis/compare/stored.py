@@ -8,65 +8,65 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from xmtc.analysis.compare.figures import Comparison, Cost, Disagreement, Entry, Group
-from xmtc.analysis.compare.ranking import ranking
-from xmtc.analysis.report.files import without_nan
+from xmtc.analysis.compare.figures import BandCurves, Comparison, ComparisonEntry, Cost, Disagreement
+from xmtc.analysis.compare.ranking import build_ranking
+from xmtc.analysis.report.files import replace_nan
 from xmtc.errors import XmtcError
-from xmtc.evaluation.significance import Interval
+from xmtc.evaluation.significance import ConfidenceInterval
 
-MADE_BY = '{\n "made by": "xmtc compare"'  # how such a file begins
+JSON_PREFIX = '{\n "made by": "xmtc compare"'  # how such a file begins
 
 
 def as_json(comparisons: Sequence[Comparison]) -> str:
     """Every figure as a fraction or a count; null where there is no value."""
-    ranked = ranking(comparisons)
+    ranked = build_ranking(comparisons)
     found = {
         "made by": "xmtc compare",
         "comparisons": [asdict(each) for each in comparisons],
         "ranking": None if ranked is None else asdict(ranked),
     }
-    return json.dumps(without_nan(found), ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(replace_nan(found), ensure_ascii=False, indent=1) + "\n"
 
 
-def is_stored(path: str) -> bool:
+def is_comparison_file(path: str) -> bool:
     """Whether a file is a comparison of ours."""
     if not Path(path).is_file():
         return False
     with open(path, "rb") as stream:
-        return stream.read(len(MADE_BY)) == MADE_BY.encode()
+        return stream.read(len(JSON_PREFIX)) == JSON_PREFIX.encode()
 
 
-def stored(path: str) -> list[Comparison]:
+def load_comparisons(path: str) -> list[Comparison]:
     try:
         held = json.loads(Path(path).read_text(encoding="utf-8"))
-        return [comparison(each) for each in held["comparisons"]]
+        return [parse_comparison(each) for each in held["comparisons"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise XmtcError(
             f"{path} is damaged ({type(error).__name__}: {error}); expected what `xmtc compare -o FILE.json` writes."
         ) from None
 
 
-def comparison(held: dict[str, Any]) -> Comparison:
-    entries = [entry(each) for each in held["entries"]]
+def parse_comparison(held: dict[str, Any]) -> Comparison:
+    entries = [parse_entry(each) for each in held["entries"]]
     shown = [Disagreement(**each) for each in held.get("disagreements", [])]
     return Comparison(**held | {"entries": entries, "disagreements": shown})
 
 
-def entry(held: dict[str, Any]) -> Entry:
+def parse_entry(held: dict[str, Any]) -> ComparisonEntry:
     intervals = {
-        key: {name: Interval(**number(each)) for name, each in held.get(key, {}).items()}
+        key: {name: ConfidenceInterval(**restore_nan(each)) for name, each in held.get(key, {}).items()}
         for key in ("metrics", "behind")
     }
-    groups = [Group(**number(each, keep=("most",))) for each in held.get("groups", [])]
-    return Entry(**held | intervals | {"groups": groups, "cost": Cost(**held.get("cost", {}))})
+    groups = [BandCurves(**restore_nan(each, keep=("most",))) for each in held.get("groups", [])]
+    return ComparisonEntry(**held | intervals | {"groups": groups, "cost": Cost(**held.get("cost", {}))})
 
 
-def number(held: dict[str, Any], keep: Sequence[str] = ()) -> dict[str, Any]:
+def restore_nan(held: dict[str, Any], keep: Sequence[str] = ()) -> dict[str, Any]:
     """With nan again where JSON has null."""
     return {name: float("nan") if value is None and name not in keep else value for name, value in held.items()}
 
 
-def joined(comparisons: Iterable[Comparison]) -> list[Comparison]:
+def join_comparisons(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """Those of one corpus as one. Of a method that both have, the later counts. Differences to the best are of
     documents that only each of them had, and are left out."""
     found: dict[str, Comparison] = {}

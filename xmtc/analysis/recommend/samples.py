@@ -11,20 +11,22 @@ from pathlib import Path
 
 import numpy as np
 
-from xmtc.analysis.compare.runs import Place, write_few
-from xmtc.analysis.recommend.curves import STEP, Size
-from xmtc.analyzer_selection import analyzer_for
+from xmtc.analysis.compare.runs import TrialContext, write_warm_up_corpus
+from xmtc.analysis.recommend.curves import SAMPLE_GROWTH, CorpusSize
+from xmtc.analyzer_selection import select_corpus_analyzer
 from xmtc.core.run import Run
-from xmtc.data.corpus import Corpus, writing_corpus
+from xmtc.data.corpus import Corpus, open_corpus_writer
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.features import COLUMNS, TEXTS
+from xmtc.features import FEATURES, TEXTS
 from xmtc.text.analyzers import AUTO
 
-FIRST = 1_000  # documents of the first sample
-FEW = 100  # of as many documents, the first sample has at least one: fewer would tell little of very many
-ALMOST = 1.5  # times a sample's documents is too little for another one
-HELD_OUT, MOST_HELD_OUT = 0.2, 2_000  # documents to measure on
+FIRST_SAMPLE_DOCUMENTS = 1_000  # documents of the first sample
+MAX_FIRST_SAMPLE_RATIO = (
+    100  # of as many documents, the first sample has at least one: fewer would tell little of very many
+)
+MIN_SAMPLE_GROWTH = 1.5  # times a sample's documents is too little for another one
+HELD_OUT_SHARE, MAX_EVALUATION_DOCUMENTS = 0.2, 2_000  # documents to measure on
 
 
 @dataclass(frozen=True)
@@ -36,38 +38,47 @@ class Samples:
     held_out: list[Document]
     sizes: list[int]
     n_docs: int  # of the corpus, which the training to come will have
-    options: tuple[str, ...]
-    few: str = ""  # documents to have everything compiled on
+    machine_options: tuple[str, ...]
+    warm_up_path: str = ""  # documents to have everything compiled on
     n_labels: dict[int, int] = field(default_factory=dict)  # by documents, of the samples and of the corpus
     analyzer: str = AUTO  # that a training on all documents will choose
 
-    def size(self, n_docs: int) -> Size:
-        return Size(n_docs, self.n_labels[n_docs])
+    def get_size(self, n_docs: int) -> CorpusSize:
+        return CorpusSize(n_docs, self.n_labels[n_docs])
 
     @property
-    def whole(self) -> Size:
-        return self.size(self.n_docs)
+    def full_size(self) -> CorpusSize:
+        return self.get_size(self.n_docs)
 
-    def place(self, size: int, limit: float) -> Place:
+    def make_trial_context(self, size: int, limit: float) -> TrialContext:
         ending = "jsonl" if self.content == TEXTS else "txt"
         work = self.work / str(size)
         work.mkdir(parents=True, exist_ok=True)
         train, test = self.work / f"sample-{size}.{ending}", self.work / f"held-out.{ending}"
-        return Place(f"{size:,} documents", (str(train),), str(test), work, (), self.options, limit, few=self.few)
+        return TrialContext(
+            f"{size:,} documents",
+            (str(train),),
+            str(test),
+            work,
+            (),
+            self.machine_options,
+            limit,
+            warm_up_path=self.warm_up_path,
+        )
 
 
-def sizes_for(n_train: int) -> list[int]:
+def choose_sample_sizes(n_train: int) -> list[int]:
     """Each sample has four times the documents of the one before; the last is all there are."""
-    sizes = [FIRST]
-    while sizes[-1] * STEP * ALMOST <= n_train:
-        sizes.append(int(sizes[-1] * STEP))
-    if n_train <= ALMOST * sizes[-1]:
+    sizes = [FIRST_SAMPLE_DOCUMENTS]
+    while sizes[-1] * SAMPLE_GROWTH * MIN_SAMPLE_GROWTH <= n_train:
+        sizes.append(int(sizes[-1] * SAMPLE_GROWTH))
+    if n_train <= MIN_SAMPLE_GROWTH * sizes[-1]:
         sizes.pop()
-    too_few = [size for size in sizes if size * STEP * FEW <= n_train]
+    too_few = [size for size in sizes if size * SAMPLE_GROWTH * MAX_FIRST_SAMPLE_RATIO <= n_train]
     return [*sizes[len(too_few) :], n_train]
 
 
-def samples(
+def make_samples(
     corpus: Corpus,
     test: Iterable[Document] | None,
     work: Path,
@@ -76,24 +87,24 @@ def samples(
     run: Run = Run(),
 ) -> Samples:
     """Divide a corpus; with test documents, these are measured on, and samples may have all others."""
-    content = COLUMNS if corpus.holds_features else TEXTS
+    content = FEATURES if corpus.has_features else TEXTS
     every: set[str] = set()
-    labelled = np.array([bool(document.labels) for document in noting(corpus, every)], bool)
+    labelled = np.array([bool(document.labels) for document in watch_labels(corpus, every)], bool)
     if labelled.sum() < 2:
         raise XmtcError(f"Found {labelled.sum()} documents with labels; expected hundreds to try methods on.")
     rng = np.random.default_rng(seed)
     order = rng.permutation(np.flatnonzero(labelled))
-    n_held = 0 if test is not None else max(1, min(MOST_HELD_OUT, int(HELD_OUT * len(order))))
+    n_held = 0 if test is not None else max(1, min(MAX_EVALUATION_DOCUMENTS, int(HELD_OUT_SHARE * len(order))))
     held = np.zeros(len(labelled), bool)
     held[order[:n_held]] = True
     measured = list(compress(corpus, held)) if test is None else [each for each in test if each.labels]
-    if len(measured) > MOST_HELD_OUT:
-        measured = [measured[number] for number in np.sort(rng.permutation(len(measured))[:MOST_HELD_OUT])]
-    sizes, few = sizes_for(len(order) - n_held), write_few(corpus, work)
-    analyzer = analyzer_for(corpus, run) if content == TEXTS else AUTO
+    if len(measured) > MAX_EVALUATION_DOCUMENTS:
+        measured = [measured[number] for number in np.sort(rng.permutation(len(measured))[:MAX_EVALUATION_DOCUMENTS])]
+    sizes, few = choose_sample_sizes(len(order) - n_held), write_warm_up_corpus(corpus, work)
+    analyzer = select_corpus_analyzer(corpus, run) if content == TEXTS else AUTO
     n_labels = {len(order): len(every)}
     found = Samples(work, content, measured, sizes, len(order), options, few, n_labels, analyzer)
-    with writing(corpus, found, "held-out") as add:
+    with open_sample_writer(corpus, found, "held-out") as add:
         for document in measured:
             add(document)
     ranks = np.full(len(labelled), len(labelled))
@@ -106,7 +117,7 @@ def write_samples(corpus: Corpus, found: Samples, ranks: np.ndarray) -> None:
     """All in one pass: a sample has the documents whose rank is below its size."""
     labels: dict[int, set[str]] = {size: set() for size in found.sizes}
     with ExitStack() as stack:
-        adds = {size: stack.enter_context(writing(corpus, found, f"sample-{size}")) for size in found.sizes}
+        adds = {size: stack.enter_context(open_sample_writer(corpus, found, f"sample-{size}")) for size in found.sizes}
         for document, rank in zip(corpus, ranks.tolist(), strict=True):
             for size in (each for each in found.sizes if rank < each):
                 adds[size](document)
@@ -115,13 +126,13 @@ def write_samples(corpus: Corpus, found: Samples, ranks: np.ndarray) -> None:
         found.n_labels.setdefault(size, len(labels[size]))
 
 
-def noting(documents: Iterable[Document], labels: set[str]) -> Iterator[Document]:
+def watch_labels(documents: Iterable[Document], labels: set[str]) -> Iterator[Document]:
     """The same documents; their labels are collected as they are read."""
     for document in documents:
         labels.update(document.labels)
         yield document
 
 
-def writing(corpus: Corpus, found: Samples, name: str) -> AbstractContextManager[Callable[[Document], None]]:
+def open_sample_writer(corpus: Corpus, found: Samples, name: str) -> AbstractContextManager[Callable[[Document], None]]:
     ending, format = ("jsonl", "jsonl") if found.content == TEXTS else ("txt", "sparse")
-    return writing_corpus(str(found.work / f"{name}.{ending}"), format, corpus)
+    return open_corpus_writer(str(found.work / f"{name}.{ending}"), format, corpus)

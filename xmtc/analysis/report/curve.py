@@ -7,53 +7,58 @@ from pathlib import Path
 import numpy as np
 
 from xmtc.core.predictions import NO_LABEL
-from xmtc.data.file_streams import check_place
+from xmtc.data.file_streams import check_output_path
 from xmtc.errors import XmtcError
-from xmtc.evaluation.assignment_metrics import decided_figures
-from xmtc.evaluation.ranked_results import Judged
+from xmtc.evaluation.assignment_metrics import compute_assignment_metrics
+from xmtc.evaluation.ranked_results import RankedResults
 
-STEPS = 100  # thresholds, at most
+MAX_CURVE_THRESHOLDS = 100  # thresholds, at most
 AVERAGES = ("micro", "macro", "example")
-COLUMNS = ("threshold", "tags", *(f"{average}-{what}" for average in AVERAGES for what in ("P", "R", "F1")))
-BEGINNINGS = {"csv": ",".join(COLUMNS), "svg": '<svg xmlns="http://www.w3.org/2000/svg" aria-label="Precision'}
+CURVE_COLUMNS = ("threshold", "tags", *(f"{average}-{what}" for average in AVERAGES for what in ("P", "R", "F1")))
+CURVE_FILE_PREFIXES = {
+    "csv": ",".join(CURVE_COLUMNS),
+    "svg": '<svg xmlns="http://www.w3.org/2000/svg" aria-label="Precision',
+}
 SIZE, LEFT, TOP = 320, 40, 12
 
 
 def check_curve_file(path: str) -> str:
     """Its kind; refused where that is none, or where it would write over something else."""
     kind = Path(path).suffix.lstrip(".").lower()
-    if kind not in BEGINNINGS:
+    if kind not in CURVE_FILE_PREFIXES:
         raise XmtcError(f"--curve {path} does not say what to write; expected a name that ends with .csv or .svg.")
     if Path(path).is_file() and Path(path).stat().st_size:
         with open(path, "rb") as stream:
-            if not stream.read(200).startswith(BEGINNINGS[kind].encode()):
+            if not stream.read(200).startswith(CURVE_FILE_PREFIXES[kind].encode()):
                 raise XmtcError(f"{path} exists and is no curve of xmtc; choose another name or move it away.")
-    check_place(path)
+    check_output_path(path)
     return kind
 
 
-def curve(judged: Judged) -> np.ndarray:
+def compute_threshold_curve(judged: RankedResults) -> np.ndarray:
     """(n, len(COLUMNS)) what labels reach that score at least a threshold, at many thresholds."""
     scores = np.sort(judged.predictions.scores[judged.predictions.labels != NO_LABEL])[::-1]
     # dense where few labels are given, which is where thresholds lie
-    places = np.geomspace(1, max(1, len(scores)), STEPS).astype(int) - 1
+    places = np.geomspace(1, max(1, len(scores)), MAX_CURVE_THRESHOLDS).astype(int) - 1
     rows = []
     for threshold in np.unique(scores[places] if len(scores) else np.zeros(0)):
-        found = decided_figures(judged.above(threshold))
-        rows.append([threshold, found.tags, *found.micro, *found.macro, *found.by_document])
-    return np.array(rows, np.float64).reshape(-1, len(COLUMNS))
+        found = compute_assignment_metrics(judged.apply_threshold(threshold))
+        rows.append([threshold, found.labels_per_document, *found.micro, *found.macro, *found.by_document])
+    return np.array(rows, np.float64).reshape(-1, len(CURVE_COLUMNS))
 
 
 def as_csv(rows: np.ndarray) -> str:
     lines = [",".join(f"{value:.6g}" for value in row) for row in rows]
-    return "\n".join([",".join(COLUMNS), *lines]) + "\n"
+    return "\n".join([",".join(CURVE_COLUMNS), *lines]) + "\n"
 
 
 def as_svg(rows: np.ndarray) -> str:
     """Thresholds from left to right; precision, recall and F1 of all assignments upwards."""
     highest = max(1.0, float(rows[:, 0].max(initial=0)))
     names = {"P": "precision", "R": "recall", "F1": "F1"}
-    lines = [line(rows, highest, COLUMNS.index(f"micro-{what}"), what, name) for what, name in names.items()]
+    lines = [
+        draw_curve_line(rows, highest, CURVE_COLUMNS.index(f"micro-{what}"), what, name) for what, name in names.items()
+    ]
     ticks = "".join(
         f'<text x="{LEFT + SIZE * each:.0f}" y="{TOP + SIZE + 16}" text-anchor="middle">{each * highest:.3g}</text>'
         f'<text x="{LEFT - 6}" y="{TOP + SIZE * (1 - each) + 4:.0f}" text-anchor="end">{each:g}</text>'
@@ -64,14 +69,14 @@ def as_svg(rows: np.ndarray) -> str:
         ".R{stroke:#2f7d4f}.F1{stroke:#1a1a1a}rect{fill:#fff;stroke:#d9d9d9}"
     )
     return (
-        f'{BEGINNINGS["svg"]}, recall and F1 by threshold" role="img" viewBox="0 0 {LEFT + SIZE + 90} '
+        f'{CURVE_FILE_PREFIXES["svg"]}, recall and F1 by threshold" role="img" viewBox="0 0 {LEFT + SIZE + 90} '
         f'{TOP + SIZE + 40}"><style>{style}</style><rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}"/>'
         f'{ticks}<text x="{LEFT + SIZE / 2:.0f}" y="{TOP + SIZE + 34}" text-anchor="middle">threshold</text>'
         f"{''.join(lines)}</svg>\n"
     )
 
 
-def line(rows: np.ndarray, highest: float, column: int, kind: str, name: str) -> str:
+def draw_curve_line(rows: np.ndarray, highest: float, column: int, kind: str, name: str) -> str:
     x, y = LEFT + SIZE * np.clip(rows[:, 0] / highest, 0, 1), TOP + SIZE * (1 - rows[:, column])
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
     key = {"P": 0, "R": 1, "F1": 2}[kind]

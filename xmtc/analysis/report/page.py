@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xmtc.analysis.report.figures import Bin
-from xmtc.analysis.report.shown import Cell, Excerpt, Named, Table, tables
-from xmtc.explain.highlights import escaped
+from xmtc.analysis.report.figures import CalibrationBin
+from xmtc.analysis.report.shown import Excerpt, NamedReport, ReportTable, TableCell, build_report_tables
+from xmtc.explain.highlights import escape_text
 
 GENERATOR = '<meta name="generator" content="xmtc report">'  # by which a page of ours is known
-FOLDED = 30  # rows from which on a table is folded
+MAX_UNFOLDED_ROWS = 30  # rows from which on a table is folded
 
-STYLE = """
+PAGE_STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1a1a1a; --soft: #595959; --line: #d9d9d9; --fill: #f4f4f2;
   --mark: #0b62a4; --good: #2f7d4f }
 @media screen and (prefers-color-scheme: dark) {
@@ -53,17 +53,17 @@ article .body { color: var(--ink) }
 """.strip()
 
 
-def page(named: Named) -> str:
-    shown = tables(named)
+def render_page(named: NamedReport) -> str:
+    shown = build_report_tables(named)
     body = [
-        *(section(table, plot_of(table, named)) for table in shown if table.key != "labels"),
-        worst(named.excerpts),
-        *(section(table) for table in shown if table.key == "labels"),
+        *(render_section(table, render_table_plot(table, named)) for table in shown if table.key != "labels"),
+        render_excerpts(named.excerpts),
+        *(render_section(table) for table in shown if table.key == "labels"),
     ]
-    return document(named.title, named.about, contents(shown, named.excerpts), body)
+    return render_document(named.title, named.about, render_contents(shown, named.excerpts), body)
 
 
-def document(
+def render_document(
     title: str, about: dict[str, str], contents: str, body: Iterable[str], generator: str = GENERATOR, style: str = ""
 ) -> str:
     """A whole page: lines about it, links to its sections, and these."""
@@ -74,13 +74,13 @@ def document(
         '<meta charset="utf-8">',
         generator,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escaped(title)}</title>",
-        f"<style>\n{STYLE}\n{style}</style>",
+        f"<title>{escape_text(title)}</title>",
+        f"<style>\n{PAGE_STYLE}\n{style}</style>",
         "</head>",
         "<body>",
         "<header>",
-        f"<h1>{escaped(title)}</h1>",
-        f"<dl>{''.join(line(*each) for each in about.items())}</dl>",
+        f"<h1>{escape_text(title)}</h1>",
+        f"<dl>{''.join(render_definition(*each) for each in about.items())}</dl>",
         contents,
         "</header>",
         "<main>",
@@ -92,62 +92,62 @@ def document(
     return "\n".join(part for part in parts if part) + "\n"
 
 
-def plot_of(table: Table, named: Named) -> str:
-    return reliability(named.report.calibration) if table.key == "calibration" else ""
+def render_table_plot(table: ReportTable, named: NamedReport) -> str:
+    return plot_reliability(named.report.calibration) if table.key == "calibration" else ""
 
 
-def line(name: str, value: str) -> str:
-    return f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>"
+def render_definition(name: str, value: str) -> str:
+    return f"<dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>"
 
 
-def contents(shown: list[Table], excerpts: list[Excerpt]) -> str:
+def render_contents(shown: list[ReportTable], excerpts: list[Excerpt]) -> str:
     names = {table.key: table.title for table in shown}
     if excerpts:
         last = {"labels": names.pop("labels")} if "labels" in names else {}
         names |= {"documents": "Most wrong about"} | last
-    return links_to(names)
+    return render_links(names)
 
 
-def links_to(names: dict[str, str]) -> str:
+def render_links(names: dict[str, str]) -> str:
     """By the anchors of sections."""
-    links = "".join(f'<li><a href="#{key}">{escaped(title)}</a></li>' for key, title in names.items())
+    links = "".join(f'<li><a href="#{key}">{escape_text(title)}</a></li>' for key, title in names.items())
     return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
-def section(table: Table, plot: str = "") -> str:
-    body = rows(table)
-    if len(table.rows) > FOLDED:
+def render_section(table: ReportTable, plot: str = "") -> str:
+    body = render_table(table)
+    if len(table.rows) > MAX_UNFOLDED_ROWS:
         body = f"<details><summary>{len(table.rows):,} rows</summary>{body}</details>"
-    head = f"<h2>{escaped(table.title)}</h2>\n<p>{escaped(table.note)}</p>"
+    head = f"<h2>{escape_text(table.title)}</h2>\n<p>{escape_text(table.note)}</p>"
     return f'<section id="{table.key}">\n{head}\n{plot}{body}\n</section>'
 
 
-def rows(table: Table) -> str:
+def render_table(table: ReportTable) -> str:
     """A table that scrolls within itself where the screen is narrow; by keyboard, too."""
-    classes = [' class="text"' if holds_text(table, column) else "" for column in range(len(table.columns))]
+    classes = [' class="text"' if is_text_column(table, column) else "" for column in range(len(table.columns))]
     heads = zip(table.columns, classes, strict=True)
-    head = "".join(f'<th scope="col"{kind}>{escaped(name)}</th>' for name, kind in heads)
-    body = "\n".join(f"<tr>{cells(row, classes)}</tr>" for row in table.rows)
+    head = "".join(f'<th scope="col"{kind}>{escape_text(name)}</th>' for name, kind in heads)
+    body = "\n".join(f"<tr>{render_cells(row, classes)}</tr>" for row in table.rows)
     whole = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-    return f'<div class="wide" role="region" aria-label="{escaped(table.title)}" tabindex="0">\n{whole}\n</div>'
+    return f'<div class="wide" role="region" aria-label="{escape_text(table.title)}" tabindex="0">\n{whole}\n</div>'
 
 
-def holds_text(table: Table, column: int) -> bool:
-    return any(isinstance(row[column], str) and not is_figure(row[column]) for row in table.rows)
+def is_text_column(table: ReportTable, column: int) -> bool:
+    return any(isinstance(row[column], str) and not is_numeric_cell(row[column]) for row in table.rows)
 
 
-def is_figure(cell: Cell) -> bool:
+def is_numeric_cell(cell: TableCell) -> bool:
     return str(cell).lstrip("+−≈< ").replace(".", "", 1).isdigit() or cell == "–"
 
 
-def cells(row: list[Cell], classes: list[str]) -> str:
+def render_cells(row: list[TableCell], classes: list[str]) -> str:
     first, *others = (f"{each:,}" if isinstance(each, int) else str(each) for each in row)
-    made = [f'<th scope="row" lang="" dir="auto">{escaped(first)}</th>']
-    made += [f"<td{kind}>{escaped(each)}</td>" for each, kind in zip(others, classes[1:], strict=True)]
+    made = [f'<th scope="row" lang="" dir="auto">{escape_text(first)}</th>']
+    made += [f"<td{kind}>{escape_text(each)}</td>" for each, kind in zip(others, classes[1:], strict=True)]
     return "".join(made)
 
 
-def reliability(bins: list[Bin]) -> str:
+def plot_reliability(bins: list[CalibrationBin]) -> str:
     """Scores from left to right, how often they are right upwards; on the diagonal they mean what they say."""
     size, left = 240, 34
     most = max(each.n for each in bins)
@@ -182,20 +182,22 @@ def reliability(bins: list[Bin]) -> str:
     )
 
 
-def worst(excerpts: list[Excerpt]) -> str:
+def render_excerpts(excerpts: list[Excerpt]) -> str:
     if not excerpts:
         return ""
-    articles = "\n".join(article(each) for each in excerpts)
+    articles = "\n".join(render_excerpt(each) for each in excerpts)
     note = "The documents it ranks worst, the ones it was surest about first."
     return f'<section id="documents">\n<h2>Most wrong about</h2>\n<p>{note}</p>\n{articles}\n</section>'
 
 
-def article(each: Excerpt) -> str:
+def render_excerpt(each: Excerpt) -> str:
     given = ", ".join(f"{label} ({score:.2f})" for label, score in each.given) or "nothing"
-    words = f"<p>Words that spoke for the first wrong one: {escaped(', '.join(each.words))}</p>" if each.words else ""
+    words = (
+        f"<p>Words that spoke for the first wrong one: {escape_text(', '.join(each.words))}</p>" if each.words else ""
+    )
     return (
-        f'<article>\n<h3 lang="" dir="auto">{escaped(each.id)}</h3>\n'
-        f'<p class="body" lang="" dir="auto">{escaped(each.text)}</p>\n'
-        f"<p><b>True:</b> {escaped(', '.join(each.true))}</p>\n<p><b>Ranked first:</b> {escaped(given)}</p>\n{words}\n"
+        f'<article>\n<h3 lang="" dir="auto">{escape_text(each.id)}</h3>\n'
+        f'<p class="body" lang="" dir="auto">{escape_text(each.text)}</p>\n'
+        f"<p><b>True:</b> {escape_text(', '.join(each.true))}</p>\n<p><b>Ranked first:</b> {escape_text(given)}</p>\n{words}\n"
         "</article>"
     )

@@ -19,15 +19,15 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError, as_missing_extra
-from xmtc.evaluation import are_at_decision, are_hierarchical, max_k, parse_metric
+from xmtc.evaluation import has_decision_metric, has_hierarchical_metric, max_k, parse_metric
 from xmtc.methods import method_name
-from xmtc.pipeline import Pipeline, Prepared
+from xmtc.pipeline import Pipeline, TrainingData
 
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Goal(ParameterSet):
+class TuningGoal(ParameterSet):
     """What is to be as good as possible, and how long to look for it."""
 
     metric: str = param("nDCG@5", "metric of the validation documents")
@@ -39,18 +39,18 @@ class Goal(ParameterSet):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "metric", parse_metric(self.metric).name)
-        check_metric(self.metric)
+        check_tuning_metric(self.metric)
 
-    def goodness(self, trial: Trial) -> float:
+    def goodness(self, trial: TuningTrial) -> float:
         """The larger, the better; a failure is as bad as can be."""
         return 0.0 if trial.value is None else parse_metric(self.metric).goodness(trial.value)
 
 
-def check_metric(name: str) -> None:
+def check_tuning_metric(name: str) -> None:
     """Refuse, before the first training, what no trial can have: its models are given nothing once they are trained."""
-    lacks = "a vocabulary" if are_hierarchical(name) else "a decision" if are_at_decision(name) else ""
+    lacks = "a vocabulary" if has_hierarchical_metric(name) else "a decision" if has_decision_metric(name) else ""
     if lacks:
-        instead = "P@1" if are_hierarchical(name) else f"{name.partition('@')[0]}@0.5"
+        instead = "P@1" if has_hierarchical_metric(name) else f"{name.partition('@')[0]}@0.5"
         raise XmtcError(
             f"--metric {name} needs {lacks}, which the models of a search do not have; search by another, such as "
             f"{instead}, and measure {name} of the model that is trained with what was found."
@@ -58,7 +58,7 @@ def check_metric(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningTrial:
     """One training and how good it was."""
 
     number: int
@@ -72,57 +72,59 @@ class Trial:
         return {"event": "trial", **asdict(self)}
 
 
-class Bench:
+class TrialEvaluator:
     """Where parameters are tried. Documents become views once for as many trials in a row as need the same ones."""
 
     def __init__(self, train: Iterable[Document], valid: Iterable[Document], metric: str, run: Run) -> None:
         self.train, self.valid, self.metric, self.k = train, valid, metric, max_k([metric])
         self.run = run
-        self.latest: Prepared | None = None
+        self.latest_prepared: TrainingData | None = None
 
-    def measure(self, pipeline: Pipeline) -> float:
+    def evaluate_pipeline(self, pipeline: Pipeline) -> float:
         """Train on the one part, with the other to stop by where the method asks when to, and measure on that."""
-        prepared = self.prepared(pipeline)
+        prepared = self.prepare_views(pipeline)
         tagger = prepared.train(pipeline.method, self.held_out, self.run)
         predictions = tagger.model.predict(self.held_out, self.k, self.run)
-        return next(iter(tagger.measure(predictions, self.truth, [self.metric]).values()))
+        return next(iter(tagger.evaluate_predictions(predictions, self.truth, [self.metric]).values()))
 
-    def prepared(self, pipeline: Pipeline) -> Prepared:
-        if self.latest is None or self.latest.views != pipeline.views:
-            self.latest = None  # so that never two are held
+    def prepare_views(self, pipeline: Pipeline) -> TrainingData:
+        if self.latest_prepared is None or self.latest_prepared.views != pipeline.views:
+            self.latest_prepared = None  # so that never two are held
             prepared = pipeline.prepare(self.train, self.run)
             collector, names = LabelCollector(), prepared.labels.words()
-            data = features.transform(prepared.fitted, collector.watch(self.valid), self.run)
-            self.truth = collector.matrix(names)  # labels that training never saw come last
+            data = features.transform(prepared.fitted_views, collector.collect(self.valid), self.run)
+            self.truth = collector.to_matrix(names)  # labels that training never saw come last
             self.held_out = replace(data, Y=self.truth[:, : len(names)])
-            self.latest = prepared
-        return self.latest
+            self.latest_prepared = prepared
+        return self.latest_prepared
 
-    def tried(self, number: int, pipeline: Pipeline, parameters: dict[str, Any]) -> Trial:
+    def run_trial(self, number: int, pipeline: Pipeline, parameters: dict[str, Any]) -> TuningTrial:
         begin = perf_counter()
-        value, failure = attempted(lambda: self.measure(pipeline.with_values(parameters)))
+        value, failure = catch_failure(lambda: self.evaluate_pipeline(pipeline.with_parameters(parameters)))
         if value is not None and not isfinite(value):
             value, failure = None, f"{self.metric} has no value on the validation documents; choose another metric."
-        return Trial(number, parameters, value, perf_counter() - begin, failure)
+        return TuningTrial(number, parameters, value, perf_counter() - begin, failure)
 
-    def trials(self, first: int, pipeline: Pipeline, proposed: list[dict[str, Any]]) -> Iterator[Trial]:
+    def run_trials(
+        self, first_number: int, pipeline: Pipeline, proposed: list[dict[str, Any]]
+    ) -> Iterator[TuningTrial]:
         """One after the other; several, on a cluster, beside each other."""
-        jobs = enumerate(proposed, first)
+        jobs = enumerate(proposed, first_number)
         if not self.run.cluster or len(proposed) == 1:
-            return (self.tried(number, pipeline, parameters) for number, parameters in jobs)
+            return (self.run_trial(number, pipeline, parameters) for number, parameters in jobs)
 
-        def work(job: tuple[int, dict[str, Any], Bench | str]) -> Trial:
+        def work(job: tuple[int, dict[str, Any], TrialEvaluator | str]) -> TuningTrial:
             number, parameters, bench = job
             if isinstance(bench, str):
-                return Trial(number, parameters, None, 0.0, bench)
-            return bench.tried(number, pipeline, parameters)
+                return TuningTrial(number, parameters, None, 0.0, bench)
+            return bench.run_trial(number, pipeline, parameters)
 
-        ready = ((number, parameters, self.sealed(pipeline, parameters)) for number, parameters in jobs)
+        ready = ((number, parameters, self.make_remote_copy(pipeline, parameters)) for number, parameters in jobs)
         return (trial for trial, _ in map_on_cluster(self.run.cluster, work, ready))
 
-    def sealed(self, pipeline: Pipeline, parameters: dict[str, Any]) -> Bench | str:
+    def make_remote_copy(self, pipeline: Pipeline, parameters: dict[str, Any]) -> TrialEvaluator | str:
         """The same for one trial on a machine that has no corpus; or why there is none."""
-        _, failure = attempted(lambda: self.prepared(pipeline.with_values(parameters)))
+        _, failure = catch_failure(lambda: self.prepare_views(pipeline.with_parameters(parameters)))
         if failure:
             return failure
         bench = copy(self)
@@ -130,14 +132,14 @@ class Bench:
         return bench
 
 
-def attempted(work: Callable[[], Value]) -> tuple[Value | None, str]:
+def catch_failure(function: Callable[[], Value]) -> tuple[Value | None, str]:
     """What it comes to, or why it fails, where that is no fault of the program."""
     try:
-        return work(), ""
+        return function(), ""
     except XmtcError as error:
         return None, str(error)
     except (MemoryError, RuntimeError) as error:
-        if not is_shortage(error):
+        if not is_out_of_memory(error):
             raise
         return None, "The memory is not enough for this trial; search smaller sizes."
 
@@ -147,19 +149,19 @@ def tune(
     valid: Iterable[Document],
     pipeline: Pipeline,
     space: Space,
-    goal: Goal = Goal(),
+    goal: TuningGoal = TuningGoal(),
     run: Run = Run(),
-) -> list[Trial]:
+) -> list[TuningTrial]:
     """Trials, the best first and failed ones last. Both parts of the data can be iterated over as often as need be (see
     `hold_out`). Those who watch are told of every trial; if they ask to stop, or at Ctrl-C, the search ends with what
     it has found."""
-    bench, found = Bench(train, valid, goal.metric, run.without_output()), dict[int, Trial]()
+    bench, found = TrialEvaluator(train, valid, goal.metric, run.without_output()), dict[int, TuningTrial]()
     deadline = perf_counter() + 60 * goal.minutes if goal.minutes else inf
     with run.stage(f"tuning {method_name(pipeline.method)}", goal.trials) as progress:
         try:
             if not any(field.name in space for view in pipeline.views.values() for field in fields(view)):
-                bench.prepared(pipeline)  # what is wrong with the data is wrong for all trials
-            for trial in in_turn(bench, pipeline, space, goal):
+                bench.prepare_views(pipeline)  # what is wrong with the data is wrong for all trials
+            for trial in iter_trials(bench, pipeline, space, goal):
                 stop = trial.number not in found and run.notify(trial)
                 found[trial.number] = trial
                 progress.advance()
@@ -170,17 +172,17 @@ def tune(
         except KeyboardInterrupt:
             if not any(trial.value is not None for trial in found.values()):
                 raise
-    return ranked(list(found.values()), goal)
+    return sort_trials(list(found.values()), goal)
 
 
-def in_turn(bench: Bench, pipeline: Pipeline, space: Space, goal: Goal) -> Iterator[Trial]:
+def iter_trials(bench: TrialEvaluator, pipeline: Pipeline, space: Space, goal: TuningGoal) -> Iterator[TuningTrial]:
     """Trial after trial. What is proposed once more comes once more: training it again would give the same value."""
-    wanted = proposals(space, current_values(space, pipeline), goal.seed, goal.at_once)
-    proposed, found = next(wanted), dict[tuple, Trial]()
+    wanted = propose_parameters(space, select_current_values(space, pipeline), goal.seed, goal.at_once)
+    proposed, found = next(wanted), dict[tuple, TuningTrial]()
     for begun in range(0, goal.trials, goal.at_once):
         keys = [tuple(parameters[name] for name in space) for parameters in proposed[: goal.trials - begun]]
         new = {key: parameters for key, parameters in zip(keys, proposed, strict=False) if key not in found}
-        trials = bench.trials(len(found) + 1, pipeline, list(new.values()))
+        trials = bench.run_trials(len(found) + 1, pipeline, list(new.values()))
         for key in keys:
             if key not in found:
                 found[key] = next(trials)
@@ -189,49 +191,51 @@ def in_turn(bench: Bench, pipeline: Pipeline, space: Space, goal: Goal) -> Itera
             proposed = wanted.send([goal.goodness(found[key]) for key in keys])
 
 
-def proposals(
-    space: Space, first: dict[str, Any], seed: int, at_once: int = 1
+def propose_parameters(
+    space: Space, first: dict[str, Any], seed: int, batch_size: int = 1
 ) -> Generator[list[dict[str, Any]], list[float]]:
     """Parameters to try, so many at a time, without end; each time it is to be sent back how good they
     are."""
-    optuna = imported_optuna()
+    optuna = import_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every trial
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
     study.enqueue_trial(first)
-    distributions = {name: distribution(domain) for name, domain in space.items()}
+    distributions = {name: as_optuna_distribution(domain) for name, domain in space.items()}
     while True:
-        asked = [study.ask(distributions) for _ in range(at_once)]
-        values = yield [{name: short(space[name], number) for name, number in each.params.items()} for each in asked]
+        asked = [study.ask(distributions) for _ in range(batch_size)]
+        values = yield [
+            {name: round_value(space[name], number) for name, number in each.params.items()} for each in asked
+        ]
         for each, value in zip(asked, values, strict=True):
             study.tell(each, value)
 
 
-def ranked(trials: list[Trial], goal: Goal) -> list[Trial]:
+def sort_trials(trials: list[TuningTrial], goal: TuningGoal) -> list[TuningTrial]:
     """The best first, failed ones last; refused if there are none else."""
     if all(trial.failure for trial in trials):
         raise XmtcError(f"Every trial failed, the last one so: {trials[-1].failure}")
     return sorted(trials, key=lambda trial: (trial.value is None, -goal.goodness(trial), trial.number))
 
 
-def is_shortage(error: MemoryError | RuntimeError) -> bool:
+def is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
     """Of memory, also a GPU's: PyTorch, which may not be there, has an error of its own for it."""
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-def current_values(space: Space, pipeline: Pipeline) -> dict[str, Any]:
+def select_current_values(space: Space, pipeline: Pipeline) -> dict[str, Any]:
     """The values that a pipeline has now, where they lie in the space."""
     values = {name: value for name, (_, value) in pipeline.parameters.items()}
     return {name: values[name] for name, domain in space.items() if values[name] in domain}
 
 
-def short(domain: Range | Choice, value: Any) -> Any:
+def round_value(domain: Range | Choice, value: Any) -> Any:
     """Three digits of a number are enough, and can be typed."""
     if isinstance(domain, Choice) or isinstance(value, int):
         return value
     return min(max(float(f"{value:.3g}"), domain.low), domain.high)
 
 
-def distribution(domain: Range | Choice) -> Any:
+def as_optuna_distribution(domain: Range | Choice) -> Any:
     """What Optuna calls a domain that is searched."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -241,7 +245,7 @@ def distribution(domain: Range | Choice) -> Any:
     return kind(domain.low, domain.high, log=domain.log)
 
 
-def imported_optuna() -> ModuleType:
+def import_optuna() -> ModuleType:
     try:
         import optuna
     except ImportError as error:

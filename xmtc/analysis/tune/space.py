@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import Field, dataclass
 from typing import Any
 
-from xmtc.core.hyperparameters import describe_expected, is_valid_value, parse_value, format_cli_value, is_multi_valued
+from xmtc.core.hyperparameters import describe_expected, format_cli_value, is_multi_valued, is_valid_value, parse_value
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
 
-FORMS = "name=low:high, name=low:high:log or name=a,b,c"
+SEARCH_SYNTAX = "name=low:high, name=low:high:log or name=a,b,c"
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,23 @@ class Choice:
 Space = dict[str, Range | Choice]
 
 
-def search_space(name: str, pipeline: Pipeline, wishes: Sequence[str] = (), fixed: Collection[str] = ()) -> Space:
+def build_search_space(
+    name: str, pipeline: Pipeline, search_options: Sequence[str] = (), fixed: Collection[str] = ()
+) -> Space:
     """What a method and its members mark, less what is fixed, and what is wished for (`C=0.1:10:log`)."""
     known = {parameter: field for parameter, (field, _) in pipeline.parameters.items()}
-    wished = dict(parse_wish(name, known, wish) for wish in wishes)
+    wished = dict(parse_search_option(name, known, wish) for wish in search_options)
     for twice in wished.keys() & set(fixed):
         raise XmtcError(f"{twice} is both fixed (-p) and searched (-s); give one of them.")
-    marked = {key: mark for key, field in known.items() if (mark := marked_at(field)) and key not in fixed}
+    marked = {key: mark for key, field in known.items() if (mark := get_default_domain(field)) and key not in fixed}
     if not marked | wished:
         raise XmtcError(
-            f"{name} has nothing left to search; name parameters with -s {FORMS} (`xmtc methods {name}` lists them)."
+            f"{name} has nothing left to search; name parameters with -s {SEARCH_SYNTAX} (`xmtc methods {name}` lists them)."
         )
     return marked | wished
 
 
-def marked_at(field: Field) -> Range | Choice | None:
+def get_default_domain(field: Field) -> Range | Choice | None:
     """Where a parameter is worth searching by its own account."""
     found, kind = field.metadata["search"], type(field.default)
     if len(found) == 2 and kind in (int, float):
@@ -67,11 +69,11 @@ def marked_at(field: Field) -> Range | Choice | None:
     return Choice(tuple(map(kind, found))) if found else None
 
 
-def parse_wish(name: str, known: dict[str, Field], wish: str) -> tuple[str, Range | Choice]:
+def parse_search_option(name: str, known: dict[str, Field], option: str) -> tuple[str, Range | Choice]:
     """A parameter and where to search it, from text."""
-    parameter, equals, text = wish.partition("=")
+    parameter, equals, text = option.partition("=")
     if not equals:
-        raise XmtcError(f"-s {wish} does not say where to search; expected -s {FORMS}.")
+        raise XmtcError(f"-s {option} does not say where to search; expected -s {SEARCH_SYNTAX}.")
     if parameter not in known:
         raise XmtcError(f"{name} has no parameter {parameter!r} to search; it has {', '.join(known)}.")
     field = known[parameter]
@@ -82,8 +84,8 @@ def parse_wish(name: str, known: dict[str, Field], wish: str) -> tuple[str, Rang
 def parse_range(name: str, field: Field, text: str) -> Range:
     low, high, *rest = text.split(":")
     if rest not in ([], ["log"]):
-        raise XmtcError(f"-s {field.name}={text} does not fit; expected -s {FORMS}.")
-    found = Range(checked_value(name, field, low), checked_value(name, field, high), bool(rest))
+        raise XmtcError(f"-s {field.name}={text} does not fit; expected -s {SEARCH_SYNTAX}.")
+    found = Range(parse_checked_value(name, field, low), parse_checked_value(name, field, high), bool(rest))
     if found.low >= found.high:
         raise XmtcError(f"-s {field.name}={text} is no range; expected the lower number first, then the higher.")
     if found.log and found.low <= 0:
@@ -94,13 +96,15 @@ def parse_range(name: str, field: Field, text: str) -> Range:
 def parse_choice(name: str, field: Field, text: str) -> Choice:
     """Values between commas, or between vertical bars where they hold commas themselves (`layers=256|512,256`)."""
     separator = "|" if "|" in text or is_multi_valued(field) else ","
-    values = tuple(checked_value(name, field, value) for value in text.split(separator))
+    values = tuple(parse_checked_value(name, field, value) for value in text.split(separator))
     if len(set(values)) < 2:
-        raise XmtcError(f"-s {field.name}={text} leaves nothing to search; fix it with -p, or expected -s {FORMS}.")
+        raise XmtcError(
+            f"-s {field.name}={text} leaves nothing to search; fix it with -p, or expected -s {SEARCH_SYNTAX}."
+        )
     return Choice(values)
 
 
-def checked_value(name: str, field: Field, text: str) -> Any:
+def parse_checked_value(name: str, field: Field, text: str) -> Any:
     value = parse_value(name, field, text)
     if not is_valid_value(field, value):
         raise XmtcError(f"{name}: {field.name}={text} does not fit; expected {describe_expected(field)}.")

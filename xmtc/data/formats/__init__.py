@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from xmtc.core.run import Run
-from xmtc.data.batch import Batch
+from xmtc.data.batch import DocumentBatch
 from xmtc.data.document import Document
 from xmtc.data.layout import Layout
 from xmtc.data.records import Fields as Fields
-from xmtc.data.source import Source
+from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError, find_similar_names
 
 FORMATS = {
@@ -51,20 +51,24 @@ Writer = Callable[..., AbstractContextManager[Callable[[Document], None]]]
 
 
 @dataclass(frozen=True)
-class Format:
+class CorpusFormat:
     """How to read and write one kind of file."""
 
     name: str
-    read: Callable[[Source], Iterator[Document]]
+    read: Callable[[CorpusInput], Iterator[Document]]
     write: Writer | None = None
-    holds_features: bool = False  # instead of text
-    dimensions: Callable[[Source], Dimensions] | None = None
-    layout: Callable[[Source], Layout] | None = None  # what a look at the beginning tells, beside what was told
-    read_batches: Callable[[Source, Run], Iterator[Document | Batch]] | None = None  # by all cores, for training
-    files: Callable[[str], tuple[str | None, ...]] = lambda path: (path,)  # that a path stands for
+    has_features: bool = False  # instead of text
+    read_dimensions: Callable[[CorpusInput], Dimensions] | None = None
+    detect_layout: Callable[[CorpusInput], Layout] | None = (
+        None  # what a look at the beginning tells, beside what was told
+    )
+    read_batches: Callable[[CorpusInput, Run], Iterator[Document | DocumentBatch]] | None = (
+        None  # by all cores, for training
+    )
+    resolve_files: Callable[[str], tuple[str | None, ...]] = lambda path: (path,)  # that a path stands for
 
 
-def format_named(name: str) -> Format:
+def get_format(name: str) -> CorpusFormat:
     """A format by its name in FORMATS. Its module is imported here, when it is needed."""
     if name not in FORMATS:
         near = find_similar_names(name, FORMATS)
@@ -74,6 +78,6 @@ def format_named(name: str) -> Format:
     return getattr(import_module(module), attribute)
 
 
-def writable_formats() -> str:
+def list_writable_formats() -> str:
     """The formats that can be written, for a sentence."""
-    return ", ".join(name for name in FORMATS if format_named(name).write)
+    return ", ".join(name for name in FORMATS if get_format(name).write)

@@ -8,24 +8,26 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format, folder
-from xmtc.data.formats.whole import uri
-from xmtc.data.records import BadRecord, checked_labels
-from xmtc.data.source import Source
+from xmtc.data.formats import CorpusFormat, folder
+from xmtc.data.formats.whole import parse_subject_uri
+from xmtc.data.records import BadRecord, validate_label_names
+from xmtc.data.source import CorpusInput
 
 
-def read(source: Source) -> Iterator[Document]:
+def read(source: CorpusInput) -> Iterator[Document]:
     if os.path.isdir(source.path):
         return folder.read(source)
-    return source.documents(source.lines(), partial(parse, reads_labels=source.reads_labels, id_of=source.id_of))
+    return source.parse_documents(
+        source.read_text_lines(), partial(parse, should_read_labels=source.should_read_labels, make_id=source.make_id)
+    )
 
 
-def parse(line: str, number: int, reads_labels: bool = True, id_of: Callable[[int], str] = str) -> Document:
+def parse(line: str, number: int, should_read_labels: bool = True, make_id: Callable[[int], str] = str) -> Document:
     columns = line.split("\t")
     if len(columns) != 2:
         raise BadRecord(f"this line has {len(columns)} columns between tabs, expected text ⇥ <subject URIs>")
-    subjects = list(map(uri, columns[1].split())) if reads_labels else []
-    return Document(id_of(number), columns[0], checked_labels(subjects, "labels", None))
+    subjects = list(map(parse_subject_uri, columns[1].split())) if should_read_labels else []
+    return Document(make_id(number), columns[0], validate_label_names(subjects, "labels", None))
 
 
-ANNIF = Format("annif", read)
+ANNIF = CorpusFormat("annif", read)

@@ -12,9 +12,9 @@ from functools import partial
 from typing import IO
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Dimensions, Format
-from xmtc.data.records import BadRecord, checked_labels
-from xmtc.data.source import Source
+from xmtc.data.formats import CorpusFormat, Dimensions
+from xmtc.data.records import BadRecord, validate_label_names
+from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError
 
 PREFIX = "__label__"
@@ -23,42 +23,44 @@ LABEL = re.compile(rf"(?<![^{BLANKS}]){PREFIX}([^{BLANKS}]*)[{BLANKS}]*")
 BLANK = re.compile(rf"[{BLANKS}]")
 
 
-def read(source: Source) -> Iterator[Document]:
-    return source.documents(source.lines(), partial(parse, reads_labels=source.reads_labels, id_of=source.id_of))
+def read(source: CorpusInput) -> Iterator[Document]:
+    return source.parse_documents(
+        source.read_text_lines(), partial(parse, should_read_labels=source.should_read_labels, make_id=source.make_id)
+    )
 
 
-def parse(line: str, number: int, reads_labels: bool = True, id_of: Callable[[int], str] = str) -> Document:
+def parse(line: str, number: int, should_read_labels: bool = True, make_id: Callable[[int], str] = str) -> Document:
     if PREFIX not in line:
-        return Document(id_of(number), line.strip(), [])
-    labels = LABEL.findall(line) if reads_labels else []
+        return Document(make_id(number), line.strip(), [])
+    labels = LABEL.findall(line) if should_read_labels else []
     if "" in labels:
         raise BadRecord(f"found {PREFIX} without a name, expected {PREFIX}name")
-    return Document(id_of(number), LABEL.sub("", line).strip(), checked_labels(labels, "labels", None))
+    return Document(make_id(number), LABEL.sub("", line).strip(), validate_label_names(labels, "labels", None))
 
 
 @contextmanager
 def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Document], None]]:
     def add(document: Document) -> None:
-        stream.write(line_of(document).encode())
+        stream.write(format_line(document).encode())
 
     yield add
 
 
-def line_of(document: Document) -> str:
+def format_line(document: Document) -> str:
     """The document as one line; line breaks in its text become spaces."""
     for label in document.labels:
         if BLANK.search(label):
-            raise _unfit(document, f"the label {label!r} with white space in it")
+            raise _unwritable_document_error(document, f"the label {label!r} with white space in it")
     if LABEL.search(document.text):
-        raise _unfit(document, f"a word that begins with {PREFIX} in its text")
+        raise _unwritable_document_error(document, f"a word that begins with {PREFIX} in its text")
     text = re.sub(r"[\r\n]+", " ", document.text)
     if not document.labels and not text.strip():
-        raise _unfit(document, "neither text nor labels")
+        raise _unwritable_document_error(document, "neither text nor labels")
     return " ".join([*(PREFIX + label for label in document.labels), text]) + "\n"
 
 
-def _unfit(document: Document, trait: str) -> XmtcError:
+def _unwritable_document_error(document: Document, trait: str) -> XmtcError:
     return XmtcError(f"Document {document.id!r} has {trait}, which a fastText line cannot hold; write jsonl instead.")
 
 
-FASTTEXT = Format("fasttext", read, write)
+FASTTEXT = CorpusFormat("fasttext", read, write)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from xmtc.data.records import BadRecord, shortened
+from xmtc.data.records import BadRecord, quote_text
 
-LARGEST_VALUE = float(np.finfo(np.float32).max)
-LARGEST_COLUMN = int(np.iinfo(np.int32).max)
+MAX_FEATURE_VALUE = float(np.finfo(np.float32).max)
+MAX_FEATURE_COLUMN = int(np.iinfo(np.int32).max)
 
 
 def split_line(line: str) -> tuple[str, list[str]]:
@@ -20,9 +20,9 @@ def split_line(line: str) -> tuple[str, list[str]]:
     return words[0], words[1:]
 
 
-def parse_labels(joined: str, number_of: Callable[[str], int]) -> list[str]:
+def parse_labels(joined: str, parse_label: Callable[[str], int]) -> list[str]:
     """The label numbers as names, each once."""
-    labels = [str(number_of(label)) for label in joined.split(",")] if joined else []
+    labels = [str(parse_label(label)) for label in joined.split(",")] if joined else []
     return labels if len(set(labels)) == len(labels) else list(dict.fromkeys(labels))
 
 
@@ -35,20 +35,20 @@ def parse_features(words: list[str], n_features: int | None) -> tuple[np.ndarray
         columns = np.array([int(column) for column, _ in pairs], dtype=np.int64)
         values = np.array([float(value) for _, value in pairs])
     except (ValueError, OverflowError):
-        raise BadRecord(_first_malformed(words)) from None
+        raise BadRecord(_describe_malformed_feature(words)) from None
 
     if len(words) == 0:
         return columns.astype(np.int32), values.astype(np.float32)
-    if not np.abs(values).max() <= LARGEST_VALUE:  # written so that nan is refused, too
-        word = words[int(np.argmin(np.abs(values) <= LARGEST_VALUE))]
-        raise BadRecord(f"found the value {shortened(word)}, expected a finite number")
+    if not np.abs(values).max() <= MAX_FEATURE_VALUE:  # written so that nan is refused, too
+        word = words[int(np.argmin(np.abs(values) <= MAX_FEATURE_VALUE))]
+        raise BadRecord(f"found the value {quote_text(word)}, expected a finite number")
     if not (columns[1:] > columns[:-1]).all():
-        columns, values = _sorted(columns, values)
+        columns, values = _sort_features(columns, values)
     _check_range(columns, n_features)
     return columns.astype(np.int32), values.astype(np.float32)
 
 
-def _sorted(columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sort_features(columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.argsort(columns, kind="stable")
     columns, values = columns[order], values[order]
     twice = columns[1:][columns[1:] == columns[:-1]]
@@ -58,24 +58,24 @@ def _sorted(columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _check_range(columns: np.ndarray, n_features: int | None) -> None:
-    end = LARGEST_COLUMN if n_features is None else n_features
+    end = MAX_FEATURE_COLUMN if n_features is None else n_features
     if columns[0] < 0 or columns[-1] >= end:
         found = columns[0] if columns[0] < 0 else columns[-1]
         limit = "that fits in 32 bits" if n_features is None else f"below the header's {n_features}"
         raise BadRecord(f"found the feature {found}, expected a number from 0 on {limit}")
 
 
-def _first_malformed(words: list[str]) -> str:
+def _describe_malformed_feature(words: list[str]) -> str:
     for word in words:
         column, colon, value = word.partition(":")
         if not colon:
-            return f"found {shortened(word)} without a colon, expected feature:value"
+            return f"found {quote_text(word)} without a colon, expected feature:value"
         if not (column.removeprefix("-").isdecimal() and column.isascii()):
-            return f"found the feature {shortened(word)}, expected a whole number before the colon"
-        if len(column) > len(str(LARGEST_COLUMN)):
-            return f"found the feature {shortened(word)}, expected a number that fits in 32 bits"
+            return f"found the feature {quote_text(word)}, expected a whole number before the colon"
+        if len(column) > len(str(MAX_FEATURE_COLUMN)):
+            return f"found the feature {quote_text(word)}, expected a number that fits in 32 bits"
         try:
             float(value.replace("_", "?"))
         except ValueError:
-            return f"found {shortened(word)}, expected a number after the colon"
+            return f"found {quote_text(word)}, expected a number after the colon"
     return "the features cannot be read, expected feature:value"

@@ -10,35 +10,35 @@ from contextlib import contextmanager
 from typing import IO
 
 from xmtc.core.run import Run
-from xmtc.data.batch import Batch
+from xmtc.data.batch import DocumentBatch
 from xmtc.data.document import Document
-from xmtc.data.formats import Dimensions, Format
-from xmtc.data.formats.json_blocks import is_plain, read_in_blocks
-from xmtc.data.records import BadRecord, in_words, load_json
-from xmtc.data.source import Source
+from xmtc.data.formats import CorpusFormat, Dimensions
+from xmtc.data.formats.json_blocks import is_arrow_readable, read_in_blocks
+from xmtc.data.records import BadRecord, describe_json_value, load_json
+from xmtc.data.source import CorpusInput
 
 
-def read(source: Source) -> Iterator[Document]:
-    return read_lines(source, source.raw_lines())
+def read(source: CorpusInput) -> Iterator[Document]:
+    return parse_lines(source, source.read_raw_lines())
 
 
-def read_batches(source: Source, run: Run) -> Iterator[Document | Batch]:
-    return read_in_blocks(source, read_lines, run) if is_plain(source) else read(source)
+def read_batches(source: CorpusInput, run: Run) -> Iterator[Document | DocumentBatch]:
+    return read_in_blocks(source, parse_lines, run) if is_arrow_readable(source) else read(source)
 
 
-def read_lines(source: Source, lines: Iterable[bytes], first: int = 1) -> Iterator[Document]:
+def parse_lines(source: CorpusInput, lines: Iterable[bytes], first: int = 1) -> Iterator[Document]:
     """The documents on lines, of which the first has this number."""
-    document_of = source.records(None)
+    document_of = source.make_record_parser(None)
 
     def parse(line: str, number: int) -> Document:
         record = load_json(line)
         if not isinstance(record, dict):
-            raise BadRecord(f"this line is {in_words(record)}, expected one JSON object per line")
+            raise BadRecord(f"this line is {describe_json_value(record)}, expected one JSON object per line")
         return document_of(record, number)
 
-    yield from source.documents(source.numbered(lines, first), parse)
-    if sentence := document_of.suspicion():
-        source.voice.suspect(f"{source.name}: {sentence}")
+    yield from source.parse_documents(source.decode_text_lines(lines, first), parse)
+    if sentence := document_of.describe_missing_fields():
+        source.notifier.warn(f"{source.name}: {sentence}")
 
 
 @contextmanager
@@ -50,4 +50,4 @@ def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Docum
     yield add
 
 
-JSONL = Format("jsonl", read, write, read_batches=read_batches)
+JSONL = CorpusFormat("jsonl", read, write, read_batches=read_batches)

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format
-from xmtc.data.records import BadRecord, checked_labels
-from xmtc.data.source import Source
+from xmtc.data.formats import CorpusFormat
+from xmtc.data.records import BadRecord, validate_label_names
+from xmtc.data.source import CorpusInput
 
 
-def read(source: Source) -> Iterator[Document]:
+def read(source: CorpusInput) -> Iterator[Document]:
     n_columns = 0
 
     def parse(line: str, number: int) -> Document:
@@ -24,9 +24,9 @@ def read(source: Source) -> Iterator[Document]:
             expected = f"{n_columns} as in the first line" if n_columns else "labels ⇥ text or id ⇥ labels ⇥ text"
             raise BadRecord(f"this line has {len(columns)} columns between tabs, expected {expected}")
         id = columns[0] if n_columns == 3 else str(number)
-        return Document(id, columns[-1], checked_labels(columns[-2].split(), "labels", None))
+        return Document(id, columns[-1], validate_label_names(columns[-2].split(), "labels", None))
 
-    return source.documents(source.lines(), parse)
+    return source.parse_documents(source.read_text_lines(), parse)
 
 
-LIBMULTILABEL = Format("libmultilabel", read)
+LIBMULTILABEL = CorpusFormat("libmultilabel", read)

@@ -16,37 +16,39 @@ from functools import partial
 from typing import IO
 
 from xmtc.data.document import Document
-from xmtc.data.file_streams import COMPRESSIONS, read_lines, without_compression
-from xmtc.data.formats import Dimensions, Format
-from xmtc.data.records import BadRecord, checked_labels, split_labels
-from xmtc.data.source import BYTE_ORDER_MARK, Source
+from xmtc.data.file_streams import COMPRESSIONS, read_lines, strip_compression_extension
+from xmtc.data.formats import CorpusFormat, Dimensions
+from xmtc.data.records import BadRecord, split_labels, validate_label_names
+from xmtc.data.source import BYTE_ORDER_MARK, CorpusInput
 from xmtc.errors import XmtcError
 
-BETWEEN = re.compile(r"\.txt(?:\.gz|\.bz2|\.zst)?(,)", re.IGNORECASE)
-TEXTS = re.compile(r"(?<![A-Za-z])(?:raw_)?text(s?)(?![A-Za-z])")  # in a name whose other half is "labels" or "label"
+PAIR_COMMA_PATTERN = re.compile(r"\.txt(?:\.gz|\.bz2|\.zst)?(,)", re.IGNORECASE)
+TEXTS_NAME_PATTERN = re.compile(
+    r"(?<![A-Za-z])(?:raw_)?text(s?)(?![A-Za-z])"
+)  # in a name whose other half is "labels" or "label"
 
 
-def named_files(path: str) -> tuple[str, ...]:
+def split_path_pair(path: str) -> tuple[str, ...]:
     """The two files that a path such as TEXTS.txt,LABELS.txt names; else the path itself."""
-    comma = BETWEEN.search(path)
+    comma = PAIR_COMMA_PATTERN.search(path)
     if comma is None or os.path.exists(path):
         return (path,)
     return path[: comma.start(1)], path[comma.end(1) :]
 
 
-def pair(path: str) -> tuple[str, str | None]:
+def find_pair(path: str) -> tuple[str, str | None]:
     """The paths of the texts and of the labels; None if the labels are neither named nor found."""
-    texts, *labels = named_files(path)
+    texts, *labels = split_path_pair(path)
     if not labels and "," in path and not os.path.exists(path):  # of other names, where the format was named
         texts, *labels = path.split(",", 1)
-    return texts, labels[0] if labels else labels_beside(texts)
+    return texts, labels[0] if labels else find_paired_labels(texts)
 
 
-def labels_beside(path: str) -> str | None:
+def find_paired_labels(path: str) -> str | None:
     """The labels of a file of texts, where their names belong together: train_raw_texts.txt and train_labels.txt."""
     folder, name = os.path.split(path)
-    plain = without_compression(name)
-    found = TEXTS.search(plain)
+    plain = strip_compression_extension(name)
+    found = TEXTS_NAME_PATTERN.search(plain)
     if found is None:
         return None
 
@@ -56,50 +58,52 @@ def labels_beside(path: str) -> str | None:
     return next(filter(os.path.isfile, candidates), None)
 
 
-def read(source: Source) -> Iterator[Document]:
-    texts_path, labels_path = pair(source.path)
+def read(source: CorpusInput) -> Iterator[Document]:
+    texts_path, labels_path = find_pair(source.path)
     texts = replace(source, path=texts_path)
-    lines = texts.lines(keep_blank=True)
+    lines = texts.read_text_lines(keep_blank=True)
     if labels_path is None and source.labels_required:
-        raise _without_labels(texts_path)
-    if labels_path is None or not source.reads_labels:
-        yield from texts.documents(lines, lambda text, number: Document(str(number), text.strip(), []))
+        raise _missing_labels_error(texts_path)
+    if labels_path is None or not source.should_read_labels:
+        yield from texts.parse_documents(lines, lambda text, number: Document(str(number), text.strip(), []))
         return
 
-    labels = LabelLines(labels_path, source.fields.separator)
-    for document in texts.documents(lines, partial(_document, labels)):
-        if not labels.have_ended:
+    labels = LabelFileReader(labels_path, source.fields.separator)
+    for document in texts.parse_documents(lines, partial(_make_document, labels)):
+        if not labels.has_ended:
             yield document
     labels.read_to_end()
-    if labels.number != texts.n_lines:
+    if labels.n_lines_read != texts.n_lines:
         own = "" if labels_path in source.path else f", or pass --input-format if {texts_path} holds labels itself"
         raise XmtcError(
-            f"{texts_path} has {texts.n_lines} lines and {labels_path} has {labels.number}, expected one line per "
+            f"{texts_path} has {texts.n_lines} lines and {labels_path} has {labels.n_lines_read}, expected one line per "
             f"document in both; check that they belong together{own}."
         )
 
 
-class LabelLines:
+class LabelFileReader:
     """The labels of document after document."""
 
     def __init__(self, path: str, separator: str | None) -> None:
         self.name = os.path.basename(path)
         self.separator = separator
         self.lines = read_lines(path)
-        self.number = 0  # lines read so far
-        self.have_ended = False  # before the texts did
+        self.n_lines_read = 0  # lines read so far
+        self.has_ended = False  # before the texts did
 
-    def of(self, number: int) -> list[str]:
+    def read_labels(self, number: int) -> list[str]:
         """The labels in a line; lines before it are passed over, because their texts were refused."""
         raw = b""
-        while self.number < number and not self.have_ended:
+        while self.n_lines_read < number and not self.has_ended:
             line = next(self.lines, None)
-            self.have_ended = line is None
+            self.has_ended = line is None
             raw = line or b""
-            self.number += not self.have_ended
-        return checked_labels(self.split(raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw), "labels", None)
+            self.n_lines_read += not self.has_ended
+        return validate_label_names(
+            self.parse_label_line(raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw), "labels", None
+        )
 
-    def split(self, raw: bytes) -> list[str]:
+    def parse_label_line(self, raw: bytes) -> list[str]:
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
@@ -108,14 +112,14 @@ class LabelLines:
         return line.split() if self.separator is None else split_labels(line, self.separator)
 
     def read_to_end(self) -> None:
-        self.number += sum(1 for _ in self.lines)
+        self.n_lines_read += sum(1 for _ in self.lines)
 
 
-def _document(labels: LabelLines, text: str, number: int) -> Document:
-    return Document(str(number), text.strip(), labels.of(number))
+def _make_document(labels: LabelFileReader, text: str, number: int) -> Document:
+    return Document(str(number), text.strip(), labels.read_labels(number))
 
 
-def _without_labels(path: str) -> XmtcError:
+def _missing_labels_error(path: str) -> XmtcError:
     return XmtcError(
         f"{path} holds texts, and no file beside it has the name of their labels, as train_labels.txt is that of "
         f"train_texts.txt; give both as {path},LABELS.txt."
@@ -137,4 +141,4 @@ def write(texts: IO[bytes], labels: IO[bytes], dimensions: Dimensions) -> Iterat
     yield add
 
 
-PAIRED = Format("paired", read, write, files=pair)
+PAIRED = CorpusFormat("paired", read, write, resolve_files=find_pair)

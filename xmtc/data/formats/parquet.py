@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Dimensions, Format
-from xmtc.data.records import CELL_SEPARATOR, BadRecord, matching, require_field
-from xmtc.data.source import Source
+from xmtc.data.formats import CorpusFormat, Dimensions
+from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name, require_field
+from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError
 
 ROWS_PER_BATCH = 4096
 
 
-def read(source: Source) -> Iterator[Document]:
-    document_of = source.records(CELL_SEPARATOR)
-    for number, row in enumerate(_rows(source), 1):
+def read(source: CorpusInput) -> Iterator[Document]:
+    document_of = source.make_record_parser(CELL_SEPARATOR)
+    for number, row in enumerate(_read_rows(source), 1):
         try:
             if isinstance(row, BadRow):
                 raise BadRecord(row.reason)
@@ -26,8 +26,8 @@ def read(source: Source) -> Iterator[Document]:
                 continue  # a row of empty cells
             document = document_of(row, number)
         except BadRecord as problem:
-            raw = row.raw if isinstance(row, BadRow) else in_json(row)
-            source.refuse(number, str(problem), raw=raw, unit="row")
+            raw = row.raw if isinstance(row, BadRow) else row_to_json(row)
+            source.report_bad_line(number, str(problem), raw=raw, unit="row")
         else:
             yield document
 
@@ -39,26 +39,26 @@ class BadRow(NamedTuple):
     raw: bytes
 
 
-def _rows(source: Source) -> Iterator[dict[str, Any] | BadRow]:
+def _read_rows(source: CorpusInput) -> Iterator[dict[str, Any] | BadRow]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
-    with source.seekable() as file:
+    with source.open_seekable() as file:
         try:
             table = ParquetFile(file)
-            columns = _columns(source, table.schema_arrow.names)
+            columns = _select_columns(source, table.schema_arrow.names)
             for batch in table.iter_batches(ROWS_PER_BATCH, columns=columns):
-                yield from _rows_of(batch)
+                yield from _iter_batch_rows(batch)
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
             if isinstance(error, XmtcError):
                 raise
             raise XmtcError(
-                f"{source.name} cannot be read as Parquet ({_reason(error)}); "
+                f"{source.name} cannot be read as Parquet ({_describe_error(error)}); "
                 f"check that it is a whole Parquet file, or pass --input-format."
             ) from None
 
 
-def _rows_of(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
+def _iter_batch_rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
     """The rows of a batch; one by one only where some cannot be had."""
     try:
         yield from batch.to_pylist()
@@ -71,47 +71,49 @@ def _rows_of(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
             (values,) = row.to_pylist()
             yield values
         except (ValueError, OverflowError, TypeError) as error:
-            yield BadRow(f"this row cannot be read ({_reason(error)}), expected strings in UTF-8", _in_bytes(row))
+            yield BadRow(
+                f"this row cannot be read ({_describe_error(error)}), expected strings in UTF-8", _row_to_bytes(row)
+            )
 
 
-def _in_bytes(row: Any) -> bytes:
+def _row_to_bytes(row: Any) -> bytes:
     """A bad row, for the rejects: its strings as bytes, as far as they can be had."""
     found = {}
     for name, column in zip(row.schema.names, row.columns, strict=True):
         try:
-            (value,) = column.cast(_bytes_for(column.type)).to_pylist()
+            (value,) = column.cast(_to_binary_type(column.type)).to_pylist()
         except (ValueError, OverflowError, TypeError, NotImplementedError):
             value = None
         found[name] = value
-    return in_json(found)
+    return row_to_json(found)
 
 
-def _bytes_for(kind: Any) -> Any:
+def _to_binary_type(kind: Any) -> Any:
     import pyarrow
     from pyarrow import types
 
     if types.is_list(kind):
-        return pyarrow.list_(_bytes_for(kind.value_type))
+        return pyarrow.list_(_to_binary_type(kind.value_type))
     return pyarrow.binary() if types.is_string(kind) or types.is_large_string(kind) else kind
 
 
-def in_json(row: dict[str, Any]) -> bytes:
+def row_to_json(row: dict[str, Any]) -> bytes:
     """A row as one line; of bytes, those that are no UTF-8 as \\xff."""
-    return json.dumps(row, ensure_ascii=False, default=_as_text).encode(errors="backslashreplace")
+    return json.dumps(row, ensure_ascii=False, default=_value_to_text).encode(errors="backslashreplace")
 
 
-def _as_text(value: Any) -> str:
+def _value_to_text(value: Any) -> str:
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"byte 0x{error.object[error.start]:02x} is no UTF-8"
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0].rstrip(".")
 
 
-def _columns(source: Source, names: list[str]) -> list[str]:
+def _select_columns(source: CorpusInput, names: list[str]) -> list[str]:
     fields = source.fields
     try:
         for name in fields.text_names:
@@ -123,7 +125,7 @@ def _columns(source: Source, names: list[str]) -> list[str]:
     except BadRecord as problem:
         raise XmtcError(f"{source.name}: {problem}.") from None
     wanted = (*fields.text_names, fields.labels, fields.id, *fields.keep)
-    found = (None if name is None else matching(names, name) for name in wanted)
+    found = (None if name is None else match_name(names, name) for name in wanted)
     return [name for name in dict.fromkeys(found) if name is not None]
 
 
@@ -152,4 +154,4 @@ def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Docum
         flush()
 
 
-PARQUET = Format("parquet", read, write)
+PARQUET = CorpusFormat("parquet", read, write)

@@ -10,27 +10,27 @@ from io import BytesIO
 from itertools import accumulate
 from typing import Any
 
-from xmtc.data.formats import Format
-from xmtc.data.formats.whole import Content, extract_in_child, read_one
+from xmtc.data.formats import CorpusFormat
+from xmtc.data.formats.whole import ExtractedText, extract_in_child, read_document_file
 from xmtc.data.records import BadRecord
 from xmtc.errors import as_missing_extra
 
-BETWEEN_PAGES = "\n\n"
+PAGE_SEPARATOR = "\n\n"
 
 
-def extract(raw: bytes, told: str | None, likely: str | None) -> Content:
+def extract(raw: bytes, user_encoding: str | None, encoding_hint: str | None) -> ExtractedText:
     if find_spec("pypdf") is None:
         raise as_missing_extra("Reading PDF", ModuleNotFoundError(name="pypdf"))
-    return extract_in_child("pdf", raw, told, likely)
+    return extract_in_child("pdf", raw, user_encoding, encoding_hint)
 
 
-def parse(raw: bytes, told: str | None, likely: str | None) -> Content:
+def parse(raw: bytes, user_encoding: str | None, encoding_hint: str | None) -> ExtractedText:
     """Return the text of a PDF. Call it in a child process only."""
     from pypdf import PdfReader
 
     try:
         reader = PdfReader(BytesIO(raw))
-        texts = [text_of(page) for page in reader.pages]
+        texts = [extract_page_text(page) for page in reader.pages]
     except MemoryError:
         raise
     except Exception as error:  # a damaged PDF raises anything
@@ -41,13 +41,13 @@ def parse(raw: bytes, told: str | None, likely: str | None) -> Content:
     if not "".join(texts).strip():
         n_pages = "its only page holds" if len(texts) == 1 else f"its {len(texts)} pages hold"
         raise BadRecord(f"{n_pages} no text, expected letters; if they are pictures, recognise their text first (OCR)")
-    begins = accumulate((len(text) + len(BETWEEN_PAGES) for text in texts[:-1]), initial=0)
-    return Content(BETWEEN_PAGES.join(texts), tuple(begins))
+    begins = accumulate((len(text) + len(PAGE_SEPARATOR) for text in texts[:-1]), initial=0)
+    return ExtractedText(PAGE_SEPARATOR.join(texts), tuple(begins))
 
 
-def text_of(page: Any) -> str:
+def extract_page_text(page: Any) -> str:
     """Return the text of a page; half of a surrogate pair, which no file can hold again, as a question mark."""
     return page.extract_text().encode(errors="replace").decode()
 
 
-PDF = Format("pdf", partial(read_one, extract=extract))
+PDF = CorpusFormat("pdf", partial(read_document_file, extract=extract))

@@ -12,31 +12,31 @@ from contextlib import closing, contextmanager
 from typing import IO
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Dimensions, Format
+from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.formats.feature_lines import parse_features, parse_labels, split_line
-from xmtc.data.records import BadRecord, shortened
-from xmtc.data.source import BYTE_ORDER_MARK, Line, Source
+from xmtc.data.records import BadRecord, quote_text
+from xmtc.data.source import BYTE_ORDER_MARK, CorpusInput, Line
 from xmtc.errors import XmtcError
 
-MOST_DIGITS = 18  # of a number in 64 bits
+MAX_DIGITS = 18  # of a number in 64 bits
 
 
-def read(source: Source) -> Iterator[Document]:
-    n_docs, n_features, n_labels = _header(source)
+def read(source: CorpusInput) -> Iterator[Document]:
+    n_docs, n_features, n_labels = _read_header(source)
 
     def label_number(label: str) -> int:
         if not (is_number(label) and int(label) < n_labels):
-            raise BadRecord(f"found the label {shortened(label)}, expected a number below the header's {n_labels}")
+            raise BadRecord(f"found the label {quote_text(label)}, expected a number below the header's {n_labels}")
         return int(label)
 
     def parse(line: str, number: int) -> Document:
         if number > n_docs + 1:
             raise BadRecord(f"this is document {number - 1}, expected {n_docs} as in the header")
         labels, features = split_line(line)
-        names = parse_labels(labels, label_number) if source.reads_labels else []
+        names = parse_labels(labels, label_number) if source.should_read_labels else []
         return Document(str(number), "", names, parse_features(features, n_features))
 
-    yield from source.documents(_body(source, n_docs), parse)
+    yield from source.parse_documents(_read_body(source, n_docs), parse)
     if source.n_lines < n_docs + 1:
         raise XmtcError(
             f"{source.name} ends after {source.n_lines - 1} documents, expected {n_docs} as in the header; "
@@ -44,18 +44,18 @@ def read(source: Source) -> Iterator[Document]:
         )
 
 
-def dimensions(source: Source) -> Dimensions:
-    _, n_features, n_labels = _header(source)
+def read_dimensions(source: CorpusInput) -> Dimensions:
+    _, n_features, n_labels = _read_header(source)
     return Dimensions(n_features, n_labels)
 
 
-def _header(source: Source) -> tuple[int, int, int]:
+def _read_header(source: CorpusInput) -> tuple[int, int, int]:
     with closing(source.peek()) as lines:
         first = next(lines, b"").removeprefix(BYTE_ORDER_MARK).decode(errors="replace")
     numbers = first.split()
     if len(numbers) != 3 or not all(is_number(number) for number in numbers):
         raise XmtcError(
-            f"{source.name}, line 1: found {shortened(first.strip())}, "
+            f"{source.name}, line 1: found {quote_text(first.strip())}, "
             f"expected the header `documents features labels`; add it, "
             f"or pass --input-format svmlight if there is none."
         )
@@ -65,11 +65,11 @@ def _header(source: Source) -> tuple[int, int, int]:
 
 def is_number(word: str) -> bool:
     """Whether a word is a whole number of a size that a file can have: Python reads no more than 4,300 digits."""
-    return word.isdecimal() and word.isascii() and len(word) <= MOST_DIGITS
+    return word.isdecimal() and word.isascii() and len(word) <= MAX_DIGITS
 
 
-def _body(source: Source, n_docs: int) -> Iterator[Line]:
-    for line in source.lines(keep_blank=True):
+def _read_body(source: CorpusInput, n_docs: int) -> Iterator[Line]:
+    for line in source.read_text_lines(keep_blank=True):
         is_header, is_trailing = line.number == 1, line.number > n_docs + 1 and line.text.isspace()
         if not is_header and not is_trailing:
             yield line
@@ -85,13 +85,13 @@ def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Docum
 
         def add(document: Document) -> None:
             nonlocal n_docs, n_features, n_labels
-            columns, values = _features(document)
+            columns, values = _require_features(document)
 
             n_docs += 1
             n_features = max(n_features, int(columns[-1]) + 1 if len(columns) else 0)
-            n_labels = max([n_labels, *(_label_number(label, document) + 1 for label in document.labels)])
+            n_labels = max([n_labels, *(_require_label_number(label, document) + 1 for label in document.labels)])
 
-            words = [f"{column}:{_shortest(value)}" for column, value in zip(columns, values, strict=True)]
+            words = [f"{column}:{_format_value(value)}" for column, value in zip(columns, values, strict=True)]
             body.write(" ".join([",".join(document.labels), *words]).encode() + b"\n")
 
         yield add
@@ -101,7 +101,7 @@ def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Docum
         shutil.copyfileobj(body, stream)
 
 
-def _features(document: Document) -> tuple:
+def _require_features(document: Document) -> tuple:
     if document.features is None:
         raise XmtcError(
             f"Document {document.id!r} holds text, and the sparse format holds features; "
@@ -110,7 +110,7 @@ def _features(document: Document) -> tuple:
     return document.features
 
 
-def _label_number(label: str, document: Document) -> int:
+def _require_label_number(label: str, document: Document) -> int:
     if not is_number(label):
         raise XmtcError(
             f"Document {document.id!r} has the label {label!r}, and the sparse format holds label numbers from 0 on; "
@@ -119,8 +119,8 @@ def _label_number(label: str, document: Document) -> int:
     return int(label)
 
 
-def _shortest(value: float) -> str:
+def _format_value(value: float) -> str:
     return str(value).removesuffix(".0")  # of a float32, the fewest digits that read back as the same float32
 
 
-SPARSE = Format("sparse", read, write, holds_features=True, dimensions=dimensions)
+SPARSE = CorpusFormat("sparse", read, write, has_features=True, read_dimensions=read_dimensions)

@@ -9,33 +9,33 @@ from collections.abc import Iterator
 from functools import partial
 
 from xmtc.data.document import Document
-from xmtc.data.formats import Format
+from xmtc.data.formats import CorpusFormat
 from xmtc.data.formats.feature_lines import parse_features, parse_labels, split_line
-from xmtc.data.records import BadRecord, shortened
-from xmtc.data.source import Source
+from xmtc.data.records import BadRecord, quote_text
+from xmtc.data.source import CorpusInput
 
 
-def read(source: Source) -> Iterator[Document]:
-    lines = (line for line in source.lines() if not line.text.lstrip().startswith("#"))
-    return source.documents(lines, partial(parse, reads_labels=source.reads_labels))
+def read(source: CorpusInput) -> Iterator[Document]:
+    lines = (line for line in source.read_text_lines() if not line.text.lstrip().startswith("#"))
+    return source.parse_documents(lines, partial(parse, should_read_labels=source.should_read_labels))
 
 
-def parse(line: str, number: int, reads_labels: bool = True) -> Document:
+def parse(line: str, number: int, should_read_labels: bool = True) -> Document:
     labels, features = split_line(line.partition("#")[0])
     if features and features[0].startswith("qid:"):
         features = features[1:]
-    names = parse_labels(labels, _label_number) if reads_labels else []
+    names = parse_labels(labels, _parse_label_number) if should_read_labels else []
     return Document(str(number), "", names, parse_features(features, None))
 
 
-def _label_number(label: str) -> int:
+def _parse_label_number(label: str) -> int:
     try:
         value = float(label)  # 1, +1 and 1.0 are all written
         if value.is_integer() and "_" not in label:
             return int(value)
     except (ValueError, OverflowError):
         pass
-    raise BadRecord(f"found the label {shortened(label)}, expected whole numbers separated by commas")
+    raise BadRecord(f"found the label {quote_text(label)}, expected whole numbers separated by commas")
 
 
-SVMLIGHT = Format("svmlight", read, holds_features=True)
+SVMLIGHT = CorpusFormat("svmlight", read, has_features=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from xmtc.data.formats import Format
-from xmtc.data.formats.whole import Content, decoded, read_one
+from xmtc.data.formats import CorpusFormat
+from xmtc.data.formats.whole import ExtractedText, decode_text, read_document_file
 
 
-def extract(raw: bytes, told: str | None, likely: str | None) -> Content:
-    text, encoding = decoded(raw, told, likely)
-    return Content(text, encoding=encoding)
+def extract(raw: bytes, user_encoding: str | None, encoding_hint: str | None) -> ExtractedText:
+    text, encoding = decode_text(raw, user_encoding, encoding_hint)
+    return ExtractedText(text, encoding=encoding)
 
 
-TEXT = Format("text", partial(read_one, extract=extract))
+TEXT = CorpusFormat("text", partial(read_document_file, extract=extract))

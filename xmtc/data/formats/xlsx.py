@@ -20,65 +20,67 @@ from typing import IO, Any
 from xmtc.core.child_process import CHILD_POOL, ChildTaskError, TaskLimits
 from xmtc.core.child_worker import CHUNK_BYTES
 from xmtc.data.document import Document
-from xmtc.data.formats import Format
-from xmtc.data.formats.parquet import in_json
-from xmtc.data.formats.table import RepeatedHeader, checked_header, is_blank
-from xmtc.data.records import CELL_SEPARATOR, BadRecord, matching
-from xmtc.data.source import Source
+from xmtc.data.formats import CorpusFormat
+from xmtc.data.formats.parquet import row_to_json
+from xmtc.data.formats.table import RepeatedHeader, is_blank, validate_header
+from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name
+from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError, as_missing_extra
 
-HEADER_ROWS = 20  # among which the header is looked for
+MAX_HEADER_ROWS = 20  # among which the header is looked for
 BATCH_ROWS, BATCH_CHARACTERS = 1000, 2**18  # of rows that a child sends together
 
 
-def read(source: Source) -> Iterator[Document]:
+def read(source: CorpusInput) -> Iterator[Document]:
     if find_spec("python_calamine") is None:
         raise as_missing_extra(f"Reading {source.name}", ModuleNotFoundError(name="python_calamine"))
-    document_of = source.records(CELL_SEPARATOR)
-    with source.seekable() as file:
-        rows = _rows(source, file)
+    document_of = source.make_record_parser(CELL_SEPARATOR)
+    with source.open_seekable() as file:
+        rows = _read_rows_in_child(source, file)
         begin = next(rows)
         if begin["n_sheets"] > 1 and begin["has_text"] and source.layout.sheet is None:
-            source.voice.note(f"{source.name}: the sheet {begin['sheet']!r} is read; --sheet names another.")
-        header = _header(source, begin["sheet"], begin["header"])
+            source.notifier.inform(f"{source.name}: the sheet {begin['sheet']!r} is read; --sheet names another.")
+        header = _validate_sheet_header(source, begin["sheet"], begin["header"])
         names = [header[place] for place in begin["places"]]
         repeated = RepeatedHeader(source, header)
         for number, cells, header_like in (row for batch in rows for row in batch):
-            if header_like and repeated.is_in(header_like, number):
+            if header_like and repeated.count_if_header(header_like, number):
                 continue
             record = dict(zip(names, cells, strict=True))
             try:
                 document = document_of(record, number)
             except BadRecord as problem:
-                source.refuse(number, str(problem), raw=in_json(record), unit="row")
+                source.report_bad_line(number, str(problem), raw=row_to_json(record), unit="row")
             else:
                 yield document
-    repeated.tell()
+    repeated.warn_if_repeated()
 
 
-def _rows(source: Source, file: IO[bytes]) -> Iterator[Any]:
+def _read_rows_in_child(source: CorpusInput, file: IO[bytes]) -> Iterator[Any]:
     """Yield what `read_rows` yields, from a child process."""
     n_bytes = file.seek(0, 2)
     file.seek(0)
     fields = source.fields
     wanted = [*fields.text_names, *filter(None, (fields.labels, fields.id)), *fields.keep]
     request: dict[str, Any] = {"name": source.name, "text": fields.text_names, "wanted": wanted}
-    request |= {"sheet": source.layout.sheet, "likely": source.likely.sheet}
+    request |= {"sheet": source.layout.sheet, "likely": source.layout_hint.sheet}
     content = partial(iter, partial(file.read, CHUNK_BYTES), b"")
     try:
-        yield from CHILD_POOL.run("xmtc.data.formats.xlsx:read_rows", request, content, TaskLimits.for_file_size(n_bytes))
+        yield from CHILD_POOL.run(
+            "xmtc.data.formats.xlsx:read_rows", request, content, TaskLimits.for_file_size(n_bytes)
+        )
     except ChildTaskError as problem:
-        raise _unreadable(source.name, str(problem)) from None
+        raise _unreadable_workbook_error(source.name, str(problem)) from None
 
 
-def _header(source: Source, sheet: str, row: list[str]) -> list[str]:
+def _validate_sheet_header(source: CorpusInput, sheet: str, row: list[str]) -> list[str]:
     try:
-        return checked_header(row, source)
+        return validate_header(row, source)
     except BadRecord as problem:
         raise XmtcError(f"{source.name}, the header of the sheet {sheet!r}: {problem}.") from None
 
 
-def _unreadable(name: str, reason: str) -> XmtcError:
+def _unreadable_workbook_error(name: str, reason: str) -> XmtcError:
     return XmtcError(f"{name} cannot be read as a workbook ({reason}); open it in a spreadsheet and save it as .xlsx.")
 
 
@@ -89,8 +91,8 @@ def read_rows(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
     empty cells are left out.
     """
     workbook = open_workbook(request["name"], content)
-    sheet, place, header, has_text = _sheet_with_header(request, workbook)
-    wanted = {matching(header, name) for name in request["wanted"]}
+    sheet, place, header, has_text = _find_sheet_with_header(request, workbook)
+    wanted = {match_name(header, name) for name in request["wanted"]}
     places = [place for place, name in enumerate(header) if name in wanted]
     begin = {"sheet": sheet.name, "n_sheets": len(workbook.sheet_names), "has_text": has_text}
     yield begin | {"header": header, "places": places}
@@ -103,8 +105,8 @@ def read_rows(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
         if row.count("") == len(row):
             continue
         is_header_like = isinstance(row[0], str) and row[0].strip().casefold() in names
-        cells = [as_text(row[place]) for place in places]
-        batch.append((number, cells, [as_text(cell) for cell in row] if is_header_like else None))
+        cells = [cell_to_text(row[place]) for place in places]
+        batch.append((number, cells, [cell_to_text(cell) for cell in row] if is_header_like else None))
         n_characters += sum(map(len, cells))
         if len(batch) == BATCH_ROWS or n_characters > BATCH_CHARACTERS:
             yield batch
@@ -112,7 +114,7 @@ def read_rows(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
     yield batch
 
 
-def as_text(cell: Any) -> str:
+def cell_to_text(cell: Any) -> str:
     """Return a cell as a person reads it; whole numbers, which Excel keeps as fractions, without one."""
     if type(cell) is str:
         return cell
@@ -130,46 +132,46 @@ def open_workbook(name: str, content: IO[bytes]) -> Any:
     except PasswordError:
         raise XmtcError(f"{name} is protected by a password; save it without one.") from None
     except (CalamineError, OSError, ValueError) as error:
-        raise _unreadable(name, _first_line(error)) from None
+        raise _unreadable_workbook_error(name, _summarise_error(error)) from None
 
 
-def _first_line(error: Exception) -> str:
+def _summarise_error(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def _sheet_with_header(request: dict[str, Any], workbook: Any) -> tuple[Any, int, list[str], bool]:
+def _find_sheet_with_header(request: dict[str, Any], workbook: Any) -> tuple[Any, int, list[str], bool]:
     """Return the sheet to read, the number of rows down to its header, the header, and whether it has the text."""
     first: tuple[Any, int, list[str]] | None = None  # row that is not empty, to say what it lacks
-    for name in _sheet_names(request, workbook):
-        sheet = _sheet(request["name"], workbook, name)
-        for place, row in enumerate(islice(sheet.iter_rows(), HEADER_ROWS), 1):
-            cells = [as_text(cell).strip() for cell in row]
+    for name in _list_candidate_sheets(request, workbook):
+        sheet = _open_sheet(request["name"], workbook, name)
+        for place, row in enumerate(islice(sheet.iter_rows(), MAX_HEADER_ROWS), 1):
+            cells = [cell_to_text(cell).strip() for cell in row]
             first = first or (None if is_blank(cells) else (sheet, place, cells))
-            if all(matching(cells, text) for text in request["text"]):
+            if all(match_name(cells, text) for text in request["text"]):
                 return sheet, place, cells, True
     if first is None:
         raise XmtcError(f"{request['name']} is empty, expected at least one document; check where it comes from.")
     return *first, False
 
 
-def _sheet_names(request: dict[str, Any], workbook: Any) -> list[str]:
+def _list_candidate_sheets(request: dict[str, Any], workbook: Any) -> list[str]:
     chosen = request["sheet"]
     if chosen is None:
         return sorted(workbook.sheet_names, key=lambda name: name != request["likely"])
-    found = matching(workbook.sheet_names, chosen)
+    found = match_name(workbook.sheet_names, chosen)
     if found is None:
         listed = ", ".join(map(repr, workbook.sheet_names))
         raise XmtcError(f"{request['name']} has no sheet {chosen!r}; its sheets are {listed}.")
     return [found]
 
 
-def _sheet(name: str, workbook: Any, sheet: str) -> Any:
+def _open_sheet(name: str, workbook: Any, sheet: str) -> Any:
     from python_calamine import CalamineError
 
     try:
         return workbook.get_sheet_by_name(sheet)
     except (CalamineError, OSError, ValueError) as error:
-        raise _unreadable(name, _first_line(error)) from None
+        raise _unreadable_workbook_error(name, _summarise_error(error)) from None
 
 
-XLSX = Format("xlsx", read)
+XLSX = CorpusFormat("xlsx", read)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmtc.evaluation.ranked_results import Judged
-from xmtc.evaluation.registry import K, measure
+from xmtc.evaluation.ranked_results import RankedResults
+from xmtc.evaluation.registry import K_PARAMETER, register_metric
 
 
-@measure("coverage", at=K)
-def coverage(judged: Judged, k: int) -> float:
+@register_metric("coverage", parameter=K_PARAMETER)
+def coverage(judged: RankedResults, k: int) -> float:
     """Share of the test set's labels that were found at least once."""
     found = np.unique(judged.predictions.labels[:, :k][judged.hits[:, :k]])
     return len(found) / max(int(np.count_nonzero(judged.frequencies)), 1)

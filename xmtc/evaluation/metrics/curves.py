@@ -10,52 +10,52 @@ from typing import NamedTuple
 import numpy as np
 
 from xmtc.core.predictions import NO_LABEL
-from xmtc.evaluation.ranked_results import Judged
-from xmtc.evaluation.registry import At, measure
+from xmtc.evaluation.ranked_results import RankedResults
+from xmtc.evaluation.registry import MetricParameter, register_metric
 
-GROUPS = ("frequent", "medium", "rare")
+FREQUENCY_GROUPS = ("frequent", "medium", "rare")
 MIN_OCCURRENCES = 5  # of a label in the test set to have a curve
 
 
-def group_named(text: str) -> str | None:
-    return text.lower() if text.lower() in GROUPS else None
+def parse_group(text: str) -> str | None:
+    return text.lower() if text.lower() in FREQUENCY_GROUPS else None
 
 
-GROUP = At("|".join(GROUPS), example="rare", parse=group_named)
+GROUP_PARAMETER = MetricParameter("|".join(FREQUENCY_GROUPS), example="rare", parse=parse_group)
 
 
-@measure("AUC", at=GROUP)
-def auc(judged: Judged, group: str) -> float:
+@register_metric("AUC", parameter=GROUP_PARAMETER)
+def auc(judged: RankedResults, group: str) -> float:
     """Mean area under the ROC curve of the labels of a frequency group."""
-    means, _ = judged.once(group_means)
-    return means[GROUPS.index(group)]
+    means, _ = judged.compute_once(compute_group_means)
+    return means[FREQUENCY_GROUPS.index(group)]
 
 
-@measure("AUPR", at=GROUP)
-def aupr(judged: Judged, group: str) -> float:
+@register_metric("AUPR", parameter=GROUP_PARAMETER)
+def aupr(judged: RankedResults, group: str) -> float:
     """Mean average precision of the labels of a frequency group."""
-    _, means = judged.once(group_means)
-    return means[GROUPS.index(group)]
+    _, means = judged.compute_once(compute_group_means)
+    return means[FREQUENCY_GROUPS.index(group)]
 
 
-def group_means(judged: Judged) -> tuple[list[float], list[float]]:
+def compute_group_means(judged: RankedResults) -> tuple[list[float], list[float]]:
     """The mean AUC and the mean AUPR of each frequency group; nan for a group without labels."""
     has_curve = (judged.frequencies >= MIN_OCCURRENCES) & (judged.frequencies < judged.n_docs)
     labels = np.flatnonzero(has_curve)
     if len(labels) == 0:
         return [np.nan] * 3, [np.nan] * 3
 
-    group = frequency_groups(judged.frequencies[labels])
+    group = assign_frequency_groups(judged.frequencies[labels])
     members = [group == number for number in range(3)]
 
-    auc_of, aupr_of = label_curves(judged, labels)
+    auc_of, aupr_of = compute_label_curves(judged, labels)
     return (
         [auc_of[mask].mean() if mask.any() else np.nan for mask in members],
         [aupr_of[mask].mean() if mask.any() else np.nan for mask in members],
     )
 
 
-def frequency_groups(frequencies: np.ndarray) -> np.ndarray:
+def assign_frequency_groups(frequencies: np.ndarray) -> np.ndarray:
     """(n,) group of each label, 0 the most frequent, so that the three groups' total occurrences differ least. Labels
     of equal frequency stay together, as the thresholds of AttentionXML's Table 6 keep them."""
     values, step, size = np.unique(-frequencies, return_inverse=True, return_counts=True)
@@ -72,9 +72,9 @@ def frequency_groups(frequencies: np.ndarray) -> np.ndarray:
     return (step > first).astype(np.int64) + (step > second[first])
 
 
-def label_curves(judged: Judged, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def compute_label_curves(judged: RankedResults, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(n,) twice: AUC and average precision of each label over all documents, ties exact as in scikit-learn."""
-    ranked = ranked_documents(judged, labels)
+    ranked = rank_documents_by_label(judged, labels)
     is_last = (ranked.label[1:] != ranked.label[:-1]) | (ranked.score[1:] != ranked.score[:-1])
     ends = np.append(np.flatnonzero(is_last), len(ranked.label) - 1)  # a curve has one point per run of equal scores
     label = ranked.label[ends]
@@ -83,7 +83,7 @@ def label_curves(judged: Judged, labels: np.ndarray) -> tuple[np.ndarray, np.nda
     n_wrong = judged.n_docs - n_right
 
     # Sums run through all labels; what belongs to the labels before is taken off.
-    all_right, all_wrong = np.cumsum(ranked.right)[ends], np.cumsum(ranked.wrong)[ends]
+    all_right, all_wrong = np.cumsum(ranked.n_correct)[ends], np.cumsum(ranked.n_incorrect)[ends]
     right_so_far = all_right - (np.cumsum(n_right) - n_right)[label]
     wrong_so_far = all_wrong - (np.cumsum(n_wrong) - n_wrong)[label]
     new_right, new_wrong = np.diff(all_right, prepend=0), np.diff(all_wrong, prepend=0)
@@ -93,16 +93,16 @@ def label_curves(judged: Judged, labels: np.ndarray) -> tuple[np.ndarray, np.nda
     return area / (n_right * n_wrong), steps / n_right
 
 
-class Ranked(NamedTuple):
+class RankedDocuments(NamedTuple):
     """Scored documents of several labels, label by label, best first. One entry may stand for many documents."""
 
     label: np.ndarray  # position among the labels that have a curve
     score: np.ndarray
-    right: np.ndarray  # how many documents with this score have the label
-    wrong: np.ndarray  # how many do not
+    n_correct: np.ndarray  # how many documents with this score have the label
+    n_incorrect: np.ndarray  # how many do not
 
 
-def ranked_documents(judged: Judged, labels: np.ndarray) -> Ranked:
+def rank_documents_by_label(judged: RankedResults, labels: np.ndarray) -> RankedDocuments:
     """Every document for each label. Those for which the label was not predicted are one entry, below all others."""
     position = np.full(judged.n_labels, -1)
     position[labels] = np.arange(len(labels))
@@ -116,11 +116,11 @@ def ranked_documents(judged: Judged, labels: np.ndarray) -> Ranked:
     right_left = judged.frequencies[labels] - n_found
     wrong_left = judged.n_docs - n_predicted - right_left
 
-    documents = Ranked(
+    documents = RankedDocuments(
         label=np.append(label, np.arange(len(labels))),
         score=np.append(judged.predictions.scores[is_counted], np.full(len(labels), -np.inf, dtype=np.float32)),
-        right=np.append(hit, right_left),
-        wrong=np.append(~hit, wrong_left),
+        n_correct=np.append(hit, right_left),
+        n_incorrect=np.append(~hit, wrong_left),
     )
     order = np.lexsort((-documents.score, documents.label))
-    return Ranked(*(values[order] for values in documents))
+    return RankedDocuments(*(values[order] for values in documents))

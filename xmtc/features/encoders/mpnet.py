@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mpnet.modeling_mpnet import MPNetModel, MPNetSelfAttention
 
-SIGNATURE = inspect.signature(MPNetSelfAttention.forward)  # not the same in all versions of transformers
+ATTENTION_SIGNATURE = inspect.signature(MPNetSelfAttention.forward)  # not the same in all versions of transformers
 
 
 class FusedMPNet(MPNetModel):
@@ -27,14 +27,14 @@ class FusedMPNet(MPNetModel):
         self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
         states = self.embeddings(input_ids=input_ids, inputs_embeds=inputs_embeds)
-        added = self.added_to_scores(states, attention_mask)
+        added = self.compute_attention_bias(states, attention_mask)
         for layer in self.encoder.layer:
             call = partial(checkpoint, layer, use_reentrant=False) if self.saves_memory and self.training else layer
             states = call(states, position_bias=added)[0]
         return BaseModelOutput(last_hidden_state=cast(Any, states))
 
     @torch.no_grad()
-    def added_to_scores(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def compute_attention_bias(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
         """(n_docs or 1, heads, length, length)"""
         positions = torch.arange(states.shape[1], device=states.device)
         apart = self.encoder.relative_position_bucket(positions[None] - positions[:, None])
@@ -50,7 +50,7 @@ class FusedSelfAttention(MPNetSelfAttention):
     """Computes the same, but for the attention of each word, which nobody asks for here."""
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor]:
-        arguments = SIGNATURE.bind(self, *args, **kwargs).arguments
+        arguments = ATTENTION_SIGNATURE.bind(self, *args, **kwargs).arguments
         states, bias = arguments["hidden_states"], arguments["position_bias"]
         shape = (*states.shape[:2], self.num_attention_heads, self.attention_head_size)
         q, k, v = (layer(states).view(shape).transpose(1, 2) for layer in (self.q, self.k, self.v))
@@ -59,12 +59,12 @@ class FusedSelfAttention(MPNetSelfAttention):
         return (self.o(found.transpose(1, 2).flatten(2)),)
 
 
-FUSED = {MPNetModel: FusedMPNet, MPNetSelfAttention: FusedSelfAttention}
+FUSED_CLASSES = {MPNetModel: FusedMPNet, MPNetSelfAttention: FusedSelfAttention}
 
 
 def fuse_attention(model: nn.Module) -> int:
     """Have an MPNet compute so; how many of its layers do."""
-    found = [module for module in model.modules() if type(module) in FUSED]
+    found = [module for module in model.modules() if type(module) in FUSED_CLASSES]
     for module in found:
-        module.__class__ = FUSED[type(module)]
+        module.__class__ = FUSED_CLASSES[type(module)]
     return sum(isinstance(module, FusedSelfAttention) for module in found)

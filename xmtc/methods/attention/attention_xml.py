@@ -21,50 +21,57 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.labels.tree import LabelTree, balanced_binary_trees, compressed
+from xmtc.labels.tree import LabelTree, build_balanced_trees, compress_tree
 from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.attention.family import RecurrentMethod
 from xmtc.methods.attention.model import ATTENTION, OWN_OUTPUT, VIEW, AttentionModel, RecurrentDesign
-from xmtc.nn.training import Plan
+from xmtc.nn.training import TrainingOptions
 
-MOST_FLAT = 20_000  # labels, or nodes of the first level, that all get an attention of their own
+MAX_FLAT_LABELS = 20_000  # labels, or nodes of the first level, that all get an attention of their own
 
 # The papers' settings. Word vectors are GloVe's, of 300 numbers (-p vectors=FILE); without any, trained ones begin at
 # random. One document in 20 is held out, but no more than 4,000; of the two smallest, the authors' 200.
-BOTH: dict[str, Any] = {
+SHARED_SETTINGS: dict[str, Any] = {
     "dimension": 300, "corpus_dimension": 0, "dropout": 0.5, "rate": 0.001, "decay": 1.0, "loss": "mean",
     "init": "xavier", "own_output": False, "minutes": 0.0, "max_tokens": 500, "max_words": 500_000, "lowercase": True,
     "held_out": 0.05, "whole_word_dropout": 0.0,
 }  # fmt: skip
-SMALL = {"hidden": 256, "layers": (256,)}
-LARGE = {"hidden": 512, "layers": (512, 256)}
+SMALL_NETWORK = {"hidden": 256, "layers": (256,)}
+LARGE_NETWORK = {"hidden": 512, "layers": (512, 256)}
 
 # NeurIPS 2019, and what only its authors' code says: dropout of words, clipping, averages and looks, frozen vectors.
-AVERAGED = {"average_every": 100, "average_over": 0, "look_every": 100, "patience": 50}
-SECOND = BOTH | AVERAGED | {"word_dropout": 0.2, "clips": True}
-MEDIUM = SECOND | SMALL | {"train_vectors": False, "batch": 40, "epochs": 30, "height": 0}
-HUGE = SECOND | LARGE | {"train_vectors": True, "batch": 200}
-DEEP = HUGE | {"height": 3, "arity": 8, "candidates": 160}
+WEIGHT_AVERAGING = {"average_every": 100, "average_over": 0, "look_every": 100, "patience": 50}
+NEURIPS_2019 = SHARED_SETTINGS | WEIGHT_AVERAGING | {"word_dropout": 0.2, "clips": True}
+NEURIPS_2019_SMALL = NEURIPS_2019 | SMALL_NETWORK | {"train_vectors": False, "batch": 40, "epochs": 30, "height": 0}
+NEURIPS_2019_LARGE = NEURIPS_2019 | LARGE_NETWORK | {"train_vectors": True, "batch": 200}
+NEURIPS_2019_TREE = NEURIPS_2019_LARGE | {"height": 3, "arity": 8, "candidates": 160}
 
 # The first version, arXiv 2018: flat, no averages, and all that stands in its "Experimental Settings"; of how weights
 # begin and texts are cut it says nothing, and the later code's ways are taken.
-FIRST = BOTH | {"train_vectors": True, "word_dropout": 0.0, "clips": False, "batch": 40, "height": 0, "look_every": 0}
-FIRST_MEDIUM = FIRST | SMALL | {"epochs": 50, "average_from": 50, "patience": 5}
-FIRST_LARGE = FIRST | LARGE | {"epochs": 10, "average_from": 10, "patience": 5}
+ARXIV_2018 = SHARED_SETTINGS | {
+    "train_vectors": True,
+    "word_dropout": 0.0,
+    "clips": False,
+    "batch": 40,
+    "height": 0,
+    "look_every": 0,
+}
+ARXIV_2018_SMALL = ARXIV_2018 | SMALL_NETWORK | {"epochs": 50, "average_from": 50, "patience": 5}
+ARXIV_2018_LARGE = ARXIV_2018 | LARGE_NETWORK | {"epochs": 10, "average_from": 10, "patience": 5}
 
 PRESETS: Presets = {
-    "EUR-Lex": MEDIUM | {"average_from": 10, "held_out": 0.01295},
-    "Wiki10-31K": MEDIUM | {"average_from": 4, "held_out": 0.01414},
-    "AmazonCat-13K": HUGE | {"epochs": 10, "average_from": 2, "height": 0},
-    "Amazon-670K": DEEP | {"epochs": 10, "average_from": 6, "average_below": 2},
-    "Wiki-500K": HUGE
+    "EUR-Lex": NEURIPS_2019_SMALL | {"average_from": 10, "held_out": 0.01295},
+    "Wiki10-31K": NEURIPS_2019_SMALL | {"average_from": 4, "held_out": 0.01414},
+    "AmazonCat-13K": NEURIPS_2019_LARGE | {"epochs": 10, "average_from": 2, "height": 0},
+    "Amazon-670K": NEURIPS_2019_TREE | {"epochs": 10, "average_from": 6, "average_below": 2},
+    "Wiki-500K": NEURIPS_2019_LARGE
     | {"epochs": 5, "average_from": 2, "average_below": 1, "height": 1, "arity": 64, "candidates": 15},
-    "Amazon-3M": DEEP | {"epochs": 5, "average_from": 2, "average_below": 1},
-    "RCV1": FIRST_MEDIUM,
-    "EUR-Lex-2018": FIRST_MEDIUM,
-    "Wiki10-31K-2018": FIRST_MEDIUM,
-    "WikiLSHTC-325K": FIRST_LARGE,
-    "AmazonCat-13K-2018": FIRST_LARGE,
+    "Amazon-3M": NEURIPS_2019_TREE | {"epochs": 5, "average_from": 2, "average_below": 1},
+    "RCV1": ARXIV_2018_SMALL,
+    "EUR-Lex-2018": ARXIV_2018_SMALL,
+    "Wiki10-31K-2018": ARXIV_2018_SMALL,
+    "WikiLSHTC-325K": ARXIV_2018_LARGE,
+    "AmazonCat-13K-2018": ARXIV_2018_LARGE,
 }
 
 
@@ -94,27 +101,27 @@ class AttentionXML(RecurrentMethod):
             raise XmtcError(f"AttentionXML: arity={self.arity} does not fit; expected a power of 2, such as 8.")
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
-        return self.train(data, valid, self.label_tree, self.candidates, run)
+        return self.train(data, valid, self.build_label_tree, self.candidates, run)
 
-    def enough_levels(self, n_labels: int) -> int:
+    def count_tree_levels(self, n_labels: int) -> int:
         """Above the labels, so that the first has few enough nodes."""
         height, n_nodes = 0, n_labels
-        while n_nodes > MOST_FLAT:
+        while n_nodes > MAX_FLAT_LABELS:
             height, n_nodes = height + 1, -(-n_nodes // self.arity)
         return height
 
     def design(self, vectors: np.ndarray, n_labels: int) -> RecurrentDesign:
-        return replace(super().design(vectors, n_labels), pooling=OWN_OUTPUT if self.own_output else ATTENTION)
+        return replace(super().build_design(vectors, n_labels), pooling=OWN_OUTPUT if self.own_output else ATTENTION)
 
-    def plan(self, number: int) -> Plan:
-        plan = super().plan(number)
-        return plan if number == 0 else replace(plan, average_from=self.average_below)
+    def plan(self, level: int) -> TrainingOptions:
+        plan = super().make_level_options(level)
+        return plan if level == 0 else replace(plan, average_from=self.average_below)
 
-    def label_tree(self, data: Dataset, run: Run) -> LabelTree:
+    def build_label_tree(self, data: Dataset, run: Run) -> LabelTree:
         """Parabel's tree, made shallow and wide (Algorithm 1)."""
-        height = self.height if self.height >= 0 else self.enough_levels(data.n_labels)
+        height = self.height if self.height >= 0 else self.count_tree_levels(data.n_labels)
         if height == 0:
             return LabelTree.flat(data.n_labels)
         vectors = LabelVectors.from_words(data.tokens(VIEW), data.Y, run)
-        tree = balanced_binary_trees(vectors, self.arity, [(self.seed, 0)], run)[0]
-        return compressed(tree, int(log2(self.arity)), height)
+        tree = build_balanced_trees(vectors, self.arity, [(self.seed, 0)], run)[0]
+        return compress_tree(tree, int(log2(self.arity)), height)

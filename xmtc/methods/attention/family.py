@@ -15,24 +15,24 @@ from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree
-from xmtc.methods.attention.levels import LOSSES, SUM, LevelData, table_of_children, train_level
-from xmtc.methods.attention.model import VIEW, AttentionModel, Level, RecurrentDesign
-from xmtc.methods.attention.network import LabelAttention, RecurrentNetwork, begin_with_xavier
+from xmtc.methods.attention.levels import LOSSES, SUM, LevelData, build_children_table, train_level
+from xmtc.methods.attention.model import VIEW, AttentionModel, RecurrentDesign, TreeLevel
+from xmtc.methods.attention.network import MultiLabelAttention, RecurrentNetwork, init_xavier
 from xmtc.nn import distributed
-from xmtc.nn.devices import working
-from xmtc.nn.fit import begin
-from xmtc.nn.initial_vectors import vectors_of_tokens
+from xmtc.nn.devices import use_torch_settings
+from xmtc.nn.fit import prepare_training
+from xmtc.nn.initial_vectors import load_token_vectors
 from xmtc.nn.method import WordNetworkMethod
 from xmtc.nn.network import TrainedNetwork
 from xmtc.nn.token_batches import TokenLoader
-from xmtc.nn.training import Plan
+from xmtc.nn.training import TrainingOptions
 from xmtc.nn.weights import Weights
-from xmtc.text.vector_packages import NAMED
+from xmtc.text.vector_packages import VECTOR_PACKAGES
 
 INITS = APART, XAVIER = "apart", "xavier"
-SPARSE = 50_000  # nodes of which a step moves only the candidates, where there are more
+MAX_DENSE_NODES = 50_000  # nodes of which a step moves only the candidates, where there are more
 
-TreeOf = Callable[[Dataset, Run], LabelTree]  # grown from the documents that are left to learn from
+TreeBuilder = Callable[[Dataset, Run], LabelTree]  # grown from the documents that are left to learn from
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,18 @@ class RecurrentMethod(WordNetworkMethod):
             frozen = "train_vectors=false" + (f" (of preset={preset})" if preset else "")
             raise XmtcError(
                 f"{type(self).__name__}: {frozen} would leave random word vectors as they are; expected vectors, a "
-                f"file or one of {', '.join(NAMED)} (`xmtc vectors` lists them), or train_vectors=true."
+                f"file or one of {', '.join(VECTOR_PACKAGES)} (`xmtc vectors` lists them), or train_vectors=true."
             )
 
     def train(
-        self, data: Dataset, valid: Dataset | None, tree_of: TreeOf, n_candidates: int, run: Run
+        self, data: Dataset, valid: Dataset | None, build_tree: TreeBuilder, n_candidates: int, run: Run
     ) -> AttentionModel:
         """A network for every level of the tree, each starting from the one above (Algorithm 3)."""
-        vectors = self.first_vectors(data, run)
-        data, valid, device = begin(self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors)
-        tree = tree_of(data, run)
+        vectors = self.load_initial_vectors(data, run)
+        data, valid, device = prepare_training(
+            self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors
+        )
+        tree = build_tree(data, run)
 
         network, levels = None, []
         seen = LevelData(TokenLoader(data.tokens(VIEW), device))
@@ -96,22 +98,28 @@ class RecurrentMethod(WordNetworkMethod):
             zip(tree.levels, tree.memberships(data.Y), valid_nodes, strict=False)
         ):
             seen, held_out = replace(seen, Y=Y), held_out and replace(held_out, Y=valid_Y)
-            children, design = table_of_children(edges), self.design(vectors, n_labels=edges.shape[1])
-            network = self.network(design, network, vectors, number, run, device)
+            children, design = build_children_table(edges), self.build_design(vectors, n_labels=edges.shape[1])
+            network = self.build_network(design, network, vectors, number, run, device)
             name = f"level-{number}"
-            plan, batch, kind = self.plan(number), self.batch, self.loss
-            train_level(network, children, seen, held_out, plan, batch=batch, kind=kind, run=run, name=name)
-            levels.append(Level(network=TrainedNetwork(design=design, weights=Weights.of(network)), children=children))
+            plan, batch, kind = self.make_level_options(number), self.batch, self.loss
+            train_level(network, children, seen, held_out, plan, batch=batch, loss_reduction=kind, run=run, name=name)
+            levels.append(
+                TreeLevel(
+                    network=TrainedNetwork(design=design, weights=Weights.from_network(network)), children=children
+                )
+            )
             if number + 1 < len(tree.levels):
-                seen = seen.found_by(network, children, n_candidates, run, positives_first=True)
-                held_out = held_out and held_out.found_by(network, children, n_candidates, run, positives_first=False)
+                seen = seen.to_next_level(network, children, n_candidates, run, positives_first=True)
+                held_out = held_out and held_out.to_next_level(
+                    network, children, n_candidates, run, positives_first=False
+                )
         return AttentionModel(n_labels=data.n_labels, views=data.sizes, n_candidates=n_candidates, levels=tuple(levels))
 
-    def first_vectors(self, data: Dataset, run: Run) -> np.ndarray:
+    def load_initial_vectors(self, data: Dataset, run: Run) -> np.ndarray:
         """Of words, to start from."""
-        return vectors_of_tokens(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
+        return load_token_vectors(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
 
-    def design(self, vectors: np.ndarray, n_labels: int) -> RecurrentDesign:
+    def build_design(self, vectors: np.ndarray, n_labels: int) -> RecurrentDesign:
         return RecurrentDesign(
             n_words=vectors.shape[0],
             dimension=vectors.shape[1],
@@ -121,36 +129,36 @@ class RecurrentMethod(WordNetworkMethod):
             n_labels=n_labels,
         )
 
-    def network(
+    def build_network(
         self,
         design: RecurrentDesign,
-        above: RecurrentNetwork | None,
+        parent_network: RecurrentNetwork | None,
         vectors: np.ndarray,
-        number: int,
+        level: int,
         run: Run,
         device: torch.device,
     ) -> RecurrentNetwork:
         """A level's network before training: attention anew, all else as in the level above."""
-        design.check_room(device)
-        with working(run, device, level_seed(self.seed, number)):
+        design.check_memory(device)
+        with use_torch_settings(run, device, derive_level_seed(self.seed, level)):
             alone = distributed.rank_and_size()[1] == 1  # NCCL does not add up sparse gradients
-            sparse = above is not None and design.n_labels > SPARSE and alone
+            sparse = parent_network is not None and design.n_labels > MAX_DENSE_NODES and alone
             network = design.build(self.word_dropout, self.dropout, sparse, self.whole_word_dropout)
             if self.init == XAVIER:
-                begin_with_xavier(network.head)
+                init_xavier(network.head)
         network.encoder.set_vectors(vectors, self.train_vectors)
         network.to(device)
-        if above is not None:
-            network.encoder.load_state_dict(above.encoder.state_dict())
-            assert isinstance(network.head, LabelAttention)
-            assert isinstance(above.head, LabelAttention)
-            network.head.layers.load_state_dict(above.head.layers.state_dict())
+        if parent_network is not None:
+            network.encoder.load_state_dict(parent_network.encoder.state_dict())
+            assert isinstance(network.head, MultiLabelAttention)
+            assert isinstance(parent_network.head, MultiLabelAttention)
+            network.head.layers.load_state_dict(parent_network.head.layers.state_dict())
         return network
 
-    def plan(self, number: int) -> Plan:
-        return self.schedule(clips=self.clips, seed=level_seed(self.seed, number))
+    def make_level_options(self, level: int) -> TrainingOptions:
+        return self.make_training_options(clips=self.clips, seed=derive_level_seed(self.seed, level))
 
 
-def level_seed(seed: int, number: int) -> int:
+def derive_level_seed(seed: int, level: int) -> int:
     """One for each level, none of which another seed shares."""
-    return int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+    return int(np.random.SeedSequence((seed, level)).generate_state(1)[0])

@@ -12,14 +12,20 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.methods.attention.model import MISSING, AmongChildren, answered, children_of, predict_level
+from xmtc.methods.attention.model import (
+    MISSING_SCORE,
+    CandidateScorer,
+    gather_candidates,
+    gather_children,
+    predict_level,
+)
 from xmtc.methods.attention.network import RecurrentNetwork
 from xmtc.nn import distributed
-from xmtc.nn.devices import mixed
+from xmtc.nn.devices import mixed_precision
 from xmtc.nn.fit import fit_network
-from xmtc.nn.network import device_with, predict_with
-from xmtc.nn.token_batches import LabelRows, TokenBatch, TokenLoader
-from xmtc.nn.training import Plan
+from xmtc.nn.network import get_network_device, predict_with_network
+from xmtc.nn.token_batches import LabelLoader, TokenBatch, TokenLoader
+from xmtc.nn.training import TrainingOptions
 
 LOSSES = SUM, MEAN = "sum", "mean"
 
@@ -30,19 +36,21 @@ class LevelData:
 
     loader: TokenLoader
     Y: csr_array | None = None  # (n_docs, n_nodes)
-    above: Predictions | None = None
+    parent_predictions: Predictions | None = None
 
-    def found_by(
+    def to_next_level(
         self, network: RecurrentNetwork, children: np.ndarray, n_candidates: int, run: Run, positives_first: bool
     ) -> LevelData:
         """As the level below will see it: the best nodes of this one, in training the true ones before all others."""
         if not positives_first or self.Y is None:
-            return replace(self, above=predict_level(network, children, self.loader, self.above, n_candidates, run))
-        answering = TrueOnesFirst(network, children, self.above, self.Y)
-        return replace(self, above=predict_with(answering, self.loader, n_candidates, run))
+            return replace(
+                self, above=predict_level(network, children, self.loader, self.parent_predictions, n_candidates, run)
+            )
+        answering = PositivesFirstScorer(network, children, self.parent_predictions, self.Y)
+        return replace(self, above=predict_with_network(answering, self.loader, n_candidates, run))
 
 
-def table_of_children(edges: csr_array) -> np.ndarray:
+def build_children_table(edges: csr_array) -> np.ndarray:
     """The children of every node in a row, filled up with NO_LABEL."""
     counts = np.diff(edges.indptr)
     table = np.full((len(counts), counts.max()), NO_LABEL, np.int32)
@@ -50,40 +58,42 @@ def table_of_children(edges: csr_array) -> np.ndarray:
     return table
 
 
-class TrueOnesFirst(AmongChildren):
+class PositivesFirstScorer(CandidateScorer):
     """A network that answers as the level below is trained: all candidates are scored, the true ones are taken before
     all others, and each keeps its own ẑ."""
 
     def __init__(self, network: RecurrentNetwork, children: np.ndarray, above: Predictions | None, Y: csr_array):
         super().__init__(network, children, above)
-        self.truth = LabelRows(Y, self.children.device)
+        self.truth = LabelLoader(Y, self.children.device)
 
     def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
-        candidates, scores = self.scored(batch)
-        is_true = self.truth.targets_among(batch.docs, candidates) > 0
-        chosen = true_ones_first(scores, is_true & (scores >= 0), k)
-        return answered(candidates, chosen, scores.gather(1, chosen))
+        candidates, scores = self.score_candidates(batch)
+        is_true = self.truth.candidate_targets(batch.docs, candidates) > 0
+        chosen = select_positives_first(scores, is_true & (scores >= 0), k)
+        return gather_candidates(candidates, chosen, scores.gather(1, chosen))
 
 
-def true_ones_first(scores: Tensor, is_true: Tensor, k: int) -> Tensor:
+def select_positives_first(scores: Tensor, is_true: Tensor, k: int) -> Tensor:
     """(n_docs, k) the columns of the "top C nodes by z from positive to negative and ẑ from large to small" (Algorithm
     3, line 10)."""
     k = min(k, scores.shape[1])
     most = min(k, int(is_true.sum(1).max()))
-    true_ones = scores.masked_fill(~is_true, MISSING).topk(most)
-    others = scores.masked_fill(is_true, MISSING).topk(k)
+    true_ones = scores.masked_fill(~is_true, MISSING_SCORE).topk(most)
+    others = scores.masked_fill(is_true, MISSING_SCORE).topk(k)
     columns = torch.cat([true_ones.indices, others.indices], 1)
     is_there = torch.cat([true_ones.values, others.values], 1) >= 0
     return columns.gather(1, is_there.char().argsort(descending=True, stable=True)[:, :k])
 
 
-def loss_of(logits: Tensor, targets: Tensor, known: Tensor | None = None, kind: str = SUM) -> Tensor:
+def binary_cross_entropy(
+    logits: Tensor, targets: Tensor, mask: Tensor | None = None, loss_reduction: str = SUM
+) -> Tensor:
     """Binary cross-entropy: eq. 6, the mean over documents and labels; or summed over labels, because the mean makes
     gradients so small that Adam's epsilon holds them back."""
-    total = binary_cross_entropy_with_logits(logits.float(), targets, known, reduction="sum")
-    if kind == SUM:
+    total = binary_cross_entropy_with_logits(logits.float(), targets, mask, reduction="sum")
+    if loss_reduction == SUM:
         return total / len(logits)
-    return total / (logits.numel() if known is None else known.sum().clamp(min=1))
+    return total / (logits.numel() if mask is None else mask.sum().clamp(min=1))
 
 
 def train_level(
@@ -91,38 +101,38 @@ def train_level(
     children: np.ndarray,
     data: LevelData,
     valid: LevelData | None,
-    plan: Plan,
+    plan: TrainingOptions,
     *,
     batch: int,
-    kind: str,
+    loss_reduction: str,
     run: Run,
     name: str,
 ) -> None:
     """Binary cross-entropy (eq. 6) of all nodes, or of the candidates; the best nDCG@5 of held-out documents stays."""
     assert data.Y is not None
-    device = device_with(network)
-    labels, forward = LabelRows(data.Y, device), distributed.shared(network)
+    device = get_network_device(network)
+    labels, forward = LabelLoader(data.Y, device), distributed.wrap_network(network)
     table = torch.from_numpy(children.astype(np.int64)).to(device)
 
     def loss(docs: np.ndarray) -> Tensor:
-        batch = data.loader.batch(distributed.share(docs))
-        with mixed(device):
-            if data.above is None:
-                return loss_of(forward(batch), labels.targets(batch.docs), kind=kind)
-            above = torch.from_numpy(data.above.labels[batch.docs].astype(np.int64)).to(device)
-            candidates, known = children_of(above, table)
-            targets = labels.targets_among(batch.docs, candidates)
-            return loss_of(forward(batch, candidates), targets, known.float(), kind)
+        batch = data.loader.load_batch(distributed.shard_batch(docs))
+        with mixed_precision(device):
+            if data.parent_predictions is None:
+                return binary_cross_entropy(forward(batch), labels.targets(batch.docs), loss_reduction=loss_reduction)
+            above = torch.from_numpy(data.parent_predictions.labels[batch.docs].astype(np.int64)).to(device)
+            candidates, known = gather_children(above, table)
+            targets = labels.candidate_targets(batch.docs, candidates)
+            return binary_cross_entropy(forward(batch, candidates), targets, known.float(), loss_reduction)
 
     def answer(run: Run) -> Predictions:
         assert valid is not None
-        return predict_level(network, children, valid.loader, valid.above, 5, run)
+        return predict_level(network, children, valid.loader, valid.parent_predictions, 5, run)
 
     fit_network(
         network,
         loader=data.loader,
         loss=loss,
-        answer=answer,
+        predict=answer,
         Y=None if valid is None else valid.Y,
         plan=plan,
         batch=batch,

@@ -12,16 +12,16 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.methods.attention.network import LabelAttention, MaxPooling, RecurrentNetwork
-from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.network import Design, TrainedNetwork, device_with, predict_with
+from xmtc.methods.attention.network import MaxPooling, MultiLabelAttention, RecurrentNetwork
+from xmtc.nn.devices import mixed_precision, select_device, use_torch_settings
+from xmtc.nn.network import Design, TrainedNetwork, get_network_device, predict_with_network
 from xmtc.nn.recurrent import RecurrentEncoder
 from xmtc.nn.token_batches import TokenBatch, TokenLoader
 from xmtc.storage.form import Form, array
 
 VIEW = "words"
 POOLINGS = ATTENTION, OWN_OUTPUT, MAX = "attention", "attention with own output", "max"
-MISSING = -1.0  # the score of a candidate that is none
+MISSING_SCORE = -1.0  # the score of a candidate that is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class RecurrentDesign(Design):
             return RecurrentNetwork(encoder, MaxPooling(self.n_labels, 2 * self.hidden, self.layers))
         own_output = self.pooling == OWN_OUTPUT
         return RecurrentNetwork(
-            encoder, LabelAttention(self.n_labels, 2 * self.hidden, self.layers, sparse, own_output)
+            encoder, MultiLabelAttention(self.n_labels, 2 * self.hidden, self.layers, sparse, own_output)
         )
 
     def loader(self, data: Dataset, device: torch.device) -> TokenLoader:
@@ -61,7 +61,7 @@ class RecurrentDesign(Design):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level(Form):
+class TreeLevel(Form):
     """The network for the nodes of a level, and which of them are the children of which node above."""
 
     network: TrainedNetwork
@@ -77,25 +77,25 @@ class AttentionModel(Model):
     """P(label) = Π P(node | node above) down the tree (Algorithm 4); in a single level, P(label)."""
 
     n_candidates: int  # nodes of a level whose children are looked at: C
-    levels: tuple[Level, ...]
+    levels: tuple[TreeLevel, ...]
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        device, found = device_of(run), None
+        device, found = select_device(run), None
         loader = TokenLoader(data.tokens(VIEW), device)
         for level in self.levels:
             width = k if level is self.levels[-1] else self.n_candidates
-            found = predict_level(level.network.on(device), level.children, loader, found, width, run)
+            found = predict_level(level.network.load_on(device), level.children, loader, found, width, run)
         assert found is not None
         return found
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """How much attention the label pays to each word, all in all 1; without attention, what it adds."""
         device, tokens = torch.device("cpu"), document.tokens(VIEW)
-        network = self.levels[-1].network.on(device)
-        batch = TokenLoader(tokens, device).batch(np.array([0]))
-        with torch.no_grad(), working(Run(device="cpu"), device):
+        network = self.levels[-1].network.load_on(device)
+        batch = TokenLoader(tokens, device).load_batch(np.array([0]))
+        with torch.no_grad(), use_torch_settings(Run(device="cpu"), device):
             states = network.encoder(batch)
-            weights = network.head.weights_of_words(states, batch.mask(), label)[: batch.longest].numpy()
+            weights = network.head.weights_of_words(states, batch.make_mask(), label)[: batch.max_length].numpy()
         return Explanation.from_occurrences(VIEW, tokens.ids, weights, per_token=True)
 
     def check(self) -> None:
@@ -120,21 +120,21 @@ def predict_level(
     network: RecurrentNetwork,
     children: np.ndarray,
     loader: TokenLoader,
-    above: Predictions | None,
+    parent_predictions: Predictions | None,
     k: int,
     run: Run,
 ) -> Predictions:
     """The k best nodes of a level: among all, or among the children of those found above, whose scores multiply."""
-    answering = network if above is None else AmongChildren(network, children, above)
-    return predict_with(answering, loader, k, run)
+    answering = network if parent_predictions is None else CandidateScorer(network, children, parent_predictions)
+    return predict_with_network(answering, loader, k, run)
 
 
-class AmongChildren:
+class CandidateScorer:
     """A network that answers with children of the nodes found above; in the first level, with any node."""
 
     def __init__(self, network: RecurrentNetwork, children: np.ndarray, above: Predictions | None):
-        self.network, self.above, self.n_labels = network, above, network.n_labels
-        self.children = torch.from_numpy(children.astype(np.int64)).to(device_with(network))
+        self.network, self.parent_predictions, self.n_labels = network, above, network.n_labels
+        self.children = torch.from_numpy(children.astype(np.int64)).to(get_network_device(network))
 
     def parameters(self) -> object:
         return self.network.parameters()
@@ -143,37 +143,39 @@ class AmongChildren:
         return self.network.modules()
 
     def batch_size(self, loader: TokenLoader) -> int:
-        return self.network.batch_size(loader, None if self.above is None else self.above.k * self.children.shape[1])
+        return self.network.batch_size(
+            loader, None if self.parent_predictions is None else self.parent_predictions.k * self.children.shape[1]
+        )
 
-    def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
-        candidates, scores = self.scored(batch)
+    def predict_top_k(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
+        candidates, scores = self.score_candidates(batch)
         top = scores.topk(min(k, scores.shape[1]))
-        return answered(candidates, top.indices, top.values)
+        return gather_candidates(candidates, top.indices, top.values)
 
-    def scored(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+    def score_candidates(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         """The candidates, (n_docs, n_candidates), and ẑ of each: its own probability times its parent's ẑ; MISSING
         where there is none."""
         device = self.children.device
-        if self.above is None:
-            with mixed(device):
+        if self.parent_predictions is None:
+            with mixed_precision(device):
                 scores = self.network(batch).float().sigmoid()
             return torch.arange(self.n_labels, device=device).expand_as(scores), scores
 
-        nodes = torch.from_numpy(self.above.labels[batch.docs].astype(np.int64)).to(device)
-        parents = torch.from_numpy(self.above.scores[batch.docs]).to(device)
-        candidates, known = children_of(nodes, self.children)
-        with mixed(device):
+        nodes = torch.from_numpy(self.parent_predictions.labels[batch.docs].astype(np.int64)).to(device)
+        parents = torch.from_numpy(self.parent_predictions.scores[batch.docs]).to(device)
+        candidates, known = gather_children(nodes, self.children)
+        with mixed_precision(device):
             conditional = self.network(batch, candidates).float().sigmoid()
         scores = conditional * parents.repeat_interleave(self.children.shape[1], 1)
-        return candidates, scores.masked_fill(~known, MISSING)
+        return candidates, scores.masked_fill(~known, MISSING_SCORE)
 
 
-def answered(candidates: Tensor, chosen: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+def gather_candidates(candidates: Tensor, chosen: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     """The candidates at these places, whose scores these are; NO_LABEL where there is none."""
     return candidates.gather(1, chosen).masked_fill(scores < 0, NO_LABEL), scores.clamp(min=0)
 
 
-def children_of(nodes: Tensor, children: Tensor) -> tuple[Tensor, Tensor]:
+def gather_children(nodes: Tensor, children: Tensor) -> tuple[Tensor, Tensor]:
     """The children of each document's nodes, and which of them are there; NO_LABEL has none."""
     candidates = children[nodes.clamp(min=0)].masked_fill((nodes == NO_LABEL)[..., None], NO_LABEL).flatten(1)
     return candidates.clamp(min=0), candidates != NO_LABEL

@@ -9,20 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
-from xmtc.nn.devices import mixed
-from xmtc.nn.network import LabelNetwork, at_most, device_with
+from xmtc.nn.devices import mixed_precision
+from xmtc.nn.network import LabelNetwork, get_device_limit, get_network_device
 from xmtc.nn.recurrent import RecurrentEncoder
 from xmtc.nn.token_batches import TokenBatch
 
-MOST_DOCS = {"cpu": 64, "cuda": 512}  # answered at a time
-MOST_NUMBERS = {"cpu": 2**27, "cuda": 2**31}  # of one tensor in an answer
+MAX_BATCH_DOCUMENTS = {"cpu": 64, "cuda": 512}  # answered at a time
+MAX_TENSOR_ELEMENTS = {"cpu": 2**27, "cuda": 2**31}  # of one tensor in an answer
 
 # Attentions start far enough apart to look at different words. The authors' Xavier numbers, which shrink with the
 # number of labels, begin with the same plain average for all of them, and take many passes to part.
-SPREAD = 0.35
+ATTENTION_INIT_RANGE = 0.35
 
 
-def begin_with_xavier(head: nn.Module) -> None:
+def init_xavier(head: nn.Module) -> None:
     """The weights of attentions and layers as the authors' code draws them: uniform, in a range that shrinks with what
     goes in and what comes out (Glorot, Bengio 2010)."""
     for module in head.modules():
@@ -30,7 +30,7 @@ def begin_with_xavier(head: nn.Module) -> None:
             nn.init.xavier_uniform_(module.weight)
 
 
-class Layers(nn.Module):
+class SharedLayers(nn.Module):
     """The fully connected layers that all labels share, and the output layer: eq. 5. The first is applied to the states
     before they are averaged: W₁ Σ αᵢ hᵢ = Σ αᵢ (W₁ hᵢ), and a document has fewer words than there are labels."""
 
@@ -59,7 +59,7 @@ class Layers(nn.Module):
         return logits + (x * own[..., :-1].to(x.dtype)).sum(-1).float() + own[..., -1]
 
 
-class LabelAttention(nn.Module):
+class MultiLabelAttention(nn.Module):
     """One attention per label over the states of a document: eq. 4, then the shared layers."""
 
     def __init__(
@@ -68,8 +68,8 @@ class LabelAttention(nn.Module):
         super().__init__()
         self.n_labels, self.width = n_labels, max(width, *sizes)
         self.rows = nn.Embedding(n_labels, width, sparse=sparse)
-        nn.init.uniform_(self.rows.weight, -SPREAD, SPREAD)
-        self.layers = Layers(width, sizes)
+        nn.init.uniform_(self.rows.weight, -ATTENTION_INIT_RANGE, ATTENTION_INIT_RANGE)
+        self.layers = SharedLayers(width, sizes)
         # beside the output layer that all share, a row and a bias (the last number) of each label's own
         self.own = nn.Embedding(n_labels, sizes[-1] + 1, sparse=sparse) if own_output else None
         if self.own is not None:
@@ -82,9 +82,9 @@ class LabelAttention(nn.Module):
             states = states.to(torch.get_autocast_dtype(kind))
         with torch.autocast(kind, enabled=False):
             average = self.attention(states, mask, candidates) @ self.layers.project(states)
-            return self.layers(average, self.own_rows(candidates))
+            return self.layers(average, self.select_own_output(candidates))
 
-    def own_rows(self, candidates: Tensor | None) -> Tensor | None:
+    def select_own_output(self, candidates: Tensor | None) -> Tensor | None:
         """(n_labels, size + 1), or (n_docs, n_candidates, size + 1)."""
         if self.own is None:
             return None
@@ -101,7 +101,7 @@ class LabelAttention(nn.Module):
         scores = torch.addmm(out_of_text.view(-1), self.rows.weight.to(states.dtype), states.reshape(-1, width).T)
         return scores.view(-1, n_docs, longest).softmax(-1).transpose(0, 1)
 
-    def weights_of_words(self, states: Tensor, mask: Tensor, label: int) -> Tensor:
+    def attribute_words(self, states: Tensor, mask: Tensor, label: int) -> Tensor:
         """(width,) how much attention the label pays to each word of one document: all of it adds up to 1."""
         return self.attention(states, mask, torch.tensor([[label]], device=states.device))[0, 0]
 
@@ -123,7 +123,7 @@ class MaxPooling(nn.Module):
             largest = relu(layer(largest))
         return self.output(largest)
 
-    def weights_of_words(self, states: Tensor, mask: Tensor, label: int) -> Tensor:
+    def attribute_words(self, states: Tensor, mask: Tensor, label: int) -> Tensor:
         """(width,) what each word of one document adds to the label's logit: of every unit, its largest state times the
         logit's gradient there belongs to the word that has it."""
         largest, word = states.masked_fill(~mask[..., None], -torch.inf).max(1)
@@ -134,19 +134,19 @@ class MaxPooling(nn.Module):
 
 
 class RecurrentNetwork(LabelNetwork):
-    def __init__(self, encoder: RecurrentEncoder, head: LabelAttention | MaxPooling):
+    def __init__(self, encoder: RecurrentEncoder, head: MultiLabelAttention | MaxPooling):
         super().__init__()
         self.encoder, self.head, self.n_labels = encoder, head, head.n_labels
 
     def forward(self, batch: TokenBatch, candidates: Tensor | None = None) -> Tensor:
-        return self.head(self.encoder(batch), batch.mask(), candidates)
+        return self.head(self.encoder(batch), batch.make_mask(), candidates)
 
     def batch_size(self, loader: object, n_candidates: int | None = None) -> int:
         """Every label, or candidate, has a row of its own in each document."""
-        device, n_rows = device_with(self), self.n_labels if n_candidates is None else n_candidates
-        most = at_most(MOST_NUMBERS, device) // (n_rows * self.head.width)
-        return max(1, min(most, at_most(MOST_DOCS, device)))
+        device, n_rows = get_network_device(self), self.n_labels if n_candidates is None else n_candidates
+        most = get_device_limit(MAX_TENSOR_ELEMENTS, device) // (n_rows * self.head.width)
+        return max(1, min(most, get_device_limit(MAX_BATCH_DOCUMENTS, device)))
 
     def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
-        with mixed(batch.ids.device):
-            return super().best(batch, k)
+        with mixed_precision(batch.ids.device):
+            return super().predict_top_k(batch, k)

@@ -26,8 +26,8 @@ from xmtc.core.hyperparameters import param
 from xmtc.methods.autoencoder.family import LabelAutoencoder
 from xmtc.methods.autoencoder.model import LAYERS, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Objective
-from xmtc.nn.fit import HELD_OUT
-from xmtc.nn.output_losses import ExponentialPairs
+from xmtc.nn.fit import HELD_OUT_HELP
+from xmtc.nn.output_losses import ExponentialPairLoss
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class C2AE(LabelAutoencoder):
 
     clips: ClassVar[bool] = True
 
-    held_out: float = param(0.1, HELD_OUT, low=0.0, high=0.9)
+    held_out: float = param(0.1, HELD_OUT_HELP, low=0.0, high=0.9)
     alpha: float = param(
         2.0, "weight of the loss of decoded labels (α)", low=1e-6, high=1e6, search=(0.1, 10.0), log=True
     )
@@ -57,8 +57,8 @@ class C2AE(LabelAutoencoder):
         )
 
     def objective(self, data: Dataset) -> Objective:
-        distance = partial(canonical, orthogonality=self.orthogonality)
-        pairs = ExponentialPairs(data.n_labels)
+        distance = partial(canonical_correlation_loss, orthogonality=self.orthogonality)
+        pairs = ExponentialPairLoss(data.n_labels)
         return Objective(
             distance=distance,
             distance_weight=1.0,
@@ -68,13 +68,13 @@ class C2AE(LabelAutoencoder):
         )
 
 
-def canonical(x_h: Tensor, y_h: Tensor, orthogonality: float) -> Tensor:
+def canonical_correlation_loss(x_h: Tensor, y_h: Tensor, orthogonality: float) -> Tensor:
     """Φ"""
     distance = (x_h - y_h).square().sum() / len(x_h)
-    return distance + orthogonality * (from_identity(x_h) + from_identity(y_h))
+    return distance + orthogonality * (orthogonality_penalty(x_h) + orthogonality_penalty(y_h))
 
 
-def from_identity(h: Tensor) -> Tensor:
+def orthogonality_penalty(h: Tensor) -> Tensor:
     """‖hᵀh / n − I‖² of n documents: of d × d or, as ‖hhᵀ / n‖² − 2 tr(hhᵀ) / n + d, of n × n, whichever is less."""
     n, d = h.shape
     products = (h @ h.T if n < d else h.T @ h) / n

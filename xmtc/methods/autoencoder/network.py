@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag, leaky_relu, relu
 
 from xmtc.nn.bag_batches import BagBatch
-from xmtc.nn.network import LabelNetwork, at_most, device_with
+from xmtc.nn.network import LabelNetwork, get_device_limit, get_network_device
 from xmtc.nn.normalisation import BatchNorm
-from xmtc.nn.output_losses import Loss, Positives, output_loss
+from xmtc.nn.output_losses import Loss, PositiveLabels, compute_output_loss
 from xmtc.nn.recurrent import RecurrentEncoder
 from xmtc.nn.token_batches import TokenBatch
 
-LEAK = 0.1  # of the leaky ReLU
-MOST_DOCS = 512  # answered at a time
-MOST_NUMBERS = {"cpu": 2**26, "cuda": 2**30}  # of one tensor in an answer
+LEAKY_RELU_SLOPE = 0.1  # of the leaky ReLU
+MAX_BATCH_DOCUMENTS = 512  # answered at a time
+MAX_TENSOR_ELEMENTS = {"cpu": 2**26, "cuda": 2**30}  # of one tensor in an answer
 
 
 class ChannelAttention(nn.Module):
@@ -45,7 +45,7 @@ class NoAttention(nn.Identity):
         return torch.ones_like(words)
 
 
-def attention_of(channels: int, reduction: int) -> ChannelAttention | NoAttention:
+def build_channel_attention(channels: int, reduction: int) -> ChannelAttention | NoAttention:
     return ChannelAttention(channels, reduction) if reduction else NoAttention()
 
 
@@ -66,25 +66,25 @@ class BagFeatures(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(n_features, channels, sparse=sparse)
         nn.init.uniform_(self.embedding.weight, -1, 1)
-        self.attention = attention_of(channels, reduction)
+        self.attention = build_channel_attention(channels, reduction)
         self.output = nn.Linear(channels, hidden)
         self.averages, self.word_dropout, self.dropout = averages, word_dropout, dropout
 
-    def parts(self, bag: BagBatch) -> Tensor:
+    def compute_contributions(self, bag: BagBatch) -> Tensor:
         """What each word adds to the average, or to the sum."""
         values = dropout(bag.values, self.word_dropout, self.training)  # of whole words
         rescaled = self.attention(self.embedding(bag.features) * values[:, None])
         return rescaled / bag.counts[bag.rows] if self.averages else rescaled
 
-    def pooled(self, bag: BagBatch) -> Tensor:
-        parts = self.parts(bag)
+    def pool_features(self, bag: BagBatch) -> Tensor:
+        parts = self.compute_contributions(bag)
         return parts.new_zeros(bag.n_docs, parts.shape[1]).index_add(0, bag.rows, parts)
 
-    def after(self, pooled: Tensor) -> Tensor:
+    def project_pooled(self, pooled: Tensor) -> Tensor:
         return self.output(dropout(pooled, self.dropout, self.training))
 
     def forward(self, bag: BagBatch) -> Tensor:
-        return self.after(self.pooled(bag))
+        return self.project_pooled(self.pool_features(bag))
 
 
 class SequenceFeatures(nn.Module):
@@ -103,7 +103,7 @@ class SequenceFeatures(nn.Module):
     ):
         super().__init__()
         self.encoder = RecurrentEncoder(n_words, dimension, channels // 2, word_dropout, 0.0)
-        self.attention = attention_of(channels, reduction)
+        self.attention = build_channel_attention(channels, reduction)
         self.output = nn.Linear(channels, hidden)
         self.averages, self.dropout = averages, dropout
 
@@ -111,59 +111,59 @@ class SequenceFeatures(nn.Module):
         rescaled = self.attention(self.encoder(batch)).float()  # zero beyond the end of a document, as the states are
         pooled = rescaled.sum(1)
         if self.averages:
-            pooled = pooled / batch.mask().sum(1, keepdim=True)
+            pooled = pooled / batch.make_mask().sum(1, keepdim=True)
         return self.output(dropout(pooled, self.dropout, self.training))
 
-    def weights_of_words(self, batch: TokenBatch) -> Tensor:
+    def attribute_words(self, batch: TokenBatch) -> Tensor:
         """(longest,) the sum of the channel attention of each word of one document: what the paper shows. It is about
         as large for all words; less the smallest, so that they differ."""
-        weights = self.attention.weights(self.encoder(batch))[0, : batch.longest].sum(-1)
+        weights = self.attention.weights(self.encoder(batch))[0, : batch.max_length].sum(-1)
         return weights - weights.min()
 
 
-class LayeredFeatures(nn.Module):
+class FullyConnectedFeatures(nn.Module):
     """F of C2AE: fully connected layers on the features."""
 
     def __init__(self, n_features: int, layer: int, hidden: int, dropout: float = 0.0, sparse: bool = False):
         super().__init__()
-        self.rows = summed_rows(n_features, layer, sparse)
+        self.rows = build_sparse_input_layer(n_features, layer, sparse)
         self.bias = nn.Parameter(torch.zeros(layer))
         self.further = nn.Linear(layer, layer)
         self.output = nn.Linear(layer, hidden)
         self.dropout = dropout
 
-    def parts(self, bag: BagBatch) -> Tensor:
+    def compute_contributions(self, bag: BagBatch) -> Tensor:
         """What each feature adds to the first layer."""
         return self.rows(bag.features) * bag.values[:, None]
 
-    def pooled(self, bag: BagBatch) -> Tensor:
+    def pool_features(self, bag: BagBatch) -> Tensor:
         weight, sparse = self.rows.weight, self.rows.sparse
         values = bag.values.to(weight.dtype)
         return embedding_bag(bag.features, weight, bag.offsets, mode="sum", sparse=sparse, per_sample_weights=values)
 
-    def after(self, pooled: Tensor) -> Tensor:
-        inner = leaky_relu(pooled + self.bias, LEAK)
-        inner = leaky_relu(self.further(dropout(inner, self.dropout, self.training)), LEAK)
+    def project_pooled(self, pooled: Tensor) -> Tensor:
+        inner = leaky_relu(pooled + self.bias, LEAKY_RELU_SLOPE)
+        inner = leaky_relu(self.further(dropout(inner, self.dropout, self.training)), LEAKY_RELU_SLOPE)
         return self.output(dropout(inner, self.dropout, self.training))
 
     def forward(self, bag: BagBatch) -> Tensor:
-        return self.after(self.pooled(bag))
+        return self.project_pooled(self.pool_features(bag))
 
 
-def summed_rows(n: int, width: int, sparse: bool) -> nn.Embedding:
+def build_sparse_input_layer(n: int, width: int, sparse: bool) -> nn.Embedding:
     """The weights of a fully connected layer on sparse inputs, whose rows are to be added up."""
     rows = nn.Embedding(n, width, sparse=sparse)
     nn.init.xavier_uniform_(rows.weight)
     return rows
 
 
-class Inner(nn.Module):
+class HiddenActivation(nn.Module):
     """What follows the first layer of encoder and decoder: in Rank-AE batch normalisation, if it is wanted, and ReLU,
     in C2AE a leaky ReLU."""
 
-    def __init__(self, width: int, normalised: bool, leak: float = 0.0):
+    def __init__(self, width: int, has_batch_norm: bool, leak: float = 0.0):
         super().__init__()
-        self.norm = BatchNorm(width) if normalised else None
+        self.norm = BatchNorm(width) if has_batch_norm else None
         self.leak = leak
 
     def forward(self, x: Tensor, n: int | None = None) -> Tensor:
@@ -173,9 +173,9 @@ class Inner(nn.Module):
 class LabelEncoder(nn.Module):
     """E, two fully connected layers: labels → layer → hidden. The first is a sum of the rows of a document's labels."""
 
-    def __init__(self, n_labels: int, layer: int, hidden: int, inner: Inner, sparse: bool = False):
+    def __init__(self, n_labels: int, layer: int, hidden: int, inner: HiddenActivation, sparse: bool = False):
         super().__init__()
-        self.rows = summed_rows(n_labels, layer, sparse)
+        self.rows = build_sparse_input_layer(n_labels, layer, sparse)
         self.bias = nn.Parameter(torch.zeros(layer))
         self.inner = inner
         self.output = nn.Linear(layer, hidden)
@@ -190,30 +190,32 @@ class LabelEncoder(nn.Module):
 class Decoder(nn.Module):
     """D, two fully connected layers: hidden → layer → labels."""
 
-    def __init__(self, n_labels: int, layer: int, hidden: int, inner: Inner):
+    def __init__(self, n_labels: int, layer: int, hidden: int, inner: HiddenActivation):
         super().__init__()
         self.first = nn.Linear(hidden, layer)
         self.inner = inner
         self.output = nn.Linear(layer, n_labels)
 
-    def before_output(self, hidden: Tensor, n: int | None = None) -> Tensor:
+    def apply_hidden_layer(self, hidden: Tensor, n: int | None = None) -> Tensor:
         return self.inner(self.first(hidden), n)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(self.before_output(hidden))
+        return self.output(self.apply_hidden_layer(hidden))
 
 
 class Predictor(LabelNetwork):
     """D(F(x)): logits of labels. `width` is how many numbers F has for each word, or feature."""
 
-    def __init__(self, features: BagFeatures | SequenceFeatures | LayeredFeatures, decoder: Decoder, width: int):
+    def __init__(self, features: BagFeatures | SequenceFeatures | FullyConnectedFeatures, decoder: Decoder, width: int):
         super().__init__()
         self.features, self.decoder, self.width = features, decoder, width
         self.n_labels = decoder.output.out_features
 
     def batch_size(self, loader: Any) -> int:
-        most = at_most(MOST_NUMBERS, device_with(self)) // max(self.n_labels, loader.longest * self.width)
-        return max(1, min(most, MOST_DOCS))
+        most = get_device_limit(MAX_TENSOR_ELEMENTS, get_network_device(self)) // max(
+            self.n_labels, loader.longest * self.width
+        )
+        return max(1, min(most, MAX_BATCH_DOCUMENTS))
 
     def forward(self, batch: Any) -> Tensor:
         return self.decoder(self.features(batch))
@@ -233,7 +235,7 @@ class Objective:
     dropout: float = 0.0  # of D's inner layer on the way of x_h alone: on that of y_h it kept the ranking from learning
 
     @property
-    def uses_encoder(self) -> bool:
+    def has_encoder_loss(self) -> bool:
         return self.distance_weight > 0 or self.balance > 0
 
 
@@ -243,7 +245,7 @@ class Autoencoder(nn.Module):
     def __init__(self, predictor: Predictor, encoder: LabelEncoder, objective: Objective):
         super().__init__()
         self.predictor, self.encoder, self.objective = predictor, encoder, objective
-        encoder.requires_grad_(objective.uses_encoder)
+        encoder.requires_grad_(objective.has_encoder_loss)
 
     def forward(self, batch: Any, rows: Tensor, labels: Tensor) -> Tensor:
         """rows and labels: those of the batch's documents, in the order of the documents."""
@@ -251,15 +253,17 @@ class Autoencoder(nn.Module):
         x_h, loss = self.predictor.features(batch), torch.zeros((), device=labels.device)
         # into the decoder: documents first, which batch normalisation is to remember
         ways = [(x_h, aim.prediction_weight, aim.prediction, aim.dropout)] if aim.prediction_weight else []
-        if aim.uses_encoder:
+        if aim.has_encoder_loss:
             y_h = self.encoder(rows, labels, n_docs)
             with torch.autocast(labels.device.type, enabled=False):  # which would multiply in half precision here, too
                 loss = loss + aim.distance_weight * aim.distance(x_h.float(), y_h.float())
             ways += [(y_h, aim.balance, aim.reconstruction, 0.0)] if aim.balance else []
         if ways:
-            inner = decoder.before_output(torch.cat([hidden for hidden, *_ in ways]), n_docs)
-            positives = Positives.of(rows, labels, n_docs)
+            inner = decoder.apply_hidden_layer(torch.cat([hidden for hidden, *_ in ways]), n_docs)
+            positives = PositiveLabels.from_pairs(rows, labels, n_docs)
             for part, (_, weight, kind, share) in zip(inner.split(n_docs), ways, strict=True):
                 kept = dropout(part, share, self.training)
-                loss = loss + weight * output_loss(kind, kept, decoder.output.weight, decoder.output.bias, positives)
+                loss = loss + weight * compute_output_loss(
+                    kind, kept, decoder.output.weight, decoder.output.bias, positives
+                )
         return loss

@@ -15,30 +15,30 @@ from __future__ import annotations
 
 from xmtc.core.hyperparameters import Presets
 
-PASSES = 60
+PAPER_EPOCHS = 60
 
-PAPER = {
+PAPER_SETTINGS = {
     "channels": 100, "reduction": 4, "pooling": "mean", "hidden": 100, "batch_norm": False,
     "bounded": True, "margin": 1.0, "averaged": False, "balance": 1.0, "distance_weight": 1.0, "prediction_weight": 0.0,
     "spread": 1.0, "word_dropout": 0.0, "dropout": 0.0, "inner_dropout": 0.0, "weight_decay": 0.0,
     "layer": 800, "batch": 256, "rate": 1e-3, "schedule": "decay", "decay": 1.0,
-    "epochs": PASSES, "average_from": PASSES, "held_out": 0.0,
+    "epochs": PAPER_EPOCHS, "average_from": PAPER_EPOCHS, "held_out": 0.0,
 }  # fmt: skip
 GLOVE = {"vectors": "glove-100d"}
-AUTHORS = {"bounded": False, "margin": 10.0, "batch_norm": True}
+AUTHOR_SETTINGS = {"bounded": False, "margin": 10.0, "batch_norm": True}
 
-OF_PAPER: Presets = {
-    "Delicious": PAPER | {"layer": 120, "rate": 1e-2},
-    "Mediamill": PAPER | {"layer": 100, "batch": 1024},
-    "RCV": PAPER | {"hidden": 200, "layer": 600, "balance": 10.0},
-    "IMDb": PAPER | GLOVE,
-    "EUR-Lex": PAPER | GLOVE,
-    "Wiki10": PAPER | GLOVE | {"hidden": 200},
+PAPER_PRESETS: Presets = {
+    "Delicious": PAPER_SETTINGS | {"layer": 120, "rate": 1e-2},
+    "Mediamill": PAPER_SETTINGS | {"layer": 100, "batch": 1024},
+    "RCV": PAPER_SETTINGS | {"hidden": 200, "layer": 600, "balance": 10.0},
+    "IMDb": PAPER_SETTINGS | GLOVE,
+    "EUR-Lex": PAPER_SETTINGS | GLOVE,
+    "Wiki10": PAPER_SETTINGS | GLOVE | {"hidden": 200},
 }
-OF_AUTHORS: Presets = {
-    "Delicious-authors": OF_PAPER["Delicious"] | AUTHORS | {"reduction": 2, "hidden": 80},
-    "Mediamill-authors": OF_PAPER["Mediamill"] | AUTHORS,
-    "RCV-authors": OF_PAPER["RCV"] | AUTHORS | {"channels": 200},
-    "EUR-Lex-authors": OF_PAPER["EUR-Lex"] | AUTHORS,
+AUTHOR_PRESETS: Presets = {
+    "Delicious-authors": PAPER_PRESETS["Delicious"] | AUTHOR_SETTINGS | {"reduction": 2, "hidden": 80},
+    "Mediamill-authors": PAPER_PRESETS["Mediamill"] | AUTHOR_SETTINGS,
+    "RCV-authors": PAPER_PRESETS["RCV"] | AUTHOR_SETTINGS | {"channels": 200},
+    "EUR-Lex-authors": PAPER_PRESETS["EUR-Lex"] | AUTHOR_SETTINGS,
 }
-PRESETS = OF_PAPER | OF_AUTHORS
+PRESETS = PAPER_PRESETS | AUTHOR_PRESETS

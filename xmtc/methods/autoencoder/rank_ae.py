@@ -32,12 +32,12 @@ from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.autoencoder.family import LabelAutoencoder
-from xmtc.methods.autoencoder.model import BAG, LSTM, WORDS, AutoencoderDesign
+from xmtc.methods.autoencoder.model import BAG, LSTM, WORD_VIEW, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Autoencoder, BagFeatures, Objective, Predictor, SequenceFeatures
 from xmtc.methods.autoencoder.presets import PRESETS
-from xmtc.nn.initial_vectors import vectors_of_terms, vectors_of_tokens
-from xmtc.nn.label_clusters import log_odds_of_labels
-from xmtc.nn.output_losses import CrossEntropy, Loss, Ranking
+from xmtc.nn.initial_vectors import load_term_vectors, load_token_vectors
+from xmtc.nn.label_clusters import compute_label_log_odds
+from xmtc.nn.output_losses import CrossEntropyLoss, Loss, RankingLoss
 
 LOSSES = RANKING, BCE = "ranking", "bce"
 POOLINGS = MEAN, SUM = "mean", "sum"
@@ -134,12 +134,12 @@ class RankAE(LabelAutoencoder):
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # words in their order or not
-        return (WORDS,) if self.input == LSTM else ("tfidf",)
+        return (WORD_VIEW,) if self.input == LSTM else ("tfidf",)
 
     def first_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:
         if self.input == LSTM:
-            return vectors_of_tokens(data.tokens(WORDS), self.vectors, self.dimension, self.corpus_dimension, run)
-        return vectors_of_terms(data.bag, self.vectors, run) if self.vectors else None
+            return load_token_vectors(data.tokens(WORD_VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
+        return load_term_vectors(data.bag, self.vectors, run) if self.vectors else None
 
     def design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
         (size,) = data.sizes.values()
@@ -170,10 +170,10 @@ class RankAE(LabelAutoencoder):
         return predictor
 
     def network(self, design: AutoencoderDesign, vectors: np.ndarray | None, data: Dataset, run: Run) -> Autoencoder:
-        network = super().network(design, vectors, data, run)
+        network = super().build_network(design, vectors, data, run)
         if self.prediction_weight and self.prediction_loss == BCE:  # begins with what is known: how rare labels are
             assert data.Y is not None
-            network.predictor.decoder.output.bias.data.copy_(log_odds_of_labels(data.Y))
+            network.predictor.decoder.output.bias.data.copy_(compute_label_log_odds(data.Y))
         return network
 
     def objective(self, data: Dataset) -> Objective:
@@ -183,11 +183,11 @@ class RankAE(LabelAutoencoder):
                 "another; expected at most 1."
             )
         kinds: dict[str, Loss] = {
-            RANKING: Ranking(self.margin, self.bounded, data.n_labels if self.averaged else 0),
-            BCE: CrossEntropy(),
+            RANKING: RankingLoss(self.margin, self.bounded, data.n_labels if self.averaged else 0),
+            BCE: CrossEntropyLoss(),
         }
         return Objective(
-            distance=mean_squared,
+            distance=mean_squared_distance,
             distance_weight=self.distance_weight,
             reconstruction=kinds[self.loss],
             balance=self.balance,
@@ -197,6 +197,6 @@ class RankAE(LabelAutoencoder):
         )
 
 
-def mean_squared(x_h: Tensor, y_h: Tensor) -> Tensor:
+def mean_squared_distance(x_h: Tensor, y_h: Tensor) -> Tensor:
     """L_h"""
     return (x_h - y_h).square().mean()

@@ -27,22 +27,22 @@ from xmtc.methods.convolution.family import (
     MAX,
     MEAN,
     POOLINGS,
+    ConvolutionalDesign,
     ConvolutionalMethod,
-    RegionDesign,
-    RegionNetwork,
-    lengths_of,
-    pooled_max,
-    pooled_mean,
+    ConvolutionalNetwork,
+    count_tokens,
+    max_pool_chunks,
+    mean_pool_chunks,
 )
 from xmtc.nn.token_batches import TokenBatch
 
-MOST_WORDS = 100_000  # of a region, and from one to the next
+MAX_REGION_WORDS = 100_000  # of a region, and from one to the next
 
 
-class BagNetwork(RegionNetwork):
+class BowCNNNetwork(ConvolutionalNetwork):
     """Rows of words, summed over regions, ReLU, pooling, response normalisation, labels."""
 
-    def __init__(self, design: BagDesign, word_dropout: float, dropout: float):
+    def __init__(self, design: BowCNNDesign, word_dropout: float, dropout: float):
         super().__init__(design.maps * design.chunks, design, dropout)
         self.design, self.word_dropout, self.n_maps = design, word_dropout, design.maps
         self.embedding = nn.Embedding(design.n_rows, design.maps)
@@ -55,21 +55,21 @@ class BagNetwork(RegionNetwork):
 
     def pooled(self, words: Tensor, batch: TokenBatch) -> Tensor:
         stride, chunks = self.design.stride, self.design.chunks
-        words = batch.padded(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
+        words = batch.pad_states(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
         region = min(self.design.region, words.shape[2])  # beyond the texts there is nothing to add up
         regions = region * avg_pool1d(pad(words, (0, region - 1)), region, stride)
-        regions, lengths = relu(regions + self.bias[:, None]), -(-lengths_of(batch) // stride)
+        regions, lengths = relu(regions + self.bias[:, None]), -(-count_tokens(batch) // stride)
         if self.design.pooling == MAX:
-            pooled = pooled_max(regions, lengths, chunks).transpose(1, 2)
+            pooled = max_pool_chunks(regions, lengths, chunks).transpose(1, 2)
         else:
-            pooled = pooled_mean(regions.transpose(1, 2), lengths, chunks)
+            pooled = mean_pool_chunks(regions.transpose(1, 2), lengths, chunks)
         # response normalisation: a chunk's numbers have at most the length 1
         pooled = pooled * (1 + pooled.square().sum(2, keepdim=True)).rsqrt()
         return pooled.flatten(1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BagDesign(RegionDesign):
+class BowCNNDesign(ConvolutionalDesign):
     vocabulary: int
     region: int
     stride: int
@@ -80,14 +80,14 @@ class BagDesign(RegionDesign):
         """Of the vocabulary, and of the unknown word."""
         return min(self.n_words, self.vocabulary + 1)
 
-    def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> BagNetwork:
-        return BagNetwork(self, word_dropout, dropout)
+    def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> BowCNNNetwork:
+        return BowCNNNetwork(self, word_dropout, dropout)
 
     def check(self) -> None:
         super().check()
         if self.pooling not in POOLINGS or self.vocabulary < 1:
             raise ValueError("its network is none")
-        if not (1 <= self.region <= MOST_WORDS and 1 <= self.stride <= MOST_WORDS):
+        if not (1 <= self.region <= MAX_REGION_WORDS and 1 <= self.stride <= MAX_REGION_WORDS):
             raise ValueError("its regions are of no size that there is")
 
 
@@ -103,14 +103,14 @@ class BowCNN(ConvolutionalMethod):
     rate: float = param(0.005, "learning rate of Adam", low=1e-8, high=10.0, search=(1e-3, 2e-2), log=True)
     vocabulary: int = param(30_000, "words that count, the most frequent by documents", low=1)
     maps: int = param(1000, "numbers of a region", low=1, search=(250, 2000), log=True)
-    region: int = param(20, "words of a region", low=1, high=MOST_WORDS)
-    stride: int = param(2, "words from one region to the next", low=1, high=MOST_WORDS)
+    region: int = param(20, "words of a region", low=1, high=MAX_REGION_WORDS)
+    stride: int = param(2, "words from one region to the next", low=1, high=MAX_REGION_WORDS)
     pooling: str = param(MEAN, "of the regions of a chunk, the mean or the largest numbers", choices=POOLINGS)
     chunks: int = param(10, "parts of a text, each of which the labels read", low=1, high=10_000)
 
-    def design(self, data: Dataset, vectors: np.ndarray | None) -> BagDesign:
+    def design(self, data: Dataset, vectors: np.ndarray | None) -> BowCNNDesign:
         (n_words,) = data.sizes.values()
-        return BagDesign(
+        return BowCNNDesign(
             n_words=n_words,
             n_labels=data.n_labels,
             vocabulary=self.vocabulary,

@@ -18,94 +18,103 @@ from xmtc.core.method import Explanation
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
 from xmtc.nn import distributed
-from xmtc.nn.devices import device_with, mixed, moved, working
-from xmtc.nn.fit import begin, fit_network
-from xmtc.nn.label_clusters import log_odds_of_labels
+from xmtc.nn.devices import get_network_device, mixed_precision, move_to_device, use_torch_settings
+from xmtc.nn.fit import fit_network, prepare_training
+from xmtc.nn.label_clusters import compute_label_log_odds
 from xmtc.nn.method import WordNetworkMethod
-from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, at_most, predict_with
+from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, get_device_limit, predict_with_network
 from xmtc.nn.normalisation import BatchNorm
-from xmtc.nn.output_losses import CrossEntropy, Positives, output_loss
-from xmtc.nn.token_batches import LabelRows, TokenBatch, TokenLoader
+from xmtc.nn.output_losses import CrossEntropyLoss, PositiveLabels, compute_output_loss
+from xmtc.nn.token_batches import LabelLoader, TokenBatch, TokenLoader
 from xmtc.nn.weights import Weights
 
 VIEW = "words"
-MOST_NUMBERS = {"cpu": 2**25, "cuda": 2**30}  # of one tensor in an answer
+MAX_TENSOR_ELEMENTS = {"cpu": 2**25, "cuda": 2**30}  # of one tensor in an answer
 POOLINGS = MAX, MEAN = "max", "mean"
-FULL_WIDTH = 512  # numbers that labels read, normalised; where there are more, each is as much smaller
+MAX_UNSCALED_WIDTH = 512  # numbers that labels read, normalised; where there are more, each is as much smaller
 
 
-class RegionNetwork(LabelNetwork):
+class ConvolutionalNetwork(LabelNetwork):
     """Words → regions → pooled → hidden → labels. A subclass has an `embedding` and `pooled`."""
 
     embedding: nn.Embedding
     n_maps: int  # numbers of a region
 
-    def __init__(self, width: int, design: RegionDesign, dropout: float):
+    def __init__(self, width: int, design: ConvolutionalDesign, dropout: float):
         super().__init__()
         self.n_labels, self.output, self.dropout = design.n_labels, nn.Linear(width, design.n_labels), dropout
         self.output_norm = BatchNorm(width) if design.output_norm else None
 
     @abstractmethod
-    def pooled(self, words: Tensor, batch: TokenBatch) -> Tensor:
+    def pool_features(self, words: Tensor, batch: TokenBatch) -> Tensor:
         """(n_docs, width) what there is to know of the texts, from the vectors of the batch's words, (n_tokens, d)."""
 
-    def hidden(self, words: Tensor, batch: TokenBatch) -> Tensor:
+    def encode(self, words: Tensor, batch: TokenBatch) -> Tensor:
         """(n_docs, width) what labels are read off. After a ReLU all numbers are positive and much alike in all texts:
         a step of Adam would move a label's logit of every text at once, and the more so the rarer the label is. As it
         moves every weight by the rate, a logit moves the more the more numbers there are; many are made small."""
-        pooled = self.pooled(words, batch)
+        pooled = self.pool_features(words, batch)
         if self.output_norm is not None:
             pooled = self.output_norm(pooled.float())  # bf16 has too few digits for a mean
-            pooled = pooled * min(1.0, FULL_WIDTH / pooled.shape[1])
+            pooled = pooled * min(1.0, MAX_UNSCALED_WIDTH / pooled.shape[1])
         return dropout(pooled, self.dropout, self.training)
 
-    def words(self, batch: TokenBatch) -> Tensor:
+    def embed_words(self, batch: TokenBatch) -> Tensor:
         """(n_tokens, d) the vectors of the batch's words."""
         return self.embedding(batch.ids)
 
     def forward(self, batch: TokenBatch) -> Tensor:
-        return self.output(self.hidden(self.words(batch), batch))
+        return self.output(self.encode(self.embed_words(batch), batch))
 
     def batch_size(self, loader: TokenLoader) -> int:
-        numbers = max(self.n_labels, loader.longest * self.n_maps)
-        return max(1, min(at_most(MOST_NUMBERS, device_with(self)) // numbers, super().batch_size(loader)))
+        numbers = max(self.n_labels, loader.max_length * self.n_maps)
+        return max(
+            1,
+            min(get_device_limit(MAX_TENSOR_ELEMENTS, get_network_device(self)) // numbers, super().batch_size(loader)),
+        )
 
     def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
-        with mixed(batch.ids.device):
-            hidden = self.hidden(self.words(batch), batch)
+        with mixed_precision(batch.ids.device):
+            hidden = self.encode(self.embed_words(batch), batch)
         top = self.output(hidden.float()).topk(min(k, self.n_labels))  # bf16 has too few digits to rank by
         return top.indices, top.values.sigmoid()
 
     @torch.no_grad()
-    def begin_with_frequencies(self, Y: csr_array) -> None:
+    def initialise_biases(self, Y: csr_array) -> None:
         """Before it has learnt anything, every label has the probability that it has among these documents."""
-        self.output.bias.copy_(log_odds_of_labels(Y))
+        self.output.bias.copy_(compute_label_log_odds(Y))
 
 
-class Judged(nn.Module):
+class NetworkWithLoss(nn.Module):
     """A network while it is trained. A forward pass gives the loss: binary cross-entropy, summed over labels."""
 
-    def __init__(self, network: RegionNetwork):
+    def __init__(self, network: ConvolutionalNetwork):
         super().__init__()
         self.network = network
 
     def forward(self, batch: TokenBatch, rows: Tensor, labels: Tensor) -> Tensor:
         """rows and labels: those of the batch's documents, in the order of the documents."""
-        hidden, output = self.network.hidden(self.network.words(batch), batch), self.network.output
-        return output_loss(CrossEntropy(), hidden, output.weight, output.bias, Positives.of(rows, labels, batch.n_docs))
+        hidden, output = self.network.encode(self.network.embed_words(batch), batch), self.network.output
+        return compute_output_loss(
+            CrossEntropyLoss(),
+            hidden,
+            output.weight,
+            output.bias,
+            PositiveLabels.from_pairs(rows, labels, batch.n_docs),
+        )
 
 
-def chunk_begins(lengths: Tensor, n_chunks: int) -> Tensor:
+def compute_chunk_offsets(lengths: Tensor, n_chunks: int) -> Tensor:
     """(n_docs, n_chunks + 1) where the chunks of texts of so many regions begin, and where the last ends: all about
     equally long, and each text's own, so that an answer does not depend on the others of its batch."""
     steps = torch.arange(n_chunks + 1, device=lengths.device)
     return -(-steps * lengths[:, None] // n_chunks)
 
 
-def pooled_max(regions: Tensor, lengths: Tensor, n_chunks: int) -> Tensor:
+def max_pool_chunks(regions: Tensor, lengths: Tensor, n_chunks: int) -> Tensor:
     """(n_docs, n_maps, n_chunks) the largest of each map in each chunk, of (n_docs, n_maps, width); 0 where a text is
     so short that a chunk is empty."""
-    begins = chunk_begins(lengths, n_chunks)
+    begins = compute_chunk_offsets(lengths, n_chunks)
     first, end = begins[:, :-1], begins[:, 1:]
     with torch.no_grad():
         most = -(-regions.shape[2] // n_chunks) + 1
@@ -117,23 +126,23 @@ def pooled_max(regions: Tensor, lengths: Tensor, n_chunks: int) -> Tensor:
     return regions.gather(2, winners).masked_fill((first == end)[:, None], 0.0)
 
 
-def pooled_mean(regions: Tensor, lengths: Tensor, n_chunks: int) -> Tensor:
+def mean_pool_chunks(regions: Tensor, lengths: Tensor, n_chunks: int) -> Tensor:
     """(n_docs, n_chunks, n_maps) the mean of each map in each chunk, of (n_docs, width, n_maps)."""
-    begins = chunk_begins(lengths, n_chunks)
+    begins = compute_chunk_offsets(lengths, n_chunks)
     first, end = begins[:, :-1, None], begins[:, 1:, None]
     place = torch.arange(regions.shape[1], device=lengths.device)
     within = ((place >= first) & (place < end)).to(regions.dtype)
     return (within / (end - first).clamp(min=1)).to(regions.dtype) @ regions
 
 
-def lengths_of(batch: TokenBatch) -> Tensor:
+def count_tokens(batch: TokenBatch) -> Tensor:
     """(n_docs,) how many words each document has; sizes are how many have a first, a second word and so on."""
-    counts = np.searchsorted(-batch.sizes.numpy(), -np.arange(1, batch.n_docs + 1), side="right")
-    return moved(counts, batch.ids.device)
+    counts = np.searchsorted(-batch.step_sizes.numpy(), -np.arange(1, batch.n_docs + 1), side="right")
+    return move_to_device(counts, batch.ids.device)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegionDesign(Design):
+class ConvolutionalDesign(Design):
     """The sizes that both networks have."""
 
     n_words: int
@@ -143,7 +152,7 @@ class RegionDesign(Design):
     output_norm: bool = False  # of what labels read; older folders have none
 
     @abstractmethod
-    def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> RegionNetwork: ...
+    def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> ConvolutionalNetwork: ...
 
     def loader(self, data: Dataset, device: torch.device) -> TokenLoader:
         return TokenLoader(data.tokens(VIEW), device)
@@ -154,16 +163,16 @@ class RegionDesign(Design):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegionModel(NetworkModel):
+class ConvolutionalModel(NetworkModel):
     """σ(logit) of every label."""
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the label's logit: its vector times the gradient there, which is all of it as long as
         no other region becomes the largest, or positive."""
         device, tokens = torch.device("cpu"), document.tokens(VIEW)
-        network = self.network.on(device)
-        batch = self.network.design.loader(document, device).batch(np.array([0]))
-        with working(Run(device="cpu"), device), torch.enable_grad():
+        network = self.network.load_on(device)
+        batch = self.network.design.loader(document, device).load_batch(np.array([0]))
+        with use_torch_settings(Run(device="cpu"), device), torch.enable_grad():
             words = network.words(batch).detach().requires_grad_(True)
             (gradient,) = torch.autograd.grad(network.output(network.hidden(words, batch))[0, label], words)
         weights = (gradient * words.detach()).sum(1).numpy()
@@ -171,7 +180,7 @@ class RegionModel(NetworkModel):
 
     def check(self) -> None:
         design = self.network.design
-        if not isinstance(design, RegionDesign):
+        if not isinstance(design, ConvolutionalDesign):
             raise ValueError("its network is of another kind")
         if self.views != {VIEW: design.n_words} or self.n_labels != design.n_labels:
             raise ValueError("its network is not for its words and labels")
@@ -192,48 +201,50 @@ class ConvolutionalMethod(WordNetworkMethod):
         True, "normalise what labels read over a batch; without, as in the papers, many rare labels are hardly learnt"
     )
 
-    def first_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:
+    def load_initial_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:
         """Of words, to start from; None where the network has its own."""
         return None
 
     @abstractmethod
-    def design(self, data: Dataset, vectors: np.ndarray | None) -> RegionDesign:
+    def build_design(self, data: Dataset, vectors: np.ndarray | None) -> ConvolutionalDesign:
         """The sizes of the network for this data, and for the word vectors that it starts from, if any."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> RegionModel:
-        vectors = self.first_vectors(data, run)
-        data, valid, device = begin(self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors)
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ConvolutionalModel:
+        vectors = self.load_initial_vectors(data, run)
+        data, valid, device = prepare_training(
+            self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors
+        )
         assert data.Y is not None
-        design = self.design(data, vectors)
-        design.check_room(device)
-        with working(run, device, self.seed):
+        design = self.build_design(data, vectors)
+        design.check_memory(device)
+        with use_torch_settings(run, device, self.seed):
             network = design.build(self.word_dropout, self.dropout)
         if vectors is not None:
             network.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
-        network.begin_with_frequencies(data.Y)
+        network.initialise_biases(data.Y)
         self.train(network.to(device), design, data, valid, run)
-        trained = TrainedNetwork(design=design, weights=Weights.of(network))
-        return RegionModel(n_labels=data.n_labels, views=data.sizes, network=trained)
+        trained = TrainedNetwork(design=design, weights=Weights.from_network(network))
+        return ConvolutionalModel(n_labels=data.n_labels, views=data.sizes, network=trained)
 
     def train(
-        self, network: RegionNetwork, design: RegionDesign, data: Dataset, valid: Dataset | None, run: Run
+        self, network: ConvolutionalNetwork, design: ConvolutionalDesign, data: Dataset, valid: Dataset | None, run: Run
     ) -> None:
         """The best nDCG@5 of held-out documents stays."""
         assert data.Y is not None
-        device = device_with(network)
-        loader, labels = design.loader(data, device), LabelRows(data.Y, device)
+        device = get_network_device(network)
+        loader, labels = design.loader(data, device), LabelLoader(data.Y, device)
         held_out = None if valid is None else design.loader(valid, device)
-        judged = Judged(network)
-        forward = distributed.shared(judged)
+        judged = NetworkWithLoss(network)
+        forward = distributed.wrap_network(judged)
 
         def loss(docs: np.ndarray) -> Tensor:
-            batch = loader.batch(distributed.share(docs))
-            with mixed(device):
-                return forward(batch, *labels.pairs(batch.docs))
+            batch = loader.load_batch(distributed.shard_batch(docs))
+            with mixed_precision(device):
+                return forward(batch, *labels.label_pairs(batch.docs))
 
         def answer(run: Run) -> Predictions:
             assert held_out is not None
-            return predict_with(network, held_out, 5, run)
+            return predict_with_network(network, held_out, 5, run)
 
-        Y, plan = None if valid is None else valid.Y, self.schedule()
-        fit_network(judged, loader=loader, loss=loss, answer=answer, Y=Y, plan=plan, batch=self.batch, run=run)
+        Y, plan = None if valid is None else valid.Y, self.make_training_options()
+        fit_network(judged, loader=loader, loss=loss, predict=answer, Y=Y, plan=plan, batch=self.batch, run=run)

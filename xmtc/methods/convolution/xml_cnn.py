@@ -25,21 +25,21 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.convolution.family import (
     VIEW,
+    ConvolutionalDesign,
     ConvolutionalMethod,
-    RegionDesign,
-    RegionNetwork,
-    lengths_of,
-    pooled_max,
+    ConvolutionalNetwork,
+    count_tokens,
+    max_pool_chunks,
 )
-from xmtc.nn.initial_vectors import vectors_of_tokens
+from xmtc.nn.initial_vectors import load_token_vectors
 from xmtc.nn.normalisation import BatchNorm
 from xmtc.nn.token_batches import TokenBatch
 
 
-class FilterNetwork(RegionNetwork):
+class XMLCNNNetwork(ConvolutionalNetwork):
     """Word vectors, filters, dynamic max pooling, bottleneck, labels."""
 
-    def __init__(self, design: FilterDesign, word_dropout: float, dropout: float):
+    def __init__(self, design: XMLCNNDesign, word_dropout: float, dropout: float):
         super().__init__(design.bottleneck, design, dropout)
         self.word_dropout, self.n_chunks = word_dropout, design.chunks
         self.widths, self.n_maps = design.filters, len(design.filters) * design.maps
@@ -50,23 +50,23 @@ class FilterNetwork(RegionNetwork):
         self.norm = BatchNorm(design.bottleneck) if design.batch_norm else nn.Identity()
 
     def pooled(self, words: Tensor, batch: TokenBatch) -> Tensor:
-        words = batch.padded(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
+        words = batch.pad_states(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
         # region i begins with word i; at the end of a text there are zeros in it
         pairs = zip(self.widths, self.filters, strict=True)
         regions = torch.cat([convolve(pad(words, (0, width - 1))) for width, convolve in pairs], 1)
-        pooled = relu(pooled_max(regions, lengths_of(batch), self.n_chunks))  # which is the largest after a ReLU
+        pooled = relu(max_pool_chunks(regions, count_tokens(batch), self.n_chunks))  # which is the largest after a ReLU
         return relu(self.norm(self.bottleneck(pooled.flatten(1)).float()))  # bf16 has too few digits for a mean
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterDesign(RegionDesign):
+class XMLCNNDesign(ConvolutionalDesign):
     dimension: int
     filters: tuple[int, ...]
     bottleneck: int
     batch_norm: bool = False  # of the bottleneck; older folders have none
 
-    def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> FilterNetwork:
-        return FilterNetwork(self, word_dropout, dropout)
+    def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> XMLCNNNetwork:
+        return XMLCNNNetwork(self, word_dropout, dropout)
 
     def check(self) -> None:
         super().check()
@@ -75,8 +75,15 @@ class FilterDesign(RegionDesign):
 
 
 # The paper's: more feature maps where there are few labels. Vectors are GloVe's, of 300 numbers: -p vectors=FILE.
-SMALL = {"maps": 128, "chunks": 8, "bottleneck": 512, "average_from": 30, "word_dropout": 0.0, "output_norm": False}
-PRESETS: Presets = {"small": SMALL, "large": SMALL | {"maps": 32}}
+SMALL_DATASET_SETTINGS = {
+    "maps": 128,
+    "chunks": 8,
+    "bottleneck": 512,
+    "average_from": 30,
+    "word_dropout": 0.0,
+    "output_norm": False,
+}
+PRESETS: Presets = {"small": SMALL_DATASET_SETTINGS, "large": SMALL_DATASET_SETTINGS | {"maps": 32}}
 
 
 @dataclass(frozen=True)
@@ -110,11 +117,11 @@ class XMLCNN(ConvolutionalMethod):
             raise XmtcError("XMLCNN: filters=() does not fit; expected widths such as 2,4,8.")
 
     def first_vectors(self, data: Dataset, run: Run) -> np.ndarray:
-        return vectors_of_tokens(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
+        return load_token_vectors(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
 
-    def design(self, data: Dataset, vectors: np.ndarray | None) -> FilterDesign:
+    def design(self, data: Dataset, vectors: np.ndarray | None) -> XMLCNNDesign:
         assert vectors is not None
-        return FilterDesign(
+        return XMLCNNDesign(
             n_words=vectors.shape[0],
             dimension=vectors.shape[1],
             n_labels=data.n_labels,

@@ -24,12 +24,12 @@ from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.run import Run
 from xmtc.core.sparse import CompactMatrix
 from xmtc.linear.coordinate_descent import shuffle
-from xmtc.linear.solver import first_state
-from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
-from xmtc.methods.embedding.neighbours import NOBODY, label_neighbours
+from xmtc.linear.solver import seed_state
+from xmtc.methods.embedding.family import SINGLE_THREAD_RUN, LearnerSeed, LocalEmbeddings
+from xmtc.methods.embedding.neighbours import NO_NEIGHBOUR, find_label_neighbours
 
-BATCH = 64  # documents that are ranked against each other's neighbours
-CLUSTER_RATE = 0.1  # of learning to divide: the authors' value
+BATCH_DOCUMENTS = 64  # documents that are ranked against each other's neighbours
+CLUSTER_LEARNING_RATE = 0.1  # of learning to divide: the authors' value
 
 
 @dataclass(frozen=True)
@@ -50,42 +50,44 @@ class AnnexML(LocalEmbeddings):
     def divide(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
         if n_clusters == 1:
             return iter([np.zeros((data.X.shape[1], 1), np.float32)] * self.n_learners)
-        near = label_neighbours(data.Y, self.n_neighbours, run)
+        near = find_label_neighbours(data.Y, self.n_neighbours, run)
 
-        def work(seed: Seed) -> np.ndarray:
-            return self._routes(data.X, near, n_clusters, seed)
+        def work(seed: LearnerSeed) -> np.ndarray:
+            return self._learn_cluster_weights(data.X, near, n_clusters, seed)
 
         return run.map_on_cluster(work, self.seeds, "dividing documents", total=self.n_learners)
 
-    def _routes(self, X: csr_array, near: np.ndarray, n_clusters: int, seed: Seed) -> np.ndarray:
+    def _learn_cluster_weights(self, X: csr_array, near: np.ndarray, n_clusters: int, seed: LearnerSeed) -> np.ndarray:
         """Linear classifiers that are to give a document and its neighbours the same answer: who claims a document is
         taught to claim its neighbours, and not others (section 3.2). They begin as documents."""
         rng = np.random.default_rng(seed)
         starts = X[rng.choice(X.shape[0], n_clusters, replace=False)].toarray().T
         shape, lazy = (X.shape[1], n_clusters), np.float32(self.sparsity)
         W, squares, sums = np.ascontiguousarray(starts), np.ones(shape, np.float32), np.empty(shape, np.float32)
-        sums[:] = W / CLUSTER_RATE + lazy * np.sign(W)
-        room = np.empty(n_clusters, np.float32), np.arange(X.shape[0]), first_state(int(rng.integers(2**31)))
+        sums[:] = W / CLUSTER_LEARNING_RATE + lazy * np.sign(W)
+        room = np.empty(n_clusters, np.float32), np.arange(X.shape[0]), seed_state(int(rng.integers(2**31)))
         rows = X.indptr, X.indices, X.data
-        claim(*rows, near, self.cluster_epochs, np.float32(CLUSTER_RATE), lazy, *room, W, squares, sums)
+        train_cluster_weights(
+            *rows, near, self.cluster_epochs, np.float32(CLUSTER_LEARNING_RATE), lazy, *room, W, squares, sums
+        )
         return W
 
-    def learn(self, documents: CompactMatrix, Y: csr_array, seed: Seed) -> np.ndarray:
+    def learn(self, documents: CompactMatrix, Y: csr_array, seed: LearnerSeed) -> np.ndarray:
         rng = np.random.default_rng(seed)
-        near = label_neighbours(Y, self.n_neighbours, ALONE)
+        near = find_label_neighbours(Y, self.n_neighbours, SINGLE_THREAD_RUN)
         W = rng.standard_normal((len(documents.columns), self.dimension), np.float32) / np.float32(self.dimension**0.5)
-        order = np.flatnonzero(near[:, 0] != NOBODY)
-        counts = (near != NOBODY).sum(axis=1)
+        order = np.flatnonzero(near[:, 0] != NO_NEIGHBOUR)
+        counts = (near != NO_NEIGHBOUR).sum(axis=1)
         rates = np.float32(self.gamma), np.float32(self.rate), self.epochs
-        room = np.zeros((4, BATCH, self.dimension), np.float32), np.zeros((2, BATCH), np.float32)
+        room = np.zeros((4, BATCH_DOCUMENTS, self.dimension), np.float32), np.zeros((2, BATCH_DOCUMENTS), np.float32)
         squares = np.zeros(len(documents.columns), np.float32)
-        state = first_state(int(rng.integers(2**31)))
-        rank_neighbours(*documents[:3], near, counts, order, *rates, state, *room, W, squares)
+        state = seed_state(int(rng.integers(2**31)))
+        train_embedding(*documents[:3], near, counts, order, *rates, state, *room, W, squares)
         return W
 
 
 @kernel
-def drawn(state, n):
+def draw_below(state, n):
     """The next state of a xorshift generator, and a number below n."""
     state ^= state << np.uint64(13)
     state ^= state >> np.uint64(7)
@@ -94,7 +96,7 @@ def drawn(state, n):
 
 
 @fast_kernel
-def teach(indptr, indices, data, doc, cluster, target, rate, lazy, W, squares, sums):
+def step_ftrl_proximal(indptr, indices, data, doc, cluster, target, rate, lazy, W, squares, sums):
     """One step of FTRL-proximal towards a classifier's answer, 1 or 0, to a document."""
     margin = np.float32(0)
     for i in range(indptr[doc], indptr[doc + 1]):
@@ -112,7 +114,7 @@ def teach(indptr, indices, data, doc, cluster, target, rate, lazy, W, squares, s
 
 
 @fast_kernel
-def claim(indptr, indices, data, near, epochs, rate, lazy, room, order, state, W, squares, sums):
+def train_cluster_weights(indptr, indices, data, near, epochs, rate, lazy, room, order, state, W, squares, sums):
     n_docs, n_clusters = len(order), W.shape[1]
     for _ in range(epochs):
         state = shuffle(order, state)
@@ -123,19 +125,21 @@ def claim(indptr, indices, data, near, epochs, rate, lazy, room, order, state, W
                 weights, value = W[indices[i]], data[i]
                 for c in range(n_clusters):
                     room[c] += value * weights[c]
-            state, best = drawn(state, n_clusters)  # among equals, any
+            state, best = draw_below(state, n_clusters)  # among equals, any
             for c in range(n_clusters):
                 if room[c] > room[best]:
                     best = c
             for n in range(near.shape[1]):
-                if near[doc, n] != NOBODY:
-                    teach(indptr, indices, data, near[doc, n], best, np.float32(1), rate, lazy, W, squares, sums)
-                    state, other = drawn(state, n_docs)
-                    teach(indptr, indices, data, other, best, np.float32(0), rate, lazy, W, squares, sums)
+                if near[doc, n] != NO_NEIGHBOUR:
+                    step_ftrl_proximal(
+                        indptr, indices, data, near[doc, n], best, np.float32(1), rate, lazy, W, squares, sums
+                    )
+                    state, other = draw_below(state, n_docs)
+                    step_ftrl_proximal(indptr, indices, data, other, best, np.float32(0), rate, lazy, W, squares, sums)
 
 
 @fast_kernel
-def embed(indptr, indices, data, doc, W, unit):
+def embed_document(indptr, indices, data, doc, W, unit):
     """Write a document's embedding divided by its length, which is returned."""
     for d in range(len(unit)):
         unit[d] = 0
@@ -154,7 +158,7 @@ def embed(indptr, indices, data, doc, W, unit):
 
 
 @fast_kernel
-def move(indptr, indices, data, doc, unit, length, gradient, rate, W, squares):
+def step_adagrad(indptr, indices, data, doc, unit, length, gradient, rate, W, squares):
     """A step of AdaGrad down the gradient of a document's unit vector, which only turns."""
     if length == 0:
         return
@@ -174,7 +178,7 @@ def move(indptr, indices, data, doc, unit, length, gradient, rate, W, squares):
 
 
 @fast_kernel
-def rank_one(i, n, gamma, units, others, gradients, other_gradients, room):
+def add_ranking_gradients(i, n, gamma, units, others, gradients, other_gradients, room):
     """Add the gradients of log(1 + Σ_j exp(γ (cos(i, j) − cos(i, i)))) over the others' neighbours j."""
     highest = np.float32(-3e38)
     for j in range(n):
@@ -195,25 +199,27 @@ def rank_one(i, n, gamma, units, others, gradients, other_gradients, room):
 
 
 @fast_kernel
-def rank_neighbours(indptr, indices, data, near, counts, order, gamma, rate, epochs, state, room, lengths, W, squares):
+def train_embedding(indptr, indices, data, near, counts, order, gamma, rate, epochs, state, room, lengths, W, squares):
     """Epochs of learning W: every document is to be nearer to one of its neighbours than to those of its batch."""
     units, others, gradients, other_gradients = room[0], room[1], room[2], room[3]
-    chosen, scratch = np.zeros(BATCH, np.int64), np.zeros(BATCH, np.float32)
+    chosen, scratch = np.zeros(BATCH_DOCUMENTS, np.int64), np.zeros(BATCH_DOCUMENTS, np.float32)
     for _ in range(epochs):
         state = shuffle(order, state)
-        for begin in range(0, len(order), BATCH):
-            n = min(BATCH, len(order) - begin)
+        for begin in range(0, len(order), BATCH_DOCUMENTS):
+            n = min(BATCH_DOCUMENTS, len(order) - begin)
             for i in range(n):
                 doc = order[begin + i]
-                state, which = drawn(state, counts[doc])
+                state, which = draw_below(state, counts[doc])
                 chosen[i] = near[doc, which]
-                lengths[0, i] = embed(indptr, indices, data, doc, W, units[i])
-                lengths[1, i] = embed(indptr, indices, data, chosen[i], W, others[i])
+                lengths[0, i] = embed_document(indptr, indices, data, doc, W, units[i])
+                lengths[1, i] = embed_document(indptr, indices, data, chosen[i], W, others[i])
                 for d in range(W.shape[1]):
                     gradients[i, d], other_gradients[i, d] = 0, 0
             for i in range(n):
-                rank_one(i, n, gamma, units, others, gradients, other_gradients, scratch)
+                add_ranking_gradients(i, n, gamma, units, others, gradients, other_gradients, scratch)
             for i in range(n):
                 doc = order[begin + i]
-                move(indptr, indices, data, doc, units[i], lengths[0, i], gradients[i], rate, W, squares)
-                move(indptr, indices, data, chosen[i], others[i], lengths[1, i], other_gradients[i], rate, W, squares)
+                step_adagrad(indptr, indices, data, doc, units[i], lengths[0, i], gradients[i], rate, W, squares)
+                step_adagrad(
+                    indptr, indices, data, chosen[i], others[i], lengths[1, i], other_gradients[i], rate, W, squares
+                )

@@ -22,15 +22,15 @@ from xmtc.core.method import Method
 from xmtc.core.run import Run
 from xmtc.methods.embedding.fasttext_model import (
     HIERARCHICAL,
-    LONGEST,
     LOSSES,
-    MOST_BUCKETS,
+    MAX_BUCKETS,
+    MAX_NGRAM_WORDS,
     VIEW,
     FastTextModel,
-    all_ngrams,
-    shares,
+    compute_term_shares,
+    hash_all_word_ngrams,
 )
-from xmtc.methods.embedding.fasttext_training import Training
+from xmtc.methods.embedding.fasttext_training import FastTextTrainer
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class FastText(Method):
     )
     epochs: int = param(25, "passes over the documents", low=1, search=(5, 50), log=True)
     word_ngrams: int = param(
-        1, "words of the longest n-grams that have vectors of their own", low=1, high=LONGEST, search=(1, 2)
+        1, "words of the longest n-grams that have vectors of their own", low=1, high=MAX_NGRAM_WORDS, search=(1, 2)
     )
-    buckets: int = param(2_000_000, "numbers that n-grams are hashed to", low=1, high=MOST_BUCKETS)
+    buckets: int = param(2_000_000, "numbers that n-grams are hashed to", low=1, high=MAX_BUCKETS)
     negatives: int = param(5, "with loss=ns, labels drawn at random in each step", low=1, high=10_000)
     seed: int = param(0, "seed of the first vectors, the order of documents and what is drawn", low=0, high=2**32 - 1)
 
@@ -62,12 +62,12 @@ class FastText(Method):
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         assert data.Y is not None
         tokens = data.tokens(VIEW)
-        begins, _, buckets = all_ngrams(tokens, self.word_ngrams, self.buckets)
+        begins, _, buckets = hash_all_word_ngrams(tokens, self.word_ngrams, self.buckets)
         seen, which = np.unique(buckets, return_inverse=True)
-        X = shares(tokens, begins, tokens.size + which, tokens.size + len(seen))
+        X = compute_term_shares(tokens, begins, tokens.size + which, tokens.size + len(seen))
         self.check_room(X.shape[1], data.n_labels)
-        training = Training(self, X, data.Y)
-        training.run(tokens.lengths, run)
+        training = FastTextTrainer(self, X, data.Y)
+        training.train(tokens.lengths, run)
         return FastTextModel(
             n_labels=data.n_labels,
             views=data.sizes,
@@ -76,7 +76,7 @@ class FastText(Method):
             n_buckets=self.buckets,
             buckets=seen,
             vectors=training.vectors,
-            outputs=training.outputs_of_labels(),
+            outputs=training.transpose_outputs(),
             children=training.children,
         )
 

@@ -10,15 +10,15 @@ import numpy as np
 
 from xmtc.core.numba_support import fast_kernel
 
-LANES = 16  # partial sums of the gradient, side by side
-LARGEST = np.float32(30)  # score that a probability is computed of
-DIVERGED = -1.0  # in place of a loss: vectors have grown beyond all use
-HUGE = 1e12  # the square of a document's length, from which on they have
-SURE = 1e-7  # what a probability that a loss takes the logarithm of is at least
+PARTIAL_SUMS = 16  # partial sums of the gradient, side by side
+MAX_ABS_SCORE = np.float32(30)  # score that a probability is computed of
+DIVERGED_LOSS = -1.0  # in place of a loss: vectors have grown beyond all use
+MAX_SQUARED_NORM = 1e12  # the square of a document's length, from which on they have
+MIN_PROBABILITY = 1e-7  # what a probability that a loss takes the logarithm of is at least
 
 
 @fast_kernel
-def mean_vector(indptr, indices, values, doc, vectors, h):
+def compute_mean_vector(indptr, indices, values, doc, vectors, h):
     """h = Σ x V of a document; the square of its length."""
     for j in range(len(h)):
         h[j] = 0
@@ -33,7 +33,7 @@ def mean_vector(indptr, indices, values, doc, vectors, h):
 
 
 @fast_kernel
-def move_vectors(indptr, indices, values, doc, gradient, vectors):
+def update_vectors(indptr, indices, values, doc, gradient, vectors):
     """V += x · gradient of every word and n-gram of a document."""
     for i in range(indptr[doc], indptr[doc + 1]):
         row, x = indices[i], values[i]
@@ -42,7 +42,7 @@ def move_vectors(indptr, indices, values, doc, gradient, vectors):
 
 
 @fast_kernel
-def all_scores(h, outputs, scores):
+def compute_scores(h, outputs, scores):
     """h · W of all labels, or nodes."""
     for label in range(len(scores)):
         scores[label] = 0
@@ -55,17 +55,17 @@ def all_scores(h, outputs, scores):
 @fast_kernel
 def sigmoid(score):
     """1 / (1 + e⁻ˢ), of scores that are not so large that it would be 0 or 1."""
-    return np.float32(1) / (np.float32(1) + np.exp(-min(max(score, -LARGEST), LARGEST)))
+    return np.float32(1) / (np.float32(1) + np.exp(-min(max(score, -MAX_ABS_SCORE), MAX_ABS_SCORE)))
 
 
 @fast_kernel
-def to_sigmoid(scores):
+def apply_sigmoid(scores):
     for label in range(len(scores)):
         scores[label] = sigmoid(scores[label])
 
 
 @fast_kernel
-def to_softmax(scores):
+def apply_softmax(scores):
     largest = scores[0]
     for label in range(len(scores)):
         largest = max(largest, scores[label])
@@ -73,47 +73,49 @@ def to_softmax(scores):
     for label in range(len(scores)):
         scores[label] = np.exp(scores[label] - largest)
         total += scores[label]
-    share = np.float32(1) / max(total, np.float32(SURE))  # which is at least 1, where scores are numbers
+    share = np.float32(1) / max(total, np.float32(MIN_PROBABILITY))  # which is at least 1, where scores are numbers
     for label in range(len(scores)):
         scores[label] *= share
 
 
 @fast_kernel
-def loss_of_all(scores, positives):
+def compute_one_vs_all_loss(scores, positives):
     """Of probabilities: −Σ log p of labels − Σ log (1 − p) of the others, with few logarithms."""
     loss, product = 0.0, 1.0
     for label in range(len(scores)):
-        product *= max(1.0 - scores[label], SURE)
+        product *= max(1.0 - scores[label], MIN_PROBABILITY)
         if product < 1e-200:
             loss -= np.log(product)
             product = 1.0
     loss -= np.log(product)
     for label in positives:
         p = scores[label]
-        loss += np.log(max(1.0 - p, SURE)) - np.log(max(p, SURE))
+        loss += np.log(max(1.0 - p, MIN_PROBABILITY)) - np.log(max(p, MIN_PROBABILITY))
     return loss
 
 
 @fast_kernel
-def move_outputs(h, errors, outputs, lanes, gradient):
+def update_outputs(h, errors, outputs, lanes, gradient):
     """gradient = W · errors, W += h · errors. Outputs are (d, n) with n a multiple of LANES."""
     for j in range(len(h)):
         x = h[j]
-        for lane in range(LANES):
+        for lane in range(PARTIAL_SUMS):
             lanes[lane] = 0
-        for first in range(0, len(errors), LANES):
-            for lane in range(LANES):
+        for first in range(0, len(errors), PARTIAL_SUMS):
+            for lane in range(PARTIAL_SUMS):
                 error, w = errors[first + lane], outputs[j, first + lane]
                 lanes[lane] += error * w
                 outputs[j, first + lane] = w + error * x
         total = np.float32(0)
-        for lane in range(LANES):
+        for lane in range(PARTIAL_SUMS):
             total += lanes[lane]
         gradient[j] = total
 
 
 @fast_kernel
-def train_all(indptr, indices, values, docs, rates, starts, labels, one, vectors, outputs, n_labels, scores, work):
+def train_dense_output(
+    indptr, indices, values, docs, rates, starts, labels, is_softmax, vectors, outputs, n_labels, scores, work
+):
     """Every label takes part in every step. The labels of docs[i] are labels[starts[i]:starts[i + 1]]; with `one`, a
     single one that is ahead of all others (softmax), else several, each for itself. Returns the sum of the losses,
     or DIVERGED."""
@@ -121,15 +123,15 @@ def train_all(indptr, indices, values, docs, rates, starts, labels, one, vectors
     loss = 0.0
     for i in range(len(docs)):
         positives = labels[starts[i] : starts[i + 1]]
-        if mean_vector(indptr, indices, values, docs[i], vectors, h) > HUGE:
-            return DIVERGED
-        all_scores(h, outputs, scores)
-        if one:
-            to_softmax(scores[:n_labels])
-            loss -= np.log(max(scores[positives[0]], SURE))
+        if compute_mean_vector(indptr, indices, values, docs[i], vectors, h) > MAX_SQUARED_NORM:
+            return DIVERGED_LOSS
+        compute_scores(h, outputs, scores)
+        if is_softmax:
+            apply_softmax(scores[:n_labels])
+            loss -= np.log(max(scores[positives[0]], MIN_PROBABILITY))
         else:
-            to_sigmoid(scores[:n_labels])
-            loss += loss_of_all(scores[:n_labels], positives)
+            apply_sigmoid(scores[:n_labels])
+            loss += compute_one_vs_all_loss(scores[:n_labels], positives)
         rate = rates[i]
         for label in range(n_labels):
             scores[label] *= -rate
@@ -137,21 +139,21 @@ def train_all(indptr, indices, values, docs, rates, starts, labels, one, vectors
             scores[label] = 0
         for label in positives:
             scores[label] += rate
-        move_outputs(h, scores, outputs, lanes, gradient)
-        move_vectors(indptr, indices, values, docs[i], gradient, vectors)
+        update_outputs(h, scores, outputs, lanes, gradient)
+        update_vectors(indptr, indices, values, docs[i], gradient, vectors)
     return loss
 
 
 @fast_kernel
-def train_some(indptr, indices, values, docs, rates, starts, rows, codes, vectors, outputs, work):
+def train_selected_rows(indptr, indices, values, docs, rates, starts, rows, codes, vectors, outputs, work):
     """Some rows take part in a step: the nodes above a label, or a label and a few others. Those of docs[i] are
     rows[starts[i]:starts[i + 1]], and codes say which way is right. Outputs are (n, d). Returns the sum of the
     losses, or DIVERGED."""
     h, gradient, _ = work
     loss = 0.0
     for i in range(len(docs)):
-        if mean_vector(indptr, indices, values, docs[i], vectors, h) > HUGE:
-            return DIVERGED
+        if compute_mean_vector(indptr, indices, values, docs[i], vectors, h) > MAX_SQUARED_NORM:
+            return DIVERGED_LOSS
         for j in range(len(h)):
             gradient[j] = 0
         for at in range(starts[i], starts[i + 1]):
@@ -160,30 +162,30 @@ def train_some(indptr, indices, values, docs, rates, starts, rows, codes, vector
             for j in range(len(h)):
                 score += h[j] * outputs[row, j]
             p = sigmoid(score)
-            loss -= np.log(max(p if codes[at] else np.float32(1) - p, SURE))
+            loss -= np.log(max(p if codes[at] else np.float32(1) - p, MIN_PROBABILITY))
             error = rates[i] * (codes[at] - p)
             for j in range(len(h)):
                 w = outputs[row, j]
                 gradient[j] += error * w
                 outputs[row, j] = w + error * h[j]
-        move_vectors(indptr, indices, values, docs[i], gradient, vectors)
+        update_vectors(indptr, indices, values, docs[i], gradient, vectors)
     return loss
 
 
 @fast_kernel
-def predict_all(indptr, indices, values, begin, vectors, outputs, is_softmax, h, scores):
+def compute_output_probabilities(indptr, indices, values, begin, vectors, outputs, is_softmax, h, scores):
     """Probabilities of all labels, or of the right way at all nodes, of the documents from `begin` on."""
     for row in range(len(scores)):
-        mean_vector(indptr, indices, values, begin + row, vectors, h)
-        all_scores(h, outputs, scores[row])
+        compute_mean_vector(indptr, indices, values, begin + row, vectors, h)
+        compute_scores(h, outputs, scores[row])
         if is_softmax:
-            to_softmax(scores[row])
+            apply_softmax(scores[row])
         else:
-            to_sigmoid(scores[row])
+            apply_sigmoid(scores[row])
 
 
 @fast_kernel
-def down_the_tree(nodes, children, found, probabilities):
+def multiply_tree_probabilities(nodes, children, found, probabilities):
     """P(label) = Π P(child | node) from the root, which is the last node. Node n has the number n_labels + n."""
     n_labels = len(children) + 1
     for row in range(len(nodes)):
@@ -197,7 +199,7 @@ def down_the_tree(nodes, children, found, probabilities):
 
 
 @fast_kernel
-def best_labels(scores, labels, best):
+def select_top_labels(scores, labels, best):
     """The best labels of every row and their scores, of equal ones the lower number first."""
     k = labels.shape[1]
     for row in range(len(scores)):

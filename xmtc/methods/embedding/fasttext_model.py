@@ -14,47 +14,53 @@ from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
 from xmtc.core.sparse import narrow_indptr
-from xmtc.methods.embedding.fasttext_kernels import best_labels, down_the_tree, predict_all
+from xmtc.methods.embedding.fasttext_kernels import (
+    compute_output_probabilities,
+    multiply_tree_probabilities,
+    select_top_labels,
+)
 from xmtc.storage.form import array
 
 VIEW = "words"
-END = 0  # the id of the end of a text, which every document has; in the view, that of unknown words, which are left out
+END_OF_TEXT_ID = (
+    0  # the id of the end of a text, which every document has; in the view, that of unknown words, which are left out
+)
 LOSSES = OVA, SOFTMAX, HIERARCHICAL, NEGATIVE = "ova", "softmax", "hs", "ns"
-MOST_NUMBERS = 2**22  # scores held by one thread at a time
-LONGEST, MOST_BUCKETS = 100, 2**31 - 1  # words of an n-gram, and numbers that n-grams are hashed to
-FEW = 100  # labels up to which an answer is found faster than by sorting all
-FACTOR = np.uint64(116049371)  # fastText's, of hashes
+MAX_THREAD_SCORES = 2**22  # scores held by one thread at a time
+MAX_NGRAM_WORDS, MAX_BUCKETS = 100, 2**31 - 1  # words of an n-gram, and numbers that n-grams are hashed to
+MAX_INSERTION_SORT_LABELS = 100  # labels up to which an answer is found faster than by sorting all
+HASH_MULTIPLIER = np.uint64(116049371)  # fastText's, of hashes
 
 
-def ngram_hashes(tokens: Tokens, n: int, n_buckets: int) -> tuple[np.ndarray, np.ndarray]:
+def hash_word_ngrams(tokens: Tokens, n: int, n_buckets: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the runs of n known words begin in the flat array of ids, and the bucket of each."""
     begins = np.flatnonzero(np.arange(len(tokens.ids)) + n <= np.repeat(tokens.offsets[1:], tokens.lengths))
     hashes, known = np.zeros(len(begins), np.uint64), np.ones(len(begins), bool)
     with np.errstate(over="ignore"):
         for place in range(n):
             ids = tokens.ids[begins + place]
-            hashes = hashes * FACTOR + ids.astype(np.uint64)
-            known &= ids != END
+            hashes = hashes * HASH_MULTIPLIER + ids.astype(np.uint64)
+            known &= ids != END_OF_TEXT_ID
         hashes ^= hashes >> np.uint64(29)  # whose lower digits would be those of the last word
         hashes *= np.uint64(0xBF58476D1CE4E5B9)
     return begins[known], (hashes[known] >> np.uint64(20)) % np.uint64(n_buckets)
 
 
-def all_ngrams(tokens: Tokens, longest: int, n_buckets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def hash_all_word_ngrams(tokens: Tokens, longest: int, n_buckets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the runs of 2 to `longest` words: where each begins, how many words it has, its bucket."""
-    found = [(*ngram_hashes(tokens, n, n_buckets), n) for n in range(2, longest + 1)]
+    found = [(*hash_word_ngrams(tokens, n, n_buckets), n) for n in range(2, longest + 1)]
     begins = np.concatenate([np.zeros(0, np.int64), *(b for b, _, _ in found)])
     sizes = np.concatenate([np.zeros(0, np.int64), *(np.full(len(b), n) for b, _, n in found)])
     return begins, sizes, np.concatenate([np.zeros(0, np.uint64), *(h for _, h, _ in found)]).astype(np.int64)
 
 
-def shares(tokens: Tokens, begins: np.ndarray, rows: np.ndarray, n_rows: int) -> csr_array:
+def compute_term_shares(tokens: Tokens, begins: np.ndarray, rows: np.ndarray, n_rows: int) -> csr_array:
     """(n_docs, n_rows) float32: of all words, n-grams and the end of each text, the share that each of them has.
     N-grams are those of `rows`, at `begins`."""
-    known = np.flatnonzero(tokens.ids != END)
+    known = np.flatnonzero(tokens.ids != END_OF_TEXT_ID)
     doc_of = np.repeat(np.arange(tokens.n_docs), tokens.lengths)
     docs = np.concatenate([np.arange(tokens.n_docs), doc_of[known], doc_of[begins]])
-    columns = np.concatenate([np.full(tokens.n_docs, END), tokens.ids[known], rows])
+    columns = np.concatenate([np.full(tokens.n_docs, END_OF_TEXT_ID), tokens.ids[known], rows])
     counts = csr_array((np.ones(len(docs), np.float32), (docs, columns)), shape=(tokens.n_docs, n_rows))
     counts.sum_duplicates()
     totals = np.bincount(docs, minlength=tokens.n_docs)
@@ -78,13 +84,13 @@ class FastTextModel(Model):
         np.int32, ndim=2
     )  # (nodes, 2) of a tree; of node i, labels or n_labels + nodes below i
 
-    def features(self, tokens: Tokens) -> csr_array:
+    def transform_tokens(self, tokens: Tokens) -> csr_array:
         """(n_docs, rows of vectors) shares."""
-        begins, _, buckets = all_ngrams(tokens, self.ngrams, self.n_buckets)
-        rows, seen = self.row_of(buckets)
-        return shares(tokens, begins[seen], rows[seen], len(self.vectors))
+        begins, _, buckets = hash_all_word_ngrams(tokens, self.ngrams, self.n_buckets)
+        rows, seen = self.find_ngram_rows(buckets)
+        return compute_term_shares(tokens, begins[seen], rows[seen], len(self.vectors))
 
-    def row_of(self, buckets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def find_ngram_rows(self, buckets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of n-grams, and which of them training has seen."""
         if not len(self.buckets):
             return np.zeros(len(buckets), np.int64), np.zeros(len(buckets), bool)
@@ -92,51 +98,53 @@ class FastTextModel(Model):
         return self.views[VIEW] + places, self.buckets[places] == buckets
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        X, k = self.features(data.tokens(VIEW)), min(k, self.n_labels)
+        X, k = self.transform_tokens(data.tokens(VIEW)), min(k, self.n_labels)
         share = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
-        size = max(1, min(MOST_NUMBERS // self.n_labels, share))
+        size = max(1, min(MAX_THREAD_SCORES // self.n_labels, share))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
         def work(batch: slice) -> Predictions:
-            return self.best(self.probabilities(X, batch), k)
+            return self.select_top_predictions(self.compute_probabilities(X, batch), k)
 
         empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
-    def probabilities(self, X: csr_array, batch: slice) -> np.ndarray:
+    def compute_probabilities(self, X: csr_array, batch: slice) -> np.ndarray:
         """(documents of the batch, n_labels)"""
         n_docs, (d, n_outputs) = batch.stop - batch.start, self.outputs.shape
         found, h = np.empty((n_docs, n_outputs), np.float32), np.empty(d, np.float32)
         is_softmax = self.loss == SOFTMAX
-        predict_all(X.indptr, X.indices, X.data, batch.start, self.vectors, self.outputs, is_softmax, h, found)
+        compute_output_probabilities(
+            X.indptr, X.indices, X.data, batch.start, self.vectors, self.outputs, is_softmax, h, found
+        )
         if self.loss != HIERARCHICAL:
             return found
         of_labels = np.empty((n_docs, self.n_labels), np.float32)
-        down_the_tree(found, self.children, of_labels, np.empty(2 * self.n_labels - 1))
+        multiply_tree_probabilities(found, self.children, of_labels, np.empty(2 * self.n_labels - 1))
         return of_labels
 
-    def best(self, scores: np.ndarray, k: int) -> Predictions:
-        if k > FEW:
+    def select_top_predictions(self, scores: np.ndarray, k: int) -> Predictions:
+        if k > MAX_INSERTION_SORT_LABELS:
             labels = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
             return Predictions.from_valid_arrays(labels, np.take_along_axis(scores, labels, 1))
         labels, best = np.zeros((len(scores), k), np.int32), np.zeros((len(scores), k), np.float32)
-        best_labels(scores, labels, best)
+        select_top_labels(scores, labels, best)
         return Predictions.from_valid_arrays(labels, best)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the label's logit, or to those of the nodes above it; n-grams are shared out among
         their words. All of it, but for the end of the text, adds up to h · w."""
-        tokens, direction = document.tokens(VIEW), self.direction(label)
-        begins, sizes, buckets = all_ngrams(tokens, self.ngrams, self.n_buckets)
-        rows, seen = self.row_of(buckets)
+        tokens, direction = document.tokens(VIEW), self.compute_label_vector(label)
+        begins, sizes, buckets = hash_all_word_ngrams(tokens, self.ngrams, self.n_buckets)
+        rows, seen = self.find_ngram_rows(buckets)
         begins, sizes, rows = begins[seen], sizes[seen], rows[seen]
-        weights = np.where(tokens.ids != END, self.vectors[tokens.ids] @ direction, 0)
+        weights = np.where(tokens.ids != END_OF_TEXT_ID, self.vectors[tokens.ids] @ direction, 0)
         places = np.repeat(begins, sizes) + np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         np.add.at(weights, places, np.repeat((self.vectors[rows] @ direction) / sizes, sizes))
-        n_all = 1 + np.count_nonzero(tokens.ids != END) + len(rows)
+        n_all = 1 + np.count_nonzero(tokens.ids != END_OF_TEXT_ID) + len(rows)
         return Explanation.from_occurrences(VIEW, tokens.ids, weights / n_all, per_token=True)
 
-    def direction(self, label: int) -> np.ndarray:
+    def compute_label_vector(self, label: int) -> np.ndarray:
         """(d,) w of a label; of one in a tree, the sum of the nodes' above it, in the direction of the label."""
         if self.loss != HIERARCHICAL:
             return self.outputs[:, label]
@@ -160,7 +168,7 @@ class FastTextModel(Model):
         n_outputs = self.n_labels - 1 if self.loss == HIERARCHICAL else self.n_labels
         if self.loss not in LOSSES or set(self.views) != {VIEW}:
             raise ValueError("it is for other documents, or of another loss")
-        if not 1 <= self.ngrams <= LONGEST or not 1 <= self.n_buckets <= MOST_BUCKETS:
+        if not 1 <= self.ngrams <= MAX_NGRAM_WORDS or not 1 <= self.n_buckets <= MAX_BUCKETS:
             raise ValueError("its n-grams are longer, or more, than any method makes them")
         if len(self.vectors) != self.views[VIEW] + len(self.buckets) or not is_ascending(self.buckets, strict=True):
             raise ValueError("its vectors are not those of its words and n-grams")

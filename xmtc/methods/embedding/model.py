@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.array_validation import is_offset_array, is_ascending
+from xmtc.core.array_validation import is_ascending, is_offset_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.linear.search import insert
-from xmtc.methods.embedding.neighbours import NOBODY, index_of, nearest, nearly_nearest
+from xmtc.linear.search import insert_ranked
+from xmtc.methods.embedding.neighbours import NO_NEIGHBOUR, build_index, search_approximate, search_exact
 from xmtc.storage.form import Form, array
 
-MOST_DOCS = 1024  # answered by one thread at a time
-MOST_EDGES = 1000  # of a document in the graph of an approximate search
-SHARPEST = 40.0  # so that no vote vanishes in float32
-FINEST = 127  # what the largest number of a vector is kept as
+MAX_BATCH_DOCUMENTS = 1024  # answered by one thread at a time
+MAX_GRAPH_EDGES = 1000  # of a document in the graph of an approximate search
+MAX_SHARPNESS = 40.0  # so that no vote vanishes in float32
+MAX_QUANTIZED_VALUE = 127  # what the largest number of a vector is kept as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Learner(Form):
     def n_clusters(self) -> int:
         return self.routes.shape[1]
 
-    def cluster(self, number: int) -> slice:
+    def member_slice(self, number: int) -> slice:
         """Where its members stand."""
         return slice(int(self.member_ends[number]), int(self.member_ends[number + 1]))
 
@@ -55,23 +55,23 @@ class Learner(Form):
         own = slice(self.feature_ends[cluster], self.feature_ends[cluster + 1])
         some = X[rows]
         vectors = np.empty((len(rows), self.weights.shape[1]), np.float32)
-        where = positions(self.features[own], some.indices)
-        project(some.indptr, where, some.data, self.scales[own], self.weights[own], vectors)
+        where = find_positions(self.features[own], some.indices)
+        project_documents(some.indptr, where, some.data, self.scales[own], self.weights[own], vectors)
         return vectors
 
-    def near(self, X: csr_array, k: int, edges: int) -> tuple[np.ndarray, np.ndarray]:
+    def find_neighbours(self, X: csr_array, k: int, edges: int) -> tuple[np.ndarray, np.ndarray]:
         """(n_docs, k) each: the nearest documents within the cluster that a document belongs to, and their cosines."""
-        found = np.full((X.shape[0], k), NOBODY, np.int32)
+        found = np.full((X.shape[0], k), NO_NEIGHBOUR, np.int32)
         cosines = np.zeros((X.shape[0], k), np.float32)
-        clusters = route(X, self.routes)
+        clusters = route_documents(X, self.routes)
         for cluster in np.unique(clusters):
             rows = np.flatnonzero(clusters == cluster)
             queries = self.embed(X, rows, cluster)
             if edges:
-                at, near = nearly_nearest(queries, self.index(cluster, edges), k)
+                at, near = search_approximate(queries, self.get_index(cluster, edges), k)
             else:
-                at, near = nearest(queries, self.embeddings, self.lengths, self.cluster(cluster), k)
-            found[rows, : at.shape[1]] = np.where(at == NOBODY, NOBODY, self.members[at])
+                at, near = search_exact(queries, self.embeddings, self.lengths, self.member_slice(cluster), k)
+            found[rows, : at.shape[1]] = np.where(at == NO_NEIGHBOUR, NO_NEIGHBOUR, self.members[at])
             cosines[rows, : at.shape[1]] = near
         return found, cosines
 
@@ -79,10 +79,10 @@ class Learner(Form):
     def _indexes(self) -> dict[int, Any]:
         return {}
 
-    def index(self, cluster: int, edges: int) -> Any:
+    def get_index(self, cluster: int, edges: int) -> Any:
         """The graph of a cluster's members, made at its first use."""
         if cluster not in self._indexes:
-            self._indexes[cluster] = index_of(self.embeddings, self.cluster(cluster), edges)
+            self._indexes[cluster] = build_index(self.embeddings, self.member_slice(cluster), edges)
         return self._indexes[cluster]
 
     def check_sizes(self, n_features: int, n_docs: int) -> None:
@@ -98,7 +98,7 @@ class Learner(Form):
             and len(self.lengths) == len(self.members)
             and self.embeddings.shape == (dimension, len(self.members))
         )
-        if not (shapes and within(self.features, n_features) and within(self.members, n_docs)):
+        if not (shapes and is_within_range(self.features, n_features) and is_within_range(self.members, n_docs)):
             raise ValueError("the arrays of a learner do not fit together")
         if not (self.lengths > 0).all():
             raise ValueError("an embedding has no length")
@@ -122,30 +122,30 @@ class NeighbourModel(Model):
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         k = min(k, self.n_labels)
         share = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
-        size = max(1, min(MOST_DOCS, share))
+        size = max(1, min(MAX_BATCH_DOCUMENTS, share))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
         edges = self.edges if self.edges and find_spec("usearch") else 0
         for learner in self.learners if edges else ():  # by this thread, before there are others
             for cluster in range(learner.n_clusters):
-                learner.index(cluster, edges)
+                learner.get_index(cluster, edges)
 
         def work(batch: slice) -> Predictions:
-            found, cosines = self._near(data.X[batch], edges)
-            return Predictions.from_valid_arrays(*self._vote(found, cosines, k))
+            found, cosines = self._find_neighbours(data.X[batch], edges)
+            return Predictions.from_valid_arrays(*self._rank_by_votes(found, cosines, k))
 
         empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
-    def _near(self, X: csr_array, edges: int) -> tuple[np.ndarray, np.ndarray]:
+    def _find_neighbours(self, X: csr_array, edges: int) -> tuple[np.ndarray, np.ndarray]:
         """The neighbours that each learner finds, side by side."""
-        near = [learner.near(X, min(self.n_votes, self.n_docs), edges) for learner in self.learners]
+        near = [learner.find_neighbours(X, min(self.n_votes, self.n_docs), edges) for learner in self.learners]
         return np.hstack([found for found, _ in near]), np.hstack([cosines for _, cosines in near])
 
-    def _vote(self, found: np.ndarray, cosines: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _rank_by_votes(self, found: np.ndarray, cosines: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         votes = np.exp(np.float32(self.sharpness) * (np.clip(cosines, -1, 1) - 1))
         top, scores = np.full((len(found), k), NO_LABEL, np.int32), np.zeros((len(found), k), np.float32)
         room = np.zeros(self.n_labels, np.float32), np.empty(self.n_labels, np.int32)
-        vote(found, votes, self.label_ends, self.labels, *room, top, scores)
+        rank_by_neighbour_votes(found, votes, self.label_ends, self.labels, *room, top, scores)
         return top, scores
 
     def explain(self, document: Dataset, label: int) -> Explanation:
@@ -155,20 +155,20 @@ class NeighbourModel(Model):
         holds = np.repeat(np.arange(self.n_docs), np.diff(self.label_ends))[self.labels == label]
         total = np.zeros(len(X.indices), np.float32)
         for learner in self.learners:
-            cluster = int(route(X, learner.routes)[0])
-            here = learner.cluster(cluster)
+            cluster = int(route_documents(X, learner.routes)[0])
+            here = learner.member_slice(cluster)
             holders = here.start + np.flatnonzero(np.isin(learner.members[here], holds))
             near = learner.embeddings[:, holders] / learner.lengths[holders]
             nearness = learner.embed(X, np.arange(1), cluster)[0] @ near
             best = np.argsort(-nearness, kind="stable")[: self.n_votes]
             if len(best):
-                total += self._added(learner, cluster, X, near[:, best].mean(axis=1)) / len(self.learners)
+                total += self._attribute_cosine(learner, cluster, X, near[:, best].mean(axis=1)) / len(self.learners)
         return Explanation.from_occurrences(view, X.indices, total)
 
-    def _added(self, learner: Learner, cluster: int, X: csr_array, towards: np.ndarray) -> np.ndarray:
+    def _attribute_cosine(self, learner: Learner, cluster: int, X: csr_array, towards: np.ndarray) -> np.ndarray:
         """(n,): of each feature of one document, its part of the product of the document's embedding and a vector."""
         own = slice(learner.feature_ends[cluster], learner.feature_ends[cluster + 1])
-        where = positions(learner.features[own], X.indices)
+        where = find_positions(learner.features[own], X.indices)
         known = where >= 0
         scaled = X.data[known] * learner.scales[own][where[known]]
         vectors = scaled[:, None] * learner.weights[own][where[known]]
@@ -182,21 +182,21 @@ class NeighbourModel(Model):
             raise ValueError("its training documents do not fit together")
         rising = np.diff(self.labels, prepend=-1) > 0
         rising[self.label_ends[:-1][self.label_ends[:-1] < len(rising)]] = True  # where another document begins
-        if not within(self.labels, self.n_labels) or not rising.all():
+        if not is_within_range(self.labels, self.n_labels) or not rising.all():
             raise ValueError("a training document has a label twice, or one that there is not")
-        if self.n_votes < 1 or not 0 <= self.sharpness <= SHARPEST:
+        if self.n_votes < 1 or not 0 <= self.sharpness <= MAX_SHARPNESS:
             raise ValueError("its neighbours cannot vote")
-        if self.edges not in (0, *range(2, MOST_EDGES + 1)):
+        if self.edges not in (0, *range(2, MAX_GRAPH_EDGES + 1)):
             raise ValueError("its neighbours cannot be found")
         for learner in self.learners:
             learner.check_sizes(sum(self.views.values()), n_docs)
 
 
-def within(numbers: np.ndarray, n: int) -> bool:
+def is_within_range(numbers: np.ndarray, n: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < n)
 
 
-def positions(features: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def find_positions(features: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Where each wanted feature stands among those that ascend; −1 where it is not among them."""
     if not len(features):
         return np.full(len(wanted), -1)
@@ -204,23 +204,23 @@ def positions(features: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where(features[at] == wanted, at, -1)
 
 
-def in_8_bits(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantize_to_int8(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows as whole numbers up to FINEST, and what to multiply each row by to have it back."""
-    scales = np.abs(vectors).max(axis=1, initial=0) / FINEST
+    scales = np.abs(vectors).max(axis=1, initial=0) / MAX_QUANTIZED_VALUE
     scales = np.where(scales > 0, scales, 1).astype(np.float32)
     return np.round(vectors / scales[:, None]).astype(np.int8), scales
 
 
-def route(X: csr_array, routes: np.ndarray) -> np.ndarray:
+def route_documents(X: csr_array, routes: np.ndarray) -> np.ndarray:
     """The cluster that each document belongs to."""
     clusters, room = np.zeros(X.shape[0], np.int64), np.empty(routes.shape[1], np.float32)
     if routes.shape[1] > 1:
-        most_similar(X.indptr, X.indices, X.data, routes, room, clusters)
+        find_best_clusters(X.indptr, X.indices, X.data, routes, room, clusters)
     return clusters
 
 
 @fast_kernel
-def most_similar(indptr, indices, data, routes, room, clusters):
+def find_best_clusters(indptr, indices, data, routes, room, clusters):
     for row in range(len(clusters)):
         for c in range(len(room)):
             room[c] = 0
@@ -234,7 +234,7 @@ def most_similar(indptr, indices, data, routes, room, clusters):
 
 
 @fast_kernel
-def project(indptr, where, data, scales, weights, vectors):
+def project_documents(indptr, where, data, scales, weights, vectors):
     """Write the sum of the weights of each row's features, divided by its length."""
     dimension = vectors.shape[1]
     for row in range(len(vectors)):
@@ -255,12 +255,12 @@ def project(indptr, where, data, scales, weights, vectors):
 
 
 @kernel
-def vote(found, votes, label_ends, labels, total, seen, top, scores):
+def rank_by_neighbour_votes(found, votes, label_ends, labels, total, seen, top, scores):
     """Write the labels with the largest shares of the votes. `total` begins as zeros, and is left so."""
     for doc in range(len(found)):
         n_seen, n_top, whole = np.int64(0), np.int64(0), np.float32(0)
         for i in range(found.shape[1]):
-            if found[doc, i] != NOBODY:
+            if found[doc, i] != NO_NEIGHBOUR:
                 whole += votes[doc, i]
                 for at in range(label_ends[found[doc, i]], label_ends[found[doc, i] + 1]):
                     label = labels[at]
@@ -270,5 +270,5 @@ def vote(found, votes, label_ends, labels, total, seen, top, scores):
                     total[label] += votes[doc, i]
         for i in range(n_seen):
             label = np.int64(seen[i])
-            n_top = insert(total[label] / whole, label, scores[doc], top[doc], n_top)
+            n_top = insert_ranked(total[label] / whole, label, scores[doc], top[doc], n_top)
             total[label] = 0

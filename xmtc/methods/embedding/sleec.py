@@ -23,10 +23,10 @@ from xmtc.core.numba_support import fast_kernel
 from xmtc.core.run import Run
 from xmtc.core.sparse import CompactMatrix, compact, normalise_rows
 from xmtc.labels.kmeans import k_means
-from xmtc.linear.ridge import ridge
-from xmtc.methods.embedding.family import ALONE, LocalEmbeddings, Seed
+from xmtc.linear.ridge import fit_ridge
+from xmtc.methods.embedding.family import SINGLE_THREAD_RUN, LearnerSeed, LocalEmbeddings
 from xmtc.methods.embedding.model import NeighbourModel
-from xmtc.methods.embedding.neighbours import label_neighbours
+from xmtc.methods.embedding.neighbours import find_label_neighbours
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ class SLEEC(LocalEmbeddings):
             return super().fit(data, valid, run)
 
     def divide(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
-        def work(seed: Seed) -> np.ndarray:
-            return centres(data.X, n_clusters, seed)
+        def work(seed: LearnerSeed) -> np.ndarray:
+            return compute_cluster_centres(data.X, n_clusters, seed)
 
         return run.map_on_cluster(work, self.seeds, "dividing documents", total=self.n_learners)
 
-    def learn(self, documents: CompactMatrix, Y: csr_array, seed: Seed) -> np.ndarray:
-        products = near_products(Y, self.n_neighbours)
-        Z = embeddings(products, min(self.dimension, len(Y.indptr) - 1), self.steps, seed)
+    def learn(self, documents: CompactMatrix, Y: csr_array, seed: LearnerSeed) -> np.ndarray:
+        products = compute_neighbour_products(Y, self.n_neighbours)
+        Z = learn_embeddings(products, min(self.dimension, len(Y.indptr) - 1), self.steps, seed)
         V = np.zeros((len(documents.columns), self.dimension), np.float32)
-        V[:, : Z.shape[1]] = ridge(documents, Z, self.C, self.max_passes, self.seed)
+        V[:, : Z.shape[1]] = fit_ridge(documents, Z, self.C, self.max_passes, self.seed)
         return V
 
 
-def centres(X: csr_array, n_clusters: int, seed: Seed) -> np.ndarray:
+def compute_cluster_centres(X: csr_array, n_clusters: int, seed: LearnerSeed) -> np.ndarray:
     """(n_features, n_clusters): the centres of spherical k-means."""
     if n_clusters == 1:
         return np.zeros((X.shape[1], 1), np.float32)
@@ -97,20 +97,20 @@ def centres(X: csr_array, n_clusters: int, seed: Seed) -> np.ndarray:
     return np.ascontiguousarray(normalise_rows(csr_array(which @ X)).toarray().T)
 
 
-def near_products(Y: csr_array, n_neighbours: int) -> csr_array:
+def compute_neighbour_products(Y: csr_array, n_neighbours: int) -> csr_array:
     """The products of unit label vectors, where one is among the nearest of the other, and of each with itself."""
-    near = label_neighbours(Y, n_neighbours, ALONE)
+    near = find_label_neighbours(Y, n_neighbours, SINGLE_THREAD_RUN)
     n, unit = len(near), normalise_rows(Y)
     rows, columns = np.repeat(np.arange(n), near.shape[1])[near.ravel() >= 0], near[near >= 0]
     everyone = np.arange(n)
     entries = np.concatenate([rows, columns, everyone]), np.concatenate([columns, rows, everyone])
     found = csr_array((np.ones(len(entries[0]), np.float32), entries), shape=(n, n))
     found.sum_duplicates()
-    sparse_products(found.indptr, found.indices, unit.indptr, unit.indices, unit.data, found.data)
+    multiply_sparse_rows(found.indptr, found.indices, unit.indptr, unit.indices, unit.data, found.data)
     return found
 
 
-def embeddings(products: csr_array, dimension: int, steps: int, seed: Seed) -> np.ndarray:
+def learn_embeddings(products: csr_array, dimension: int, steps: int, seed: LearnerSeed) -> np.ndarray:
     """(n_docs, dimension): Z whose products ZZᵀ come near to those that are given, by singular value projection (the
     paper's Algorithm 3): a step towards them, and back to the matrices of that rank."""
     n, start = products.shape[0], np.random.default_rng(seed).standard_normal((products.shape[0], dimension))
@@ -118,20 +118,20 @@ def embeddings(products: csr_array, dimension: int, steps: int, seed: Seed) -> n
     missing = csr_array((np.empty(products.nnz, np.float32), products.indices, products.indptr), shape=(n, n))
     for _ in range(steps):
         scaled = U * values
-        residuals(products.indptr, products.indices, products.data, scaled, U, missing.data)
+        compute_residuals(products.indptr, products.indices, products.data, scaled, U, missing.data)
         moved = np.linalg.qr(scaled + missing @ U)[0]
         image = scaled @ (U.T @ moved) + missing @ moved
-        found, turn = np.linalg.eigh(symmetric(moved.T @ image))
+        found, turn = np.linalg.eigh(symmetrize(moved.T @ image))
         U, values = moved @ turn, np.maximum(found, 0)
     return np.ascontiguousarray(U * np.sqrt(values))
 
 
-def symmetric(matrix: np.ndarray) -> np.ndarray:
+def symmetrize(matrix: np.ndarray) -> np.ndarray:
     return (matrix + matrix.T) / 2
 
 
 @fast_kernel
-def sparse_products(indptr, indices, unit_ends, unit_indices, unit_data, products):
+def multiply_sparse_rows(indptr, indices, unit_ends, unit_indices, unit_data, products):
     """Of the pairs of rows that a matrix has entries for, the products, written in their places."""
     for row in range(len(indptr) - 1):
         for place in range(indptr[row], indptr[row + 1]):
@@ -150,7 +150,7 @@ def sparse_products(indptr, indices, unit_ends, unit_indices, unit_data, product
 
 
 @fast_kernel
-def residuals(indptr, indices, products, scaled, U, missing):
+def compute_residuals(indptr, indices, products, scaled, U, missing):
     """What the products of the rows of `scaled` and U still lack, where there are any to compare with. Four sums run
     beside each other, because one would wait for itself."""
     dimension = U.shape[1]

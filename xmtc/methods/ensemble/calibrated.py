@@ -16,18 +16,20 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.evaluation import Judged, parse_metric
-from xmtc.methods.ensemble.merging import merged
-from xmtc.methods.ensemble.model import DEPTH, Combination
+from xmtc.evaluation import RankedResults, parse_metric
+from xmtc.methods.ensemble.merging import combine_predictions
+from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS, CombinedModel
 from xmtc.storage.form import array
 
-CERTAIN = 0.9999  # never quite, so that others can still add to it
-JUDGED_BY = parse_metric("nDCG@5")
-OWN = 1e-3  # the share of the score itself: where the curve is level, it tells labels apart, unless very close
+MAX_PROBABILITY = 0.9999  # never quite, so that others can still add to it
+SELECTION_METRIC = parse_metric("nDCG@5")
+RAW_SCORE_WEIGHT = (
+    1e-3  # the share of the score itself: where the curve is level, it tells labels apart, unless very close
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrated(Model):
+class CalibratedModel(Model):
     """The labels of a model, with the probabilities that its scores have turned out to mean."""
 
     model: Model
@@ -35,12 +37,12 @@ class Calibrated(Model):
     probabilities: np.ndarray = array(np.float64)  # and how high it is there
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        return on_curve(self.model.predict(data, k, run), self.scores, self.probabilities)
+        return apply_isotonic_curve(self.model.predict(data, k, run), self.scores, self.probabilities)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         return self.model.explain(document, label)
 
-    def unbounded(self) -> Calibrated:
+    def unbounded(self) -> CalibratedModel:
         wider = self.model.to_exhaustive()
         return self if wider is self.model else replace(self, model=wider)
 
@@ -56,58 +58,75 @@ class Calibrated(Model):
         self.model.check()
 
 
-def raw(model: Model) -> Model:
+def strip_calibration(model: Model) -> Model:
     """A model with the scores that its method gives, without a curve, if it has one."""
-    return model.model if isinstance(model, Calibrated) else model
+    return model.model if isinstance(model, CalibratedModel) else model
 
 
-def calibrated(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> Calibrated:
+def calibrate_model(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> CalibratedModel:
     """By what the model says of documents that it has not learnt from."""
     assert held_out.Y is not None
-    return by_answers(model, model.predict(held_out.keep_views(model.views), min(depth, model.n_labels), run), held_out.Y)
+    return calibrate_on_predictions(
+        model, model.predict(held_out.keep_views(model.views), min(depth, model.n_labels), run), held_out.Y
+    )
 
 
-def calibrated_together(together: Combination, held_out: Dataset, run: Run = Run()) -> Calibrated:
+def calibrate_combination(combination: CombinedModel, held_out: Dataset, run: Run = Run()) -> CalibratedModel:
     """A combination whose score is calibrated; of calibrated models, if these rank better together."""
-    Y, depth = held_out.Y, min(DEPTH, together.n_labels)
+    Y, depth = held_out.Y, min(MIN_MEMBER_LABELS, combination.n_labels)
     assert Y is not None
-    found = [model.predict(held_out.keep_views(model.views), depth, run) for model in together.models]
-    if calibration_ranks_better(found, Y, together.rule):
-        pairs = zip(together.models, found, strict=True)
-        together = replace(together, models=tuple(by_answers(model, answers, Y) for model, answers in pairs))
-        found = [on_curve(answers, *curve(answers, Y)) for answers in found]
-    return by_answers(together, merged(found, together.rule, together.n_labels, depth), Y)
+    found = [model.predict(held_out.keep_views(model.views), depth, run) for model in combination.models]
+    if should_calibrate_members(found, Y, combination.rule):
+        pairs = zip(combination.models, found, strict=True)
+        combination = replace(
+            combination, models=tuple(calibrate_on_predictions(model, answers, Y) for model, answers in pairs)
+        )
+        found = [apply_isotonic_curve(answers, *fit_isotonic_curve(answers, Y)) for answers in found]
+    return calibrate_on_predictions(
+        combination, combine_predictions(found, combination.rule, combination.n_labels, depth), Y
+    )
 
 
-def calibration_ranks_better(found: list[Predictions], Y: csr_array, rule: str) -> bool:
+def should_calibrate_members(found: list[Predictions], Y: csr_array, rule: str) -> bool:
     """Whether models rank better together by what their scores mean, by more than two standard errors. Each half of
     the documents is judged with curves that the other half has drawn."""
     half = np.arange(Y.shape[0]) % 2 == 0
-    gains = [judged_gains(found, Y, rule, learnt) for learnt in (half, ~half)] if len(half) > 1 else []
+    gains = [measure_calibration_gains(found, Y, rule, learnt) for learnt in (half, ~half)] if len(half) > 1 else []
     gain = np.concatenate([*gains, np.zeros(1)])
     return bool(gain.mean() > 2 * gain.std() / np.sqrt(len(gain)))
 
 
-def judged_gains(found: list[Predictions], Y: csr_array, rule: str, learnt: np.ndarray) -> np.ndarray:
+def measure_calibration_gains(
+    found: list[Predictions], Y: csr_array, rule: str, is_training_row: np.ndarray
+) -> np.ndarray:
     """(documents not learnt from,) how much better calibrated models rank each of them together."""
-    curves = [curve(of_documents(answers, learnt), Y[learnt]) for answers in found]
-    plain = [of_documents(answers, ~learnt) for answers in found]
-    level = [on_curve(answers, *its_curve) for answers, its_curve in zip(plain, curves, strict=True)]
-    before, after = (merged(answers, rule, Y.shape[1], JUDGED_BY.n_predictions) for answers in (plain, level))
-    return np.subtract(*(JUDGED_BY.per_document(Judged(answers, Y[~learnt])) for answers in (after, before)))
+    curves = [
+        fit_isotonic_curve(select_prediction_rows(answers, is_training_row), Y[is_training_row]) for answers in found
+    ]
+    plain = [select_prediction_rows(answers, ~is_training_row) for answers in found]
+    level = [apply_isotonic_curve(answers, *its_curve) for answers, its_curve in zip(plain, curves, strict=True)]
+    before, after = (
+        combine_predictions(answers, rule, Y.shape[1], SELECTION_METRIC.n_predictions) for answers in (plain, level)
+    )
+    return np.subtract(
+        *(
+            SELECTION_METRIC.compute_per_document(RankedResults(answers, Y[~is_training_row]))
+            for answers in (after, before)
+        )
+    )
 
 
-def of_documents(found: Predictions, which: np.ndarray) -> Predictions:
+def select_prediction_rows(found: Predictions, which: np.ndarray) -> Predictions:
     return Predictions.from_valid_arrays(found.labels[which], found.scores[which])
 
 
-def by_answers(model: Model, found: Predictions, Y: csr_array) -> Calibrated:
+def calibrate_on_predictions(model: Model, found: Predictions, Y: csr_array) -> CalibratedModel:
     """A model with the curve of its answers to held-out documents."""
-    return with_curve(model, *curve(found, Y))
+    return build_calibrated_model(model, *fit_isotonic_curve(found, Y))
 
 
-def with_curve(model: Model, scores: np.ndarray, probabilities: np.ndarray) -> Calibrated:
-    return Calibrated(
+def build_calibrated_model(model: Model, scores: np.ndarray, probabilities: np.ndarray) -> CalibratedModel:
+    return CalibratedModel(
         n_labels=model.n_labels,
         views=model.views,
         model=model,
@@ -116,20 +135,24 @@ def with_curve(model: Model, scores: np.ndarray, probabilities: np.ndarray) -> C
     )
 
 
-def curve(found: Predictions, Y: csr_array, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def fit_isotonic_curve(
+    found: Predictions, Y: csr_array, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """How often scores are right: where the curve bends, and how high it is there. `weights` are of the documents."""
     from sklearn.isotonic import IsotonicRegression  # not needed where a model is only used
 
-    right, answered = Judged(found, Y).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
+    right, answered = RankedResults(found, Y).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
     if not answered.any():
         return np.array([0.0, 1.0]), np.array([0.0, 1.0])  # nothing is known: scores stay what they are
     each = None if weights is None else np.broadcast_to(weights[:, None], answered.shape)[answered]
-    fitted = IsotonicRegression(y_min=0, y_max=CERTAIN, out_of_bounds="clip").fit(
+    fitted = IsotonicRegression(y_min=0, y_max=MAX_PROBABILITY, out_of_bounds="clip").fit(
         found.scores[answered], right[answered], each
     )
     return fitted.X_thresholds_.astype(np.float64), fitted.y_thresholds_.astype(np.float64)
 
 
-def on_curve(found: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
-    height = (1 - OWN) * np.interp(found.scores, scores, probabilities) + OWN * np.clip(found.scores, 0, 1)
+def apply_isotonic_curve(found: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
+    height = (1 - RAW_SCORE_WEIGHT) * np.interp(found.scores, scores, probabilities) + RAW_SCORE_WEIGHT * np.clip(
+        found.scores, 0, 1
+    )
     return Predictions.from_valid_arrays(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))

@@ -27,7 +27,7 @@ from xmtc.core.method import LabelName, Method, Model
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
-from xmtc.methods.ensemble.members import fit_together, held_out_together, names_together, read_together
+from xmtc.methods.ensemble.members import collect_views, find_held_out_rows, fit_members, merge_label_names
 from xmtc.methods.ensemble.merging import NOISY_OR, RULES
 
 
@@ -56,7 +56,7 @@ class Consensus(Method):
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # what its members read
-        return read_together(self.members)
+        return collect_views(self.members)
 
     @property
     def is_exact(self) -> bool:  # type: ignore[override]
@@ -80,10 +80,10 @@ class Consensus(Method):
         return any(member.reads_names for member in self.members)
 
     def names_of(self, labels: Sequence[str]) -> list[LabelName]:
-        return names_together(self.members, labels)
+        return merge_label_names(self.members, labels)
 
     def held_out_of(self, data: Dataset) -> np.ndarray | None:
-        return held_out_together(self.members, data)
+        return find_held_out_rows(self.members, data)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
-        return fit_together(self, self.members, self.rule, data, valid, run, self.calibrated)
+        return fit_members(self, self.members, self.rule, data, valid, run, self.calibrated)

@@ -24,7 +24,7 @@ from xmtc.core.method import LabelName, Method, Model
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
-from xmtc.methods.ensemble.members import fit_together, held_out_together, names_together, read_together
+from xmtc.methods.ensemble.members import collect_views, find_held_out_rows, fit_members, merge_label_names
 from xmtc.methods.ensemble.merging import MEAN
 
 
@@ -52,7 +52,7 @@ class Ensemble(Method):
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # what its members read
-        return read_together([self.member])
+        return collect_views([self.member])
 
     @property
     def is_exact(self) -> bool:  # type: ignore[override]
@@ -86,10 +86,10 @@ class Ensemble(Method):
         return self.member.reads_names
 
     def names_of(self, labels: Sequence[str]) -> list[LabelName]:
-        return names_together([self.member], labels)
+        return merge_label_names([self.member], labels)
 
     def held_out_of(self, data: Dataset) -> np.ndarray | None:
-        return held_out_together(self.members, data)
+        return find_held_out_rows(self.members, data)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
-        return fit_together(self, self.members, self.rule, data, valid, run, self.calibrated)
+        return fit_members(self, self.members, self.rule, data, valid, run, self.calibrated)

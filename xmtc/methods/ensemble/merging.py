@@ -6,25 +6,25 @@ import numpy as np
 
 from xmtc.core.numba_support import kernel
 from xmtc.core.predictions import NO_LABEL, Predictions
-from xmtc.linear.search import rank
+from xmtc.linear.search import rank_by_mean
 
 MEAN, NOISY_OR = RULES = ("mean", "noisy-or")
-ALMOST = 2.0**-24  # from 1 to the largest number of float32 under it
+FLOAT32_EPSNEG = 2.0**-24  # from 1 to the largest number of float32 under it
 
 
-def merged(found: list[Predictions], rule: str, n_labels: int, k: int) -> Predictions:
+def combine_predictions(found: list[Predictions], rule: str, n_labels: int, k: int) -> Predictions:
     """The k best labels of each document by all models together; equal ones rank by label number."""
     labels, scores = np.hstack([part.labels for part in found]), np.hstack([part.scores for part in found])
     with np.errstate(divide="ignore"):  # log 0 and log ∞ are what they should be
         if rule == MEAN:
-            return Predictions.from_valid_arrays(*rank(labels, np.log(scores), n_labels, k, len(found)))
+            return Predictions.from_valid_arrays(*rank_by_mean(labels, np.log(scores), n_labels, k, len(found)))
         # adds up where 1 − P is multiplied, and tells labels apart whose P is nearly 1
         evidence = np.log(-np.log1p(-np.minimum(scores, 1)))
-    best, total = rank_untied(labels, evidence, scores, n_labels, k)
+    best, total = rank_with_tie_breaking(labels, evidence, scores, n_labels, k)
     return Predictions.from_valid_arrays(best, -np.expm1(-total))
 
 
-def rank_untied(
+def rank_with_tie_breaking(
     labels: np.ndarray, evidence: np.ndarray, scores: np.ndarray, n_labels: int, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best labels of each document by the sum of exp(evidence). Where a model is certain of several labels, eq. 9
@@ -55,10 +55,10 @@ def rank_documents(labels, evidence, scores, room, best, total):
                     seen[n_seen] = label
                     n_seen += 1
                 sums[label] += np.exp(evidence[doc, i]) + np.float32(1e-30)  # never 0, so that none is seen twice
-        n = insert_all(seen[:n_seen], sums, odds, items, keys)
-        if has_equal(keys[0, :n]):
+        n = sort_top_labels(seen[:n_seen], sums, odds, items, keys)
+        if has_ties(keys[0, :n]):
             add_log_odds(labels[doc], scores[doc], odds)
-            n = insert_all(seen[:n_seen], sums, odds, items, keys)
+            n = sort_top_labels(seen[:n_seen], sums, odds, items, keys)
         for i in range(min(n, best.shape[1])):
             best[doc, i], total[doc, i] = items[i], keys[0, i]
         for label in seen[:n_seen]:
@@ -66,7 +66,7 @@ def rank_documents(labels, evidence, scores, room, best, total):
 
 
 @kernel
-def has_equal(descending):
+def has_ties(descending):
     for i in range(1, len(descending)):  # noqa: SIM110  (compiled code has no generators)
         if descending[i] == descending[i - 1]:
             return True
@@ -79,17 +79,19 @@ def add_log_odds(labels, scores, odds):
     float32 can come to 1."""
     for i in range(len(labels)):
         if labels[i] != NO_LABEL:
-            p = min(max(np.float64(scores[i]), ALMOST), 1 - ALMOST)
-            odds[labels[i]] += np.log(p / (1 - p)) - np.log(ALMOST / (1 - ALMOST))
+            p = min(max(np.float64(scores[i]), FLOAT32_EPSNEG), 1 - FLOAT32_EPSNEG)
+            odds[labels[i]] += np.log(p / (1 - p)) - np.log(FLOAT32_EPSNEG / (1 - FLOAT32_EPSNEG))
 
 
 @kernel
-def insert_all(labels, sums, odds, items, keys):
+def sort_top_labels(labels, sums, odds, items, keys):
     """Write the best labels in their order: by sum, then by log-odds, then by number; how many they are."""
     n = np.int64(0)
     for label in labels:
         at = n
-        while at > 0 and comes_before(sums[label], odds[label], label, keys[0, at - 1], keys[1, at - 1], items[at - 1]):
+        while at > 0 and is_ranked_before_by_odds(
+            sums[label], odds[label], label, keys[0, at - 1], keys[1, at - 1], items[at - 1]
+        ):
             at -= 1
             if at + 1 < len(items):
                 items[at + 1], keys[0, at + 1], keys[1, at + 1] = items[at], keys[0, at], keys[1, at]
@@ -100,7 +102,7 @@ def insert_all(labels, sums, odds, items, keys):
 
 
 @kernel
-def comes_before(total, odds, label, other_total, other_odds, other_label):
+def is_ranked_before_by_odds(total, odds, label, other_total, other_odds, other_label):
     if total != other_total:
         return total > other_total
     return odds > other_odds or (odds == other_odds and label < other_label)

@@ -10,15 +10,15 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.features import in_order
-from xmtc.methods.ensemble.merging import RULES, merged
+from xmtc.features import sort_views
+from xmtc.methods.ensemble.merging import RULES, combine_predictions
 from xmtc.storage.form import array
 
-DEPTH = 100  # labels that each model is asked for, if not for more; AttentionXML's authors keep as many
+MIN_MEMBER_LABELS = 100  # labels that each model is asked for, if not for more; AttentionXML's authors keep as many
 
 
 @dataclass(frozen=True, kw_only=True)
-class Combination(Model):
+class CombinedModel(Model):
     """P(label) from the P_i(label) of several models, each of which names its best labels; what it does not name has
     P_i = 0. Either their mean, or 1 − Π (1 − P_i), the probability that at least one is right if each errs alone."""
 
@@ -26,18 +26,18 @@ class Combination(Model):
     models: tuple[Model, ...]
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        found = [model.predict(data.keep_views(model.views), max(k, DEPTH), run) for model in self.models]
-        return merged(found, self.rule, self.n_labels, min(k, self.n_labels))
+        found = [model.predict(data.keep_views(model.views), max(k, MIN_MEMBER_LABELS), run) for model in self.models]
+        return combine_predictions(found, self.rule, self.n_labels, min(k, self.n_labels))
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """The mean of the models' explanations. Weights in one view are not like those in another: where models explain
         by several, those by the first view count in which anything speaks."""
         every = [model.explain(document.keep_views(model.views), label) for model in self.models]
         parts = [part for part in every if part.weights.any()] or every
-        (view, *_) = in_order(part.view for part in parts)
-        return mean_explanation([part for part in parts if part.view == view])
+        (view, *_) = sort_views(part.view for part in parts)
+        return average_explanations([part for part in parts if part.view == view])
 
-    def unbounded(self) -> Combination:
+    def unbounded(self) -> CombinedModel:
         wider = tuple(model.to_exhaustive() for model in self.models)
         are_same = all(one is other for one, other in zip(wider, self.models, strict=True))
         return self if are_same else replace(self, models=wider)
@@ -60,7 +60,7 @@ class Combination(Model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adapted(Model):
+class RemappedModel(Model):
     """A model that was trained apart from others, beside which it now stands: its views have other names there, and its
     labels other numbers."""
 
@@ -69,23 +69,23 @@ class Adapted(Model):
     numbers: np.ndarray = array(np.int32)  # (its labels,) the number of each here
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        found = self.model.predict(self._read(data), k, run)
+        found = self.model.predict(self._select_views(data), k, run)
         found = found.pad(min(k, self.n_labels))
         return Predictions.from_valid_arrays(np.append(self.numbers, np.int32(NO_LABEL))[found.labels], found.scores)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """Nothing speaks for a label that the model does not have."""
-        inner = self._read(document)
+        inner = self._select_views(document)
         (number, *_) = [*np.flatnonzero(self.numbers == label), NO_LABEL]
         if number == NO_LABEL:
-            return Explanation(in_order(self.views)[0], np.zeros(0, np.int32), np.zeros(0, np.float32))
+            return Explanation(sort_views(self.views)[0], np.zeros(0, np.int32), np.zeros(0, np.float32))
         explained = self.model.explain(inner, int(number))
         return replace(explained, view=self.names[explained.view])
 
-    def _read(self, data: Dataset) -> Dataset:
+    def _select_views(self, data: Dataset) -> Dataset:
         return Dataset({name: data.views[here] for name, here in self.names.items()})
 
-    def unbounded(self) -> Adapted:
+    def unbounded(self) -> RemappedModel:
         wider = self.model.to_exhaustive()
         return self if wider is self.model else replace(self, model=wider)
 
@@ -104,13 +104,13 @@ class Adapted(Model):
         self.model.check()
 
 
-def renumbered(model: Model, numbers: np.ndarray, n_labels: int) -> Model:
+def remap_labels(model: Model, numbers: np.ndarray, n_labels: int) -> Model:
     """A model whose labels are some of more."""
     same_views = {view: view for view in model.views}
-    return Adapted(n_labels=n_labels, views=model.views, model=model, names=same_views, numbers=numbers)
+    return RemappedModel(n_labels=n_labels, views=model.views, model=model, names=same_views, numbers=numbers)
 
 
-def mean_explanation(parts: list[Explanation]) -> Explanation:
+def average_explanations(parts: list[Explanation]) -> Explanation:
     """Of explanations by the same view."""
     ids, which = np.unique(np.concatenate([part.ids for part in parts]), return_inverse=True)
     weights = np.bincount(which, np.concatenate([part.weights for part in parts]), len(ids)) / len(parts)

@@ -14,12 +14,12 @@ from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
 from xmtc.core.sparse import to_kernel_arrays
-from xmtc.methods.instance_tree.forest import TREE, Forest
-from xmtc.methods.instance_tree.growing import grow
+from xmtc.methods.instance_tree.forest import TREE_ARRAYS, Forest
+from xmtc.methods.instance_tree.growing import grow_tree
 
 
 @dataclass(frozen=True)
-class DocumentTrees(Method):
+class InstanceTrees(Method):
     """Trees over documents. A subclass says what labels weigh and hands them to `grow`."""
 
     spreads: ClassVar[bool] = True
@@ -31,31 +31,35 @@ class DocumentTrees(Method):
     C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True)
     seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
 
-    def grow(self, data: Dataset, label_weights: np.ndarray, run: Run) -> Forest:
+    def grow_forest(self, data: Dataset, label_weights: np.ndarray, run: Run) -> Forest:
         """All trees, a thread for each at a time. Labels weigh 1 at most, where documents are parted."""
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
-        check_fits(run.n_threads * room(data), f"Growing {run.n_threads} trees at a time", "give it fewer threads")
-        gains, discounts = gains_of(data, label_weights)
+        check_fits(
+            run.n_threads * estimate_tree_bytes(data),
+            f"Growing {run.n_threads} trees at a time",
+            "give it fewer threads",
+        )
+        gains, discounts = compute_ndcg_gains(data, label_weights)
         X, Y = to_kernel_arrays(data.X), (*to_kernel_arrays(data.Y)[:2], gains)
 
         limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
         n_features, seed = data.X.shape[1], self.seed
 
         def grown(number: int) -> dict[str, np.ndarray]:
-            arrays = grow(X, Y, discounts, n_features, *limits, first_state(seed, number))
-            return dict(zip(TREE, arrays, strict=True))
+            arrays = grow_tree(X, Y, discounts, n_features, *limits, derive_tree_state(seed, number))
+            return dict(zip(TREE_ARRAYS, arrays, strict=True))
 
         trees = run.map_with_checkpoint(grown, range(self.n_trees), lambda number: f"tree-{number}", "growing trees")
-        return Forest.of(list(trees))
+        return Forest.from_trees(list(trees))
 
 
-def first_state(seed: int, tree: int) -> np.uint64:
+def derive_tree_state(seed: int, tree: int) -> np.uint64:
     """Of the random numbers of a tree, which no other seed shares; never 0."""
     return np.random.SeedSequence((seed, tree)).generate_state(1, np.uint64)[0] | np.uint64(1)
 
 
-def gains_of(data: Dataset, label_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def compute_ndcg_gains(data: Dataset, label_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What each of a document's labels adds to its nDCG at the first rank, and the discounts of the ranks (FastXML,
     section 4.1)."""
     Y = data.Y
@@ -66,7 +70,7 @@ def gains_of(data: Dataset, label_weights: np.ndarray) -> tuple[np.ndarray, np.n
     return label_weights[Y.indices] / np.repeat(best, counts), discounts
 
 
-def room(data: Dataset) -> int:
+def estimate_tree_bytes(data: Dataset) -> int:
     """Bytes that the growing of one tree takes at most, without the tree: the documents column by column, and numbers
     for each document, feature and label."""
     assert data.Y is not None

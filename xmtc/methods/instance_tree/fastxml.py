@@ -13,14 +13,14 @@ import numpy as np
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
-from xmtc.methods.instance_tree.family import DocumentTrees
+from xmtc.methods.instance_tree.family import InstanceTrees
 from xmtc.methods.instance_tree.model import ForestModel
 
 
 @dataclass(frozen=True)
-class FastXML(DocumentTrees):
+class FastXML(InstanceTrees):
     """A forest over documents, split by nDCG (Prabhu and Varma, KDD 2014)."""
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ForestModel:
-        forest = self.grow(data, np.ones(data.n_labels), run)
+        forest = self.grow_forest(data, np.ones(data.n_labels), run)
         return ForestModel(n_labels=data.n_labels, views=data.sizes, forest=forest)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from xmtc.core.array_validation import is_offset_array, is_ascending
+from xmtc.core.array_validation import is_ascending, is_offset_array
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.predictions import NO_LABEL
-from xmtc.linear.search import insert
+from xmtc.linear.search import insert_ranked
 from xmtc.methods.instance_tree.growing import LEAF
 from xmtc.storage.form import Form, array
 
@@ -29,11 +29,11 @@ class Forest(Form):
     values: np.ndarray = array(np.float32)  # (n_entries,)
 
     @classmethod
-    def of(cls, trees: Sequence[dict[str, np.ndarray]]) -> Forest:
+    def from_trees(cls, trees: Sequence[dict[str, np.ndarray]]) -> Forest:
         """From the arrays of single trees, without roots."""
         firsts = np.cumsum([0] + [tree["ends"][-1] for tree in trees])
         ends = [tree["ends"][1:] + first for tree, first in zip(trees, firsts[:-1], strict=True)]
-        joined = {name: np.concatenate([tree[name] for tree in trees]) for name in TREE if name != "ends"}
+        joined = {name: np.concatenate([tree[name] for tree in trees]) for name in TREE_ARRAYS if name != "ends"}
         roots = np.cumsum([0] + [len(tree["negative"]) for tree in trees])
         return cls(roots=roots, ends=np.concatenate([[0], *ends]), **joined)
 
@@ -45,13 +45,13 @@ class Forest(Form):
     def n_trees(self) -> int:
         return len(self.roots) - 1
 
-    def leaves(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n_features: int) -> np.ndarray:
+    def assign_leaves(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n_features: int) -> np.ndarray:
         """(n_docs, n_trees) int64, the node at which each document ends in each tree."""
         found = np.empty((len(indptr) - 1, self.n_trees), np.int64)
         find_leaves(indptr, indices, data, *self.arrays, np.zeros(n_features + 1, np.float32), found)
         return found
 
-    def path(self, tree: int, leaf: int) -> Iterator[tuple[int, int]]:
+    def iterate_path(self, tree: int, leaf: int) -> Iterator[tuple[int, int]]:
         """The nodes from a tree's root to the one above a leaf, each with the node that follows."""
         node = int(self.roots[tree])
         while node != leaf:
@@ -62,10 +62,10 @@ class Forest(Form):
 
     def check_sizes(self, n_labels: int, n_features: int) -> None:
         """Refuse arrays that would lead a search out of its memory, or round in circles."""
-        if not (self._nodes_fit() and self._entries_fit(n_labels, n_features)):
+        if not (self._has_valid_nodes() and self._has_valid_entries(n_labels, n_features)):
             raise ValueError("the arrays of a forest do not fit together")
 
-    def _nodes_fit(self) -> bool:
+    def _has_valid_nodes(self) -> bool:
         n_nodes, n_entries = len(self.negative), len(self.items)
         return (
             self.n_trees >= 1
@@ -75,10 +75,10 @@ class Forest(Form):
             and len(self.values) == n_entries
             and is_ascending(self.roots, strict=True)
             and bool((self.sizes >= 1).all())
-            and in_preorder(self.roots, self.negative, np.empty(n_nodes, np.int64))
+            and is_preorder(self.roots, self.negative, np.empty(n_nodes, np.int64))
         )
 
-    def _entries_fit(self, n_labels: int, n_features: int) -> bool:
+    def _has_valid_entries(self, n_labels: int, n_features: int) -> bool:
         node = np.repeat(np.arange(len(self.negative)), np.diff(self.ends))
         in_leaf = self.negative[node] == LEAF
         labels, shares = self.items[in_leaf], self.values[in_leaf]
@@ -92,11 +92,11 @@ class Forest(Form):
         )
 
 
-TREE = tuple(field.name for field in fields(Forest) if field.name != "roots")  # what a single tree has
+TREE_ARRAYS = tuple(field.name for field in fields(Forest) if field.name != "roots")  # what a single tree has
 
 
 @kernel
-def in_preorder(roots, negative, after):
+def is_preorder(roots, negative, after):
     """Whether each tree's nodes are numbered so, every one the child of one before it. `after` takes where what lies
     under a node ends."""
     for tree in range(len(roots) - 1):
@@ -149,21 +149,21 @@ def add_votes(leaves, ends, items, values, totals, seen):
 
 
 @kernel
-def vote(leaves, ends, items, values, totals, seen, labels, scores):
+def rank_by_leaf_votes(leaves, ends, items, values, totals, seen, labels, scores):
     """The best labels of each document by the mean of what its leaves say, written into the last two arguments."""
     n_docs, n_trees = leaves.shape
     for doc in range(n_docs):
         n, n_top = add_votes(leaves[doc], ends, items, values, totals, seen), np.int64(0)
         for i in range(n):
             label = np.int64(seen[i])
-            n_top = insert(min(totals[label] / n_trees, np.float32(1)), label, scores[doc], labels[doc], n_top)
+            n_top = insert_ranked(min(totals[label] / n_trees, np.float32(1)), label, scores[doc], labels[doc], n_top)
             totals[label] = 0
         for i in range(n_top, labels.shape[1]):
             labels[doc, i], scores[doc, i] = NO_LABEL, 0
 
 
 @kernel
-def shares_of(label, negative, sizes, ends, items, values, shares):
+def compute_label_shares(label, negative, sizes, ends, items, values, shares):
     """Write which part of the documents at every node of one tree has a label, as far as its leaves remember it: an
     inner node's documents are its children's."""
     for node in range(len(shares) - 1, -1, -1):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.core.numba_support import fast_kernel, kernel
-from xmtc.linear.l1_logistic import reach, solve
+from xmtc.linear.l1_logistic import bound_gradients, solve_l1_logistic
 
 MIN_GAIN = 1e-6  # stop when the mean nDCG grows by less: the authors' value
 MAX_ROUNDS = 100
 EPS, MAX_STEPS, MAX_SWEEPS = 0.01, 10, 10  # of a node's classifier: the authors' values
-ROOM = 1 << 14  # entries of a tree to begin with
+INITIAL_ENTRIES = 1 << 14  # entries of a tree to begin with
 LEAF = -1
 
 
@@ -28,7 +28,7 @@ def next_random(state):
 
 
 @kernel
-def sort_by(keys, items, n):
+def sort_by_key_descending(keys, items, n):
     """Shell's sort of the first n items: the largest key first, equal ones by number."""
     gap = 1
     while gap < n // 3:
@@ -47,7 +47,7 @@ def sort_by(keys, items, n):
 
 
 @kernel
-def labels_in(docs, indptr, labels, sums, found):
+def list_labels(docs, indptr, labels, sums, found):
     """List the labels of some documents; return how many. `sums` begin as zeros, and are left so."""
     n = np.int64(0)
     for doc in docs:
@@ -62,12 +62,12 @@ def labels_in(docs, indptr, labels, sums, found):
 
 
 @kernel
-def part(docs, indptr, labels, gains, discounts, signs, rankings, sums, leaning):
+def partition_by_ndcg(docs, indptr, labels, gains, discounts, signs, rankings, sums, leaning):
     """Give each document the side whose ranking of labels has the higher nDCG for it, then rank the labels of each side
     anew, and so on (FastXML, algorithm 2). `signs` hold the sides, +1 and −1, random at first. The gain of a label in a
     document is its weight divided by the best DCG that the document allows. `rankings` and `sums` have a row for each
     side; `sums` and `leaning` begin as zeros and are left so. Returns the number of documents on the side +1."""
-    n_found, n_positive, last = labels_in(docs, indptr, labels, leaning, rankings[0]), np.int64(0), -1.0
+    n_found, n_positive, last = list_labels(docs, indptr, labels, leaning, rankings[0]), np.int64(0), -1.0
     for i in range(n_found):
         rankings[1, i] = rankings[0, i]
     for _ in range(MAX_ROUNDS):
@@ -78,13 +78,13 @@ def part(docs, indptr, labels, gains, discounts, signs, rankings, sums, leaning)
         ndcg = 0.0
         for side in range(2):
             ranking = rankings[side]
-            sort_by(sums[side], ranking, n_found)  # which is quick, once it is nearly in order
+            sort_by_key_descending(sums[side], ranking, n_found)  # which is quick, once it is nearly in order
             for rank in range(n_found):
                 label = ranking[rank]
                 leaning[label] += discounts[rank] if side else -discounts[rank]
                 ndcg += discounts[rank] * sums[side, label] / len(docs)
                 sums[side, label] = 0
-        n_positive = lean(docs, indptr, labels, gains, leaning, signs)
+        n_positive = assign_sides(docs, indptr, labels, gains, leaning, signs)
         for i in range(n_found):
             leaning[rankings[0, i]] = 0
         if ndcg - last < MIN_GAIN:
@@ -94,7 +94,7 @@ def part(docs, indptr, labels, gains, discounts, signs, rankings, sums, leaning)
 
 
 @kernel
-def lean(docs, indptr, labels, gains, leaning, signs):
+def assign_sides(docs, indptr, labels, gains, leaning, signs):
     """Put each document on the side to which its labels lean, if they lean at all; return how many are on +1."""
     n_positive = np.int64(0)
     for position in range(len(docs)):
@@ -108,7 +108,7 @@ def lean(docs, indptr, labels, gains, leaning, signs):
 
 
 @kernel
-def by_columns(indptr, indices, data, docs, place, columns, n_columns, starts, rows, values):
+def build_columns(indptr, indices, data, docs, place, columns, n_columns, starts, rows, values):
     """The documents column by column, and a last column of ones, the bias. `place` holds for each of the columns how
     many entries it has, and is left as zeros; other columns are left out."""
     starts[0] = 0
@@ -130,10 +130,10 @@ def by_columns(indptr, indices, data, docs, place, columns, n_columns, starts, r
 
 
 @kernel
-def useful_columns(indptr, indices, data, docs, signs, costs, against, in_favour, place, columns):
+def list_useful_columns(indptr, indices, data, docs, signs, costs, against, in_favour, place, columns):
     """List the columns whose weight may be other than 0, count their entries in `place`, and return how many columns
     and entries there are. Everything else begins as zeros and is left so."""
-    n_seen, n, n_entries = reach(indptr, indices, data, docs, signs, costs, against, in_favour, columns), 0, 0
+    n_seen, n, n_entries = bound_gradients(indptr, indices, data, docs, signs, costs, against, in_favour, columns), 0, 0
     for number in range(n_seen):
         column = columns[number]
         if max(against[column], in_favour[column]) > 1:
@@ -152,7 +152,7 @@ def useful_columns(indptr, indices, data, docs, signs, costs, against, in_favour
 
 
 @kernel
-def split(X, Y, docs, C, discounts, state, room):
+def split_node(X, Y, docs, C, discounts, state, room):
     """Divide the documents of a node in place, those on the side +1 first. Returns how many they are, 0 or all if no
     division was found, the columns and weights of the classifier, the bias last, and the new random state."""
     indptr, indices, data = X
@@ -162,25 +162,27 @@ def split(X, Y, docs, C, discounts, state, room):
     for position in range(n):
         state = next_random(state)
         signs[position] = 1 if state & np.uint64(1 << 32) else -1
-    n_positive = part(docs, *Y, discounts, signs, rankings, sums, leaning)
+    n_positive = partition_by_ndcg(docs, *Y, discounts, signs, rankings, sums, leaning)
     used, w = columns[:0], costs[:0]
     if n_positive == 0 or n_positive == n:
         return n_positive, used, w, state
 
     for position in range(n):  # both sides weigh the same, so that the classifier is not all for the larger one
         costs[position] = C * n / (n_positive if signs[position] > 0 else n - n_positive)
-    n_columns, n_entries = useful_columns(indptr, indices, data, docs, signs, costs, against, in_favour, place, columns)
+    n_columns, n_entries = list_useful_columns(
+        indptr, indices, data, docs, signs, costs, against, in_favour, place, columns
+    )
     starts = np.empty(n_columns + 2, np.int64)
     rows, values = np.empty(n_entries + n, np.int32), np.empty(n_entries + n, np.float32)
-    by_columns(indptr, indices, data, docs, place, columns, n_columns, starts, rows, values)
+    build_columns(indptr, indices, data, docs, place, columns, n_columns, starts, rows, values)
     columns[n_columns] = n_features
     used, w, margins = columns[: n_columns + 1], np.zeros(n_columns + 1), np.zeros(n)
-    state = solve(starts, rows, values, signs, costs, EPS, MAX_STEPS, MAX_SWEEPS, state, w, margins)
-    return divide(docs, margins_of(starts, rows, values, w, n)), used, w, state
+    state = solve_l1_logistic(starts, rows, values, signs, costs, EPS, MAX_STEPS, MAX_SWEEPS, state, w, margins)
+    return reorder_by_margin(docs, compute_float32_margins(starts, rows, values, w, n)), used, w, state
 
 
 @fast_kernel
-def margins_of(starts, rows, values, w, n_rows):
+def compute_float32_margins(starts, rows, values, w, n_rows):
     """The margins as a walk down the tree will have them, in float32: a document may lie on the very border."""
     margins = np.zeros(n_rows, np.float32)
     for j in range(len(w)):
@@ -192,7 +194,7 @@ def margins_of(starts, rows, values, w, n_rows):
 
 
 @kernel
-def divide(docs, margins):
+def reorder_by_margin(docs, margins):
     """Put the documents with a margin of 0 or more first, all else in order; return how many they are."""
     n, rest = 0, np.empty(len(docs), docs.dtype)
     for position in range(len(docs)):
@@ -207,17 +209,17 @@ def divide(docs, margins):
 
 
 @kernel
-def leaf_labels(docs, indptr, labels, most, found, sums):
+def select_leaf_labels(docs, indptr, labels, max_labels, found, sums):
     """The mean of the documents' labels, left in `sums`; list the `most` best in `found`, in the order of their
     numbers, and return how many. All sums but these are zeros before and after."""
-    n_found = labels_in(docs, indptr, labels, sums, found)
+    n_found = list_labels(docs, indptr, labels, sums, found)
     for doc in docs:
         for i in range(indptr[doc], indptr[doc + 1]):
             sums[labels[i]] += 1 / len(docs)
-    sort_by(sums, found, n_found)
-    for i in range(most, n_found):
+    sort_by_key_descending(sums, found, n_found)
+    for i in range(max_labels, n_found):
         sums[found[i]] = 0
-    n = min(most, n_found)
+    n = min(max_labels, n_found)
     for i in range(1, n):  # an insertion sort, which is quick for the few labels of a leaf
         label, at = found[i], i
         while at > 0 and found[at - 1] > label:
@@ -228,7 +230,7 @@ def leaf_labels(docs, indptr, labels, most, found, sums):
 
 
 @kernel
-def enlarged(array, size):
+def enlarge_array(array, size):
     """With room for `size` entries and as many more."""
     if size <= len(array):
         return array
@@ -239,7 +241,7 @@ def enlarged(array, size):
 
 
 @kernel
-def grow(X, Y, discounts, n_features, C, max_leaf, most_labels, state):
+def grow_tree(X, Y, discounts, n_features, C, max_leaf, max_leaf_labels, state):
     """The arrays of one tree, as in Forest, its nodes in preorder."""
     n_docs, n_labels = len(X[0]) - 1, len(discounts)
     docs = np.arange(n_docs)
@@ -251,7 +253,7 @@ def grow(X, Y, discounts, n_features, C, max_leaf, most_labels, state):
 
     negative, sizes = np.empty(2 * n_docs, np.int32), np.empty(2 * n_docs, np.int32)
     ends = np.zeros(2 * n_docs + 1, np.int64)
-    items, values = np.empty(ROOM, np.int32), np.empty(ROOM, np.float32)
+    items, values = np.empty(INITIAL_ENTRIES, np.int32), np.empty(INITIAL_ENTRIES, np.float32)
     waiting = np.empty((n_docs + 1, 3), np.int64)  # begin and end of a node's documents, and whose negative child it is
     waiting[0, 0], waiting[0, 1], waiting[0, 2] = 0, n_docs, LEAF
     n_waiting, node = 1, 0
@@ -263,9 +265,9 @@ def grow(X, Y, discounts, n_features, C, max_leaf, most_labels, state):
         here, size = docs[begin:end], ends[node]
         n_first = np.int64(0)
         if end - begin > max_leaf:
-            n_first, used, w, state = split(X, Y, here, C, discounts, state, room)
+            n_first, used, w, state = split_node(X, Y, here, C, discounts, state, room)
         if 0 < n_first < end - begin:
-            items, values = enlarged(items, size + len(w)), enlarged(values, size + len(w))
+            items, values = enlarge_array(items, size + len(w)), enlarge_array(values, size + len(w))
             for j in range(len(w)):
                 if np.float32(w[j]) != 0:
                     items[size], values[size] = used[j], w[j]
@@ -276,8 +278,8 @@ def grow(X, Y, discounts, n_features, C, max_leaf, most_labels, state):
             n_waiting += 2
         else:
             negative[node] = LEAF
-            n_kept = leaf_labels(here, Y[0], Y[1], most_labels, found, sums)
-            items, values = enlarged(items, size + n_kept), enlarged(values, size + n_kept)
+            n_kept = select_leaf_labels(here, Y[0], Y[1], max_leaf_labels, found, sums)
+            items, values = enlarge_array(items, size + n_kept), enlarge_array(values, size + n_kept)
             for i in range(n_kept):
                 items[size], values[size] = found[i], sums[found[i]]
                 sums[found[i]] = 0

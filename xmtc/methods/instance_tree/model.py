@@ -13,13 +13,13 @@ from xmtc.core.method import Explanation, Model
 from xmtc.core.numba_support import kernel
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.core.sparse import to_kernel_arrays, normalise_rows
-from xmtc.linear.search import insert
-from xmtc.methods.instance_tree.forest import Forest, add_votes, shares_of, vote
+from xmtc.core.sparse import normalise_rows, to_kernel_arrays
+from xmtc.linear.search import insert_ranked
+from xmtc.methods.instance_tree.forest import Forest, add_votes, compute_label_shares, rank_by_leaf_votes
 from xmtc.storage.form import array
 
-MOST_DOCS = 1024  # that one thread looks at, at a time
-STEEPEST = 1e6  # that γ may be
+MAX_BATCH_DOCUMENTS = 1024  # that one thread looks at, at a time
+MAX_GAMMA = 1e6  # that γ may be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class ForestModel(Model):
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         k = min(k, self.n_labels)
-        size = max(1, min(MOST_DOCS, -(-data.n_docs // run.n_threads)))
+        size = max(1, min(MAX_BATCH_DOCUMENTS, -(-data.n_docs // run.n_threads)))
         batches = [data.X[i : i + size] for i in range(0, data.n_docs, size)]
         empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         answers = run.map(lambda X: self._rank(X, k), batches, "predicting", total=len(batches))
@@ -42,31 +42,37 @@ class ForestModel(Model):
 
     def _rank(self, X: csr_array, k: int) -> Predictions:
         labels, scores = np.empty((X.shape[0], k), np.int32), np.empty((X.shape[0], k), np.float32)
-        vote(*self._said(X), np.zeros(self.n_labels, np.float32), np.empty(self.n_labels, np.int32), labels, scores)
+        rank_by_leaf_votes(
+            *self._find_leaf_arrays(X),
+            np.zeros(self.n_labels, np.float32),
+            np.empty(self.n_labels, np.int32),
+            labels,
+            scores,
+        )
         return Predictions.from_valid_arrays(labels, scores)
 
-    def _said(self, X: csr_array) -> tuple[np.ndarray, ...]:
+    def _find_leaf_arrays(self, X: csr_array) -> tuple[np.ndarray, ...]:
         """The leaves of each document, and where to read what they say."""
-        leaves = self.forest.leaves(*to_kernel_arrays(X), self.n_features)
+        leaves = self.forest.assign_leaves(*to_kernel_arrays(X), self.n_features)
         return leaves, self.forest.ends, self.forest.items, self.forest.values
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the label's score: every step of the document's path through a tree changes the part
         of documents that have the label, and the words share the change as they share in the margin."""
         (view,) = self.views
-        features, weights = document.X.indices, self._shares(document.X, label)
+        features, weights = document.X.indices, self._attribute_score(document.X, label)
         return Explanation.from_occurrences(view, features, weights[features])
 
-    def _shares(self, X: csr_array, label: int) -> np.ndarray:
+    def _attribute_score(self, X: csr_array, label: int) -> np.ndarray:
         """(n_features,), of the change from the roots to the leaves."""
         x, forest = np.append(X.toarray()[0], np.float32(1)), self.forest
         total = np.zeros(len(x))
-        for tree, leaf in enumerate(forest.leaves(*to_kernel_arrays(X), self.n_features)[0]):
+        for tree, leaf in enumerate(forest.assign_leaves(*to_kernel_arrays(X), self.n_features)[0]):
             begin, end = forest.roots[tree], forest.roots[tree + 1]
             shares = np.empty(end - begin)
             nodes = forest.negative[begin:end], forest.sizes[begin:end], forest.ends[begin : end + 1]
-            shares_of(label, *nodes, forest.items, forest.values, shares)
-            for node, following in forest.path(tree, int(leaf)):
+            compute_label_shares(label, *nodes, forest.items, forest.values, shares)
+            for node, following in forest.iterate_path(tree, int(leaf)):
                 here = slice(forest.ends[node], forest.ends[node + 1])
                 parts = forest.values[here].astype(np.float64) * x[forest.items[here]]
                 change = shares[following - begin] - shares[node - begin]
@@ -95,42 +101,46 @@ class RerankedForestModel(ForestModel):
         room = np.zeros(self.n_labels, np.float32), np.empty(self.n_labels, np.int32), np.zeros(self.n_labels)
         tail = self.starts, self.labels, self.centres, self.squares
         weights = float(self.alpha), float(self.gamma)  # a folder may have written 30, not 30.0
-        vote_again(*self._said(X), *to_kernel_arrays(normalise_rows(X)), *tail, *weights, *room, labels, scores)
+        rerank_by_centroids(
+            *self._find_leaf_arrays(X), *to_kernel_arrays(normalise_rows(X)), *tail, *weights, *room, labels, scores
+        )
         return Predictions.from_valid_arrays(labels, scores)
 
     def _shares(self, X: csr_array, label: int) -> np.ndarray:
         """Of the logarithm of the score, which is the sum of two."""
-        leaves = self.forest.leaves(*to_kernel_arrays(X), self.n_features)[0]
+        leaves = self.forest.assign_leaves(*to_kernel_arrays(X), self.n_features)[0]
         totals = np.zeros(self.n_labels, np.float32)
-        add_votes(leaves, *self._said(X)[1:], totals, np.empty(self.n_labels, np.int32))
+        add_votes(leaves, *self._find_leaf_arrays(X)[1:], totals, np.empty(self.n_labels, np.int32))
         said = max(float(totals[label]) / self.forest.n_trees, 1e-6)
         near, x = np.zeros(self.n_features), normalise_rows(X).toarray()[0]
         for feature in X.indices:
             here = slice(self.starts[feature], self.starts[feature + 1])
             near[feature] = self.gamma * x[feature] * self.centres[here][self.labels[here] == label].sum()
-        return self.alpha * super()._shares(X, label) / said + (1 - self.alpha) * near
+        return self.alpha * super()._attribute_score(X, label) / said + (1 - self.alpha) * near
 
     def check(self) -> None:
         super().check()
-        columns = is_offset_array(self.starts, self.n_features, len(self.labels)) and len(self.centres) == len(self.labels)
+        columns = is_offset_array(self.starts, self.n_features, len(self.labels)) and len(self.centres) == len(
+            self.labels
+        )
         in_range = columns and ((self.labels >= 0) & (self.labels < self.n_labels)).all()
         if (
             not in_range
             or len(self.squares) != self.n_labels
-            or not (0 <= self.alpha <= 1 and 0 <= self.gamma <= STEEPEST)
+            or not (0 <= self.alpha <= 1 and 0 <= self.gamma <= MAX_GAMMA)
         ):
             raise ValueError("the centres of its labels do not fit together")
 
 
 @kernel
-def log_nearness(square_distance, gamma):
+def log_tail_score(square_distance, gamma):
     """log 1 / (1 + exp(γ/2 ‖x − μ‖²))."""
     z = gamma / 2 * max(square_distance, 0.0)
     return -z - np.log1p(np.exp(-z))
 
 
 @kernel
-def vote_again(
+def rerank_by_centroids(
     leaves, ends, items, values,
     indptr, indices, data,
     starts, tail_labels, centres, squares, alpha, gamma,
@@ -148,9 +158,9 @@ def vote_again(
         for i in range(n):
             label = np.int64(seen[i])
             said = np.log(min(totals[label] / n_trees, np.float32(1)))
-            near = log_nearness(length + squares[label] - 2 * dots[label], gamma)
+            near = log_tail_score(length + squares[label] - 2 * dots[label], gamma)
             score = np.float32(np.exp(alpha * said + (1 - alpha) * near))
-            n_top = insert(score, label, scores[doc], labels[doc], n_top)
+            n_top = insert_ranked(score, label, scores[doc], labels[doc], n_top)
             totals[label] = 0
         for i in range(len(dots)):
             dots[i] = 0

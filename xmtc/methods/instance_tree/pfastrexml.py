@@ -19,14 +19,14 @@ from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.core.sparse import normalise_rows
 from xmtc.labels.propensity import PROPENSITIES, Propensity
-from xmtc.methods.instance_tree.family import DocumentTrees
-from xmtc.methods.instance_tree.model import STEEPEST, RerankedForestModel
+from xmtc.methods.instance_tree.family import InstanceTrees
+from xmtc.methods.instance_tree.model import MAX_GAMMA, RerankedForestModel
 
 PRESETS = {name: {"A": given.A, "B": given.B} for name, given in PROPENSITIES.items() if name != "default"}
 
 
 @dataclass(frozen=True)
-class PfastreXML(DocumentTrees):
+class PfastreXML(InstanceTrees):
     """FastXML with inverse propensities and a classifier for rare labels (Jain, Prabhu, Varma, KDD 2016)."""
 
     presets: ClassVar[Presets] = PRESETS
@@ -39,7 +39,7 @@ class PfastreXML(DocumentTrees):
         30.0,
         "how fast a label fades with the distance from its centre",
         low=0.0,
-        high=STEEPEST,
+        high=MAX_GAMMA,
         search=(3, 100),
         log=True,
     )
@@ -48,8 +48,8 @@ class PfastreXML(DocumentTrees):
         assert data.Y is not None
         frequencies = np.bincount(data.Y.indices, minlength=data.n_labels)
         inverse = Propensity(A=self.A, B=self.B).inverse(frequencies, data.n_docs)
-        forest = self.grow(data, inverse / inverse[frequencies > 0].max(initial=1), run)
-        centres = csr_array(centres_of(data, frequencies).T)
+        forest = self.grow_forest(data, inverse / inverse[frequencies > 0].max(initial=1), run)
+        centres = csr_array(compute_label_centroids(data, frequencies).T)
         return RerankedForestModel(
             n_labels=data.n_labels,
             views=data.sizes,
@@ -63,7 +63,7 @@ class PfastreXML(DocumentTrees):
         )
 
 
-def centres_of(data: Dataset, frequencies: np.ndarray) -> csr_array:
+def compute_label_centroids(data: Dataset, frequencies: np.ndarray) -> csr_array:
     """(n_labels, n_features) float32: the mean of the documents of each label, made of length 1 before."""
     sums = csr_array(csc_array(data.Y).T @ normalise_rows(data.X))
     sums.data /= np.repeat(np.maximum(frequencies, 1), np.diff(sums.indptr)).astype(np.float32)

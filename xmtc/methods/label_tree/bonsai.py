@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
-from xmtc.labels.tree import wide_trees
+from xmtc.labels.tree import build_wide_trees
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear.model import TreeModel
-from xmtc.methods.label_tree.family import LinearTrees
+from xmtc.methods.label_tree.family import LinearLabelTrees
 
-SPACES = {
+LABEL_SPACES = {
     "input": LabelVectors.from_documents,
     "output": LabelVectors.from_labels,
     "joint": LabelVectors.from_both,
@@ -26,7 +26,7 @@ SPACES = {
 
 
 @dataclass(frozen=True)
-class Bonsai(LinearTrees):
+class Bonsai(LinearLabelTrees):
     """Shallow label trees of many children, grown by unbalanced k-means (Khandagale et al. 2019)."""
 
     tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 5}
@@ -34,10 +34,15 @@ class Bonsai(LinearTrees):
     arity: int = param(100, "children of a node at most", low=2)
     max_depth: int = param(3, "levels at most, the labels' own included", low=1, high=64)
     space: str = param(
-        "input", "cluster labels by their documents, companions, or both", choices=tuple(SPACES), search=tuple(SPACES)
+        "input",
+        "cluster labels by their documents, companions, or both",
+        choices=tuple(LABEL_SPACES),
+        search=tuple(LABEL_SPACES),
     )
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.drop_zero_weights()
-        trees = wide_trees(SPACES[self.space](data, run), self.max_leaf, self.arity, self.max_depth, self.seeds, run)
+        trees = build_wide_trees(
+            LABEL_SPACES[self.space](data, run), self.max_leaf, self.arity, self.max_depth, self.seeds, run
+        )
         return self.train(data, trees, run)

@@ -13,16 +13,16 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.method import Method
 from xmtc.core.run import Run
-from xmtc.labels.tree import LabelTree, Seed
+from xmtc.labels.tree import LabelTree, SeedKey
 from xmtc.linear.model import TreeModel
 from xmtc.linear.solver import Solver
 from xmtc.linear.tree_training import TreeTrainer
 
-CHEAP = 5_000_000  # for each of many nodes: as accurate as with more (docs/results/linear-engine.md)
+CHEAP_TREE_NODE_VISITS = 5_000_000  # for each of many nodes: as accurate as with more (docs/results/linear-engine.md)
 ARITIES = (2, 4, 8, 16, 32, 64)  # of trees made from binary ones
 
 
-def made_up(n_docs: int = 120, n_features: int = 40, n_labels: int = 60) -> Dataset:
+def make_tiny_dataset(n_docs: int = 120, n_features: int = 40, n_labels: int = 60) -> Dataset:
     """Documents of which it only matters that they are few."""
     documents, features, labels = np.arange(n_docs)[:, None], np.arange(n_features), np.arange(n_labels)
     X = (documents * features % 7 == 1).astype(np.float32)
@@ -31,7 +31,7 @@ def made_up(n_docs: int = 120, n_features: int = 40, n_labels: int = 60) -> Data
 
 
 @dataclass(frozen=True)
-class LinearTrees(Method):
+class LinearLabelTrees(Method):
     """Label trees with linear classifiers. A subclass grows the trees in `fit` and hands them to `train`."""
 
     takes_weights: ClassVar[bool] = True
@@ -64,17 +64,19 @@ class LinearTrees(Method):
         return self.loss
 
     @property
-    def seeds(self) -> list[Seed]:
+    def seeds(self) -> list[SeedKey]:
         """One for each tree, none of which another seed shares."""
         return [(self.seed, tree) for tree in range(self.n_trees)]
 
     def load(self) -> None:
         """By a tree of some labels, with inner nodes and leaves of two children and of more."""
-        self.replace(n_trees=1, max_leaf=8).fit(made_up(), run=Run(threads=1))
+        self.replace(n_trees=1, max_leaf=8).fit(make_tiny_dataset(), run=Run(threads=1))
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
-        solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap=CHEAP)
-        solver.check(data.X, data.weights)
+        solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap_visits=CHEAP_TREE_NODE_VISITS)
+        solver.check_feature_scale(data.X, data.weights)
         min_weight = self.min_weight * data.bag.weight_scale
-        trainer = TreeTrainer(solver, self.link, min_weight=min_weight, beam=self.beam, match=self.match_negatives)
+        trainer = TreeTrainer(
+            solver, self.link, min_weight=min_weight, beam=self.beam, should_match_negatives=self.match_negatives
+        )
         return trainer.train(data, trees, run)

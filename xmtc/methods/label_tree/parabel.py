@@ -14,16 +14,16 @@ from typing import Any, ClassVar
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
-from xmtc.labels.streaming_kmeans import labels_by_documents
-from xmtc.labels.tree import balanced_binary_trees, compressed
+from xmtc.labels.streaming_kmeans import build_label_vectors
+from xmtc.labels.tree import build_balanced_trees, compress_tree
 from xmtc.linear.model import TreeModel
-from xmtc.methods.label_tree.family import ARITIES, LinearTrees
+from xmtc.methods.label_tree.family import ARITIES, LinearLabelTrees
 
 LINKS = {2: "squared_hinge", 3: "cubed_hinge"}
 
 
 @dataclass(frozen=True)
-class Parabel(LinearTrees):
+class Parabel(LinearLabelTrees):
     """Balanced binary label trees with linear classifiers in nodes and leaves (Prabhu et al., WWW 2018)."""
 
     tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8}
@@ -39,5 +39,5 @@ class Parabel(LinearTrees):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.drop_zero_weights()
-        binary = balanced_binary_trees(labels_by_documents(data, run), self.max_leaf, self.seeds, run)
-        return self.train(data, [compressed(tree, self.arity.bit_length() - 1) for tree in binary], run)
+        binary = build_balanced_trees(build_label_vectors(data, run), self.max_leaf, self.seeds, run)
+        return self.train(data, [compress_tree(tree, self.arity.bit_length() - 1) for tree in binary], run)

@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
-from xmtc.labels.streaming_kmeans import labels_by_documents
-from xmtc.labels.tree import balanced_binary_trees, compressed
+from xmtc.labels.streaming_kmeans import build_label_vectors
+from xmtc.labels.tree import build_balanced_trees, compress_tree
 from xmtc.linear.model import TreeModel
-from xmtc.methods.label_tree.family import ARITIES, LinearTrees
+from xmtc.methods.label_tree.family import ARITIES, LinearLabelTrees
 
 
 @dataclass(frozen=True)
-class PLT(LinearTrees):
+class PLT(LinearLabelTrees):
     """Probabilistic label trees with logistic classifiers (Jasinska et al., ICML 2016)."""
 
     loss: ClassVar[str] = "logistic"
@@ -33,5 +33,5 @@ class PLT(LinearTrees):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.drop_zero_weights()
-        binary = balanced_binary_trees(labels_by_documents(data, run), self.max_leaf, self.seeds, run)
-        return self.train(data, [compressed(tree, self.arity.bit_length() - 1) for tree in binary], run)
+        binary = build_balanced_trees(build_label_vectors(data, run), self.max_leaf, self.seeds, run)
+        return self.train(data, [compress_tree(tree, self.arity.bit_length() - 1) for tree in binary], run)

@@ -15,16 +15,16 @@ import numpy as np
 from xmtc.core.array_validation import is_offset_array
 from xmtc.core.dataset import LabelNames, Tokens
 from xmtc.core.numba_support import kernel
-from xmtc.features.words import UNKNOWN
+from xmtc.features.words import UNKNOWN_ID
 from xmtc.storage.form import Form, array
 
 ROOT = 0
-FREE = -1  # an empty slot of the hash table
-SMALLEST = 16  # slots
-MOST_SHARED = 100  # labels; a name that more of them have says nothing, and would be found for all of them
+EMPTY_SLOT = -1  # an empty slot of the hash table
+MIN_TABLE_SLOTS = 16  # slots
+MAX_LABELS_PER_NAME = 100  # labels; a name that more of them have says nothing, and would be found for all of them
 
 
-class Candidates(NamedTuple):
+class NameMatches(NamedTuple):
     """Labels whose names occur in documents; each (document, label) once, documents in their order."""
 
     docs: np.ndarray  # (n,) int32
@@ -36,12 +36,12 @@ class Candidates(NamedTuple):
     shared: np.ndarray  # (n,) int32, labels that have the same name; of several names, the fewest
     preferred: np.ndarray  # (n,) int32, 1 if its preferred name occurs
 
-    def at(self, index: np.ndarray) -> Candidates:
-        return Candidates(*(part[index] for part in self))
+    def at(self, index: np.ndarray) -> NameMatches:
+        return NameMatches(*(part[index] for part in self))
 
 
 @dataclass(frozen=True)
-class Automaton(Form):
+class AhoCorasickAutomaton(Form):
     keys: np.ndarray = array(np.int64)  # a power of two long; node << 32 | word, or FREE
     children: np.ndarray = array(np.int32)  # of each key
     fail: np.ndarray = array(np.int32)  # (n_nodes,) the longest end of what a node stands for that is a node itself
@@ -52,41 +52,43 @@ class Automaton(Form):
     preferred: np.ndarray = array(np.bool_)  # whether it is the preferred name of that label
 
     @classmethod
-    def of(cls, names: LabelNames) -> Automaton:
+    def from_names(cls, names: LabelNames) -> AhoCorasickAutomaton:
         tokens = names.tokens
         begins, lengths = tokens.offsets[:-1], tokens.lengths
-        lengths = np.where(tokens.ids[begins] == UNKNOWN, 0, lengths)  # a name without a word
+        lengths = np.where(tokens.ids[begins] == UNKNOWN_ID, 0, lengths)  # a name without a word
         n_most = int(lengths.sum()) + 1
-        keys = np.full(max(SMALLEST, 1 << (2 * n_most - 1).bit_length()), FREE, np.int64)
+        keys = np.full(max(MIN_TABLE_SLOTS, 1 << (2 * n_most - 1).bit_length()), EMPTY_SLOT, np.int64)
         children = np.zeros(len(keys), np.int32)
         parents, words, depths = (np.zeros(n_most, np.int32) for _ in range(3))
         nodes = np.zeros(len(lengths), np.int32)
-        n = grow(tokens.ids, begins, lengths, keys, children, parents, words, depths, nodes)
+        n = build_trie(tokens.ids, begins, lengths, keys, children, parents, words, depths, nodes)
         if 4 * n <= len(keys):  # names share beginnings: a smaller table will do
-            keys, children = smaller(keys, children, n)
-        offsets, labels, preferred = entries(nodes, names, n)
+            keys, children = shrink_table(keys, children, n)
+        offsets, labels, preferred = list_node_labels(nodes, names, n)
         fail, ends = np.zeros(n, np.int32), np.zeros(n, np.int32)
-        link(keys, children, parents, words, np.diff(offsets) > 0, fail, ends)
+        build_failure_links(keys, children, parents, words, np.diff(offsets) > 0, fail, ends)
         return cls(keys, children, fail, ends, depths[:n].copy(), offsets, labels, preferred)
 
-    def longest(self, tokens: Tokens) -> tuple[np.ndarray, int]:
+    def find_longest_names(self, tokens: Tokens) -> tuple[np.ndarray, int]:
         """(n_tokens,) int32, the node of the longest name that ends at each token, ROOT where none does; and how many
         times a label is called by a name, at the most."""
         found = np.empty(len(tokens.ids), np.int32)
-        n_hits = walk(self.keys, self.children, self.fail, self.ends, self.offsets, tokens.ids, tokens.offsets, found)
+        n_hits = search_longest_names(
+            self.keys, self.children, self.fail, self.ends, self.offsets, tokens.ids, tokens.offsets, found
+        )
         return found, n_hits
 
-    def candidates(self, tokens: Tokens, n_labels: int) -> Candidates:
-        longest, n_hits = self.longest(tokens)
-        parts = [np.zeros(n_hits, np.int32) for _ in Candidates._fields]
-        places = np.full(n_labels, FREE, np.int64)
+    def find_matches(self, tokens: Tokens, n_labels: int) -> NameMatches:
+        longest, n_hits = self.find_longest_names(tokens)
+        parts = [np.zeros(n_hits, np.int32) for _ in NameMatches._fields]
+        places = np.full(n_labels, EMPTY_SLOT, np.int64)
         names = self.ends, self.fail, self.depths, self.offsets, self.labels, self.preferred
-        n = gather(*names, longest, tokens.offsets, places, *parts)
-        return Candidates(*(part[:n].copy() for part in parts))
+        n = collect_matches(*names, longest, tokens.offsets, places, *parts)
+        return NameMatches(*(part[:n].copy() for part in parts))
 
-    def words_of(self, tokens: Tokens, label: int) -> np.ndarray:
+    def mark_name_tokens(self, tokens: Tokens, label: int) -> np.ndarray:
         """(n_tokens,) bool, the tokens of a document that are part of a name of a label."""
-        longest, _ = self.longest(tokens)
+        longest, _ = self.find_longest_names(tokens)
         found = np.zeros(len(longest), bool)
         for position, node in enumerate(longest.tolist()):
             while node != ROOT:
@@ -95,7 +97,7 @@ class Automaton(Form):
                 node = int(self.ends[self.fail[node]])
         return found
 
-    def check_within(self, n_labels: int) -> None:
+    def check_sizes(self, n_labels: int) -> None:
         """Refuse what a walk would not come to an end in, or leave."""
         n = len(self.fail)
         numbers = np.arange(n)
@@ -105,15 +107,15 @@ class Automaton(Form):
             raise ValueError("its links lead in a circle")
         if (self.ends < 0).any() or (self.ends > numbers).any():
             raise ValueError("its links lead to no name")
-        if len(self.keys).bit_count() != 1 or len(self.children) != len(self.keys) or (self.keys != FREE).all():
+        if len(self.keys).bit_count() != 1 or len(self.children) != len(self.keys) or (self.keys != EMPTY_SLOT).all():
             raise ValueError("its table of words has no free slot")
         if self.children.min() < 0 or self.children.max() >= n:
             raise ValueError("its table of words points beyond the names")
         depths = self.depths
-        parents = self.keys[self.keys != FREE] >> 32
+        parents = self.keys[self.keys != EMPTY_SLOT] >> 32
         if depths[ROOT] != 0 or (parents >= n).any() or (parents < 0).any():
             raise ValueError("its names are of no known length")
-        if (depths[self.children[self.keys != FREE]] != depths[parents] + 1).any():
+        if (depths[self.children[self.keys != EMPTY_SLOT]] != depths[parents] + 1).any():
             raise ValueError("its names are longer than their beginnings by more than a word")
         if depths.min() < 0 or (depths[self.fail] > depths).any() or (depths[self.ends] > depths).any():
             raise ValueError("its links lead to longer names")
@@ -128,7 +130,7 @@ class Automaton(Form):
             raise ValueError("it has names of labels that are not there")
 
 
-def entries(nodes: np.ndarray, names: LabelNames, n_nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def list_node_labels(nodes: np.ndarray, names: LabelNames, n_nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which labels each node is a name of, each once, and whether it is their preferred one."""
     order = np.lexsort((~names.preferred, names.labels, nodes))
     order = order[nodes[order] != ROOT]
@@ -136,45 +138,45 @@ def entries(nodes: np.ndarray, names: LabelNames, n_nodes: int) -> tuple[np.ndar
     is_first = np.ones(len(order), bool)
     is_first[1:] = (owners[1:] != owners[:-1]) | (labels[1:] != labels[:-1])
     counts = np.bincount(owners[is_first], minlength=n_nodes)
-    kept = is_first & (counts[owners] <= MOST_SHARED)
-    offsets = np.concatenate([[0], np.cumsum(np.where(counts <= MOST_SHARED, counts, 0))]).astype(np.int64)
+    kept = is_first & (counts[owners] <= MAX_LABELS_PER_NAME)
+    offsets = np.concatenate([[0], np.cumsum(np.where(counts <= MAX_LABELS_PER_NAME, counts, 0))]).astype(np.int64)
     return offsets, labels[kept].astype(np.int32), names.preferred[order][kept]
 
 
-def smaller(keys: np.ndarray, children: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def shrink_table(keys: np.ndarray, children: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """The same table with fewer free slots."""
-    fewer = np.full(max(SMALLEST, 1 << (2 * n_nodes - 1).bit_length()), FREE, np.int64)
+    fewer = np.full(max(MIN_TABLE_SLOTS, 1 << (2 * n_nodes - 1).bit_length()), EMPTY_SLOT, np.int64)
     moved = np.zeros(len(fewer), np.int32)
-    taken = keys != FREE
-    put_all(keys[taken], children[taken], fewer, moved)
+    taken = keys != EMPTY_SLOT
+    insert_keys(keys[taken], children[taken], fewer, moved)
     return fewer, moved
 
 
 @kernel
-def slot_of(keys, key):
+def find_slot(keys, key):
     """Where a key stands in the table, or the free slot where it would."""
     mask = np.uint64(len(keys) - 1)
     h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     slot = (h >> np.uint64(29)) & mask
-    while keys[slot] != FREE and keys[slot] != key:
+    while keys[slot] != EMPTY_SLOT and keys[slot] != key:
         slot = (slot + np.uint64(1)) & mask
     return slot
 
 
 @kernel
-def key_of(node, word):
+def encode_key(node, word):
     return np.int64(node) << np.int64(32) | np.int64(word)
 
 
 @kernel
-def put_all(keys, children, table, moved):
+def insert_keys(keys, children, table, moved):
     for i in range(len(keys)):
-        slot = slot_of(table, keys[i])
+        slot = find_slot(table, keys[i])
         table[slot], moved[slot] = keys[i], children[i]
 
 
 @kernel
-def grow(ids, begins, lengths, keys, children, parents, words, depths, nodes):
+def build_trie(ids, begins, lengths, keys, children, parents, words, depths, nodes):
     """Make a node of every beginning of a name, the shortest ones first; returns how many there are. `nodes` begins as
     the ROOT of all names and ends as the node of each."""
     n, depth, is_left = np.int64(1), np.int64(0), True
@@ -184,9 +186,9 @@ def grow(ids, begins, lengths, keys, children, parents, words, depths, nodes):
             if lengths[i] > depth:
                 is_left = True
                 word = ids[begins[i] + depth]
-                key = key_of(nodes[i], word)
-                slot = slot_of(keys, key)
-                if keys[slot] == FREE:
+                key = encode_key(nodes[i], word)
+                slot = find_slot(keys, key)
+                if keys[slot] == EMPTY_SLOT:
                     keys[slot], children[slot] = key, n
                     parents[n], words[n], depths[n] = nodes[i], word, depth + 1
                     n += 1
@@ -196,11 +198,11 @@ def grow(ids, begins, lengths, keys, children, parents, words, depths, nodes):
 
 
 @kernel
-def next_node(keys, children, fail, node, word):
+def find_next_node(keys, children, fail, node, word):
     """Where a word leads: to a child of the node, or of the longest end of it that has such a child."""
     while True:
-        slot = slot_of(keys, key_of(node, word))
-        if keys[slot] != FREE:
+        slot = find_slot(keys, encode_key(node, word))
+        if keys[slot] != EMPTY_SLOT:
             return children[slot]
         if node == ROOT:
             return np.int32(ROOT)
@@ -208,22 +210,22 @@ def next_node(keys, children, fail, node, word):
 
 
 @kernel
-def link(keys, children, parents, words, is_name, fail, ends):
+def build_failure_links(keys, children, parents, words, is_name, fail, ends):
     """The links of every node, those of smaller depth first, which are all that they need."""
     for node in range(1, len(fail)):
         if parents[node] != ROOT:
-            fail[node] = next_node(keys, children, fail, fail[parents[node]], words[node])
+            fail[node] = find_next_node(keys, children, fail, fail[parents[node]], words[node])
         ends[node] = node if is_name[node] else ends[fail[node]]
 
 
 @kernel
-def walk(keys, children, fail, ends, offsets, ids, doc_offsets, longest):
+def search_longest_names(keys, children, fail, ends, offsets, ids, doc_offsets, longest):
     """`Automaton.longest`, written into its last argument; returns the number of hits."""
     n_hits = np.int64(0)
     for doc in range(len(doc_offsets) - 1):
         node = np.int32(ROOT)
         for i in range(doc_offsets[doc], doc_offsets[doc + 1]):
-            node = np.int32(ROOT) if ids[i] == UNKNOWN else next_node(keys, children, fail, node, ids[i])
+            node = np.int32(ROOT) if ids[i] == UNKNOWN_ID else find_next_node(keys, children, fail, node, ids[i])
             longest[i] = ends[node]
             name = ends[node]
             while name != ROOT:
@@ -233,7 +235,7 @@ def walk(keys, children, fail, ends, offsets, ids, doc_offsets, longest):
 
 
 @kernel
-def gather(
+def collect_matches(
     ends, fail, depths, offsets, labels, is_preferred, longest, doc_offsets, places,
     docs, found, counts, covered, first, lengths, shared, preferred,
 ):  # fmt: skip

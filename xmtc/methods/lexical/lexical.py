@@ -24,10 +24,10 @@ from xmtc.core.hyperparameters import param
 from xmtc.core.method import LabelName, Method
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.lexical.automaton import Automaton
-from xmtc.methods.lexical.evidence import learn
+from xmtc.methods.lexical.automaton import AhoCorasickAutomaton
+from xmtc.methods.lexical.evidence import fit_match_classifier
 from xmtc.methods.lexical.model import LexicalModel
-from xmtc.vocabulary import ABSENT, Vocabulary, import_files
+from xmtc.vocabulary import NO_CONCEPT, Vocabulary, import_files
 from xmtc.vocabulary.vocabulary import PREFERRED
 
 
@@ -48,44 +48,50 @@ class Lexical(Method):
         """Of labels that the vocabulary does not have, the labels themselves are the names. Concepts that are no
         labels of the training documents become labels, unless they are deprecated."""
         if not self.vocabulary:
-            return (name for label in labels for name in called(label, label))
+            return (name for label in labels for name in expand_name(label, label))
         is_file = Path(self.vocabulary).is_file()
         vocabulary = import_files([self.vocabulary]) if is_file else Vocabulary.load(self.vocabulary)
         vocabulary.check_language(self.name_language or None)
-        return names_in(vocabulary, labels, self.name_language or None)
+        return iterate_names(vocabulary, labels, self.name_language or None)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> LexicalModel:
         if data.names is None:
             raise XmtcError("Found no names of labels; train from texts: Classifier('lexical').fit(texts, labels).")
         (view,) = data.views
         with run.stage("matching names", 1) as progress:
-            automaton = Automaton.of(data.names)
-            candidates = automaton.candidates(data.tokens(view), data.n_labels)
+            automaton = AhoCorasickAutomaton.from_names(data.names)
+            candidates = automaton.find_matches(data.tokens(view), data.n_labels)
             progress.advance()
         return LexicalModel(
             n_labels=data.n_labels,
             views=data.sizes,
             automaton=automaton,
-            evidence=learn(candidates, data.tokens(view).lengths, data.Y),
+            evidence=fit_match_classifier(candidates, data.tokens(view).lengths, data.Y),
         )
 
 
-def names_in(vocabulary: Vocabulary, labels: Sequence[str], language: str | None) -> Iterable[LabelName]:
+def iterate_names(vocabulary: Vocabulary, labels: Sequence[str], language: str | None) -> Iterable[LabelName]:
     concepts = vocabulary.match(labels).tolist()
     for label, concept in zip(labels, concepts, strict=True):
-        yield from called(label, label) if concept == ABSENT else names_of_concept(vocabulary, concept, label, language)
+        yield from (
+            expand_name(label, label)
+            if concept == NO_CONCEPT
+            else iterate_concept_names(vocabulary, concept, label, language)
+        )
     taken = set(concepts)
     for concept in range(len(vocabulary)):
         if concept not in taken and not vocabulary.deprecated[concept]:
-            yield from names_of_concept(vocabulary, concept, vocabulary.uri(concept), language)
+            yield from iterate_concept_names(vocabulary, concept, vocabulary.uri(concept), language)
 
 
-def names_of_concept(vocabulary: Vocabulary, concept: int, label: str, language: str | None) -> Iterable[LabelName]:
+def iterate_concept_names(
+    vocabulary: Vocabulary, concept: int, label: str, language: str | None
+) -> Iterable[LabelName]:
     for name in vocabulary.names(concept, language):
-        yield from called(label, name.text, name.kind == PREFERRED)
+        yield from expand_name(label, name.text, name.kind == PREFERRED)
 
 
-def called(label: str, text: str, is_preferred: bool = True) -> Iterable[LabelName]:
+def expand_name(label: str, text: str, is_preferred: bool = True) -> Iterable[LabelName]:
     """A name, and what stands before the remark in brackets that tells it from others: Mercury (planet)."""
     yield LabelName(label, text, is_preferred)
     bare, bracket, _ = text.partition(" (")

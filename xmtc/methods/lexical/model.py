@@ -10,24 +10,24 @@ from xmtc.core.dataset import Dataset, Tokens
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.methods.lexical.automaton import Automaton
-from xmtc.methods.lexical.evidence import Evidence
+from xmtc.methods.lexical.automaton import AhoCorasickAutomaton
+from xmtc.methods.lexical.evidence import MatchClassifier
 
 
 @dataclass(frozen=True, kw_only=True)
 class LexicalModel(Model):
-    automaton: Automaton
-    evidence: Evidence
+    automaton: AhoCorasickAutomaton
+    evidence: MatchClassifier
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        docs, labels, scores = self._scored(self._tokens(data))
-        return best(docs, labels, scores, data.n_docs, min(k, self.n_labels))
+        docs, labels, scores = self._score_labels(self._tokens(data))
+        return rank_scored_pairs(docs, labels, scores, data.n_docs, min(k, self.n_labels))
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """The words of its names share the score of a label; one that is not named has none to show."""
         (view,), tokens = self.views, self._tokens(document)
-        _, labels, scores = self._scored(tokens)
-        is_named = self.automaton.words_of(tokens, label)
+        _, labels, scores = self._score_labels(tokens)
+        is_named = self.automaton.mark_name_tokens(tokens, label)
         score = scores[labels == label].sum()
         return Explanation.from_occurrences(view, tokens.ids, is_named * score / max(is_named.sum(), 1), per_token=True)
 
@@ -35,11 +35,11 @@ class LexicalModel(Model):
         (view,) = self.views
         return data.tokens(view)
 
-    def _scored(self, tokens: Tokens) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _score_labels(self, tokens: Tokens) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Documents, labels and scores of everything that is answered."""
-        found = self.automaton.candidates(tokens, self.n_labels)
-        scores = self.evidence.scores(found, tokens.lengths).astype(np.float32)
-        labels, shares = self.evidence.given_to_all()
+        found = self.automaton.find_matches(tokens, self.n_labels)
+        scores = self.evidence.predict_probabilities(found, tokens.lengths).astype(np.float32)
+        labels, shares = self.evidence.default_labels()
         if not len(labels):
             return found.docs, found.labels, scores
 
@@ -51,11 +51,11 @@ class LexicalModel(Model):
         return docs, labels, scores
 
     def check(self) -> None:
-        self.automaton.check_within(self.n_labels)
-        self.evidence.check_within(self.n_labels)
+        self.automaton.check_sizes(self.n_labels)
+        self.evidence.check_sizes(self.n_labels)
 
 
-def best(docs: np.ndarray, labels: np.ndarray, scores: np.ndarray, n_docs: int, k: int) -> Predictions:
+def rank_scored_pairs(docs: np.ndarray, labels: np.ndarray, scores: np.ndarray, n_docs: int, k: int) -> Predictions:
     """The k best labels of each document; equal ones rank by label number."""
     order = np.lexsort((labels, -scores, docs))
     docs = docs[order]

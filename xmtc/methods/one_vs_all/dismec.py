@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
-from xmtc.linear.packing import Rows, pruned
-from xmtc.linear.solver import Solver, shuffled
-from xmtc.methods.one_vs_all.family import OneVsAll, TrainBlock
+from xmtc.linear.packing import SparseWeights, prune_weights
+from xmtc.linear.solver import Solver, make_random_order
+from xmtc.methods.one_vs_all.family import BlockTrainer, OneVsAll
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class DiSMEC(OneVsAll):
     min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, high=1e9, search=(0.001, 0.1), log=True)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
-    def trainer(self, data: Dataset) -> TrainBlock:
+    def trainer(self, data: Dataset) -> BlockTrainer:
         solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
-        solver.check(data.X, data.weights)
-        order = shuffled(data.n_docs, self.seed)
+        solver.check_feature_scale(data.X, data.weights)
+        order = make_random_order(data.n_docs, self.seed)
         data = data.select_rows(order)
         rows = np.arange(data.n_docs)
 
-        def train(positives: csr_array, first: int) -> Rows:
-            return pruned(solver.fit(data.X, rows, positives[order], data.weights), self.min_weight)
+        def train(positives: csr_array, first: int) -> SparseWeights:
+            return prune_weights(solver.fit(data.X, rows, positives[order], data.weights), self.min_weight)
 
         return train

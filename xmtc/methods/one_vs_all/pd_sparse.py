@@ -26,20 +26,30 @@ from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
 from xmtc.core.sparse import CompactMatrix, compact
-from xmtc.data.splits import random_rows, train_valid_split
-from xmtc.linear.frank_wolfe import PARTS, Duals, FrankWolfe, drop_small, first_labels, weights_of
+from xmtc.data.splits import sample_labelled_rows, train_valid_split
+from xmtc.linear.frank_wolfe import (
+    PASS_PARTS,
+    DualVariables,
+    FrankWolfeSolver,
+    predict_top_labels,
+    recompute_weights,
+    threshold_weights,
+)
 from xmtc.linear.model import TreeModel
-from xmtc.linear.packing import Rows, pruned
-from xmtc.linear.solver import BLOCK, LinearWeights, Solver
-from xmtc.methods.one_vs_all.family import flat_model
+from xmtc.linear.packing import SparseWeights, prune_weights
+from xmtc.linear.solver import MAX_BLOCK_LABELS, LinearWeights, Solver
+from xmtc.methods.one_vs_all.family import build_flat_model
 
-KEEP_EVERY = (
-    5 * PARTS
+CHECKPOINT_INTERVAL_PARTS = (
+    5 * PASS_PARTS
 )  # parts of passes, after which weights are added up anew from the dual variables: all that a checkpoint keeps
-WHICH = ("duals", "best")
-FOUND, MOST_FOUND = 5, 100  # labels that a search adds, for each that documents have on the mean; and in all
-MAX_VALID = 1000  # held-out documents, if none are given: they are judged by all labels, again and again
-SMALLEST = 1e-9  # a weight that is not zero
+DUAL_STATES = ("duals", "best")
+LABELS_PER_SEARCH_RATIO, MAX_LABELS_PER_SEARCH = (
+    5,
+    100,
+)  # labels that a search adds, for each that documents have on the mean; and in all
+MAX_VALID_DOCUMENTS = 1000  # held-out documents, if none are given: they are judged by all labels, again and again
+MIN_NONZERO_WEIGHT = 1e-9  # a weight that is not zero
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class PDSparse(Method):
 
     C: float = param(1.0, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True)
     penalty: float = param(
-        FrankWolfe.penalty, "λ, of the L1 penalty: larger, and fewer weights are kept", low=0.0, high=1e9,
+        FrankWolfeSolver.penalty, "λ, of the L1 penalty: larger, and fewer weights are kept", low=0.0, high=1e9,
         search=(0.01, 1), log=True,
     )  # fmt: skip
     max_passes: int = param(200, "passes over the documents at most", low=1, high=10_000)
@@ -59,60 +69,71 @@ class PDSparse(Method):
         200, "passes without penalty over the weights found, at most as many as found them", low=0, high=10_000
     )
     draws: int = param(
-        FrankWolfe.draws, "features of a document, drawn by size, that a search for labels looks at", low=1, high=10**9
+        FrankWolfeSolver.draws,
+        "features of a document, drawn by size, that a search for labels looks at",
+        low=1,
+        high=10**9,
     )
     seed: int = param(0, "seed of held-out documents, draws and the order of documents", low=0, high=2**32 - 1)
 
     def held_out_of(self, data: Dataset) -> np.ndarray:
-        return random_rows(data, self.seed, most=MAX_VALID)
+        return sample_labelled_rows(data, self.seed, max_rows=MAX_VALID_DOCUMENTS)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
-        Solver(C=self.C).check(data.X)
-        training, held_out = train_valid_split(data, valid, self.seed, max_valid=MAX_VALID)
+        Solver(C=self.C).check_feature_scale(data.X)
+        training, held_out = train_valid_split(data, valid, self.seed, max_valid=MAX_VALID_DOCUMENTS)
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {training.fingerprint()} {held_out.fingerprint()}")
         X = compact(training.X, np.arange(training.n_docs))
         check_fits(
-            4 * (len(X.columns) + BLOCK) * data.n_labels,
+            4 * (len(X.columns) + MAX_BLOCK_LABELS) * data.n_labels,
             f"pd_sparse with {len(X.columns):,} features × {data.n_labels:,} labels",
             "give it fewer features (min_df), or use ppd_sparse, which needs no such matrix",
         )
         W = np.zeros((len(X.columns), data.n_labels), np.float32)
         self.train(X, training.Y, held_out, W, run)
-        return flat_model(data, in_blocks(X.columns, W))
+        return build_flat_model(data, prune_blocks(X.columns, W))
 
     def train(self, X: CompactMatrix, Y: csr_array, held_out: Dataset, W: np.ndarray, run: Run) -> None:
         """The best state by P@1 of held-out documents, then polished; the weights are left in W."""
-        select = min(MOST_FOUND, max(1, round(FOUND * Y.nnz / max(np.count_nonzero(np.diff(Y.indptr)), 1))))
-        solver = FrankWolfe(self.penalty, self.C, select, self.draws, self.seed)
-        now = Progress(Duals.of(Y, select)).recalled(run.checkpoint)
-        seen, truth = columns_of(held_out.X, X.columns), csr_array(held_out.Y)
+        select = min(
+            MAX_LABELS_PER_SEARCH,
+            max(1, round(LABELS_PER_SEARCH_RATIO * Y.nnz / max(np.count_nonzero(np.diff(Y.indptr)), 1))),
+        )
+        solver = FrankWolfeSolver(self.penalty, self.C, select, self.draws, self.seed)
+        now = PDSparseState(DualVariables.from_labels(Y, select)).restore_checkpoint(run.checkpoint)
+        seen, truth = select_columns(held_out.X, X.columns), csr_array(held_out.Y)
 
         def score(penalty: float) -> float:
-            found = first_labels(seen, W, penalty, run.n_threads)
+            found = predict_top_labels(seen, W, penalty, run.n_threads)
             return float(truth[np.arange(len(found)), found].mean())
 
-        with run.stage("training", PARTS * self.max_passes) as shown:
-            while now.parts < PARTS * self.max_passes and now.parts - now.best_part < PARTS * self.patience:
-                if now.parts % KEEP_EVERY == 0:
-                    now.keep(run.checkpoint)
-                    weights_of(X, now.duals, W)
-                solver.go_on(X, now.duals, W, now.parts, run.n_threads)
-                now.judge(score(self.penalty))
+        with run.stage("training", PASS_PARTS * self.max_passes) as shown:
+            while now.parts < PASS_PARTS * self.max_passes and now.parts - now.best_part < PASS_PARTS * self.patience:
+                if now.parts % CHECKPOINT_INTERVAL_PARTS == 0:
+                    now.save_checkpoint(run.checkpoint)
+                    recompute_weights(X, now.duals, W)
+                solver.train_part(X, now.duals, W, now.parts, run.n_threads)
+                now.update_best(score(self.penalty))
                 shown.advance()
                 shown.set_status(f"P@1 {100 * now.best_score:.2f}")
         with run.stage("polishing"):
             self.polish_weights(solver, X, now, W, score)
 
     def polish_weights(
-        self, solver: FrankWolfe, X: CompactMatrix, now: Progress, W: np.ndarray, score: Callable[[float], float]
+        self,
+        solver: FrankWolfeSolver,
+        X: CompactMatrix,
+        now: PDSparseState,
+        W: np.ndarray,
+        score: Callable[[float], float],
     ) -> None:
         """As many passes without penalty as are best for held-out documents; none, and not even their weights from
         before the proximal step, if that is."""
 
         def polished(n_passes: int) -> Iterator[int]:
-            weights_of(X, now.best, W)
-            drop_small(W, np.float32(self.penalty), n_passes < 0)
+            recompute_weights(X, now.best, W)
+            threshold_weights(W, np.float32(self.penalty), n_passes < 0)
             duals = now.best.copy()
             for number in range(n_passes):
                 yield number
@@ -120,7 +141,7 @@ class PDSparse(Method):
             yield n_passes
 
         best_score, best = now.best_score, -1
-        for number in polished(min(self.polish, -(-now.best_part // PARTS))) if self.polish else ():
+        for number in polished(min(self.polish, -(-now.best_part // PASS_PARTS))) if self.polish else ():
             if (found := score(0.0)) > best_score:
                 best_score, best = found, number
             if number - best > self.patience:
@@ -130,10 +151,10 @@ class PDSparse(Method):
 
 
 @dataclass
-class Progress:
+class PDSparseState:
     """How far a training is, and its best state."""
 
-    duals: Duals
+    duals: DualVariables
     parts: int = 0  # of passes
     best_part: int = 0
     best_score: float = -1.0
@@ -141,17 +162,17 @@ class Progress:
     def __post_init__(self) -> None:
         self.best = self.duals.copy()
 
-    def judge(self, score: float) -> None:
+    def update_best(self, score: float) -> None:
         self.parts += 1
         if score > self.best_score:
             self.best, self.best_part, self.best_score = self.duals.copy(), self.parts, score
 
-    def keep(self, checkpoint: Checkpoint) -> None:
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         numbers = np.array([self.parts, self.best_part, self.best_score])
-        parts = {f"{name} {key}": value for name in WHICH for key, value in vars(getattr(self, name)).items()}
+        parts = {f"{name} {key}": value for name in DUAL_STATES for key, value in vars(getattr(self, name)).items()}
         checkpoint.save_piece("duals", parts | {"numbers": numbers})
 
-    def recalled(self, checkpoint: Checkpoint) -> Progress:
+    def restore_checkpoint(self, checkpoint: Checkpoint) -> PDSparseState:
         kept = checkpoint.load_piece("duals")
         if kept is not None:
             self.parts, self.best_part, self.best_score = (
@@ -160,22 +181,22 @@ class Progress:
                 kept["numbers"][2],
             )
             self.duals, self.best = (
-                Duals(**{key: kept[f"{name} {key}"] for key in vars(self.duals)}) for name in WHICH
+                DualVariables(**{key: kept[f"{name} {key}"] for key in vars(self.duals)}) for name in DUAL_STATES
             )
         return self
 
 
-def columns_of(X: csr_array, columns: np.ndarray) -> CompactMatrix:
+def select_columns(X: csr_array, columns: np.ndarray) -> CompactMatrix:
     """These columns alone, numbered as they are listed."""
     left = csr_array(X[:, columns])
     return CompactMatrix(left.indptr.astype(np.int64), left.indices.astype(np.uint32), left.data, columns)
 
 
-def in_blocks(features: np.ndarray, W: np.ndarray) -> list[Rows]:
+def prune_blocks(features: np.ndarray, W: np.ndarray) -> list[SparseWeights]:
     """The weights without zeros, for a block of labels at a time; no label has a bias."""
     parts = []
-    for start in range(0, W.shape[1], BLOCK):
-        block = W[:, start : start + BLOCK]
+    for start in range(0, W.shape[1], MAX_BLOCK_LABELS):
+        block = W[:, start : start + MAX_BLOCK_LABELS]
         without_bias = np.vstack([block, np.zeros((1, block.shape[1]), np.float32)])
-        parts.append(pruned(LinearWeights(features, without_bias, block.shape[1]), SMALLEST))
+        parts.append(prune_weights(LinearWeights(features, without_bias, block.shape[1]), MIN_NONZERO_WEIGHT))
     return parts

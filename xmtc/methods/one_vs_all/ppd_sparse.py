@@ -16,10 +16,10 @@ from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
-from xmtc.linear.active_set import ActiveSolver, Documents
-from xmtc.linear.packing import Rows
+from xmtc.linear.active_set import ActiveSetSolver, RowColumnDocuments
+from xmtc.linear.packing import SparseWeights
 from xmtc.linear.solver import Solver
-from xmtc.methods.one_vs_all.family import OneVsAll, TrainBlock
+from xmtc.methods.one_vs_all.family import BlockTrainer, OneVsAll
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,25 @@ class PPDSparse(OneVsAll):
         Solver.C, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True
     )
     penalty: float = param(
-        ActiveSolver.penalty, "λ, of the L1 penalty: larger, and fewer weights are kept", low=0.0, high=1e9,
+        ActiveSetSolver.penalty, "λ, of the L1 penalty: larger, and fewer weights are kept", low=0.0, high=1e9,
         search=(0.01, 1), log=True,
     )  # fmt: skip
     eps: float = param(
-        ActiveSolver.eps,
+        ActiveSetSolver.eps,
         "stop training a label when no document moves, or misses its margin unseen, by more",
         low=1e-6,
         high=1e6,
     )
-    max_rounds: int = param(ActiveSolver.max_rounds, "passes over the active documents at most", low=1, high=10_000)
+    max_rounds: int = param(ActiveSetSolver.max_rounds, "passes over the active documents at most", low=1, high=10_000)
     min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, high=1e9, search=(0.001, 0.1), log=True)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
-    def trainer(self, data: Dataset) -> TrainBlock:
-        Solver(C=self.C).check(data.X, data.weights)
-        solver = ActiveSolver(self.penalty, self.eps, self.max_rounds, self.seed)
-        documents = Documents.of(data.X, self.C, data.weights)
+    def trainer(self, data: Dataset) -> BlockTrainer:
+        Solver(C=self.C).check_feature_scale(data.X, data.weights)
+        solver = ActiveSetSolver(self.penalty, self.eps, self.max_rounds, self.seed)
+        documents = RowColumnDocuments.from_matrix(data.X, self.C, data.weights)
 
-        def train(positives: csr_array, first: int) -> Rows:
+        def train(positives: csr_array, first: int) -> SparseWeights:
             return solver.fit(documents, positives, first, self.min_weight)
 
         return train

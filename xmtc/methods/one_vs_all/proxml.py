@@ -19,9 +19,9 @@ from scipy.sparse import csr_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.labels.propensity import Propensity
-from xmtc.linear.packing import Rows, pruned
-from xmtc.linear.solver import Solver, shuffled
-from xmtc.methods.one_vs_all.family import OneVsAll, TrainBlock
+from xmtc.linear.packing import SparseWeights, prune_weights
+from xmtc.linear.solver import Solver, make_random_order
+from xmtc.methods.one_vs_all.family import BlockTrainer, OneVsAll
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class ProXML(OneVsAll):
     min_weight: float = param(1e-9, "drop weights smaller than this", low=0.0, high=1e9)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
-    def trainer(self, data: Dataset) -> TrainBlock:
+    def trainer(self, data: Dataset) -> BlockTrainer:
         solver = Solver(
             C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed, penalty=self.penalty, steps=self.steps
         )
-        solver.check(data.X, data.weights)
-        order = shuffled(data.n_docs, self.seed)
+        solver.check_feature_scale(data.X, data.weights)
+        order = make_random_order(data.n_docs, self.seed)
         data = data.select_rows(order)
         rows, inverse = np.arange(data.n_docs), self.inverse_propensities(data)
 
-        def train(positives: csr_array, first: int) -> Rows:
+        def train(positives: csr_array, first: int) -> SparseWeights:
             factors = inverse[first : first + positives.shape[1]]
-            return pruned(solver.fit(data.X, rows, positives[order], data.weights, factors), self.min_weight)
+            return prune_weights(solver.fit(data.X, rows, positives[order], data.weights, factors), self.min_weight)
 
         return train
 

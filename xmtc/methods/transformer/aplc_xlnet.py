@@ -33,29 +33,35 @@ from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.method import Method
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
-from xmtc.data.splits import VALID_SHARE
+from xmtc.data.splits import VALIDATION_SHARE
 from xmtc.errors import XmtcError
-from xmtc.features.encoders.loading import POOLINGS, config_of, pretrained, save_memory, usual_pooling
+from xmtc.features.encoders.loading import (
+    POOLINGS,
+    choose_pooling,
+    dump_config,
+    enable_gradient_checkpointing,
+    load_encoder,
+)
 from xmtc.methods.transformer.model import (
     ATTENTION,
-    MOST_POINTS,
+    MAX_GRADIENT_POINTS,
     VIEW,
     TransformerDesign,
     TransformerModel,
-    in_own_numbers,
-    load_states,
+    encode_documents,
+    restore_label_ids,
 )
-from xmtc.methods.transformer.network import ClusteredTransformer
-from xmtc.methods.transformer.states import AnyLoader
+from xmtc.methods.transformer.network import TransformerNetwork
+from xmtc.methods.transformer.states import EncoderLoader
 from xmtc.nn import distributed
-from xmtc.nn.cuda_graphs import KINDS as GRAPHED
+from xmtc.nn.cuda_graphs import SUPPORTED_ENCODERS as GRAPHED
 from xmtc.nn.cuda_graphs import CudaGraphs
-from xmtc.nn.devices import device_of, mixed, working
-from xmtc.nn.fit import HELD_OUT, begin, fit_network, rows_to_stop_by
-from xmtc.nn.label_clusters import by_frequency, cut, n_terms
-from xmtc.nn.network import TrainedNetwork, predict_with
-from xmtc.nn.token_batches import LabelRows, TokenLoader
-from xmtc.nn.training import Plan
+from xmtc.nn.devices import mixed_precision, select_device, use_torch_settings
+from xmtc.nn.fit import HELD_OUT_HELP, fit_network, prepare_training, select_stopping_rows
+from xmtc.nn.label_clusters import compute_cluster_sizes, count_loss_terms, order_by_frequency
+from xmtc.nn.network import TrainedNetwork, predict_with_network
+from xmtc.nn.token_batches import LabelLoader, TokenLoader
+from xmtc.nn.training import TrainingOptions
 from xmtc.nn.weights import Weights
 
 AUTO = "auto"
@@ -63,17 +69,19 @@ LOSSES = SUM, MEAN = "sum", "mean"
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16}
 
 # Tables 2 and 3, section 5, and, where these are silent, the authors' code: dropout, clip and untouched_tails.
-PAPER = {
+PAPER_SETTINGS = {
     "hidden": 768, "clusters": 2, "factor": 2, "biases": False, "dropout": 0.1, "loss": "mean", "untouched_tails": True,
     "encoder_rate": 5e-5, "hidden_rate": 1e-4, "head_rate": 2e-3, "warm_up": 0.0, "clip": 1.0, "held_out": 0.0,
 }  # fmt: skip
 THIRDS = (0.33, 0.33, 0.34)
 PRESETS: Presets = {
-    "EURLex-4k": PAPER | {"max_subwords": 512, "batch": 12, "epochs": 8},
-    "AmazonCat-13k": PAPER | {"max_subwords": 192, "batch": 48, "epochs": 8},
-    "Wiki10-31k": PAPER | {"max_subwords": 512, "batch": 12, "epochs": 6, "encoder_rate": 1e-5, "head_rate": 1e-3},
-    "Wiki-500k": PAPER | {"max_subwords": 256, "batch": 64, "epochs": 12, "clusters": 3, "proportions": THIRDS},
-    "Amazon-670k": PAPER | {"max_subwords": 128, "batch": 32, "epochs": 25, "clusters": 4, "hidden": 512},
+    "EURLex-4k": PAPER_SETTINGS | {"max_subwords": 512, "batch": 12, "epochs": 8},
+    "AmazonCat-13k": PAPER_SETTINGS | {"max_subwords": 192, "batch": 48, "epochs": 8},
+    "Wiki10-31k": PAPER_SETTINGS
+    | {"max_subwords": 512, "batch": 12, "epochs": 6, "encoder_rate": 1e-5, "head_rate": 1e-3},
+    "Wiki-500k": PAPER_SETTINGS
+    | {"max_subwords": 256, "batch": 64, "epochs": 12, "clusters": 3, "proportions": THIRDS},
+    "Amazon-670k": PAPER_SETTINGS | {"max_subwords": 128, "batch": 32, "epochs": 25, "clusters": 4, "hidden": 512},
 }
 
 
@@ -135,11 +143,11 @@ class APLCXLNet(Method):
     warm_up: float = param(0.0, "share of the steps in which the rates rise, before they fall", low=0.0, high=1.0)
     clip: float = param(1.0, "norm that gradients are scaled down to", low=1e-6, high=1e9)
     patience: int = param(3, "passes without a better nDCG@5 after which training ends", low=1)
-    held_out: float = param(VALID_SHARE, HELD_OUT, low=0.0, high=0.9)
+    held_out: float = param(VALIDATION_SHARE, HELD_OUT_HELP, low=0.0, high=0.9)
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     precision: str = param("fp32", "numbers of the saved weights: fp32, or fp16, half as large", choices=(*PRECISIONS,))
     gradient_points: int = param(
-        16, "points of integrated gradients in explanations; 1: input × gradient", low=1, high=MOST_POINTS
+        16, "points of integrated gradients in explanations; 1: input × gradient", low=1, high=MAX_GRADIENT_POINTS
     )
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
     preset: str = param(
@@ -152,27 +160,27 @@ class APLCXLNet(Method):
             raise XmtcError(
                 f"APLCXLNet: proportions={self.proportions} does not fit; expected shares such as 0.7,0.2,0.1."
             )
-        if self.pooling == ATTENTION and (len(self.shares) > 1 or not self.encoder_rate):
+        if self.pooling == ATTENTION and (len(self.cluster_shares) > 1 or not self.encoder_rate):
             raise XmtcError(
-                f"APLCXLNet: pooling=attention does not fit {len(self.shares)} clusters and "
+                f"APLCXLNet: pooling=attention does not fit {len(self.cluster_shares)} clusters and "
                 f"encoder_rate={self.encoder_rate}; expected clusters=1 and an encoder that learns."
             )
 
     @property
-    def shares(self) -> tuple[float, ...]:
+    def cluster_shares(self) -> tuple[float, ...]:
         """Of the labels, in each cluster."""
         return self.proportions or (1.0,) * self.clusters
 
     def held_out_of(self, data: Dataset) -> np.ndarray | None:
-        return rows_to_stop_by(data, self.seed, self.held_out)
+        return select_stopping_rows(data, self.seed, self.held_out)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:
-        data, valid, _ = begin(self, data, valid, run, seed=self.seed, share=self.held_out)
+        data, valid, _ = prepare_training(self, data, valid, run, seed=self.seed, share=self.held_out)
         assert data.Y is not None
-        order = by_frequency(np.bincount(data.Y.indices, minlength=data.n_labels))
-        network, design = self.network(data, run)
+        order = order_by_frequency(np.bincount(data.Y.indices, minlength=data.n_labels))
+        network, design = self.build_network(data, run)
         self.train(network, order, data, valid, run)
-        weights = Weights.of(network, PRECISIONS[self.precision])
+        weights = Weights.from_network(network, PRECISIONS[self.precision])
         return TransformerModel(
             n_labels=data.n_labels,
             views=data.sizes,
@@ -181,108 +189,110 @@ class APLCXLNet(Method):
             gradient_points=self.gradient_points,
         )
 
-    def network(self, data: Dataset, run: Run) -> tuple[ClusteredTransformer, TransformerDesign]:
+    def build_network(self, data: Dataset, run: Run) -> tuple[TransformerNetwork, TransformerDesign]:
         """The pretrained encoder, and beside it what has yet to learn everything."""
-        source, device = data.tokens(VIEW).encoder, device_of(run)
-        with working(run, device, self.seed):
-            model = pretrained(source)
+        source, device = data.tokens(VIEW).encoder, select_device(run)
+        with use_torch_settings(run, device, self.seed):
+            model = load_encoder(source)
             design = TransformerDesign(
-                encoder=config_of(model),
-                pooling=usual_pooling(source, model) if self.pooling == AUTO else self.pooling,
+                encoder=dump_config(model),
+                pooling=choose_pooling(source, model) if self.pooling == AUTO else self.pooling,
                 hidden=self.hidden or model.config.hidden_size,
-                sizes=cut(data.n_labels, self.shares),
+                sizes=compute_cluster_sizes(data.n_labels, self.cluster_shares),
                 factor=self.factor,
                 biases=self.biases,
             )
-            design.check_room(device)
+            design.check_memory(device)
             network = design.build(model, self.dropout, self.untouched_tails)
         check_length(network, data)
         if self.gradient_checkpointing and self.encoder_rate:
-            save_memory(model)
+            enable_gradient_checkpointing(model)
         return network.to(device), design
 
     def train(
-        self, network: ClusteredTransformer, order: np.ndarray, data: Dataset, valid: Dataset | None, run: Run
+        self, network: TransformerNetwork, order: np.ndarray, data: Dataset, valid: Dataset | None, run: Run
     ) -> None:
         assert data.Y is not None
-        device = device_of(run)
-        loader, held_out = self.loaders(network, data, valid, run)
+        device = select_device(run)
+        loader, held_out = self.build_loaders(network, data, valid, run)
         network.encoder.requires_grad_(self.encoder_rate > 0)
         sorted_Y = csr_array(data.Y[:, order])
-        labels = LabelRows(sorted_Y, torch.device("cpu"))
-        terms = n_terms(network.head.clusters, sorted_Y, self.untouched_tails)
-        network.graphs = CudaGraphs(network.encoder) if self.uses_graphs(network, device) else None
+        labels = LabelLoader(sorted_Y, torch.device("cpu"))
+        terms = count_loss_terms(network.head.clusters, sorted_Y, self.untouched_tails)
+        network.graphs = CudaGraphs(network.encoder) if self.should_use_cuda_graphs(network, device) else None
         if self.biases:
-            network.head.begin_with_frequencies(sorted_Y)
-        forward = distributed.shared(network, uses_all=False)  # tails without a label in the batch are not used
+            network.head.initialise_biases(sorted_Y)
+        forward = distributed.wrap_network(
+            network, uses_all_parameters=False
+        )  # tails without a label in the batch are not used
 
         def loss(docs: np.ndarray) -> Iterator[Tensor]:
             divisor = terms[docs].sum() if self.loss == MEAN else len(docs)
             for part in np.array_split(docs, min(self.accumulation_steps, len(docs))):
-                batch = loader.batch(distributed.share(part))
-                with mixed(device):
-                    total = forward(batch, *labels.pairs(batch.docs))
-                yield total * float(distributed.weight(part) / divisor)
+                batch = loader.load_batch(distributed.shard_batch(part))
+                with mixed_precision(device):
+                    total = forward(batch, *labels.label_pairs(batch.docs))
+                yield total * float(distributed.compute_loss_scale(part) / divisor)
 
         def answer(run: Run) -> Predictions:
             assert held_out is not None
-            return in_own_numbers(predict_with(network, held_out, 5, run), order)
+            return restore_label_ids(predict_with_network(network, held_out, 5, run), order)
 
         fit_network(
             network,
             loader=loader,
             loss=loss,
-            answer=answer,
+            predict=answer,
             Y=None if valid is None else valid.Y,
-            plan=self.plan(loader.n_docs),
+            plan=self.make_training_options(loader.n_docs),
             batch=self.batch,
             run=run,
         )
         network.graphs = None
 
-    def loaders(
-        self, network: ClusteredTransformer, data: Dataset, valid: Dataset | None, run: Run
-    ) -> tuple[AnyLoader, AnyLoader | None]:
+    def build_loaders(
+        self, network: TransformerNetwork, data: Dataset, valid: Dataset | None, run: Run
+    ) -> tuple[EncoderLoader, EncoderLoader | None]:
         """Documents to learn from, and those that are held out, if any; where the encoder learns nothing, what it says
         of them."""
-        device = device_of(run)
-        seen = TokenLoader(data.tokens(VIEW), device, few_widths=self.uses_graphs(network, device))
+        device = select_device(run)
+        seen = TokenLoader(data.tokens(VIEW), device, has_coarse_widths=self.should_use_cuda_graphs(network, device))
         held_out = None if valid is None else TokenLoader(valid.tokens(VIEW), device)
         if self.encoder_rate:
             return seen, held_out
-        states = load_states(network, run, seen, "states")
-        return states, held_out and load_states(network, run, held_out, "states-held-out")
+        states = encode_documents(network, run, seen, "states")
+        return states, held_out and encode_documents(network, run, held_out, "states-held-out")
 
-    def uses_graphs(self, network: ClusteredTransformer, device: torch.device) -> bool:
+    def should_use_cuda_graphs(self, network: TransformerNetwork, device: torch.device) -> bool:
         """Whether the encoder's steps are captured as CUDA graphs."""
         can = network.encoder.model.config.model_type in GRAPHED and device.type == "cuda" and self.encoder_rate > 0
         alone = distributed.rank_and_size()[1] == self.accumulation_steps == 1
         return self.cuda_graphs and can and alone and not self.gradient_checkpointing
 
-    def plan(self, n_docs: int) -> Plan:
+    def make_training_options(self, n_docs: int) -> TrainingOptions:
         """Discriminative rates (section 4.1) that rise and fall (section 4.2)."""
         n_steps = self.epochs * ceil(n_docs / self.batch)
-        return Plan(
+        return TrainingOptions(
             epochs=self.epochs,
             rate=self.head_rate,
             average_from=self.epochs,  # never
             average_every=1,
             patience=self.patience,
             seed=self.seed,
-            seconds=60 * self.minutes or inf,
-            rates=(
+            max_seconds=60 * self.minutes or inf,
+            rates_by_prefix=(
                 ("encoder.", self.encoder_rate),
                 *((name, self.hidden_rate) for name in ("hidden.", "head.attention.")),
             ),
-            clip_at=self.clip,
+            max_gradient_norm=self.clip,
             n_steps=n_steps,
-            warm_up=int(self.warm_up * n_steps),
+            warmup_steps=int(self.warm_up * n_steps),
         )
 
 
-def check_length(network: ClusteredTransformer, data: Dataset) -> None:
+def check_length(network: TransformerNetwork, data: Dataset) -> None:
     """Refuse texts that are longer than the encoder has positions for."""
-    found, longest = int(data.tokens(VIEW).lengths.max()), network.encoder.longest
+    found, longest = int(data.tokens(VIEW).lengths.max()), network.encoder.max_length
     if longest is not None and found > longest:
         raise XmtcError(
             f"Texts have up to {found} subwords, but the encoder has positions for {longest}; "

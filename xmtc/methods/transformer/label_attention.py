@@ -10,39 +10,39 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from xmtc.nn.label_clusters import Clusters, cross_entropy, log_odds_of_labels, true_pairs
-from xmtc.nn.token_batches import rounded_up
+from xmtc.nn.label_clusters import ClusterLayout, compute_label_log_odds, cross_entropy, move_pairs
+from xmtc.nn.token_batches import round_up_length
 
-SPREAD = 0.1  # of the first attentions: far enough apart to look at different subwords
+ATTENTION_INIT_RANGE = 0.1  # of the first attentions: far enough apart to look at different subwords
 
 
-class States(NamedTuple):
+class SubwordStates(NamedTuple):
     """Of all subwords, (n_docs, length, width), and where subwords stand, (n_docs, length)."""
 
     states: Tensor
     mask: Tensor
 
 
-class LabelAttention(nn.Module):
+class LabelWiseAttention(nn.Module):
     """α = softmax(H u) over a document's subwords, logit = Σ αᵢ (hᵢ · w) + b, with u, w and b of each label. Used as
     LabelClusters are, but of states, not of one state."""
 
-    def __init__(self, clusters: Clusters, biases: bool = False):
+    def __init__(self, clusters: ClusterLayout, biases: bool = False):
         super().__init__()
         self.clusters = clusters
-        n_rows = rounded_up(clusters.n_labels)
+        n_rows = round_up_length(clusters.n_labels)
         self.attention = nn.Linear(clusters.width, n_rows, bias=False)
-        nn.init.uniform_(self.attention.weight, -SPREAD, SPREAD)
+        nn.init.uniform_(self.attention.weight, -ATTENTION_INIT_RANGE, ATTENTION_INIT_RANGE)
         self.labels = nn.Linear(clusters.width, n_rows, bias=False)
         self.bias = nn.Parameter(torch.zeros(n_rows)) if biases else None
 
     @torch.no_grad()
-    def begin_with_frequencies(self, Y: csr_array) -> None:
+    def initialise_biases(self, Y: csr_array) -> None:
         """Before it has learnt anything, every label has about the probability that it has among these documents."""
         assert self.bias is not None
-        self.bias[: Y.shape[1]] = log_odds_of_labels(Y)
+        self.bias[: Y.shape[1]] = compute_label_log_odds(Y)
 
-    def logits(self, features: States, which: slice = slice(None)) -> Tensor:
+    def logits(self, features: SubwordStates, which: slice = slice(None)) -> Tensor:
         """(n_docs, n_labels), of all labels or of some."""
         states, mask = features
         kind = states.device.type
@@ -58,16 +58,16 @@ class LabelAttention(nn.Module):
         found = found if self.bias is None else found + self.bias[which]
         return found[:, : self.clusters.n_labels]
 
-    def forward(self, features: States, rows: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, features: SubwordStates, rows: Tensor, labels: Tensor) -> Tensor:
         """Binary cross-entropy of all labels, added up."""
-        return cross_entropy(self.logits(features), true_pairs(rows, labels, features.mask.device))
+        return cross_entropy(self.logits(features), move_pairs(rows, labels, features.mask.device))
 
     @torch.no_grad()
-    def best(self, features: States, k: int) -> tuple[Tensor, Tensor]:
+    def predict_top_k(self, features: SubwordStates, k: int) -> tuple[Tensor, Tensor]:
         """The k best labels of every document and their probabilities."""
         top = self.logits(features).topk(min(k, self.clusters.n_labels))
         return top.indices, top.values.sigmoid()
 
-    def logit(self, features: States, label: int) -> Tensor:
+    def compute_logit(self, features: SubwordStates, label: int) -> Tensor:
         """(n_docs,) of one label, for explanations."""
         return self.logits(features, slice(label, label + 1))[:, 0]

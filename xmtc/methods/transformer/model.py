@@ -14,20 +14,20 @@ from xmtc.core.method import Explanation
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.features.encoders.catalogue import first_sentence
-from xmtc.features.encoders.loading import POOLINGS, built
-from xmtc.methods.transformer.label_attention import LabelAttention
-from xmtc.methods.transformer.network import MOST_DOCS, ClusteredTransformer, TextEncoder
+from xmtc.features.encoders.loading import POOLINGS, build_encoder
+from xmtc.methods.transformer.label_attention import LabelWiseAttention
+from xmtc.methods.transformer.network import MAX_BATCH_DOCUMENTS, TextEncoder, TransformerNetwork
 from xmtc.methods.transformer.states import StateLoader
-from xmtc.nn.devices import moved, working
-from xmtc.nn.label_clusters import Clusters, LabelClusters
-from xmtc.nn.network import Design, NetworkModel, at_most, device_with
+from xmtc.nn.devices import move_to_device, use_torch_settings
+from xmtc.nn.label_clusters import ClusterLayout, LabelClusters
+from xmtc.nn.network import Design, NetworkModel, get_device_limit, get_network_device
 from xmtc.nn.token_batches import TokenLoader
 from xmtc.storage.form import array
 
 VIEW = "subwords"
 ATTENTION = "attention"  # in place of pooling: each label looks at the subwords by itself
-MOST_POINTS = 1000  # of explanations
-TRIED = 40  # subwords of the text that a loaded model is tried on
+MAX_GRADIENT_POINTS = 1000  # of explanations
+TRIAL_SUBWORDS = 40  # subwords of the text that a loaded model is tried on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,19 +41,19 @@ class TransformerDesign(Design):
     factor: int  # q
     biases: bool  # of the clusters' labels
 
-    def build(self, encoder: object = None, dropout: float = 0.0, untouched_tails: bool = True) -> ClusteredTransformer:
+    def build(self, encoder: object = None, dropout: float = 0.0, untouched_tails: bool = True) -> TransformerNetwork:
         """With this encoder, or one that has yet to learn everything."""
-        text = TextEncoder(encoder or built(self.encoder), self.pooling)
-        clusters = Clusters(self.sizes, self.hidden, self.factor)
+        text = TextEncoder(encoder or build_encoder(self.encoder), self.pooling)
+        clusters = ClusterLayout(self.sizes, self.hidden, self.factor)
         if self.pooling == ATTENTION:
-            return ClusteredTransformer(text, LabelAttention(clusters, self.biases), dropout)
-        return ClusteredTransformer(text, LabelClusters(clusters, self.biases, untouched_tails), dropout)
+            return TransformerNetwork(text, LabelWiseAttention(clusters, self.biases), dropout)
+        return TransformerNetwork(text, LabelClusters(clusters, self.biases, untouched_tails), dropout)
 
-    def skeleton(self, n_weights: int) -> ClusteredTransformer:
+    def skeleton(self, n_weights: int) -> TransformerNetwork:
         """No deeper than there are names of weights, whatever its configuration says."""
         try:
             with torch.device("meta"):
-                return self.build(built(self.encoder, n_weights))
+                return self.build(build_encoder(self.encoder, n_weights))
         except Exception as error:  # what libraries raise where a configuration is none has many names
             raise ValueError(f"its encoder cannot be built: {first_sentence(error)}") from None
 
@@ -77,39 +77,39 @@ class TransformerModel(NetworkModel):
     gradient_points: int  # of explanations: at which gradients are taken
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        return in_own_numbers(super().predict(data, k, run), self.order)
+        return restore_label_ids(super().predict(data, k, run), self.order)
 
     def explain(self, document: Dataset, label: int) -> Explanation:
         """What each subword adds to the label's logit, by the gradients on the way to it."""
         device, ids = torch.device("cpu"), document.tokens(VIEW).ids
-        network, rank = self.network.on(device), int(np.flatnonzero(self.order == label)[0])
-        with working(Run(device="cpu"), device):
+        network, rank = self.network.load_on(device), int(np.flatnonzero(self.order == label)[0])
+        with use_torch_settings(Run(device="cpu"), device):
             weights = network.parts_of_logit(torch.from_numpy(ids.astype(np.int64)), rank, self.gradient_points)
         return Explanation.from_occurrences(VIEW, ids, weights.numpy(), per_token=True)
 
     def max_lengths(self) -> dict[str, int]:
-        longest = self._skeleton().encoder.longest
+        longest = self._build_without_weights().encoder.max_length
         return {} if longest is None else {VIEW: longest}
 
     def check(self) -> None:
-        if not 1 <= self.gradient_points <= MOST_POINTS:
+        if not 1 <= self.gradient_points <= MAX_GRADIENT_POINTS:
             raise ValueError(f"its explanations take {self.gradient_points} points")
         if not np.array_equal(np.sort(self.order), np.arange(self.n_labels)):
             raise ValueError("its order of labels does not name each once")
         self.network.design_as(TransformerDesign)
         super().check()
-        network = self._skeleton()
+        network = self._build_without_weights()
         if network.n_labels != self.n_labels:
             raise ValueError("its clusters are not those of its labels")
         n_subwords = len(network.encoder.model.get_input_embeddings().weight)
         if list(self.views) != [VIEW] or self.views[VIEW] > n_subwords:
             raise ValueError("its encoder is not for its subwords")
-        self._try_a_text(network.encoder.longest)
+        self._check_forward_pass(network.encoder.max_length)
 
-    def _try_a_text(self, longest: int | None) -> None:
+    def _check_forward_pass(self, longest: int | None) -> None:
         """What an encoder's configuration asks for may fail only when it is run: with padding, and by gradients."""
-        network: Any = self.network() if torch.cuda.is_available() else self.network.on(torch.device("cpu"))
-        ids = torch.zeros(2, min(TRIED, longest or TRIED), dtype=torch.long)
+        network: Any = self.network() if torch.cuda.is_available() else self.network.load_on(torch.device("cpu"))
+        ids = torch.zeros(2, min(TRIAL_SUBWORDS, longest or TRIAL_SUBWORDS), dtype=torch.long)
         mask = torch.ones_like(ids, dtype=torch.bool)
         mask[1, 1:] = False
         try:
@@ -122,11 +122,11 @@ class TransformerModel(NetworkModel):
         if not all(numbers.isfinite().all() for numbers in found):
             raise ValueError("its encoder answers a text with what are no numbers")
 
-    def _skeleton(self) -> ClusteredTransformer:
+    def _build_without_weights(self) -> TransformerNetwork:
         return self.network.design_as(TransformerDesign).skeleton(len(self.network.weights.arrays))
 
 
-def in_own_numbers(found: Predictions, order: np.ndarray) -> Predictions:
+def restore_label_ids(found: Predictions, order: np.ndarray) -> Predictions:
     """Predictions of labels that are numbered by their frequency, with the numbers that the labels have; none where
     scores are no numbers."""
     labels = np.where(found.labels == NO_LABEL, NO_LABEL, order[found.labels])
@@ -134,17 +134,17 @@ def in_own_numbers(found: Predictions, order: np.ndarray) -> Predictions:
 
 
 @torch.no_grad()
-def load_states(network: ClusteredTransformer, run: Run, loader: TokenLoader, name: str) -> StateLoader:
+def encode_documents(network: TransformerNetwork, run: Run, loader: TokenLoader, name: str) -> StateLoader:
     """What the encoder says of every document, to be read again and again; kept in the checkpoint."""
-    device, kept = device_with(network), run.checkpoint.load_piece(name)
+    device, kept = get_network_device(network), run.checkpoint.load_piece(name)
     if kept is not None:
         return StateLoader(torch.from_numpy(kept["states"]).to(device))
     network.eval()
     states = torch.empty(loader.n_docs, network.encoder.width, device=device)
-    with run.stage("encoding texts", loader.n_docs) as progress, working(run, device):
-        for docs in loader.by_length(at_most(MOST_DOCS, device)):
-            batch = loader.batch(docs)
-            states[moved(batch.docs, device)] = network.state(batch)
+    with run.stage("encoding texts", loader.n_docs) as progress, use_torch_settings(run, device):
+        for docs in loader.batches_by_length(get_device_limit(MAX_BATCH_DOCUMENTS, device)):
+            batch = loader.load_batch(docs)
+            states[move_to_device(batch.docs, device)] = network.compute_float32_states(batch)
             progress.advance(len(docs))
     run.checkpoint.save_piece(name, {"states": states.cpu().numpy()})
     return StateLoader(states)

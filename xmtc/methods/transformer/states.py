@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from xmtc.nn.devices import moved
-from xmtc.nn.token_batches import TokenBatch, TokenLoader, chunks
+from xmtc.nn.devices import move_to_device
+from xmtc.nn.token_batches import TokenBatch, TokenLoader, split_chunks
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class StateBatch:
     states: Tensor  # (n_docs, width)
 
 
-AnyBatch = TokenBatch | StateBatch
+EncoderBatch = TokenBatch | StateBatch
 
 
 class StateLoader:
@@ -31,16 +31,16 @@ class StateLoader:
     def n_docs(self) -> int:
         return len(self.states)
 
-    def batch(self, docs: np.ndarray) -> StateBatch:
-        return StateBatch(docs, self.states[moved(docs, self.states.device)])
+    def load_batch(self, docs: np.ndarray) -> StateBatch:
+        return StateBatch(docs, self.states[move_to_device(docs, self.states.device)])
 
-    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    def shuffled_batches(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Every document once, in random batches."""
-        return chunks(rng.permutation(self.n_docs), size)
+        return split_chunks(rng.permutation(self.n_docs), size)
 
-    def by_length(self, size: int) -> Iterator[np.ndarray]:
+    def batches_by_length(self, size: int) -> Iterator[np.ndarray]:
         """Every document once: here, all are equally long."""
-        return chunks(np.arange(self.n_docs), size)
+        return split_chunks(np.arange(self.n_docs), size)
 
 
-AnyLoader = TokenLoader | StateLoader
+EncoderLoader = TokenLoader | StateLoader
