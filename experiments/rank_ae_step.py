@@ -40,8 +40,8 @@ def step(args: argparse.Namespace) -> None:
     )
     data = Dataset.from_matrix(X, Y)
     method = RankAE(preset="EUR-Lex-authors", vectors="")
-    design = method.design(data, None)
-    network = method.network(design, None, data, run)
+    design = method.build_design(data, None)
+    network = method.build_network(design, None, data, run)
     state, loader, labels = (
         TrainingState(network, method.make_training_options(n_docs)),
         design.loader(data, device),

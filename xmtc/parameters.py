@@ -33,7 +33,7 @@ from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 
 Parameters = Mapping[str, Any]
-ParameterSetT = TypeVar("Made", bound=ParameterSet)
+ParameterSetT = TypeVar("ParameterSetT", bound=ParameterSet)
 
 
 def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, dict[str, Any]]:

@@ -69,7 +69,7 @@ class TestNotGivenIsNotDefault:
         pytest.importorskip("torch")
         from xmtc.methods.attention.attention_xml import AttentionXML
 
-        tiny = AttentionXML.tiny | {"epochs": 1}
+        tiny = AttentionXML.quick_parameters | {"epochs": 1}
         given = {name: value for name, value in tiny.items() if name not in ("candidates", "arity")}
         search = GridSearchCV(Classifier("attention_xml", **given), {"preset": ["", "Wiki-500K"]}, cv=KFold(2))
         search.fit(TEXTS[:60], TAGS[:60])
@@ -317,7 +317,9 @@ class TestACorpus:
         pytest.importorskip("torch")
         from xmtc.methods.attention.xml_rnn import XMLRNN
 
-        classifier = Classifier("xml_rnn", **XMLRNN.tiny | {"epochs": 1}).fit(TEXTS, TAGS, valid=open_corpus(path))
+        classifier = Classifier("xml_rnn", **XMLRNN.quick_parameters | {"epochs": 1}).fit(
+            TEXTS, TAGS, valid=open_corpus(path)
+        )
         assert len(classifier.predict(TEST)) == len(TEST)
         with pytest.raises(XmtcError, match="expected \\(texts, labels\\), or a corpus"):
             classifier.fit(TEXTS, TAGS, valid=TEXTS)

@@ -61,7 +61,7 @@ def test_subwords_know_a_document_with_letters_of_their_own(kind):
 
 def test_of_features_zero_is_a_value_like_others():
     fitted = FittedColumns(n_columns=2, unit_length=False)
-    assert fitted.known(Bag(csr_array(np.zeros((3, 2), np.float32)))).all()
+    assert fitted.mark_known_documents(Bag(csr_array(np.zeros((3, 2), np.float32)))).all()
 
 
 def test_tokens_of_which_nobody_said_what_is_unknown_are_known():

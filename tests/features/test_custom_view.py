@@ -22,7 +22,7 @@ from xmtc.methods.label_tree.parabel import Parabel
 class LetterParabel(Parabel):
     """Parabel on runs of letters."""
 
-    reads = ("letters",)
+    required_views = ("letters",)
 
 
 @pytest.fixture(autouse=True)

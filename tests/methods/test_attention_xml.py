@@ -511,7 +511,7 @@ def test_settings_that_do_not_fit_are_refused(make, message):
 def test_a_preset_fills_what_is_not_given():
     recipe = AttentionXML(preset="Amazon-670K", candidates=80)
     assert (recipe.hidden, recipe.layers, recipe.height, recipe.candidates) == (512, (512, 256), 3, 80)
-    assert (recipe.plan(0).average_from, recipe.plan(1).average_from) == (6, 2)
+    assert (recipe.make_level_options(0).average_from, recipe.make_level_options(1).average_from) == (6, 2)
     assert AttentionXML(preset="Amazon-670K", hidden=256).hidden == 256  # which is the default, but given
     assert replace(recipe, hidden=256).hidden == 256
     assert Classifier("attention_xml", preset="Amazon-670K", arity=4).get_params()["hidden"] == 512
@@ -525,14 +525,21 @@ def test_presets_are_the_papers_whole():
         assert {parameter.name for parameter in fields(AttentionXML)} - set(values) <= ours, name
         assert (recipe.loss, recipe.init, recipe.rate, recipe.dimension) == ("mean", "xavier", 0.001, 300)
         assert recipe.height == 0 or {"arity", "candidates", "average_below"} <= set(values)
-        assert recipe.plan(0).average_from >= recipe.epochs or {"average_every", "average_over"} <= set(values)
-    plan = AttentionXML(preset="EUR-Lex", vectors="glove-50d").plan(0)
+        assert recipe.make_level_options(0).average_from >= recipe.epochs or {"average_every", "average_over"} <= set(
+            values
+        )
+    plan = AttentionXML(preset="EUR-Lex", vectors="glove-50d").make_level_options(0)
     assert (plan.average_every, plan.average_over, plan.look_every, plan.patience) == (100, inf, 100, 50)
     assert [int(n * PRESETS[name]["held_out"]) for name, n in (("EUR-Lex", 15_449), ("Wiki10-31K", 14_146))] == [
         200
     ] * 2
     first = AttentionXML(preset="RCV1")
-    assert (first.batch, first.epochs, first.plan(0).average_from, first.plan(0).clips) == (40, 50, 50, False)
+    assert (first.batch, first.epochs, first.make_level_options(0).average_from, first.make_level_options(0).clips) == (
+        40,
+        50,
+        50,
+        False,
+    )
 
 
 @pytest.mark.parametrize("name", ["EUR-Lex", "Wiki10-31K"])
@@ -550,7 +557,7 @@ def test_vectors_that_are_not_trained_must_be_given(name):
 def test_the_head_can_begin_as_the_authors_code_does():
     method = AttentionXML(init="xavier", hidden=8, layers=(16,), dimension=4)
     vectors = np.zeros((30, 4), np.float32)
-    network = method.build_network(method.design(vectors, 500), None, vectors, 0, ONE, CPU)
+    network = method.build_network(method.build_design(vectors, 500), None, vectors, 0, ONE, CPU)
     for module, width in ((network.head.rows, 516), (network.head.layers.first, 32), (network.head.layers.output, 17)):
         limit = np.sqrt(6 / width)
         assert 0.8 * limit < module.weight.abs().max().item() <= limit

@@ -127,10 +127,10 @@ def test_label_vectors_weigh_documents(space):
 
 def test_members_take_weights_where_all_do():
     both = Consensus((Parabel(), DiSMEC()))
-    assert both.takes_weights
-    assert Ensemble(Parabel()).takes_weights
-    assert not replace(both, calibrated=True).takes_weights
-    assert not Consensus((Parabel(), Weightless())).takes_weights
+    assert both.has_weight_support
+    assert Ensemble(Parabel()).has_weight_support
+    assert not replace(both, calibrated=True).has_weight_support
+    assert not Consensus((Parabel(), Weightless())).has_weight_support
     there = np.arange(DATA.n_docs) % 3 > 0
     small = Consensus((METHODS["parabel"], METHODS["dismec"]))
     assert is_equal(

@@ -236,7 +236,7 @@ def test_clusters_learnt_from_labels_keep_neighbours_together():
         Y[doc, 4 * group[doc] + rng.choice(4, 2, replace=False)] = 1
         X[doc, 20 * group[doc] + rng.choice(20, 6, replace=False)] = 6**-0.5
     given = Dataset.from_matrix(X, Y)
-    (routes,) = AnnexML(n_learners=1, sparsity=0.0).divide(given, 2, ONE)
+    (routes,) = AnnexML(n_learners=1, sparsity=0.0).learn_clusters(given, 2, ONE)
     cluster = route_documents(given.X, routes)
     assert max((cluster == group).mean(), (cluster != group).mean()) > 0.95
 

@@ -315,7 +315,7 @@ def test_an_ensemble_can_be_calibrated_too():
     other = planted(80, seed=5)
     before, after = (classifier.evaluate(*other, ["ECE@5"])["ECE@5"] for classifier in (plain, level))
     assert after < before / 2
-    assert not Ensemble(calibrated=True).takes_weights
+    assert not Ensemble(calibrated=True).has_weight_support
 
 
 def test_the_shortest_limit_of_all_models_is_the_limit():
@@ -436,9 +436,9 @@ def test_what_does_not_fit_is_one_sentence(name, parameters, message):
 
 def test_members_decide_what_is_read(monkeypatch):
     enter(monkeypatch)
-    assert Ensemble().reads == Consensus(MEMBERS).reads == ("tfidf",)
-    assert Ensemble("attention_xml").reads == ("words",)
-    assert Consensus().reads == ("tfidf", "words")
+    assert Ensemble().required_views == Consensus(MEMBERS).required_views == ("tfidf",)
+    assert Ensemble("attention_xml").required_views == ("words",)
+    assert Consensus().required_views == ("tfidf", "words")
     for members, views in [
         (("parabel", "dismec"), ["tfidf"]),
         (("wordvotes", "xml_rnn"), ["words"]),

@@ -253,16 +253,16 @@ def test_without_a_vocabulary_labels_are_their_own_names():
 def test_deprecated_concepts_are_no_new_labels(tmp_path):
     path = tmp_path / "pets.tsv"
     path.write_text("id\tname\tdeprecated\ncats\tcat\ttrue\nhorses\thorse\ttrue\nbirds\tbird\t\n")
-    assert {name.label for name in Lexical(vocabulary=str(path)).names_of(["cats"])} == {"cats", "birds"}
+    assert {name.label for name in Lexical(vocabulary=str(path)).list_label_names(["cats"])} == {"cats", "birds"}
 
 
 def test_names_in_one_language(tmp_path):
     path = tmp_path / "pets.tsv"
     path.write_text("id\tname_en\tname_fi\ncats\tcat\tkissa\n")
     method = Lexical(vocabulary=str(path), name_language="fi")
-    assert [name.text for name in method.names_of(["cats"])] == ["kissa"]
+    assert [name.text for name in method.list_label_names(["cats"])] == ["kissa"]
     with pytest.raises(XmtcError, match="sv"):
-        list(Lexical(vocabulary=str(path), name_language="sv").names_of(["cats"]))
+        list(Lexical(vocabulary=str(path), name_language="sv").list_label_names(["cats"]))
 
 
 def test_a_consensus_trains_others_on_the_labels_that_occur(vocabulary):

@@ -417,11 +417,11 @@ def test_a_training_is_2000_steps_or_20_passes_along_a_cosine():
 
 def test_labels_begin_with_their_log_odds():
     data = planted_features(60, 1)
-    network = OURS.network(OURS.design(data, None), None, data, ONE)
+    network = OURS.build_network(OURS.build_design(data, None), None, data, ONE)
     counts = data.Y.toarray().sum(0)
     found = network.predictor.decoder.output.bias.detach().numpy()
     np.testing.assert_allclose(found, np.log((counts + 0.5) / (60 - counts + 0.5)), rtol=1e-5)
-    network = SMALL.network(SMALL.design(data, None), None, data, ONE)  # nothing is known of rankings
+    network = SMALL.build_network(SMALL.build_design(data, None), None, data, ONE)  # nothing is known of rankings
     assert np.abs(network.predictor.decoder.output.bias.detach().numpy()).max() < 1
 
 
@@ -492,7 +492,7 @@ def test_a_training_from_other_vectors_is_not_mixed_in(input, tmp_path):
 def test_many_words_and_labels_are_learnt_sparsely(monkeypatch):
     monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
     data = planted_features(300, 1)
-    network = SMALL.network(SMALL.design(data, None), None, data, ONE)
+    network = SMALL.build_network(SMALL.build_design(data, None), None, data, ONE)
     assert network.predictor.features.embedding.sparse
     assert network.encoder.rows.sparse
     found = SMALL.fit(data, run=ONE).predict(data, 3, ONE)
@@ -521,8 +521,8 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
 
     model = method.fit(data, run=replace(ONE, progress=Progress()))
     assert sum(seen) == 3 * 40
-    design = method.design(data, None)
-    last = method.network(design, None, data, ONE)
+    design = method.build_design(data, None)
+    last = method.build_network(design, None, data, ONE)
     kept = {}
 
     def keep(self, score):
@@ -699,9 +699,9 @@ def test_settings_that_do_not_fit_are_refused(make, message):
 
 def test_the_latent_space_of_c2ae_is_bounded():
     data = planted_features(4, 0)
-    assert C2AE().design(data, None).hidden == 10
-    assert C2AE(most_latent=7).design(data, None).hidden == 7
-    assert C2AE(latent=1e-3).design(data, None).hidden == 1
+    assert C2AE().build_design(data, None).hidden == 10
+    assert C2AE(most_latent=7).build_design(data, None).hidden == 7
+    assert C2AE(latent=1e-3).build_design(data, None).hidden == 1
 
 
 DAMAGE = {

@@ -193,7 +193,7 @@ def test_what_labels_read_is_smaller_where_there_is_more_of_it(maps, size):
     loader = TokenLoader(tokens(*(rng.integers(1, 20, 12).tolist() for _ in range(40))), CPU)
     batch = loader.load_batch(np.arange(40))
     with torch.no_grad():
-        hidden = network.encode(network.words(batch), batch)
+        hidden = network.encode(network.embed_words(batch), batch)
     np.testing.assert_allclose(hidden.mean(0), 0, atol=1e-4)
     assert float(hidden.std(0).median()) == pytest.approx(size, rel=0.05)
 
@@ -228,7 +228,7 @@ def test_many_rare_labels_are_learnt():
 def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
     texts, tags = planted(60, seed=1)
     before = (
-        Classifier("xml_cnn", **XMLCNN.tiny | {"batch_norm": False, "output_norm": False})
+        Classifier("xml_cnn", **XMLCNN.quick_parameters | {"batch_norm": False, "output_norm": False})
         .fit(texts, tags, run=ONE)
         .tagger_
     )

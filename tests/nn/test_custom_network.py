@@ -75,9 +75,9 @@ class ConvolutionModel(NetworkModel):
 class TinyCNN(Method):
     """A convolution over words, with max pooling (after Kim, 2014)."""
 
-    reads: ClassVar[tuple[str, ...]] = ("words",)
+    required_views: ClassVar[tuple[str, ...]] = ("words",)
     is_exact: ClassVar[bool] = False
-    tiny: ClassVar[dict[str, Any]] = {}
+    quick_parameters: ClassVar[dict[str, Any]] = {}
 
     dimension: int = param(32, "length of word vectors", low=1)
     filters: int = param(64, "filters", low=1)

@@ -166,7 +166,7 @@ class OwnModel(Model):
 
 @dataclass(frozen=True)
 class OwnMethod(Method):
-    tiny: ClassVar[dict[str, Any]] = {}
+    quick_parameters: ClassVar[dict[str, Any]] = {}
 
     def fit(self, data: Any, valid: Any = None, run: Any = None) -> OwnModel:
         return OwnModel(n_labels=data.n_labels, views=data.sizes)

@@ -38,7 +38,7 @@ class WordVotesModel(Model):
 class WordVotes(Method):
     """Words vote for labels."""
 
-    reads = ("words",)
+    required_views = ("words",)
     power: float = param(1.0, "what votes are raised to")
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> WordVotesModel:
@@ -65,7 +65,7 @@ class AllVotesModel(Model):
 class AllVotes(Method):
     """Terms and words vote for labels."""
 
-    reads = ("tfidf", "words")
+    required_views = ("tfidf", "words")
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AllVotesModel:
         both = np.concatenate([votes(data.X, data.Y), votes(data.tokens("words").to_count_matrix(), data.Y)])

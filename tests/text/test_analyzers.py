@@ -81,11 +81,11 @@ def test_grams_are_scikit_learns(text, shortest, more):
 def test_parts_are_where_the_grams_come_from(text):
     word = text.split()[0]
     padded = f" {word} "
-    for begin, end, gram in CharNgramAnalyzer().parts(word):
+    for begin, end, gram in CharNgramAnalyzer().locate_terms(word):
         assert 0 <= begin < end <= len(word)
         assert gram.strip() == word[begin:end]
         assert gram in padded
-    assert Counter(gram for _, _, gram in CharNgramAnalyzer().parts(word)) == Counter(plain_grams(word, 3, 5))
+    assert Counter(gram for _, _, gram in CharNgramAnalyzer().locate_terms(word)) == Counter(plain_grams(word, 3, 5))
 
 
 def test_words_are_cut_in_chunks_with_the_same_result(monkeypatch):

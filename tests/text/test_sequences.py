@@ -142,7 +142,7 @@ def test_vectors_from_a_file(tmp_path):
 
 @dataclass(frozen=True)
 class ReadsBoth(Method):
-    reads: ClassVar[tuple[str, ...]] = ("tfidf", "words")
+    required_views: ClassVar[tuple[str, ...]] = ("tfidf", "words")
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
         raise NotImplementedError

@@ -46,7 +46,7 @@ class CompareOptions:
         wanted = parse_specs(self.methods, self.parameters, FEATURES if source.has_features else TEXTS)
         claim_work_folder(self.work)
         place = self.build_place(path, test, source, name)
-        place = replace(place, few=write_warm_up_corpus(source, place.work))
+        place = replace(place, warm_up_path=write_warm_up_corpus(source, place.work))
         documents = open_corpus_input(
             place.test, replace(self.reading, rejects=None) if test else CorpusOptions(), quiet=True
         )

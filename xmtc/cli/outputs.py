@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-ReportT = TypeVar("Shown")
+ReportT = TypeVar("ReportT")
 FileSignatures = Mapping[str, tuple[bytes, bytes]]
 
 

@@ -312,7 +312,7 @@ def predict_batches(
     def sent() -> Iterator[list[Document]]:
         for batch in batches:
             held.append(batch)
-            yield [document._replace(kept=()) for document in batch]
+            yield [document._replace(extra=()) for document in batch]
 
     work = partial(asked.predict, tagger, run=Run(threads=1, device=run.device))
     for ranked, _ in map_on_cluster(run.cluster, work, sent(), size=len, max_pending_per_cpu=MAX_BATCHES_AHEAD):

@@ -100,7 +100,7 @@ def configure_place(
     overrides = dict(pair.split("=", 1) for pair in param)
     has_gpu = "--device" in options or bool(list_gpus())
     here = describe_environment(machine, commit)
-    return replace(place, overrides=overrides, options=options, limit=limit, made_here=here, has_gpu=has_gpu)
+    return replace(place, overrides=overrides, options=options, limit_seconds=limit, environment=here, has_gpu=has_gpu)
 
 
 def run_rows(experiment: Experiment, rows: list[str], jobs: int, place: ExperimentContext) -> ExperimentOutcome:

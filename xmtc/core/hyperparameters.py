@@ -263,5 +263,5 @@ def format_type(parameter: Field) -> str:
     if parameter.metadata["choices"]:
         return "{" + ", ".join(map(repr, parameter.metadata["choices"])) + "}"
     kind = get_value_type(parameter).__name__
-    name = "Method or str" if kind == "Recipe" else kind
+    name = "Method or str" if kind == "ParameterSet" else kind
     return f"tuple of {name}" if is_multi_valued(parameter) else name

@@ -40,7 +40,7 @@ def run_remote_work(
         plain,
         progress=partial(show_remote_progress, call_driver) if should_show else False,
         checkpoint=RemoteCheckpoint(Path(), call_driver) if has_checkpoint else Checkpoint(),
-        watch=partial(call_driver, "tell"),
+        callbacks=partial(call_driver, "tell"),
         device=device,
     )
     return work(run)
@@ -55,15 +55,15 @@ class RemoteCheckpoint(Checkpoint):
     def claim(self, training: str) -> None:
         self.call_driver("claim", self.folder, training)
 
-    def part(self, name: str) -> RemoteCheckpoint:
+    def sub_checkpoint(self, name: str) -> RemoteCheckpoint:
         assert self.folder is not None
         return replace(self, folder=self.folder / name)
 
-    def recall(self, piece: str) -> dict[str, np.ndarray] | None:
+    def load_piece(self, piece: str) -> dict[str, np.ndarray] | None:
         found = self.call_driver("recall", self.folder, piece)
         return None if found is None else {name: np.array(array) for name, array in found.items()}  # its own, to change
 
-    def keep(self, piece: str, arrays: dict[str, np.ndarray]) -> None:
+    def save_piece(self, piece: str, arrays: dict[str, np.ndarray]) -> None:
         if is_first_process():
             self.call_driver("keep", self.folder, piece, arrays)
 

@@ -113,7 +113,7 @@ class Run:
 
     def without_output(self) -> Run:
         """The same without progress and events, for work within work that shows its own."""
-        return replace(self, progress=False, watch=())
+        return replace(self, progress=False, callbacks=())
 
     def for_part(self, name: str) -> Run:
         """For a training that is part of this one: what it tells and keeps is under its name."""
@@ -142,7 +142,7 @@ class Run:
             if described["event"] != BEGIN:
                 history.append(described)
 
-        return replace(self, watch=(*self.callback_tuple, write_down)), history
+        return replace(self, callbacks=(*self.callback_tuple, write_down)), history
 
     @contextmanager
     def stage(self, title: str, total: float | None = None) -> Iterator[Progress]:
@@ -218,7 +218,9 @@ class Run:
         from xmtc.cluster.training import run_in_worker_group
 
         host = DriverCallHandler(self, self._progress_factory)
-        plain = replace(self, progress=False, checkpoint=Checkpoint(), watch=(), workdir=None, cluster="", workers=0)
+        plain = replace(
+            self, progress=False, checkpoint=Checkpoint(), callbacks=(), workdir=None, cluster="", workers=0
+        )
         keeps, shows = self.checkpoint.folder is not None, self._progress_factory is not hide_progress
         try:
             there = partial(run_remote_work, work, plain, keeps, shows)

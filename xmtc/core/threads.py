@@ -16,8 +16,8 @@ from typing import ParamSpec, TypeVar
 CGROUP_ROOT, PROCESS_CGROUP_FILE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # What OpenMP, numba and joblib are told. In its worker processes joblib sets the first two, to share the CPUs out.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
-Arguments = ParamSpec("Asked")
-Result = TypeVar("Made")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def cache_with_lock(make: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -103,7 +103,7 @@ class CorpusPart:
         self, reject: Callable[[BadLine], None], on_read: Callable[[int], None], run: Run | None = None
     ) -> Iterator[Any]:
         """Documents; with a run, by all of its threads, and in batches where the format has them."""
-        source = replace(self.source, reject=reject, on_read=on_read, n_lines=0)
+        source = replace(self.source, on_bad_line=reject, on_read=on_read, n_lines=0)
         if run is not None and self.format.read_batches is not None:
             return self.format.read_batches(source, run)
         return self.format.read(source)

@@ -78,7 +78,7 @@ class RecordParser:
             id = self.make_id(number) if id is None else _id_to_text(id, self.fields.id)
 
         document = Document(id, text, validate_label_names(labels, name, self.separator))
-        return document._replace(kept=self._extract_kept_values(record)) if self.fields.keep else document
+        return document._replace(extra=self._extract_kept_values(record)) if self.fields.keep else document
 
     def _extract_kept_values(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values of the fields to carry along."""

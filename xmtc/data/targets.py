@@ -91,7 +91,7 @@ def target_from_frame(frame: Any, training_kind: str = "") -> LabelTarget:
         raise XmtcError("Two columns of the labels' data frame have the same name; expected a name for each label.")
     kind = FRAME if hasattr(frame, "iloc") else ARRAY  # pandas' frames come back as such
     found = target_from_indicator(kind, csr_array(check_binary(array)), list(map(str, names)))
-    return replace(found, are_numbers=all(isinstance(name, int) for name in names))
+    return replace(found, has_integer_labels=all(isinstance(name, int) for name in names))
 
 
 def target_from_indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> LabelTarget:

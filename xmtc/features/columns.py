@@ -28,8 +28,8 @@ class Columns(View):
     """How features that a corpus brings along are used."""
 
     title: ClassVar[str] = "Features that a corpus brings along"
-    made_from: ClassVar[str] = FEATURES
-    instead_of: ClassVar[str] = "tfidf"
+    input_kind: ClassVar[str] = FEATURES
+    replaced_view: ClassVar[str] = "tfidf"
 
     unit_length: bool = param(True, "scale each document's features to length 1")
     n_columns: int = param(0, "columns that there are at least; a corpus may say it itself", low=0, high=2**31 - 1)
@@ -47,7 +47,7 @@ class Columns(View):
 
 @dataclass(frozen=True, kw_only=True)
 class FittedColumns(FittedView):
-    made_from: ClassVar[str] = FEATURES
+    input_kind: ClassVar[str] = FEATURES
 
     n_columns: int
     unit_length: bool
@@ -66,7 +66,7 @@ class FittedColumns(FittedView):
     def scale(self, X: csr_array) -> Bag:
         return Bag(normalise_rows(X) if self.unit_length else X)
 
-    def known(self, shown: Bag | Tokens) -> np.ndarray:
+    def mark_known_documents(self, shown: Bag | Tokens) -> np.ndarray:
         """All of them: a feature of zero is a value like others, and says something."""
         return np.ones(shown.n_docs, bool)
 
@@ -96,7 +96,7 @@ class OccurringColumns(FittedColumns):
     def size(self) -> int:
         return len(self.columns)
 
-    def scaled(self, X: csr_array) -> Bag:
+    def scale(self, X: csr_array) -> Bag:
         X = super().scale(X).matrix
         places = np.searchsorted(self.columns[:-1], X.indices)  # of one beyond the last, the last
         return Bag(select_entries(X, self.columns[places] == X.indices, self.size, places))

@@ -28,8 +28,8 @@ class Names(View):
 
     title: ClassVar[str] = "Words of labels' names"
     unit: ClassVar[str] = "words of names"
-    learns_from_names: ClassVar[bool] = True
-    takes_batches: ClassVar[bool] = True
+    is_fitted_on_label_names: ClassVar[bool] = True
+    has_batch_support: ClassVar[bool] = True
 
     look_within: int = param(
         1000, "look for names in this many words of a text, from its beginning", low=1, search=(100, 3000), log=True
@@ -61,11 +61,11 @@ class Names(View):
 class FittedNames(FittedWords):
     """Ids of the stems that names are made of; all other words are UNKNOWN."""
 
-    names_words: ClassVar[bool] = False  # explanations show the words of the text, not their stems
+    has_word_terms: ClassVar[bool] = False  # explanations show the words of the text, not their stems
 
     stemming: str
 
-    def read(self, batch: Collection[str]) -> WordSequences:
+    def tokenize(self, batch: Collection[str]) -> WordSequences:
         part = super().tokenize(batch)
         text, ends = concatenate_bytes([stem.encode("utf-8", "replace") for stem in list_stems(part, self.stemming)])
         return replace(part, text=text, ends=ends)

@@ -63,7 +63,7 @@ class Subwords(View):
 class FittedSubwords(FittedView):
     """The subwords of a pretrained encoder."""
 
-    names_words: ClassVar[bool] = False
+    has_word_terms: ClassVar[bool] = False
 
     json: np.ndarray = array(np.uint8)  # the tokenizer, as `tokenizers` writes it
     max_subwords: int
@@ -94,7 +94,7 @@ class FittedSubwords(FittedView):
         ids = np.concatenate([np.zeros(0, np.int32), *(part for part, _ in parts)])
         return Tokens(ids, np.cumsum([0, *lengths], dtype=np.int64), self.size)
 
-    def known(self, shown: Bag | Tokens) -> np.ndarray:
+    def mark_known_documents(self, shown: Bag | Tokens) -> np.ndarray:
         """Subwords that stand for letters: neither special tokens, nor unknown ones, nor spaces alone."""
         assert isinstance(shown, Tokens)
         return mark_documents_with(shown, ~np.isin(shown.ids, self._non_word_ids))

@@ -44,8 +44,8 @@ class Tfidf(View):
     """How texts become weighted terms."""
 
     title: ClassVar[str] = "Text features"
-    may_ask: ClassVar[bool] = True
-    takes_batches: ClassVar[bool] = True
+    has_analyzer_callback: ClassVar[bool] = True
+    has_batch_support: ClassVar[bool] = True
     uses_workdir: ClassVar[bool] = True
 
     min_df: int = param(2, "drop terms found in fewer documents than this", low=1)
@@ -128,7 +128,7 @@ class Tfidf(View):
         blocks = run.map(lambda batch: weigh(batch.restore()), batches, "weighing words", total=n_batches)
         matrix = gather_rows(blocks, (n_docs, len(kept)), nnz=int(frequencies[kept].sum()), run=run)
         shown = construct_unchecked(Bag, matrix=matrix, vocabulary=fitted.vocabulary)
-        return fitted, shown.copy_with(fineness=compute_fineness(n_entries, shown))
+        return fitted, shown.copy_with(weight_scale=compute_fineness(n_entries, shown))
 
     def _empty_corpus_error(self, n_docs: int, any_words: bool) -> XmtcError:
         found, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
@@ -210,11 +210,11 @@ class FittedTfidf(FittedView):
 class AnalyzedTfidf(FittedTfidf):
     """Terms that are not the words themselves: stems or character n-grams."""
 
-    names_words: ClassVar[bool] = False
+    has_word_terms: ClassVar[bool] = False
 
     analyzer: str
 
-    def show(self, counts: BatchTermCounts) -> csr_array:
+    def weigh_counts(self, counts: BatchTermCounts) -> csr_array:
         analyzer = get_analyzer(self.analyzer)
         assert analyzer is not None
         pieces = analyzer.analyze(counts.text, counts.ends)
@@ -226,11 +226,11 @@ class AnalyzedTfidf(FittedTfidf):
         """Features of a batch, given the columns of each of its words."""
         return self.weigh(expand_counts(batch, *pieces, self.size), np.arange(self.size, dtype=np.int32))
 
-    def source(self, offset: int = 0) -> TermOrigin:
+    def term_origin(self, offset: int = 0) -> TermOrigin:
         return TermOrigin(get_analyzer(self.analyzer), self.vocabulary, offset)
 
     def spans(self, text: str) -> list[Span]:
-        return find_part_spans(self.tokenizer, [self.source()], text)
+        return find_part_spans(self.tokenizer, [self.term_origin()], text)
 
     def check(self) -> None:
         super().check()
@@ -241,7 +241,7 @@ class AnalyzedTfidf(FittedTfidf):
 class JoinedTfidf(FittedView):
     """Terms of several analyzers, each weighed by itself; all have the same part in the length of a document."""
 
-    names_words: ClassVar[bool] = False
+    has_word_terms: ClassVar[bool] = False
 
     parts: tuple[FittedTfidf, ...]
 
@@ -282,7 +282,7 @@ class JoinedTfidf(FittedView):
         )
         matrix = gather_rows(blocks, (n_docs, self.size), nnz=sum(bag.matrix.nnz for bag in shown), run=run)
         found = construct_unchecked(Bag, matrix=matrix, vocabulary=JoinedTerms(self.parts))
-        return found.copy_with(lead=lead, fineness=compute_fineness(n_words, found))
+        return found.copy_with(n_cluster_columns=lead, weight_scale=compute_fineness(n_words, found))
 
     def spans(self, text: str) -> list[Span]:
         sources = [part.term_origin(first) for part, first in zip(self.parts, self.column_offsets, strict=True)]

@@ -26,7 +26,7 @@ class Words(View):
 
     title: ClassVar[str] = "Sequences of words"
     unit: ClassVar[str] = "words"
-    takes_batches: ClassVar[bool] = True
+    has_batch_support: ClassVar[bool] = True
 
     max_words: int = param(500_000, "keep this many words, the most frequent by documents", low=1)
     max_tokens: int = param(500, "read this many words of a text, from its beginning", low=1)
@@ -139,11 +139,11 @@ class FittedWords(FittedView):
 class FittedStems(FittedWords):
     """Ids of stems instead of words."""
 
-    names_words: ClassVar[bool] = False
+    has_word_terms: ClassVar[bool] = False
 
     analyzer: str
 
-    def read(self, batch: Collection[str]) -> WordSequences:
+    def tokenize(self, batch: Collection[str]) -> WordSequences:
         return stem_sequences(super().tokenize(batch), self.analyzer)
 
     def check(self) -> None:

@@ -55,7 +55,7 @@ class TrainingBlock:
     def split_in_half(self) -> tuple[TrainingBlock, TrainingBlock]:
         middle = (len(self.children) + 1) // 2
         one = replace(self, is_leaf=False, children=self.children[:middle])
-        return one, replace(self, is_leaf=False, children=self.children[middle:], first=self.first_child + middle)
+        return one, replace(self, is_leaf=False, children=self.children[middle:], first_child=self.first_child + middle)
 
     def sort_key(self, total: float) -> tuple[int, int, int]:
         """Trees one after the other, so that each can be kept when it is finished, and few nodes wait in memory to be

@@ -57,7 +57,7 @@ class TreeModel(Model):
         empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
 
-    def unbounded(self) -> TreeModel:
+    def to_exhaustive(self) -> TreeModel:
         return self if self.beam == EXHAUSTIVE_BEAM else replace(self, beam=EXHAUSTIVE_BEAM)
 
     def beam_width(self, tree: LinearTree) -> int:

@@ -20,10 +20,10 @@ from xmtc.nn.training import TrainingOptions
 class WordNetworkMethod(Method):
     """A network that reads words in their order. A subclass says what it is."""
 
-    reads: ClassVar[tuple[str, ...]] = ("words",)
+    required_views: ClassVar[tuple[str, ...]] = ("words",)
     is_exact: ClassVar[bool] = False
-    spreads: ClassVar[bool] = True
-    in_processes: ClassVar[bool] = True
+    has_cluster_support: ClassVar[bool] = True
+    has_multiprocess_support: ClassVar[bool] = True
 
     batch: int = param(200, "documents of a step", low=1)
     epochs: int = param(30, "passes over the documents at most", low=1)
@@ -38,7 +38,7 @@ class WordNetworkMethod(Method):
     minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
     seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
 
-    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+    def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return select_stopping_rows(data, self.seed, self.held_out)
 
     def make_training_options(self, **more: Any) -> TrainingOptions:

@@ -68,7 +68,7 @@ class CrossEntropyLoss:
 
 
 class CrossEntropyAccumulator(LossAccumulator):
-    def add(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
+    def add_block(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
         logits[rows, columns] = -torch.inf  # adds nothing
         self.loss += torch.nn.functional.softplus(logits).sum(1)
         return logits.sigmoid_()
@@ -111,7 +111,7 @@ class RankingAccumulator(LossAccumulator):
         """dy / dlogit"""
         return y * (1 - y) if self.uses_sigmoid else 1.0
 
-    def add(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
+    def add_block(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
         y = self.outputs(logits)
         slope = self.slope(y)
         y[rows, columns] = -torch.inf  # never above anything
@@ -162,7 +162,7 @@ class ExponentialPairAccumulator(LossAccumulator):
         self.label_sums = positives.sum_by_document(self.label_terms)  # 0 where there are none
         self.other_sums = torch.zeros_like(self.label_sums)
 
-    def add(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
+    def add_block(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
         logits[rows, columns] = -torch.inf
         raised = logits.sub_(self.lowest[:, None]).clamp_(max=MAX_EXPONENT).exp_()
         self.other_sums += raised.sum(1)

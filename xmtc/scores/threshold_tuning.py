@@ -251,7 +251,7 @@ def compute_average_label(
     weights = 1 / np.maximum(judged.frequencies, 1) if goal.name == "macro-f1" else np.ones(judged.n_labels)
     at = count_at_thresholds(scores, right, weights[labels])
     n_true = max(1e-9, float(weights @ judged.frequencies))
-    return at._replace(right=at.n_correct / n_true, given=at.n_assigned / n_true)
+    return at._replace(n_correct=at.n_correct / n_true, n_assigned=at.n_assigned / n_true)
 
 
 def compute_half_f1(judged: RankedResults, scores: np.ndarray, right: np.ndarray, threshold: float) -> float:

@@ -30,7 +30,7 @@ PERCENT_CHUNK_BYTES = 2**14  # decoded at a time
 JSON_TYPE = "application/json"
 URLENCODED_TYPE, MULTIPART_TYPE = "application/x-www-form-urlencoded", "multipart/form-data"
 
-BodyT = TypeVar("Model", bound=BaseModel)
+BodyT = TypeVar("BodyT", bound=BaseModel)
 
 
 class LimitedRequest(Request):

@@ -74,13 +74,13 @@ class StemAnalyzer(Analyzer):
                     known[word] = stem(word) if " " not in word else " ".join(map(stem, word.split(" ")))
             return [known[word] for word in words]
 
-    def pieces(self, text: np.ndarray, ends: np.ndarray) -> WordTerms:
+    def analyze(self, text: np.ndarray, ends: np.ndarray) -> WordTerms:
         words = StringIndex(text, ends, np.empty(0, np.int32)).words()
         stems, stem_ends = concatenate_bytes([term.encode("utf-8", "replace") for term in self.stem_words(words)])
         found = index_distinct_words(stems, stem_ends[:-1], stem_ends[1:])
         return WordTerms(found.text, found.ends, np.arange(len(words) + 1), found.numbers)
 
-    def parts(self, word: str) -> list[tuple[int, int, str]]:
+    def locate_terms(self, word: str) -> list[tuple[int, int, str]]:
         return [(0, len(word), self.stem_words([word])[0])]
 
 
@@ -92,7 +92,7 @@ class CharNgramAnalyzer(Analyzer):
     min_n: int = MIN_GRAM_CHARS
     max_n: int = MAX_GRAM_CHARS
 
-    def pieces(self, text: np.ndarray, ends: np.ndarray) -> WordTerms:
+    def analyze(self, text: np.ndarray, ends: np.ndarray) -> WordTerms:
         chunks = [self._analyze_chunk(text, ends[begin : end + 1]) for begin, end in split_word_chunks(ends)]
         grams, gram_ends, numbers = merge_word_batches([(chunk.text, chunk.ends) for chunk in chunks])
         cut = [of_all[chunk.numbers] for of_all, chunk in zip(numbers, chunks, strict=True)]
@@ -115,7 +115,7 @@ class CharNgramAnalyzer(Analyzer):
         n = write_grams(text, ends, dense_character_mask(), *lengths, padded, starts, begins, gram_ends)
         return padded, starts, begins[:n], gram_ends[:n]
 
-    def parts(self, word: str) -> list[tuple[int, int, str]]:
+    def locate_terms(self, word: str) -> list[tuple[int, int, str]]:
         written = word.encode("utf-8", "replace")
         padded, _, begins, ends = self.cut_grams(*concatenate_bytes([written]))
         before = np.concatenate([[0], np.cumsum((padded & 0xC0) != 0x80)])  # characters before each byte

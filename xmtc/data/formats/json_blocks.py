@@ -70,7 +70,7 @@ def read_block(source: CorpusInput, parse_lines: ParseLines, block: LineBlock) -
     if batch is not None:
         return BlockResult([batch], [])
     bad: list[BadLine] = []
-    here = replace(source, reject=bad.append)
+    here = replace(source, on_bad_line=bad.append)
     return BlockResult(list(parse_lines(here, io.BytesIO(block.lines), block.first_line_number)), bad)
 
 

@@ -85,7 +85,7 @@ def read_document_file(source: CorpusInput, extract: TextExtractor) -> Iterator[
         return
     if content.text.strip():
         report_encodings(source, [(os.path.basename(source.name), content.encoding)])
-        yield document._replace(pages=content.page_offsets)
+        yield document._replace(page_offsets=content.page_offsets)
 
 
 def _read_bytes(path: str, source: CorpusInput) -> bytes:

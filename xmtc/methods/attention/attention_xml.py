@@ -81,7 +81,7 @@ class AttentionXML(RecurrentMethod):
 
     pooling: ClassVar[str] = ATTENTION
     presets: ClassVar[Presets] = PRESETS
-    tiny: ClassVar[dict[str, Any]] = {
+    quick_parameters: ClassVar[dict[str, Any]] = {
         "hidden": 16, "layers": (16,), "dimension": 24, "dropout": 0.2, "height": 1, "arity": 4, "candidates": 6,
         "batch": 32, "epochs": 14, "rate": 0.02, "average_from": 5,
     }  # fmt: skip
@@ -110,10 +110,10 @@ class AttentionXML(RecurrentMethod):
             height, n_nodes = height + 1, -(-n_nodes // self.arity)
         return height
 
-    def design(self, vectors: np.ndarray, n_labels: int) -> RecurrentDesign:
+    def build_design(self, vectors: np.ndarray, n_labels: int) -> RecurrentDesign:
         return replace(super().build_design(vectors, n_labels), pooling=OWN_OUTPUT if self.own_output else ATTENTION)
 
-    def plan(self, level: int) -> TrainingOptions:
+    def make_level_options(self, level: int) -> TrainingOptions:
         plan = super().make_level_options(level)
         return plan if level == 0 else replace(plan, average_from=self.average_below)
 

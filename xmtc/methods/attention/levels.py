@@ -44,10 +44,13 @@ class LevelData:
         """As the level below will see it: the best nodes of this one, in training the true ones before all others."""
         if not positives_first or self.Y is None:
             return replace(
-                self, above=predict_level(network, children, self.loader, self.parent_predictions, n_candidates, run)
+                self,
+                parent_predictions=predict_level(
+                    network, children, self.loader, self.parent_predictions, n_candidates, run
+                ),
             )
         answering = PositivesFirstScorer(network, children, self.parent_predictions, self.Y)
-        return replace(self, above=predict_with_network(answering, self.loader, n_candidates, run))
+        return replace(self, parent_predictions=predict_with_network(answering, self.loader, n_candidates, run))
 
 
 def build_children_table(edges: csr_array) -> np.ndarray:
@@ -66,7 +69,7 @@ class PositivesFirstScorer(CandidateScorer):
         super().__init__(network, children, above)
         self.truth = LabelLoader(Y, self.children.device)
 
-    def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
+    def predict_top_k(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
         candidates, scores = self.score_candidates(batch)
         is_true = self.truth.candidate_targets(batch.docs, candidates) > 0
         chosen = select_positives_first(scores, is_true & (scores >= 0), k)

@@ -147,6 +147,6 @@ class RecurrentNetwork(LabelNetwork):
         most = get_device_limit(MAX_TENSOR_ELEMENTS, device) // (n_rows * self.head.width)
         return max(1, min(most, get_device_limit(MAX_BATCH_DOCUMENTS, device)))
 
-    def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
+    def predict_top_k(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
         with mixed_precision(batch.ids.device):
             return super().predict_top_k(batch, k)

@@ -18,7 +18,7 @@ class XMLRNN(RecurrentMethod):
     """A bidirectional LSTM with max pooling (the baseline of You et al., 2018)."""
 
     pooling: ClassVar[str] = "max"
-    tiny: ClassVar[dict[str, Any]] = {
+    quick_parameters: ClassVar[dict[str, Any]] = {
         "hidden": 64, "layers": (64,), "dimension": 32, "dropout": 0.3, "word_dropout": 0.0, "batch": 16, "epochs": 20,
         "rate": 0.01, "average_from": 8, "patience": 20,
     }  # fmt: skip

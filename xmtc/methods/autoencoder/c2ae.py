@@ -34,7 +34,7 @@ from xmtc.nn.output_losses import ExponentialPairLoss
 class C2AE(LabelAutoencoder):
     """A canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003}
+    quick_parameters: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003}
 
     clips: ClassVar[bool] = True
 
@@ -47,7 +47,7 @@ class C2AE(LabelAutoencoder):
     most_latent: int = param(512, "numbers of the latent space at most", low=1)
     layer: int = param(512, "width of the inner layers", low=1)
 
-    def design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
+    def build_design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
         return AutoencoderDesign(
             input=LAYERS,
             n_inputs=data.bag.size,
@@ -56,7 +56,7 @@ class C2AE(LabelAutoencoder):
             layer=self.layer,
         )
 
-    def objective(self, data: Dataset) -> Objective:
+    def build_objective(self, data: Dataset) -> Objective:
         distance = partial(canonical_correlation_loss, orthogonality=self.orthogonality)
         pairs = ExponentialPairLoss(data.n_labels)
         return Objective(

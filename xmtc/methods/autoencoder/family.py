@@ -37,8 +37,8 @@ class LabelAutoencoder(Method):
     minimised."""
 
     is_exact: ClassVar[bool] = False
-    spreads: ClassVar[bool] = True
-    in_processes: ClassVar[bool] = True
+    has_cluster_support: ClassVar[bool] = True
+    has_multiprocess_support: ClassVar[bool] = True
     # Clipping is of all gradients together, and would leave F, whose gradients are by far the smallest, with so little
     # that Adam's epsilon holds it back.
     clips: ClassVar[bool] = False
@@ -86,7 +86,7 @@ class LabelAutoencoder(Method):
         """F and D before training."""
         return design.build(0.0, self.dropout, sparse)
 
-    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+    def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return select_stopping_rows(data, self.seed, self.held_out)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:

@@ -48,7 +48,7 @@ class RankAE(LabelAutoencoder):
     """An autoencoder of labels with a ranking loss and channel attention (Wang et al., NAACL 2019)."""
 
     presets: ClassVar[Presets] = PRESETS
-    tiny: ClassVar[dict[str, Any]] = {
+    quick_parameters: ClassVar[dict[str, Any]] = {
         "layer": 64, "hidden": 32, "channels": 32, "batch": 32, "epochs": 25, "rate": 0.01
     }  # fmt: skip
 
@@ -133,15 +133,15 @@ class RankAE(LabelAutoencoder):
             )
 
     @property
-    def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # words in their order or not
+    def required_views(self) -> tuple[str, ...]:  # type: ignore[override]  # words in their order or not
         return (WORD_VIEW,) if self.input == LSTM else ("tfidf",)
 
-    def first_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:
+    def load_initial_vectors(self, data: Dataset, run: Run) -> np.ndarray | None:
         if self.input == LSTM:
             return load_token_vectors(data.tokens(WORD_VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
         return load_term_vectors(data.bag, self.vectors, run) if self.vectors else None
 
-    def design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
+    def build_design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
         (size,) = data.sizes.values()
         width = 0 if vectors is None else vectors.shape[1]
         return AutoencoderDesign(
@@ -157,7 +157,7 @@ class RankAE(LabelAutoencoder):
             batch_norm=self.batch_norm,
         )
 
-    def predictor(self, design: AutoencoderDesign, vectors: np.ndarray | None, sparse: bool) -> Predictor:
+    def build_predictor(self, design: AutoencoderDesign, vectors: np.ndarray | None, sparse: bool) -> Predictor:
         predictor = design.build(self.word_dropout, self.dropout, sparse)
         features = predictor.features
         if isinstance(features, SequenceFeatures):
@@ -169,14 +169,16 @@ class RankAE(LabelAutoencoder):
             features.embedding.weight.data = features.embedding.weight.data * self.spread if known is None else known
         return predictor
 
-    def network(self, design: AutoencoderDesign, vectors: np.ndarray | None, data: Dataset, run: Run) -> Autoencoder:
+    def build_network(
+        self, design: AutoencoderDesign, vectors: np.ndarray | None, data: Dataset, run: Run
+    ) -> Autoencoder:
         network = super().build_network(design, vectors, data, run)
         if self.prediction_weight and self.prediction_loss == BCE:  # begins with what is known: how rare labels are
             assert data.Y is not None
             network.predictor.decoder.output.bias.data.copy_(compute_label_log_odds(data.Y))
         return network
 
-    def objective(self, data: Dataset) -> Objective:
+    def build_objective(self, data: Dataset) -> Objective:
         if self.bounded and self.margin > 1:  # not refused at once, so that a search can begin with the default
             raise XmtcError(
                 f"{type(self).__name__}: no output between 0 and 1 (bounded) can be margin={self.margin:g} ahead of "

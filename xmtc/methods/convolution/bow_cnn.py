@@ -49,11 +49,11 @@ class BowCNNNetwork(ConvolutionalNetwork):
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.bias = nn.Parameter(torch.zeros(design.maps))
 
-    def words(self, batch: TokenBatch) -> Tensor:
+    def embed_words(self, batch: TokenBatch) -> Tensor:
         """The rows of the most frequent words, which have the lowest ids; all others are the unknown word."""
         return self.embedding(batch.ids.masked_fill(batch.ids >= self.design.n_rows, 0))
 
-    def pooled(self, words: Tensor, batch: TokenBatch) -> Tensor:
+    def pool_features(self, words: Tensor, batch: TokenBatch) -> Tensor:
         stride, chunks = self.design.stride, self.design.chunks
         words = batch.pad_states(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
         region = min(self.design.region, words.shape[2])  # beyond the texts there is nothing to add up
@@ -95,7 +95,7 @@ class BowCNNDesign(ConvolutionalDesign):
 class BowCNN(ConvolutionalMethod):
     """Vectors of regions from bags of their words (Johnson and Zhang, NAACL 2015)."""
 
-    tiny: ClassVar[dict[str, Any]] = {
+    quick_parameters: ClassVar[dict[str, Any]] = {
         "maps": 64, "region": 3, "stride": 1, "chunks": 2, "batch": 16, "epochs": 8, "rate": 0.01, "average_from": 4,
         "dropout": 0.2, "word_dropout": 0.0, "patience": 8,
     }  # fmt: skip
@@ -108,7 +108,7 @@ class BowCNN(ConvolutionalMethod):
     pooling: str = param(MEAN, "of the regions of a chunk, the mean or the largest numbers", choices=POOLINGS)
     chunks: int = param(10, "parts of a text, each of which the labels read", low=1, high=10_000)
 
-    def design(self, data: Dataset, vectors: np.ndarray | None) -> BowCNNDesign:
+    def build_design(self, data: Dataset, vectors: np.ndarray | None) -> BowCNNDesign:
         (n_words,) = data.sizes.values()
         return BowCNNDesign(
             n_words=n_words,

@@ -73,7 +73,7 @@ class ConvolutionalNetwork(LabelNetwork):
             min(get_device_limit(MAX_TENSOR_ELEMENTS, get_network_device(self)) // numbers, super().batch_size(loader)),
         )
 
-    def best(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
+    def predict_top_k(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
         with mixed_precision(batch.ids.device):
             hidden = self.encode(self.embed_words(batch), batch)
         top = self.output(hidden.float()).topk(min(k, self.n_labels))  # bf16 has too few digits to rank by

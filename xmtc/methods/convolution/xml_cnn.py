@@ -49,7 +49,7 @@ class XMLCNNNetwork(ConvolutionalNetwork):
         self.bottleneck = nn.Linear(self.n_maps * design.chunks, design.bottleneck, bias=not design.batch_norm)
         self.norm = BatchNorm(design.bottleneck) if design.batch_norm else nn.Identity()
 
-    def pooled(self, words: Tensor, batch: TokenBatch) -> Tensor:
+    def pool_features(self, words: Tensor, batch: TokenBatch) -> Tensor:
         words = batch.pad_states(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
         # region i begins with word i; at the end of a text there are zeros in it
         pairs = zip(self.widths, self.filters, strict=True)
@@ -91,7 +91,7 @@ class XMLCNN(ConvolutionalMethod):
     """Filters over word vectors with dynamic max pooling (Liu et al., SIGIR 2017)."""
 
     presets: ClassVar[Presets] = PRESETS
-    tiny: ClassVar[dict[str, Any]] = {
+    quick_parameters: ClassVar[dict[str, Any]] = {
         "filters": (1, 2), "maps": 96, "chunks": 1, "bottleneck": 192, "dimension": 100, "dropout": 0.2,
         "word_dropout": 0.0, "batch": 16, "epochs": 10, "rate": 0.003, "average_from": 5, "patience": 10,
     }  # fmt: skip
@@ -116,10 +116,10 @@ class XMLCNN(ConvolutionalMethod):
         if not self.filters:
             raise XmtcError("XMLCNN: filters=() does not fit; expected widths such as 2,4,8.")
 
-    def first_vectors(self, data: Dataset, run: Run) -> np.ndarray:
+    def load_initial_vectors(self, data: Dataset, run: Run) -> np.ndarray:
         return load_token_vectors(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
 
-    def design(self, data: Dataset, vectors: np.ndarray | None) -> XMLCNNDesign:
+    def build_design(self, data: Dataset, vectors: np.ndarray | None) -> XMLCNNDesign:
         assert vectors is not None
         return XMLCNNDesign(
             n_words=vectors.shape[0],

@@ -36,7 +36,7 @@ CLUSTER_LEARNING_RATE = 0.1  # of learning to divide: the authors' value
 class AnnexML(LocalEmbeddings):
     """Embeddings learnt by ranking the nearest label vectors first, and nearest neighbours (Tagami, KDD 2017)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"n_learners": 3, "epochs": 30}
+    quick_parameters: ClassVar[dict[str, Any]] = {"n_learners": 3, "epochs": 30}
 
     n_learners: int = param(15, "learners, each from its own random start", low=1, high=1000)
     n_neighbours: int = param(10, "documents nearest by labels that each is to be near to", low=1, high=10_000)
@@ -47,7 +47,7 @@ class AnnexML(LocalEmbeddings):
     gamma: float = param(10.0, "cosines are multiplied by this before they are ranked", low=0.01, high=1000.0)
     sparsity: float = param(4.0, "weight of the L1 regulariser of the clusters (the paper's λ)", low=0.0, high=1e6)
 
-    def divide(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
+    def learn_clusters(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
         if n_clusters == 1:
             return iter([np.zeros((data.X.shape[1], 1), np.float32)] * self.n_learners)
         near = find_label_neighbours(data.Y, self.n_neighbours, run)
@@ -72,7 +72,7 @@ class AnnexML(LocalEmbeddings):
         )
         return W
 
-    def learn(self, documents: CompactMatrix, Y: csr_array, seed: LearnerSeed) -> np.ndarray:
+    def learn_projection(self, documents: CompactMatrix, Y: csr_array, seed: LearnerSeed) -> np.ndarray:
         rng = np.random.default_rng(seed)
         near = find_label_neighbours(Y, self.n_neighbours, SINGLE_THREAD_RUN)
         W = rng.standard_normal((len(documents.columns), self.dimension), np.float32) / np.float32(self.dimension**0.5)

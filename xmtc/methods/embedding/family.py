@@ -71,8 +71,8 @@ class LocalEmbeddings(Method):
     n_edges: int = param(50, "of each document in the graph of an approximate search", low=2, high=MAX_GRAPH_EDGES)
     seed: int = param(0, "seed of everything random", low=0, high=2**32 - 1)
 
-    takes_weights: ClassVar[bool] = False
-    spreads: ClassVar[bool] = True
+    has_weight_support: ClassVar[bool] = False
+    has_cluster_support: ClassVar[bool] = True
 
     @abstractmethod
     def learn_clusters(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:

@@ -37,8 +37,8 @@ from xmtc.methods.embedding.fasttext_training import FastTextTrainer
 class FastText(Method):
     """The mean of the vectors of words and n-grams, and a linear layer (Joulin et al., EACL 2017)."""
 
-    reads: ClassVar[tuple[str, ...]] = (VIEW,)
-    tiny: ClassVar[dict[str, Any]] = {"dimension": 32, "loss": "ova", "rate": 0.5, "epochs": 60}
+    required_views: ClassVar[tuple[str, ...]] = (VIEW,)
+    quick_parameters: ClassVar[dict[str, Any]] = {"dimension": 32, "loss": "ova", "rate": 0.5, "epochs": 60}
 
     dimension: int = param(100, "length of a vector", low=1, search=(50, 300), log=True)
     loss: str = param(

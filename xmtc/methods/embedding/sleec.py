@@ -33,7 +33,7 @@ from xmtc.methods.embedding.neighbours import find_label_neighbours
 class SLEEC(LocalEmbeddings):
     """Local embeddings that keep the distances of label vectors, and nearest neighbours (Bhatia et al., NIPS 2015)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"n_learners": 3, "dimension": 40, "n_neighbours": 20, "n_votes": 10}
+    quick_parameters: ClassVar[dict[str, Any]] = {"n_learners": 3, "dimension": 40, "n_neighbours": 20, "n_votes": 10}
     presets: ClassVar[Presets] = {
         "Delicious": {"sharpness": 10.0},  # ours, by held-out documents; the others are the authors'
         "EUR-Lex": {
@@ -71,13 +71,13 @@ class SLEEC(LocalEmbeddings):
         with threadpool_limits(1, "blas"):  # our threads share the work; and BLAS's number of them may change a digit
             return super().fit(data, valid, run)
 
-    def divide(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
+    def learn_clusters(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
         def work(seed: LearnerSeed) -> np.ndarray:
             return compute_cluster_centres(data.X, n_clusters, seed)
 
         return run.map_on_cluster(work, self.seeds, "dividing documents", total=self.n_learners)
 
-    def learn(self, documents: CompactMatrix, Y: csr_array, seed: LearnerSeed) -> np.ndarray:
+    def learn_projection(self, documents: CompactMatrix, Y: csr_array, seed: LearnerSeed) -> np.ndarray:
         products = compute_neighbour_products(Y, self.n_neighbours)
         Z = learn_embeddings(products, min(self.dimension, len(Y.indptr) - 1), self.steps, seed)
         V = np.zeros((len(documents.columns), self.dimension), np.float32)

@@ -42,7 +42,7 @@ class CalibratedModel(Model):
     def explain(self, document: Dataset, label: int) -> Explanation:
         return self.model.explain(document, label)
 
-    def unbounded(self) -> CalibratedModel:
+    def to_exhaustive(self) -> CalibratedModel:
         wider = self.model.to_exhaustive()
         return self if wider is self.model else replace(self, model=wider)
 

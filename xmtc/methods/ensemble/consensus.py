@@ -35,7 +35,7 @@ from xmtc.methods.ensemble.merging import NOISY_OR, RULES
 class Consensus(Method):
     """Models of several methods, of which one that is sure is enough (You et al., 2018, eq. 9)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"members": ("parabel", "dismec"), "parabel.max_leaf": 8}
+    quick_parameters: ClassVar[dict[str, Any]] = {"members": ("parabel", "dismec"), "parabel.max_leaf": 8}
 
     members: tuple[Any, ...] = param(("attention_xml", "parabel"), "methods of the members", kind=ParameterSet)
     rule: str = param(
@@ -55,7 +55,7 @@ class Consensus(Method):
             )
 
     @property
-    def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # what its members read
+    def required_views(self) -> tuple[str, ...]:  # type: ignore[override]  # what its members read
         return collect_views(self.members)
 
     @property
@@ -63,26 +63,26 @@ class Consensus(Method):
         return all(member.is_exact for member in self.members)
 
     @property
-    def spreads(self) -> bool:  # type: ignore[override]
+    def has_cluster_support(self) -> bool:  # type: ignore[override]
         return any(member.spreads for member in self.members)
 
     @property
-    def takes_weights(self) -> bool:  # type: ignore[override]
+    def has_weight_support(self) -> bool:  # type: ignore[override]
         """Where all members do; a calibration has no use for them."""
         return all(member.takes_weights for member in self.members) and not self.calibrated
 
     @property
-    def calibrates(self) -> bool:  # type: ignore[override]
+    def has_own_calibration(self) -> bool:  # type: ignore[override]
         return self.calibrated
 
     @property
-    def reads_names(self) -> bool:  # type: ignore[override]
+    def has_label_name_input(self) -> bool:  # type: ignore[override]
         return any(member.reads_names for member in self.members)
 
-    def names_of(self, labels: Sequence[str]) -> list[LabelName]:
+    def list_label_names(self, labels: Sequence[str]) -> list[LabelName]:
         return merge_label_names(self.members, labels)
 
-    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+    def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return find_held_out_rows(self.members, data)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:

@@ -32,7 +32,7 @@ from xmtc.methods.ensemble.merging import MEAN
 class Ensemble(Method):
     """Models of one method that differ in their seeds, averaged (as in You et al., NeurIPS 2019)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"n_members": 2, "parabel.max_leaf": 8, "parabel.n_trees": 1}
+    quick_parameters: ClassVar[dict[str, Any]] = {"n_members": 2, "parabel.max_leaf": 8, "parabel.n_trees": 1}
 
     rule: ClassVar[str] = MEAN  # how answers become one
 
@@ -51,7 +51,7 @@ class Ensemble(Method):
             raise XmtcError(f"Ensemble: its members must not share seed={self.member.seed}; set its own seed instead.")
 
     @property
-    def reads(self) -> tuple[str, ...]:  # type: ignore[override]  # what its members read
+    def required_views(self) -> tuple[str, ...]:  # type: ignore[override]  # what its members read
         return collect_views([self.member])
 
     @property
@@ -59,11 +59,11 @@ class Ensemble(Method):
         return self.member.is_exact
 
     @property
-    def spreads(self) -> bool:  # type: ignore[override]
+    def has_cluster_support(self) -> bool:  # type: ignore[override]
         return self.member.spreads
 
     @property
-    def takes_weights(self) -> bool:  # type: ignore[override]
+    def has_weight_support(self) -> bool:  # type: ignore[override]
         """Where the member does; a calibration has no use for them."""
         return self.member.takes_weights and not self.calibrated
 
@@ -78,17 +78,17 @@ class Ensemble(Method):
         return [int(np.random.SeedSequence((self.seed, i)).generate_state(1)[0]) for i in range(self.n_members)]
 
     @property
-    def calibrates(self) -> bool:  # type: ignore[override]
+    def has_own_calibration(self) -> bool:  # type: ignore[override]
         return self.calibrated
 
     @property
-    def reads_names(self) -> bool:  # type: ignore[override]
+    def has_label_name_input(self) -> bool:  # type: ignore[override]
         return self.member.reads_names
 
-    def names_of(self, labels: Sequence[str]) -> list[LabelName]:
+    def list_label_names(self, labels: Sequence[str]) -> list[LabelName]:
         return merge_label_names([self.member], labels)
 
-    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+    def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return find_held_out_rows(self.members, data)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:

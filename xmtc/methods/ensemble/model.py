@@ -37,7 +37,7 @@ class CombinedModel(Model):
         (view, *_) = sort_views(part.view for part in parts)
         return average_explanations([part for part in parts if part.view == view])
 
-    def unbounded(self) -> CombinedModel:
+    def to_exhaustive(self) -> CombinedModel:
         wider = tuple(model.to_exhaustive() for model in self.models)
         are_same = all(one is other for one, other in zip(wider, self.models, strict=True))
         return self if are_same else replace(self, models=wider)
@@ -85,7 +85,7 @@ class RemappedModel(Model):
     def _select_views(self, data: Dataset) -> Dataset:
         return Dataset({name: data.views[here] for name, here in self.names.items()})
 
-    def unbounded(self) -> RemappedModel:
+    def to_exhaustive(self) -> RemappedModel:
         wider = self.model.to_exhaustive()
         return self if wider is self.model else replace(self, model=wider)
 

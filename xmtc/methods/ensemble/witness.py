@@ -24,7 +24,7 @@ HOLDOUT_RUN_NAME = "calibration"  # what the training of a witness is called, in
 
 def fit_with_holdout_model(method: Method, data: Dataset, rows: np.ndarray, run: Run) -> tuple[Model, Model]:
     """A model of all documents, and its witness, which has not seen those at these rows."""
-    if isinstance(method, Consensus | Ensemble) and not method.calibrates:
+    if isinstance(method, Consensus | Ensemble) and not method.has_own_calibration:
         return fit_members_with_holdout_models(method, data, rows, run)
     own = method.select_held_out_rows(data)
     if own is not None:

@@ -22,8 +22,8 @@ from xmtc.methods.instance_tree.growing import grow_tree
 class InstanceTrees(Method):
     """Trees over documents. A subclass says what labels weigh and hands them to `grow`."""
 
-    spreads: ClassVar[bool] = True
-    tiny: ClassVar[dict[str, Any]] = {"C": 10.0}
+    has_cluster_support: ClassVar[bool] = True
+    quick_parameters: ClassVar[dict[str, Any]] = {"C": 10.0}
 
     n_trees: int = param(50, "trees, each grown from its own random start", low=1, high=10_000)
     max_leaf: int = param(10, "documents of a node that is not divided any further", low=1, search=(5, 50), log=True)

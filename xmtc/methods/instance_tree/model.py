@@ -106,7 +106,7 @@ class RerankedForestModel(ForestModel):
         )
         return Predictions.from_valid_arrays(labels, scores)
 
-    def _shares(self, X: csr_array, label: int) -> np.ndarray:
+    def _attribute_score(self, X: csr_array, label: int) -> np.ndarray:
         """Of the logarithm of the score, which is the sum of two."""
         leaves = self.forest.assign_leaves(*to_kernel_arrays(X), self.n_features)[0]
         totals = np.zeros(self.n_labels, np.float32)

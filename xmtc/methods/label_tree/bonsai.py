@@ -29,7 +29,7 @@ LABEL_SPACES = {
 class Bonsai(LinearLabelTrees):
     """Shallow label trees of many children, grown by unbalanced k-means (Khandagale et al. 2019)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 5}
+    quick_parameters: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 5}
 
     arity: int = param(100, "children of a node at most", low=2)
     max_depth: int = param(3, "levels at most, the labels' own included", low=1, high=64)

@@ -34,9 +34,9 @@ def make_tiny_dataset(n_docs: int = 120, n_features: int = 40, n_labels: int = 6
 class LinearLabelTrees(Method):
     """Label trees with linear classifiers. A subclass grows the trees in `fit` and hands them to `train`."""
 
-    takes_weights: ClassVar[bool] = True
-    spreads: ClassVar[bool] = True
-    uses_workdir: ClassVar[bool] = True
+    has_weight_support: ClassVar[bool] = True
+    has_cluster_support: ClassVar[bool] = True
+    has_workdir_support: ClassVar[bool] = True
     loss: ClassVar[str] = "squared_hinge"
 
     n_trees: int = param(3, "trees, each grown from its own random start", low=1, high=1000)
@@ -68,7 +68,7 @@ class LinearLabelTrees(Method):
         """One for each tree, none of which another seed shares."""
         return [(self.seed, tree) for tree in range(self.n_trees)]
 
-    def load(self) -> None:
+    def load_kernels(self) -> None:
         """By a tree of some labels, with inner nodes and leaves of two children and of more."""
         self.replace(n_trees=1, max_leaf=8).fit(make_tiny_dataset(), run=Run(threads=1))
 

@@ -26,7 +26,7 @@ LINKS = {2: "squared_hinge", 3: "cubed_hinge"}
 class Parabel(LinearLabelTrees):
     """Balanced binary label trees with linear classifiers in nodes and leaves (Prabhu et al., WWW 2018)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8}
+    quick_parameters: ClassVar[dict[str, Any]] = {"max_leaf": 8}
 
     arity: int = param(2, "children of an inner node at most; 16 is faster and more accurate", choices=ARITIES)
     power: int = param(

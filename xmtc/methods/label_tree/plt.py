@@ -25,7 +25,7 @@ class PLT(LinearLabelTrees):
     """Probabilistic label trees with logistic classifiers (Jasinska et al., ICML 2016)."""
 
     loss: ClassVar[str] = "logistic"
-    tiny: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 4}
+    quick_parameters: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 4}
 
     n_trees: int = param(1, "trees, each grown from its own random start", low=1, high=1000)
     C: float = param(10.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(1, 100), log=True)

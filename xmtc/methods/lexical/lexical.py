@@ -35,16 +35,16 @@ from xmtc.vocabulary.vocabulary import PREFERRED
 class Lexical(Method):
     """Labels whose names occur in the text, those without a training document too (as Maui and MLLM)."""
 
-    reads: ClassVar[tuple[str, ...]] = ("names",)
-    reads_names: ClassVar[bool] = True
-    tiny: ClassVar[dict[str, Any]] = {}
+    required_views: ClassVar[tuple[str, ...]] = ("names",)
+    has_label_name_input: ClassVar[bool] = True
+    quick_parameters: ClassVar[dict[str, Any]] = {}
 
     vocabulary: str = param(
         "", "names of labels: folder of `xmtc vocab import`, SKOS file or table; empty: labels are called as they are"
     )
     name_language: str = param("", "look for the names in this language of the vocabulary only, such as en; empty: all")
 
-    def names_of(self, labels: Sequence[str]) -> Iterable[LabelName]:
+    def list_label_names(self, labels: Sequence[str]) -> Iterable[LabelName]:
         """Of labels that the vocabulary does not have, the labels themselves are the names. Concepts that are no
         labels of the training documents become labels, unless they are deprecated."""
         if not self.vocabulary:

@@ -36,7 +36,7 @@ class DiSMEC(OneVsAll):
     min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, high=1e9, search=(0.001, 0.1), log=True)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
-    def trainer(self, data: Dataset) -> BlockTrainer:
+    def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
         solver.check_feature_scale(data.X, data.weights)
         order = make_random_order(data.n_docs, self.seed)

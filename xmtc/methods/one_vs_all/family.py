@@ -38,8 +38,8 @@ BlockTrainer = Callable[
 class OneVsAll(Method):
     """A linear classifier for each label. A subclass says how a block of them is trained."""
 
-    takes_weights: ClassVar[bool] = True
-    spreads: ClassVar[bool] = True
+    has_weight_support: ClassVar[bool] = True
+    has_cluster_support: ClassVar[bool] = True
 
     @abstractmethod
     def build_block_trainer(self, data: Dataset) -> BlockTrainer:

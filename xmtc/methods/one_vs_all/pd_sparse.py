@@ -56,7 +56,7 @@ MIN_NONZERO_WEIGHT = 1e-9  # a weight that is not zero
 class PDSparse(Method):
     """Own labels a margin above all others, with few weights and dual variables (Yen et al., ICML 2016)."""
 
-    tiny: ClassVar[dict[str, Any]] = {"max_passes": 30}
+    quick_parameters: ClassVar[dict[str, Any]] = {"max_passes": 30}
 
     C: float = param(1.0, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True)
     penalty: float = param(
@@ -76,7 +76,7 @@ class PDSparse(Method):
     )
     seed: int = param(0, "seed of held-out documents, draws and the order of documents", low=0, high=2**32 - 1)
 
-    def held_out_of(self, data: Dataset) -> np.ndarray:
+    def select_held_out_rows(self, data: Dataset) -> np.ndarray:
         return sample_labelled_rows(data, self.seed, max_rows=MAX_VALID_DOCUMENTS)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:

@@ -27,7 +27,7 @@ class PPDSparse(OneVsAll):
     """Sparse classifiers, one per label, each trained on the documents that matter to it (Yen et al., KDD 2017)."""
 
     # To the digit that tests ask for; the default leaves out what hardly matters.
-    tiny: ClassVar[dict[str, Any]] = {"eps": 1e-3, "max_rounds": 200}
+    quick_parameters: ClassVar[dict[str, Any]] = {"eps": 1e-3, "max_rounds": 200}
 
     C: float = param(
         Solver.C, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True
@@ -46,7 +46,7 @@ class PPDSparse(OneVsAll):
     min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, high=1e9, search=(0.001, 0.1), log=True)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
-    def trainer(self, data: Dataset) -> BlockTrainer:
+    def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         Solver(C=self.C).check_feature_scale(data.X, data.weights)
         solver = ActiveSetSolver(self.penalty, self.eps, self.max_rounds, self.seed)
         documents = RowColumnDocuments.from_matrix(data.X, self.C, data.weights)

@@ -44,7 +44,7 @@ class ProXML(OneVsAll):
     min_weight: float = param(1e-9, "drop weights smaller than this", low=0.0, high=1e9)
     seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
 
-    def trainer(self, data: Dataset) -> BlockTrainer:
+    def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         solver = Solver(
             C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed, penalty=self.penalty, steps=self.steps
         )

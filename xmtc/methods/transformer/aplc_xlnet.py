@@ -89,12 +89,12 @@ PRESETS: Presets = {
 class APLCXLNet(Method):
     """A pretrained transformer with labels in clusters by their frequency (Ye et al., ICML 2020)."""
 
-    reads: ClassVar[tuple[str, ...]] = (VIEW,)
+    required_views: ClassVar[tuple[str, ...]] = (VIEW,)
     presets: ClassVar[Presets] = PRESETS
     is_exact: ClassVar[bool] = False
-    spreads: ClassVar[bool] = True
-    in_processes: ClassVar[bool] = True
-    tiny: ClassVar[dict[str, Any]] = {
+    has_cluster_support: ClassVar[bool] = True
+    has_multiprocess_support: ClassVar[bool] = True
+    quick_parameters: ClassVar[dict[str, Any]] = {
         "pooling": "mean", "max_subwords": 40, "loss": "sum", "epochs": 12, "batch": 32, "encoder_rate": 0.002,
         "hidden_rate": 0.01, "head_rate": 0.02, "patience": 12,
     }  # fmt: skip
@@ -171,7 +171,7 @@ class APLCXLNet(Method):
         """Of the labels, in each cluster."""
         return self.proportions or (1.0,) * self.clusters
 
-    def held_out_of(self, data: Dataset) -> np.ndarray | None:
+    def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return select_stopping_rows(data, self.seed, self.held_out)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:

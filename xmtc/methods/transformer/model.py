@@ -49,7 +49,7 @@ class TransformerDesign(Design):
             return TransformerNetwork(text, LabelWiseAttention(clusters, self.biases), dropout)
         return TransformerNetwork(text, LabelClusters(clusters, self.biases, untouched_tails), dropout)
 
-    def skeleton(self, n_weights: int) -> TransformerNetwork:
+    def build_without_weights(self, n_weights: int) -> TransformerNetwork:
         """No deeper than there are names of weights, whatever its configuration says."""
         try:
             with torch.device("meta"):
@@ -123,7 +123,7 @@ class TransformerModel(NetworkModel):
             raise ValueError("its encoder answers a text with what are no numbers")
 
     def _build_without_weights(self) -> TransformerNetwork:
-        return self.network.design_as(TransformerDesign).skeleton(len(self.network.weights.arrays))
+        return self.network.design_as(TransformerDesign).build_without_weights(len(self.network.weights.arrays))
 
 
 def restore_label_ids(found: Predictions, order: np.ndarray) -> Predictions:

@@ -130,7 +130,7 @@ class TransformerNetwork(LabelNetwork):
             ),
         )
 
-    def best(self, batch: EncoderBatch, k: int) -> tuple[Tensor, Tensor]:
+    def predict_top_k(self, batch: EncoderBatch, k: int) -> tuple[Tensor, Tensor]:
         """The output layer computes in float32, or TF32."""
         return self.head.predict_top_k(self.apply_hidden_layer(self.compute_float32_states(batch)), k)
 
