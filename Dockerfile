@@ -13,7 +13,7 @@ ENV PATH=/opt/xmtc/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/
 RUN install -d -o 10001 -g 10001 /cache
 USER 10001:10001
 # What is compiled is kept in /cache, which the compose file makes a volume of: the root is read-only.
-RUN python -m xmtc.cli.warm
+RUN python -m xmtc.cli.precompile
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=3)"]
 ENTRYPOINT ["xmtc", "serve", "--host", "0.0.0.0", "--port", "8000"]

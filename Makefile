@@ -64,7 +64,7 @@ setup: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m xmtc.cli.warm
+	$(BIN)/python -m xmtc.cli.precompile
 	touch .venv/ready
 
 lock:

@@ -21,7 +21,7 @@ from xmtc.analysis.audit.folds import assign_folds, predict_out_of_fold
 from xmtc.cli.train import build_pipeline
 from xmtc.core.predictions import NO_LABEL
 from xmtc.data.corpus import open_corpus
-from xmtc.methods.ensemble.calibrated import apply_isotonic_curve, fit_isotonic_curve
+from xmtc.methods.ensemble.calibrated_model import apply_isotonic_curve, fit_isotonic_curve
 
 
 def main() -> None:

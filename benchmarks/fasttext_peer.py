@@ -22,7 +22,7 @@ import numpy as np
 from xmtc import Classifier
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer
 
 PEER = """

@@ -15,10 +15,10 @@ import torch
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.data.corpus import open_corpus
 from xmtc.errors import XmtcError
-from xmtc.methods.attention.levels import binary_cross_entropy
+from xmtc.methods.attention.level_training import binary_cross_entropy
 from xmtc.methods.attention.model import RecurrentDesign
+from xmtc.nn.batches import LabelLoader, TokenLoader
 from xmtc.nn.devices import mixed_precision
-from xmtc.nn.token_batches import LabelLoader, TokenLoader
 from xmtc.nn.training import TrainingOptions, TrainingState
 from xmtc.pipeline import Pipeline
 

@@ -26,7 +26,7 @@ from xmtc.data.corpus import open_corpus
 from xmtc.data.label_collector import LabelCollector
 from xmtc.data.splits import drop_rows, sample_labelled_rows, sample_rows_keeping_labels
 from xmtc.evaluation import evaluate
-from xmtc.methods.ensemble.calibrated import RAW_SCORE_WEIGHT, apply_isotonic_curve, fit_isotonic_curve
+from xmtc.methods.ensemble.calibrated_model import RAW_SCORE_WEIGHT, apply_isotonic_curve, fit_isotonic_curve
 from xmtc.methods.ensemble.members import fit_on_seen_labels
 from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS
 from xmtc.pipeline import Pipeline

@@ -16,8 +16,8 @@ from scipy.sparse import csr_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
 from xmtc.methods.autoencoder.rank_ae import RankAE
+from xmtc.nn.batches import LabelLoader
 from xmtc.nn.devices import mixed_precision, select_device
-from xmtc.nn.token_batches import LabelLoader
 from xmtc.nn.training import TrainingState
 
 

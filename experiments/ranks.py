@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from xmtc.analysis.compare.figures import Comparison, ComparisonEntry, Cost
+from xmtc.analysis.compare.comparison import Comparison, ComparisonEntry, Cost
 from xmtc.analysis.compare.plots import plot_critical_differences
 from xmtc.analysis.compare.ranking import MethodRanking, build_ranking
-from xmtc.analysis.compare.shown import build_ranking_tables
+from xmtc.analysis.compare.tables import build_ranking_tables
 from xmtc.evaluation.significance import ConfidenceInterval
 
 HERE = Path(__file__).parent

@@ -16,8 +16,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from xmtc.experiments.keeping import describe_environment, load_results, save_result
-from xmtc.experiments.process import run_measured
+from xmtc.analysis.measured_process import run_measured
+from xmtc.analysis.result_files import describe_environment, load_results, save_result
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

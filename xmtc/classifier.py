@@ -25,9 +25,19 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
-from xmtc.data.in_memory import as_texts_or_matrix, is_corpus_like, iter_documents
-from xmtc.data.indicators import check_matrix_memory, compute_dense_scores, to_sparse_matrix
-from xmtc.data.targets import COLUMN, FRAME, INDICATORS, LISTS, SPARSE, LabelTarget, as_label_target
+from xmtc.data.in_memory import (
+    COLUMN,
+    FRAME,
+    INDICATORS,
+    LISTS,
+    SPARSE,
+    LabelTarget,
+    as_label_target,
+    as_texts_or_matrix,
+    is_corpus_like,
+    iter_documents,
+)
+from xmtc.data.prediction_matrices import check_matrix_memory, compute_dense_scores, to_sparse_matrix
 from xmtc.errors import XmtcError
 from xmtc.evaluation import DEFAULT_METRICS
 from xmtc.explain.highlights import Highlight

@@ -18,7 +18,7 @@ from xmtc.scores import LabelSelector
 from xmtc.storage.folder import MODEL_KIND, STRUCTURE_ERRORS, FolderKind, Stamp, compute_path_sha256, read_stamp
 from xmtc.storage.json_types import check_json
 from xmtc.storage.regular_files import read_regular
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 from xmtc.vocabulary.label_concepts import LabelConcepts
 
 READABLE_MODEL_FORMATS = (3, 4)  # that are read

@@ -25,7 +25,7 @@ from xmtc.core.hyperparameters import (
     to_short_repr,
 )
 from xmtc.core.method import Method
-from xmtc.data.targets import check_integer_names
+from xmtc.data.in_memory import check_integer_names
 from xmtc.errors import XmtcError, find_similar_names
 from xmtc.features import FEATURES, TEXTS, View, select_views, view_class
 from xmtc.methods import method_class, method_name

@@ -44,7 +44,7 @@ from xmtc.parameters import (
 from xmtc.scores import calibration
 from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 
 DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
 

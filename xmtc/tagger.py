@@ -26,7 +26,7 @@ from xmtc.scores import LabelSelector
 from xmtc.scores.thresholds import fingerprint_model
 from xmtc.storage.form import check_finite
 from xmtc.text.normalisation import normalize_unicode
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 from xmtc.vocabulary import Vocabulary as Concepts
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.label_filters import select_allowed_labels

@@ -15,7 +15,7 @@ from voting import enter
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.analysis.combine import combine
 from xmtc.data.in_memory import to_documents
-from xmtc.methods.ensemble.calibrated import CalibratedModel
+from xmtc.methods.ensemble.calibrated_model import CalibratedModel
 from xmtc.methods.ensemble.model import RemappedModel
 from xmtc.testing import planted_label
 

@@ -13,13 +13,18 @@ import numpy as np
 import pytest
 from commands import invoke, lines_of, measured_here
 
-from xmtc.analysis.compare.answers import SavedPredictions, TrainingStatistics
-from xmtc.analysis.compare.figures import Candidate, Comparison, ComparisonEntry, Cost, compare_candidates
+from xmtc.analysis import measured_process as process
+from xmtc.analysis.compare.comparison import Candidate, Comparison, ComparisonEntry, Cost, compare_candidates
 from xmtc.analysis.compare.files import render_csv, render_markdown, render_page
+from xmtc.analysis.compare.ground_truth import GroundTruth
+from xmtc.analysis.compare.json_file import as_json, join_comparisons, load_comparisons
 from xmtc.analysis.compare.models import make_unique_names
 from xmtc.analysis.compare.plots import find_pareto_front, make_points, plot_accuracy_and_cost, spread_positions
 from xmtc.analysis.compare.ranking import METHOD_RANKING_METRICS, build_ranking
-from xmtc.analysis.compare.runs import (
+from xmtc.analysis.compare.saved_predictions import SavedPredictions, TrainingStatistics
+from xmtc.analysis.method_specs import MethodSpec, parse_specs
+from xmtc.analysis.result_files import load_results
+from xmtc.analysis.trials import (
     TrialContext,
     fingerprint_files,
     load_training_statistics,
@@ -27,15 +32,10 @@ from xmtc.analysis.compare.runs import (
     make_slug,
     run_or_load,
 )
-from xmtc.analysis.compare.specs import MethodSpec, parse_specs
-from xmtc.analysis.compare.stored import as_json, join_comparisons, load_comparisons
-from xmtc.analysis.compare.truth import GroundTruth
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.evaluation.significance import ConfidenceInterval
-from xmtc.experiments import process
-from xmtc.experiments.keeping import load_results
 
 TRUE = [["a", "b"], ["a"], ["c"], ["b", "new"]]
 DOCUMENTS = [Document(f"d{i}", f"text {i}", labels) for i, labels in enumerate(TRUE)]
@@ -339,7 +339,7 @@ def one_process(monkeypatch):
             )
         return measured_here(words, log, limit)
 
-    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", run)
+    monkeypatch.setattr("xmtc.analysis.trials.measure", run)
 
 
 def said(done) -> str:
@@ -382,11 +382,11 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
         raise KeyboardInterrupt
 
     spec = MethodSpec("dismec", "dismec")
-    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", interrupted)
+    monkeypatch.setattr("xmtc.analysis.trials.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_or_load(place, spec, 0, print)
     assert load_results(place.results_path) == {}
-    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", process.run_measured)
+    monkeypatch.setattr("xmtc.analysis.trials.measure", process.run_measured)
     first = run_or_load(place, spec, 0, print)
     assert "failed" not in first
     assert first["train_s"] > 0
@@ -398,7 +398,7 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
     other = replace(place, test=str(corpus / "train.jsonl"))
     assert not list(load_training_statistics(other, [spec]))  # it is a run on other files
     (tmp_path / first["answers"]).unlink()  # what is gone is made again
-    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", interrupted)
+    monkeypatch.setattr("xmtc.analysis.trials.measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_or_load(place, spec, 0, print)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from xmtc.analysis import measured_process as process
+from xmtc.analysis.measured_process import run_measured
+from xmtc.analysis.result_files import describe_environment, load_results, save_result
 from xmtc.errors import XmtcError
-from xmtc.experiments import process
-from xmtc.experiments.keeping import describe_environment, load_results, save_result
-from xmtc.experiments.process import run_measured
 
 
 def test_a_command_says_what_it_took(tmp_path):
@@ -79,7 +79,7 @@ def test_a_command_is_ended_with_all_others(endless, tmp_path):
 
 
 def test_whoever_is_stopped_leaves_no_command_behind(endless, tmp_path):
-    code = "import sys; from pathlib import Path; from xmtc.experiments.process import measure; "
+    code = "import sys; from pathlib import Path; from xmtc.analysis.measured_process import measure; "
     code += f"measure({endless!r}, Path({str(tmp_path / 'log')!r}))"
     parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30

@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 from commands import invoke, lines_of, measured_here
 
-from xmtc.analysis.compare.specs import MethodSpec, check_spec
-from xmtc.analysis.recommend import trying as trying_module
-from xmtc.analysis.recommend.advice import (
+from xmtc.analysis.method_specs import MethodSpec, check_spec
+from xmtc.analysis.recommend import method_search as trying_module
+from xmtc.analysis.recommend.learning_curves import GAIN_DECAY, CorpusSize, extrapolate_metric, extrapolate_seconds
+from xmtc.analysis.recommend.method_search import (
+    TRIAL_METRICS,
+    MethodSearch,
+    MethodTrials,
+    as_trial_spec,
+    count_spec_trainings,
+)
+from xmtc.analysis.recommend.recommendation import (
     LINEAR_METHODS,
     ExpectedResult,
     choose_result,
@@ -18,15 +26,7 @@ from xmtc.analysis.recommend.advice import (
     recommend_method,
     try_consensus,
 )
-from xmtc.analysis.recommend.curves import GAIN_DECAY, CorpusSize, extrapolate_metric, extrapolate_seconds
 from xmtc.analysis.recommend.samples import FIRST_SAMPLE_DOCUMENTS, Samples, choose_sample_sizes, make_samples
-from xmtc.analysis.recommend.trying import (
-    TRIAL_METRICS,
-    MethodSearch,
-    MethodTrials,
-    as_trial_spec,
-    count_spec_trainings,
-)
 from xmtc.data.corpus import open_corpus
 
 
@@ -247,7 +247,7 @@ def test_half_a_million_short_documents(monkeypatch, times):
         return True
 
     monkeypatch.setattr(MethodSearch, "try_out", try_out)
-    monkeypatch.setattr("xmtc.analysis.recommend.trying.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("xmtc.analysis.recommend.method_search.perf_counter", lambda: clock[0])
     sizes = choose_sample_sizes(533_633)
     n_labels = dict(zip([*sizes, 535_633], [6_847, 14_272, 19_769, 23_131, 23_790, 23_795], strict=True))
     found = Samples(None, "texts", [], sizes, 535_633, (), n_labels=n_labels)
@@ -295,13 +295,13 @@ def test_a_consensus_is_of_two_kinds_and_must_gain(monkeypatch):
 
 
 def test_networks_are_tried_only_where_they_can_be(monkeypatch):
-    monkeypatch.setattr("xmtc.analysis.recommend.advice.list_trainable_networks", lambda: ["attention_xml"])
+    monkeypatch.setattr("xmtc.analysis.recommend.recommendation.list_trainable_networks", lambda: ["attention_xml"])
     assert [spec.method for spec in list_candidate_methods("texts")] == [*LINEAR_METHODS, "attention_xml"]
     assert [spec.method for spec in list_candidate_methods("features")] == list(LINEAR_METHODS)
 
 
 def test_as_a_command(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", measured_here)
+    monkeypatch.setattr("xmtc.analysis.trials.measure", measured_here)
     (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
     words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--budget", "4m"]
     done = invoke(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
@@ -332,12 +332,12 @@ def test_everything_is_compiled_before_the_clock_runs(tmp_path, monkeypatch, con
     def noted(words, log, limit=None):
         commands.append(list(words))
         if "few" in words[1] + words[2]:
-            monkeypatch.setattr("xmtc.analysis.recommend.trying.perf_counter", lambda: real() + 1_000)
+            monkeypatch.setattr("xmtc.analysis.recommend.method_search.perf_counter", lambda: real() + 1_000)
         return measured_here(words, log, limit)
 
     real = trying_module.perf_counter
-    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", noted)
-    monkeypatch.setattr("xmtc.analysis.compare.runs.WARMED_UP_SPECS", set())
+    monkeypatch.setattr("xmtc.analysis.trials.measure", noted)
+    monkeypatch.setattr("xmtc.analysis.trials.WARMED_UP_SPECS", set())
     if content == "texts":
         path = tmp_path / "train.jsonl"
         path.write_text(lines_of(60, seed=0))
@@ -410,7 +410,7 @@ def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(mo
 
 
 def test_what_is_set_aside_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.analysis.compare.runs.measure", measured_here)
+    monkeypatch.setattr("xmtc.analysis.trials.measure", measured_here)
     (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0) + "{train\n")
     (tmp_path / "test.jsonl").write_text(lines_of(40, seed=1) + "{test\n")
     words = ["recommend", "train.jsonl", "--test", "test.jsonl", "--methods", "plt", "--budget", "1m", "--threads", "1"]

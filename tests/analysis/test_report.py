@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from xmtc.analysis.report import Report, compute_report
 from xmtc.analysis.report.files import as_json, render_label_csv, render_markdown
 from xmtc.analysis.report.page import render_page
-from xmtc.analysis.report.shown import Excerpt, NamedReport
+from xmtc.analysis.report.tables import Excerpt, NamedReport
 from xmtc.core.predictions import NO_LABEL, Predictions
 
 # four documents, labels 0 to 3 known, 4 not; ranked and given
@@ -244,7 +244,7 @@ def test_as_many_labels_are_given_as_in_training_unless_a_threshold_says_otherwi
 
 
 def test_figures_of_each_label_by_hand():
-    from xmtc.analysis.report.per_label import iter_label_records
+    from xmtc.analysis.report.files import iter_label_records
 
     class Known:  # as much of a Tagger as is asked
         labels = type("Labels", (list,), {"words": lambda self: list(self)})(["a", "b", "c", "d"])

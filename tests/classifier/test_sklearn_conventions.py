@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 
 from xmtc import Classifier, Run, XmtcError, open_corpus
-from xmtc.data import indicators
+from xmtc.data import prediction_matrices as indicators
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT

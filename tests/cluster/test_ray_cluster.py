@@ -20,9 +20,9 @@ from planted import planted
 from typer.testing import CliRunner
 
 from xmtc import model_folder as store
-from xmtc.analysis.compare.answers import SavedPredictions
-from xmtc.analysis.compare.runs import TrialContext, make_training_run, run_methods, run_on_cluster
-from xmtc.analysis.compare.specs import parse_specs
+from xmtc.analysis.compare.saved_predictions import SavedPredictions
+from xmtc.analysis.method_specs import parse_specs
+from xmtc.analysis.trials import TrialContext, make_training_run, run_methods, run_on_cluster
 from xmtc.analysis.tune.search import TuningGoal, tune
 from xmtc.analysis.tune.space import Range
 from xmtc.cli import app
@@ -31,8 +31,8 @@ from xmtc.cluster import connection as connecting
 from xmtc.cluster import scheduling as spreading
 from xmtc.cluster import transfer as sending
 from xmtc.cluster.connection import check_reachable, connect
-from xmtc.cluster.ray_train import import_ray_train
 from xmtc.cluster.scheduling import ThroughputEstimate, map_on_cluster, next_batch
+from xmtc.cluster.training import import_ray_train
 from xmtc.cluster.transfer import MIN_SHARED_ARRAY_BYTES, SENT_ARRAYS, as_writable, put_array, unpack_value
 from xmtc.cluster.worker_group import WorkerGroup, plan_worker_group, shrink_worker_group
 from xmtc.core.events import Pass
@@ -112,7 +112,7 @@ def test_matched_negatives_change_no_byte(nodes, tmp_path):
 
 def test_a_node_that_dies_changes_no_byte(nodes, tmp_path, monkeypatch):
     """Of the blocks of labels that its training consists of, one is done when the node goes."""
-    monkeypatch.setattr("xmtc.methods.one_vs_all.family.BLOCK", 2)
+    monkeypatch.setattr("xmtc.methods.one_vs_all.base.BLOCK", 2)
     dying = nodes.add_node(num_cpus=1, object_store_memory=STORE)
     gone = []
 
@@ -178,7 +178,7 @@ def test_an_object_store_that_is_too_small_spills(nodes):
 
 
 def test_a_training_that_was_stopped_goes_on(nodes, tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.methods.one_vs_all.family.NARROW_BLOCK_LABELS", 4)
+    monkeypatch.setattr("xmtc.methods.one_vs_all.base.NARROW_BLOCK_LABELS", 4)
     seen: list[str] = []
 
     def stop(title: str) -> None:

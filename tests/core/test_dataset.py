@@ -19,7 +19,7 @@ from xmtc.core import array_validation as arrays
 from xmtc.core import dataset
 from xmtc.core.dataset import Bag, Tokens
 from xmtc.evaluation import evaluate
-from xmtc.methods.ensemble.calibrated import calibrate_model
+from xmtc.methods.ensemble.calibrated_model import calibrate_model
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.model import RemappedModel
 from xmtc.methods.label_tree.bonsai import Bonsai

@@ -27,7 +27,7 @@ tempfile.TemporaryFile = TemporaryFile
 
 import numpy as np
 from xmtc.core.numba_support import fast_kernel
-from xmtc.text.term_index import Vocabulary, hash_bytes
+from xmtc.text.string_index import Vocabulary, hash_bytes
 words = Vocabulary.of(["fish", "water"])
 print(words.find(words.text, words.ends), hash_bytes._cache.cache_path)
 """
@@ -45,7 +45,7 @@ def test_without_a_place_for_compiled_code(is_allowed: bool, tmp_path: Path) -> 
 
 def test_what_is_kept_is_loaded_without_the_compiler(tmp_path: Path) -> None:
     """Which is half of numba: its part for arrays stands for it."""
-    code = "import sys\nfrom xmtc.text.term_index import Vocabulary\nwords = Vocabulary.of(['fish', 'water'])"
+    code = "import sys\nfrom xmtc.text.string_index import Vocabulary\nwords = Vocabulary.of(['fish', 'water'])"
     code += "\nprint(words.find(words.text, words.ends), 'numba.np.npyimpl' in sys.modules)"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     for is_compiled in (True, False):

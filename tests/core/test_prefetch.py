@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from xmtc.core.prefetch import BackgroundWorker, PrefetchIterator
+from xmtc.core.threads import BackgroundWorker, PrefetchIterator
 
 
 def test_items_are_made_before_anybody_asks():

@@ -26,7 +26,7 @@ from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
 from xmtc.text.normalisation import normalize_text, normalize_texts
-from xmtc.text.term_index import StringIndex, WordMerger, merge_word_batches, select_most_frequent, select_words
+from xmtc.text.string_index import StringIndex, WordMerger, merge_word_batches, select_most_frequent, select_words
 
 PLAIN = [
     '{"id": "a", "text": "Große Ærø ΑΣ \\u00e9\\n\\ud83d\\udc1f", "labels": ["x", "y|z"]}',
@@ -229,7 +229,7 @@ def test_words_merge_as_they_come_as_they_do_together(batches, together):
     packed = [concatenate_bytes(batch) for batch in batches]
     merging = WordMerger()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xmtc.text.term_index.MIN_MERGE_WORDS", together)
+        patch.setattr("xmtc.text.string_index.MIN_MERGE_WORDS", together)
         for text, ends in packed:
             merging.add(text, ends)
     merging.merge()
@@ -318,7 +318,7 @@ def test_a_refused_line_leaves_no_thread_and_no_open_file(tmp_path, monkeypatch)
 
 
 def test_a_line_that_pyarrow_cannot_count_is_read_as_it_always_was(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.data.formats.json_blocks.MAX_ARROW_BYTES", 100)
+    monkeypatch.setattr("xmtc.data.formats.jsonl.MAX_ARROW_BYTES", 100)
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 60))
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps({"text": "a" * n, "labels": ["x"]}) + "\n" for n in (10, 10, 200, 10, 10)))

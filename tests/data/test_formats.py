@@ -20,11 +20,11 @@ from pyarrow.parquet import write_table
 from scipy import sparse
 
 from xmtc.data.corpus import Corpus, open_corpus, open_corpus_writer
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.file_streams import read_blocks, read_lines
 from xmtc.data.format_detection import detect_format
 from xmtc.data.records import Fields
-from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError
 
 DOCUMENTS = [

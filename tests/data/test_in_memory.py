@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
 from xmtc import Classifier, XmtcError, open_corpus
-from xmtc.data.in_memory import as_texts_or_matrix, to_documents
-from xmtc.data.targets import ARRAY, COLUMN, FRAME, LISTS, SPARSE, as_label_target
+from xmtc.data.in_memory import ARRAY, COLUMN, FRAME, LISTS, SPARSE, as_label_target, as_texts_or_matrix, to_documents
 
 BITS = np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 1]])
 BIT = st.integers(0, 1)

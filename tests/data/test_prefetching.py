@@ -9,10 +9,10 @@ import pytest
 from commands import invoke
 
 from xmtc.core.run import Run
-from xmtc.data import fetching
+from xmtc.data import file_prefetch as fetching
 from xmtc.data.batch import DocumentBatch
 from xmtc.data.corpus import open_corpus
-from xmtc.data.fetching import ACTIVE_PREFETCHES, PrefetchedFile, take_prefetched
+from xmtc.data.file_prefetch import ACTIVE_PREFETCHES, PrefetchedFile, take_prefetched
 from xmtc.data.file_streams import read_blocks
 from xmtc.errors import XmtcError
 
@@ -53,7 +53,7 @@ def test_a_corpus_goes_on_with_what_was_fetched(path, monkeypatch):
     with fetching.prefetch_file(path):
         corpus = open_corpus(path)
         assert path in ACTIVE_PREFETCHES  # looking at how it begins takes none of it
-        monkeypatch.setattr("xmtc.data.formats.json_blocks.read_blocks", None)
+        monkeypatch.setattr("xmtc.data.formats.jsonl.read_blocks", None)
         batches = list(corpus.iter_batches(Run(threads=2)))
     assert all(isinstance(batch, DocumentBatch) for batch in batches)
     assert sum(map(len, batches)) == len(expected)
@@ -91,7 +91,7 @@ def test_other_things_are_left_alone(tmp_path, monkeypatch, name):
 def test_training_takes_what_was_fetched_and_leaves_nothing(path, tmp_path, monkeypatch):
     taken = []
     monkeypatch.setattr(
-        "xmtc.data.formats.json_blocks.take", lambda *words: taken.append(found := take_prefetched(*words)) or found
+        "xmtc.data.formats.jsonl.take", lambda *words: taken.append(found := take_prefetched(*words)) or found
     )
     for name, options in {"many": ["--threads", "2"], "one": ["--threads", "1"], "told": ["--id", "id"]}.items():
         assert invoke("train", path, "-o", tmp_path / name, "-q", *options).returncode == 0

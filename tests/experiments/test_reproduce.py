@@ -18,12 +18,12 @@ from click.testing import Result
 from commands import lines_of
 from typer.testing import CliRunner
 
+from xmtc.analysis.measured_process import SOURCE_ROOT
+from xmtc.analysis.result_files import load_results
 from xmtc.cli import app
 from xmtc.data.catalogue import load_catalogue
 from xmtc.experiments import rows
 from xmtc.experiments.commands import ExperimentContext
-from xmtc.experiments.keeping import load_results
-from xmtc.experiments.process import SOURCE_ROOT
 from xmtc.experiments.tables import render_table_markdown
 from xmtc.explain.highlights import escape_text
 
@@ -526,7 +526,7 @@ def test_commands_are_shown_without_the_folders_of_a_machine():
 
 def test_results_of_processes_that_finish_together_are_all_kept(tmp_path):
     path, n = tmp_path / "results.json", 40
-    program = "import sys; from pathlib import Path; from xmtc.experiments.keeping import keep\n"
+    program = "import sys; from pathlib import Path; from xmtc.analysis.result_files import keep\n"
     program += f"for i in range({n}): keep(Path(sys.argv[1]), f'{{sys.argv[2]}} {{i}}', {{}})"
     words = [sys.executable, "-c", program, str(path)]
     environment = os.environ | {"PYTHONPATH": str(SOURCE_ROOT)}

@@ -24,9 +24,9 @@ from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.document import Document  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.features.encoders import export as encoder_export  # noqa: E402
-from xmtc.features.encoders import tokenizing  # noqa: E402
+from xmtc.features.encoders import tokenizer_loader as tokenizing  # noqa: E402
 from xmtc.features.encoders.catalogue import ENCODER_PACKAGES, cached_folder  # noqa: E402
-from xmtc.features.encoders.loading import choose_pooling, load_encoder  # noqa: E402
+from xmtc.features.encoders.model_loader import choose_pooling, load_encoder  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.network import TextEncoder  # noqa: E402

@@ -35,10 +35,10 @@ from xmtc.features.encoders.catalogue import (  # noqa: E402
     find_encoder,
 )
 from xmtc.features.encoders.configuration import read_tokenizer_json  # noqa: E402
-from xmtc.features.encoders.loading import load_encoder  # noqa: E402
+from xmtc.features.encoders.model_loader import load_encoder  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
+from xmtc.storage import package_download as registries  # noqa: E402
 from xmtc.storage.cache import compute_path_sha256  # noqa: E402
-from xmtc.text import package_download as registries  # noqa: E402
 
 FILES = "config.json", "model.safetensors", "tokenizer.json"
 KINDS = ["bert", "xlnet"]

@@ -41,7 +41,7 @@ from xmtc.linear.tree import EMPTY_FEATURE_CODE, SAME_CHUNK, LinearTree, has_val
 from xmtc.methods.label_tree.bonsai import Bonsai
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
-from xmtc.methods.one_vs_all import family
+from xmtc.methods.one_vs_all import base as family
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 
 

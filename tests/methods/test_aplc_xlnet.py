@@ -31,7 +31,7 @@ from xmtc.data.document import Document  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.features.encoders.configuration import UNLIMITED_POSITIONS, read_max_positions  # noqa: E402
-from xmtc.features.encoders.loading import (  # noqa: E402
+from xmtc.features.encoders.model_loader import (  # noqa: E402
     build_encoder,
     choose_pooling,
     dump_config,
@@ -46,13 +46,15 @@ from xmtc.methods.transformer.label_attention import LabelWiseAttention, Subword
 from xmtc.methods.transformer.model import restore_label_ids  # noqa: E402
 from xmtc.methods.transformer.network import TextEncoder, TransformerNetwork  # noqa: E402
 from xmtc.nn import training  # noqa: E402
+from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
 from xmtc.nn.cuda_graphs import CudaGraphs  # noqa: E402
 from xmtc.nn.devices import mixed_precision  # noqa: E402
 from xmtc.nn.label_clusters import ClusterLayout, LabelClusters  # noqa: E402
-from xmtc.nn.network import predict_with_network  # noqa: E402
-from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.network import (  # noqa: E402
+    Weights,
+    predict_with_network,
+)
 from xmtc.nn.training import TrainingOptions, TrainingState  # noqa: E402
-from xmtc.nn.weights import Weights  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402
 from xmtc.pipeline import Pipeline, train  # noqa: E402
 

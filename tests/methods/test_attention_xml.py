@@ -24,20 +24,25 @@ from xmtc.core.predictions import NO_LABEL, Predictions  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.labels.tree import LabelTree, compress_tree, from_groups  # noqa: E402
-from xmtc.methods.attention import family  # noqa: E402
+from xmtc.methods.attention import base as family  # noqa: E402
 from xmtc.methods.attention.attention_xml import PRESETS, AttentionXML  # noqa: E402
-from xmtc.methods.attention.levels import LevelData, binary_cross_entropy, build_children_table, select_positives_first  # noqa: E402
+from xmtc.methods.attention.level_training import (  # noqa: E402
+    LevelData,
+    binary_cross_entropy,
+    build_children_table,
+    select_positives_first,
+)
 from xmtc.methods.attention.model import RecurrentDesign, predict_level  # noqa: E402
 from xmtc.methods.attention.network import MaxPooling, MultiLabelAttention, RecurrentNetwork  # noqa: E402
 from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
 from xmtc.methods.autoencoder.model import AutoencoderDesign  # noqa: E402
 from xmtc.nn import distributed, training  # noqa: E402
+from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
 from xmtc.nn.devices import select_device  # noqa: E402
-from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
-from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.lstm import RecurrentEncoder  # noqa: E402
 from xmtc.nn.training import TrainingOptions, TrainingState, clip_gradients  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402
-from xmtc.text.term_index import StringIndex  # noqa: E402
+from xmtc.text.string_index import StringIndex  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 PLAN = TrainingOptions(epochs=9, rate=1.0, average_from=0, average_every=1, patience=9, seed=0)

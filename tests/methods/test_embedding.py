@@ -16,7 +16,7 @@ from xmtc.errors import MissingExtra
 from xmtc.linear.ridge import fit_ridge
 from xmtc.methods import SLEEC, AnnexML
 from xmtc.methods.embedding import annexml, neighbours
-from xmtc.methods.embedding.model import (
+from xmtc.methods.embedding.neighbour_model import (
     find_positions,
     project_documents,
     quantize_to_int8,
@@ -305,7 +305,7 @@ def test_without_the_library_it_says_so_before_training_and_searches_exactly_aft
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     with pytest.raises(MissingExtra, match=r"search=approximate needs usearch: pip install 'xmtc\[neighbours\]'"):
         AnnexML(search="approximate").fit(data(), run=ONE)
-    monkeypatch.setattr("xmtc.methods.embedding.model.find_spec", lambda name: None)
+    monkeypatch.setattr("xmtc.methods.embedding.neighbour_model.find_spec", lambda name: None)
     found, expected = replace(model, edges=50).predict(data(), 3, ONE), model.predict(data(), 3, ONE)
     np.testing.assert_array_equal(found.labels, expected.labels)
 

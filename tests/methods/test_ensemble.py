@@ -28,25 +28,25 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
 from xmtc.evaluation import evaluate
-from xmtc.evaluation.overlap import compute_overlap, renumber_labels
+from xmtc.evaluation.metric_values import compute_overlap, renumber_labels
 from xmtc.linear.search import rank_by_mean
 from xmtc.linear.solver import Solver
-from xmtc.methods.ensemble.calibrated import (
+from xmtc.methods.ensemble.calibrated_model import (
     CalibratedModel,
     apply_isotonic_curve,
     calibrate_combination,
     calibrate_model,
     fit_isotonic_curve,
 )
+from xmtc.methods.ensemble.combination_rules import FLOAT32_EPSNEG, MEAN, NOISY_OR, combine_predictions
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
-from xmtc.methods.ensemble.merging import FLOAT32_EPSNEG, MEAN, NOISY_OR, combine_predictions
 from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS, CombinedModel
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.pipeline import Pipeline
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 
 TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
 LINEAR = {"members": ("parabel", "dismec"), "parabel.n_trees": 1, "parabel.max_leaf": 8}

@@ -13,8 +13,8 @@ from xmtc import Classifier
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.embedding import fasttext_training
-from xmtc.methods.embedding.fasttext import FastText
+from xmtc.methods.embedding import fasttext as fasttext_training
+from xmtc.methods.embedding.fasttext import FastText, FastTextTrainer, build_huffman_tree, list_label_paths
 from xmtc.methods.embedding.fasttext_kernels import (
     PARTIAL_SUMS,
     select_top_labels,
@@ -22,7 +22,6 @@ from xmtc.methods.embedding.fasttext_kernels import (
     train_selected_rows,
 )
 from xmtc.methods.embedding.fasttext_model import LOSSES, FastTextModel, compute_term_shares, hash_all_word_ngrams
-from xmtc.methods.embedding.fasttext_training import FastTextTrainer, build_huffman_tree, list_label_paths
 
 ONE = Run(threads=1)
 

@@ -19,11 +19,12 @@ from xmtc.core.sparse import to_kernel_arrays
 from xmtc.data.in_memory import to_documents
 from xmtc.labels.propensity import Propensity
 from xmtc.linear import l1_logistic
-from xmtc.methods.instance_tree import family, growing
+from xmtc.methods.instance_tree import base as family
+from xmtc.methods.instance_tree import tree_growth as growing
 from xmtc.methods.instance_tree.fastxml import FastXML
 from xmtc.methods.instance_tree.forest import compute_label_shares, is_preorder
-from xmtc.methods.instance_tree.growing import LEAF
 from xmtc.methods.instance_tree.pfastrexml import PfastreXML, compute_label_centroids
+from xmtc.methods.instance_tree.tree_growth import LEAF
 from xmtc.pipeline import Pipeline
 
 ONE = Run(threads=1)

@@ -20,7 +20,8 @@ from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.names import FittedNames, Names
 from xmtc.methods.lexical.automaton import MAX_LABELS_PER_NAME, AhoCorasickAutomaton, NameMatches
-from xmtc.methods.lexical.evidence import (
+from xmtc.methods.lexical.lexical import Lexical, expand_name
+from xmtc.methods.lexical.match_classifier import (
     N_FOLDS,
     apply_logistic,
     compute_match_features,
@@ -29,7 +30,6 @@ from xmtc.methods.lexical.evidence import (
     mark_correct_matches,
     select_label_counts,
 )
-from xmtc.methods.lexical.lexical import Lexical, expand_name
 from xmtc.pipeline import Pipeline, train
 from xmtc.tagger import Tagger
 from xmtc.text.stemming import get_stemmer

@@ -27,7 +27,7 @@ from xmtc.evaluation import evaluate  # noqa: E402
 from xmtc.explain.highlights import render_page  # noqa: E402
 from xmtc.explain.terminal import render_terminal  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
-from xmtc.methods.autoencoder import family  # noqa: E402
+from xmtc.methods.autoencoder import base as family  # noqa: E402
 from xmtc.methods.autoencoder.bce_ae import BCEAE  # noqa: E402
 from xmtc.methods.autoencoder.c2ae import C2AE, canonical_correlation_loss  # noqa: E402
 from xmtc.methods.autoencoder.network import (  # noqa: E402
@@ -43,8 +43,13 @@ from xmtc.methods.autoencoder.network import (  # noqa: E402
 )
 from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared_distance  # noqa: E402
 from xmtc.nn import training  # noqa: E402
-from xmtc.nn.bag_batches import BagLoader  # noqa: E402
-from xmtc.nn.normalisation import BatchNorm  # noqa: E402
+from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
+from xmtc.nn.batches import (  # noqa: E402
+    BagLoader,
+    LabelLoader,
+    TokenLoader,
+)
+from xmtc.nn.network import Weights  # noqa: E402
 from xmtc.nn.output_losses import (  # noqa: E402
     CrossEntropyLoss,
     ExponentialPairLoss,
@@ -52,10 +57,8 @@ from xmtc.nn.output_losses import (  # noqa: E402
     RankingLoss,
     compute_output_loss,
 )
-from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
 from xmtc.nn.training import TrainingOptions, TrainingState  # noqa: E402
-from xmtc.nn.weights import Weights  # noqa: E402
-from xmtc.text.term_index import StringIndex  # noqa: E402
+from xmtc.text.string_index import StringIndex  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 N_LABELS = 9

@@ -19,7 +19,7 @@ from xmtc.core.sparse import CompactMatrix, compact
 from xmtc.errors import XmtcError
 from xmtc.labels.propensity import Propensity
 from xmtc.linear.active_set import ActiveSetSolver, RowColumnDocuments, minimise_bias
-from xmtc.linear.coordinate_descent import next_random_state, shuffle
+from xmtc.linear.coordinate_descent import next_random_state, shuffle, soft_threshold
 from xmtc.linear.frank_wolfe import (
     PASS_PARTS,
     DualVariables,
@@ -34,7 +34,6 @@ from xmtc.linear.frank_wolfe import (
     search_labels,
     threshold_weights,
 )
-from xmtc.linear.proximal import soft_threshold
 from xmtc.linear.solver import RUN_DOCUMENTS, Solver, seed_state
 from xmtc.methods.one_vs_all import pd_sparse
 from xmtc.methods.one_vs_all.dismec import DiSMEC

@@ -17,14 +17,16 @@ from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.in_memory import to_documents  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
+from xmtc.methods.convolution.base import ConvolutionalModel, NetworkWithLoss, compute_chunk_offsets, count_tokens  # noqa: E402
 from xmtc.methods.convolution.bow_cnn import BowCNN, BowCNNDesign  # noqa: E402
-from xmtc.methods.convolution.family import ConvolutionalModel, NetworkWithLoss, compute_chunk_offsets, count_tokens  # noqa: E402
 from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, XMLCNNDesign  # noqa: E402
 from xmtc.nn import training  # noqa: E402
-from xmtc.nn.network import TrainedNetwork  # noqa: E402
-from xmtc.nn.normalisation import BatchNorm  # noqa: E402
-from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
-from xmtc.nn.weights import Weights  # noqa: E402
+from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
+from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.network import (  # noqa: E402
+    TrainedNetwork,
+    Weights,
+)
 from xmtc.tagger import Tagger  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")

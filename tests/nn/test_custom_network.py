@@ -15,13 +15,22 @@ from torch.nn.functional import binary_cross_entropy_with_logits  # noqa: E402
 
 from xmtc import Classifier, Dataset, Explanation, Method, Run, XmtcError, param  # noqa: E402
 from xmtc.core.checkpoint import Checkpoint  # noqa: E402
+from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
 from xmtc.nn.devices import use_torch_settings  # noqa: E402
-from xmtc.nn.fit import fit_network, prepare_training  # noqa: E402
 from xmtc.nn.initial_vectors import load_token_vectors  # noqa: E402
-from xmtc.nn.network import Design, LabelNetwork, NetworkModel, TrainedNetwork, predict_with_network  # noqa: E402
-from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
-from xmtc.nn.training import TrainingOptions  # noqa: E402
-from xmtc.nn.weights import Weights  # noqa: E402
+from xmtc.nn.network import (  # noqa: E402
+    Design,
+    LabelNetwork,
+    NetworkModel,
+    TrainedNetwork,
+    Weights,
+    predict_with_network,
+)
+from xmtc.nn.training import (  # noqa: E402
+    TrainingOptions,
+    fit_network,
+    prepare_training,
+)
 from xmtc.testing import check_method, make_planted_corpus  # noqa: E402
 
 

@@ -13,7 +13,11 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from xmtc.core.dataset import Tokens  # noqa: E402
 from xmtc.methods.autoencoder.network import BagFeatures  # noqa: E402
 from xmtc.nn import output_losses  # noqa: E402
-from xmtc.nn.bag_batches import BagLoader  # noqa: E402
+from xmtc.nn.batches import (  # noqa: E402
+    BagLoader,
+    LabelLoader,
+    TokenLoader,
+)
 from xmtc.nn.label_clusters import (  # noqa: E402
     ClusterLayout,
     LabelClusters,
@@ -22,8 +26,7 @@ from xmtc.nn.label_clusters import (  # noqa: E402
     order_by_frequency,
 )
 from xmtc.nn.label_clusters import count_loss_terms as terms_of  # noqa: E402
-from xmtc.nn.recurrent import RecurrentEncoder  # noqa: E402
-from xmtc.nn.token_batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.lstm import RecurrentEncoder  # noqa: E402
 
 CPU = torch.device("cpu")
 THREE = ClusterLayout((5, 4, 6), 8, 2)

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 from torch import nn  # noqa: E402
 
 from xmtc.core.dataset import Tokens  # noqa: E402
+from xmtc.nn.batches import TokenBatch, TokenLoader  # noqa: E402
 from xmtc.nn.lstm import compute_states, compute_states_with_kernels  # noqa: E402
-from xmtc.nn.token_batches import TokenBatch, TokenLoader  # noqa: E402
 
 HIDDEN, DIMENSION = 64, 20
 

@@ -25,7 +25,7 @@ LAYERS = [
 ]
 # Modules that may import PyTorch and transformers outside of functions.
 NEURAL = ("nn/", "methods/attention/", "methods/autoencoder/", "methods/convolution/", "methods/transformer/")
-NEURAL += tuple(f"features/encoders/{name}.py" for name in ("loading", "mpnet", "export"))
+NEURAL += tuple(f"features/encoders/{name}.py" for name in ("model_loader", "mpnet", "export"))
 HEAVY = ("torch", "transformers", "ray", "fastapi", "uvicorn", "mcp", "prometheus_client", "optuna")
 SERVING = ("fastapi", "uvicorn", "mcp", "prometheus_client")  # allowed in server/
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
@@ -116,7 +116,7 @@ def test_the_command_starts_without_heavy_imports():
 
 
 def test_files_are_fetched_without_heavy_imports():
-    assert not {"numpy", "numba", "scipy", "pyarrow", *HEAVY} & modules_after("import xmtc.data.fetching")
+    assert not {"numpy", "numba", "scipy", "pyarrow", *HEAVY} & modules_after("import xmtc.data.file_prefetch")
 
 
 def test_of_the_commands_only_the_one_that_is_asked_for_is_imported():

@@ -22,7 +22,7 @@ from xmtc.data.in_memory import to_documents
 from xmtc.data.splits import sample_labelled_rows, sample_rows_keeping_labels
 from xmtc.errors import XmtcError
 from xmtc.methods import method_class
-from xmtc.methods.ensemble.calibrated import (
+from xmtc.methods.ensemble.calibrated_model import (
     MAX_PROBABILITY,
     RAW_SCORE_WEIGHT,
     CalibratedModel,

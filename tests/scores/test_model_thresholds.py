@@ -17,7 +17,7 @@ from sklearn.metrics import f1_score
 from test_damaged_models import set_said
 
 from xmtc import Classifier
-from xmtc.analysis.report.curve import CURVE_COLUMNS, compute_threshold_curve
+from xmtc.analysis.report.threshold_curve import CURVE_COLUMNS, compute_threshold_curve
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import as_documents

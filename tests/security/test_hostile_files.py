@@ -25,7 +25,8 @@ from xmtc.core.child_process import CHILD_POOL, ChildPool, TaskLimits
 from xmtc.data import file_streams as files
 from xmtc.data.corpus import open_corpus
 from xmtc.data.encodings import normalise_encoding_name
-from xmtc.data.formats import html, whole
+from xmtc.data.formats import document_files as whole
+from xmtc.data.formats import html
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
@@ -216,7 +217,9 @@ class TestCommand:
         for name, content in (pages | {"b": slow}).items():
             (tmp_path / f"{name}.html").write_bytes(content)
         monkeypatch.setattr(whole.TaskLimits, "for_file_size", lambda _: TaskLimits(seconds=1))
-        list(CHILD_POOL.run("xmtc.data.formats.whole:parse", ["html", None, None], pages["a"]))  # the child has started
+        list(
+            CHILD_POOL.run("xmtc.data.formats.document_files:parse", ["html", None, None], pages["a"])
+        )  # the child has started
         with watching(tmp_path):
             corpus = open_corpus(tmp_path, fields=Fields(labels=None), labels_required=False, on_error="skip")
             assert [document.id for document in corpus] == ["a", "c"]

@@ -212,7 +212,9 @@ def test_new_folders_name_types_and_no_modules(tmp_path: Path) -> None:
     assert json.loads(text)["format"] == 4
 
 
-@pytest.mark.parametrize("name", ["xmtc.cli:main", "xmtc.text.term_index", "os:system", "no-such-form", ["a"], 7, None])
+@pytest.mark.parametrize(
+    "name", ["xmtc.cli:main", "xmtc.text.string_index", "os:system", "no-such-form", ["a"], 7, None]
+)
 def test_a_form_of_no_type_is_refused(folder: Path, name: Any) -> None:
     edit(folder, lambda about: place(about, "parts/model/form", name))
     assert refused(Tagger.load, folder).startswith(" is damaged: about.json and arrays.safetensors do not fit together")

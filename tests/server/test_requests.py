@@ -21,7 +21,7 @@ from xmtc.cli.serve import serve
 from xmtc.errors import MissingExtra
 from xmtc.server.app import create_app
 from xmtc.server.batching import Batcher, PredictQuery
-from xmtc.server.refusals import RequestError
+from xmtc.server.request_errors import RequestError
 from xmtc.server.settings import ServiceLimits, Settings, parse_models, parse_reports
 
 ONE = Run(threads=1)
@@ -575,7 +575,7 @@ def test_reports_belong_to_models(tmp_path):
 
 @pytest.mark.parametrize(("package", "extra"), [("fastapi", "serve"), ("uvicorn", "serve"), ("mcp", "mcp")])
 def test_the_command_says_what_to_install(monkeypatch, tmp_path, package, extra):
-    for name in [name for name in sys.modules if name.startswith((package, "xmtc.server.running", "xmtc.server.mcp"))]:
+    for name in [name for name in sys.modules if name.startswith((package, "xmtc.server.startup", "xmtc.server.mcp"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"xmtc serve needs .*pip install 'xmtc\[{extra}\]'"):

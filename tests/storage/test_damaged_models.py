@@ -203,7 +203,7 @@ def test_names_that_are_no_utf8_are_shown_as_well_as_can_be(folder):
 def test_a_model_is_looked_at_once(folder, monkeypatch):
     loaded = Tagger.load(folder)
     first = loaded.predict_labels(TEXTS[:1])
-    monkeypatch.setattr("xmtc.text.term_index.StringIndex.check", None)  # a second look would call it and fail
+    monkeypatch.setattr("xmtc.text.string_index.StringIndex.check", None)  # a second look would call it and fail
     assert loaded.predict_labels(TEXTS[:1]) == first
 
 

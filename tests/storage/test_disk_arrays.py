@@ -20,8 +20,8 @@ from xmtc import Classifier, Run, XmtcError
 from xmtc.core.memory import get_memory_limit
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.word_counts import StoredCounts, TermCounts, WordCounts
+from xmtc.storage.array_file import map_file
 from xmtc.storage.disk_arrays import ArrayStore, PreallocatedArray
-from xmtc.storage.memory_map import map_file
 from xmtc.text.tokenizer import Tokenizer
 
 TEXTS = [f"common word{i % 7} books{i % 5} library number{i}" for i in range(400)]

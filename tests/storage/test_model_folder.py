@@ -15,7 +15,7 @@ from xmtc import model_folder as store
 from xmtc.classifier import Classifier
 from xmtc.storage import atomic as disk
 from xmtc.storage import folder as folders
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 
 
 @pytest.fixture(scope="module")

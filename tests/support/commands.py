@@ -13,8 +13,8 @@ from pathlib import Path
 from planted import make_planted_corpus
 from typer.testing import CliRunner
 
+from xmtc.analysis.measured_process import MeasuredCommand
 from xmtc.errors import XmtcError
-from xmtc.experiments.process import MeasuredCommand
 
 # The installed command; where tests run from the tree alone, what it starts.
 SCRIPT = Path(sys.executable).parent / "xmtc"
@@ -41,7 +41,7 @@ def invoke(*words, cwd=".") -> subprocess.CompletedProcess:
 
 
 def measured_here(words, log, limit=None, stop=None) -> MeasuredCommand:
-    """As xmtc.experiments.process.run_measured, within this process, for what tests do not measure."""
+    """As xmtc.analysis.measured_process.run_measured, within this process, for what tests do not measure."""
     begin = time.perf_counter()
     done = invoke(*words)
     seconds = time.perf_counter() - begin

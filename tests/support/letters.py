@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from xmtc import Run, param
 from xmtc.core.dataset import Bag
 from xmtc.features.view import FittedView, View
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer
 from xmtc.text.word_spans import Span, find_spans
 

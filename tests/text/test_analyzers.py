@@ -30,7 +30,7 @@ from xmtc.features.words import FittedStems, Words
 from xmtc.labels.vectors import LabelVectors
 from xmtc.text.analyzers import CharNgramAnalyzer, StemAnalyzer, get_analyzer, split_word_chunks
 from xmtc.text.languages import detect_language, measure_unspaced_share
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer
 
 ANALYZERS = ["words", "snowball:english", "simplemma:en", "grams", "grams:2-4", "words+grams", "snowball:english+grams"]
@@ -210,7 +210,7 @@ def test_labels_are_clustered_by_words_where_these_are_enough():
 def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):
     kept = []
     X, Y = Tfidf(min_df=1).fit(planted(100, seed=1)[0])[1].matrix, csr_array(np.eye(100, 9, dtype=np.float32))
-    from xmtc.methods.label_tree import family
+    from xmtc.methods.label_tree import base as family
     from xmtc.methods.label_tree.parabel import Parabel
 
     genuine = family.TreeTrainer

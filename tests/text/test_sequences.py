@@ -24,7 +24,7 @@ from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import FittedWords, Words
 from xmtc.nn.initial_vectors import load_token_vectors
 from xmtc.parameters import build_views
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer, batch_texts, is_word_character
 
 VARIED = "The the QUICK brown fox_1 été ÉTÉ naïve straße 東京 नमस्ते Σίσυφος x 42 don't e-mail 🎉 … --".split()

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
-from xmtc.text.term_index import NOT_FOUND, StringIndex, index_distinct_words
+from xmtc.text.string_index import NOT_FOUND, StringIndex, index_distinct_words
 from xmtc.text.tokenizer import Tokenizer, batch_texts, count_per_document, is_word_character
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()

@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 from xmtc.cli import app
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.text import package_download as registries
-from xmtc.text.term_index import StringIndex
+from xmtc.storage import package_download as registries
+from xmtc.text.string_index import StringIndex
 from xmtc.text.vector_files import JSON_ENTRY, add_matrix_rows, hash_ngrams, open_vectors
 from xmtc.text.vector_packages import VECTOR_PACKAGES, VectorPackage, cached_path
 from xmtc.text.word_vectors import read_known_vectors, read_word_vectors

@@ -11,9 +11,9 @@ from test_disk_arrays import is_mapped
 
 from xmtc import XmtcError
 from xmtc.storage.form import is_equal
-from xmtc.text.term_index import NOT_FOUND
+from xmtc.text.string_index import NOT_FOUND
 from xmtc.vocabulary import NO_CONCEPT, Vocabulary, import_files
-from xmtc.vocabulary.build import copy_spans, hash_lines
+from xmtc.vocabulary.builder import copy_spans, hash_lines
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, PREFERRED, SCHEME, hash_spans, local_id, normalize_name
 
 ZOO = "http://zoo.org/"
@@ -312,7 +312,7 @@ def test_parts_are_copied_to_their_places():
 
 @pytest.mark.parametrize("at_once", [1, 2, 1000])
 def test_it_does_not_matter_how_many_names_are_taken_at_once(turtle, zoo, monkeypatch, at_once):
-    monkeypatch.setattr("xmtc.vocabulary.build.CHUNK_NAMES", at_once)
+    monkeypatch.setattr("xmtc.vocabulary.builder.CHUNK_NAMES", at_once)
     assert is_equal(import_files([str(turtle)]), zoo)
 
 

@@ -17,13 +17,13 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features import FittedViews
-from xmtc.methods.ensemble.calibrated import calibrate_combination, strip_calibration
-from xmtc.methods.ensemble.merging import NOISY_OR
+from xmtc.methods.ensemble.calibrated_model import calibrate_combination, strip_calibration
+from xmtc.methods.ensemble.combination_rules import NOISY_OR
 from xmtc.methods.ensemble.model import CombinedModel, RemappedModel
 from xmtc.pipeline import build_labelled_dataset
 from xmtc.storage.form import is_equal
 from xmtc.tagger import Tagger
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 
 
 def combine(

@@ -40,7 +40,7 @@ def combine(
     from xmtc import model_folder as store
     from xmtc.analysis.combine import combine as made_one
     from xmtc.errors import XmtcError
-    from xmtc.methods.ensemble.merging import RULES
+    from xmtc.methods.ensemble.combination_rules import RULES
     from xmtc.tagger import Tagger
 
     if rule not in RULES:

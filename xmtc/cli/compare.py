@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xmtc.cli.comparing import CompareOptions, check_corpora, name_corpora, open_work_folder
 from xmtc.cli.options import (
     ClusterOption,
     CorpusOptions,
@@ -19,19 +22,20 @@ from xmtc.cli.options import (
     QuietOption,
     ThreadsOption,
     connect_cluster,
+    format_corpus_options,
     format_machine_options,
     get_saved_reading,
     make_run,
     open_corpus_input,
     parse_time_budget,
     report_rejects,
+    select_formatter,
     with_corpus_options,
 )
-from xmtc.cli.outputs import select_formatter
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.analysis.compare.figures import Comparison
+    from xmtc.analysis.compare.comparison import Comparison
     from xmtc.core.run import Run
 
 SUMMARY_METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
@@ -79,7 +83,7 @@ def compare(
     log_json: LogJsonOption = None,
 ) -> None:
     """Compare models, or methods, on the same documents: metrics, whether differences are real, agreement, and cost."""
-    from xmtc.analysis.compare.stored import is_comparison_file, join_comparisons, load_comparisons
+    from xmtc.analysis.compare.json_file import is_comparison_file, join_comparisons, load_comparisons
     from xmtc.errors import XmtcError
 
     limit = None if budget is None else parse_time_budget(budget)
@@ -122,7 +126,7 @@ WriteComparisons = Callable[[Sequence["Comparison"]], None]
 def make_writer(output: str, quiet: bool) -> WriteComparisons:
     """What writes the file, and prints figures; refused, before the work, where it would replace something else."""
     from xmtc.analysis.compare.files import render_csv, render_markdown, render_page
-    from xmtc.analysis.compare.stored import as_json
+    from xmtc.analysis.compare.json_file import as_json
     from xmtc.data.file_streams import open_output
     from xmtc.errors import escape_controls
 
@@ -146,7 +150,7 @@ def make_writer(output: str, quiet: bool) -> WriteComparisons:
 
 def format_summary(found: Comparison, is_alone: bool) -> list[str]:
     """A line for each method, in percent, the best first; a reason for each that failed."""
-    from xmtc.analysis.compare.shown import sort_entries
+    from xmtc.analysis.compare.tables import sort_entries
 
     entries = sort_entries(found)
     width = max(len(entry.name) for entry in entries)
@@ -167,7 +171,7 @@ def is_model_folder(path: str) -> bool:
 
 def check_model_paths(paths: Sequence[str]) -> None:
     """Say kindly what was meant."""
-    from xmtc.analysis.compare.stored import is_comparison_file
+    from xmtc.analysis.compare.json_file import is_comparison_file
     from xmtc.errors import XmtcError
 
     kinds = [is_model_folder(path) for path in paths]
@@ -237,10 +241,123 @@ def answers(
     log_json: LogJsonOption = None,
 ) -> None:
     """Keep what a model ranks first, for a comparison, which has models answer in processes of their own."""
-    from xmtc.analysis.compare.answers import SavedPredictions
+    from xmtc.analysis.compare.saved_predictions import SavedPredictions
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model)
     documents = list(open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet))
     run = make_run(threads, quiet, device=device, log_json=log_json)
     SavedPredictions.from_tagger(tagger, documents, run=run).save(output)
+
+
+if TYPE_CHECKING:
+    from xmtc.analysis.compare.comparison import Comparison
+    from xmtc.analysis.trials import TrialContext
+    from xmtc.data.corpus import Corpus
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Which methods are to be trained, and how, on any corpus."""
+
+    methods: Sequence[str]
+    parameters: Sequence[str]
+    seeds: int
+    time_limit_seconds: float | None  # seconds of each training
+    reading: CorpusOptions
+    machine_options: tuple[str, ...]  # options that say where to work
+    work: Path
+    quiet: bool
+    cluster: str = ""
+    n_cpus: int = 1
+
+    def prepare_comparison(self, path: str, test: str | None, name: str) -> Callable[[], Comparison]:
+        """What is to be done on a corpus that was looked at: of several, one that cannot be is refused before the first
+        is trained on."""
+        from xmtc.analysis.compare.methods import compare_methods
+        from xmtc.analysis.method_specs import parse_specs
+        from xmtc.analysis.trials import claim_work_folder, write_warm_up_corpus
+        from xmtc.features import FEATURES, TEXTS
+
+        source = open_corpus_input(path, self.reading, quiet=True)
+        wanted = parse_specs(self.methods, self.parameters, FEATURES if source.has_features else TEXTS)
+        claim_work_folder(self.work)
+        place = self.build_place(path, test, source, name)
+        place = replace(place, warm_up_path=write_warm_up_corpus(source, place.work))
+        documents = open_corpus_input(
+            place.test, replace(self.reading, rejects=None) if test else CorpusOptions(), quiet=True
+        )
+        for each in (source, documents):
+            read_and_report_rejects(each)
+        return partial(compare_methods, place, wanted, self.seeds, documents, self.print_status)
+
+    def build_place(self, path: str, test: str | None, source: Corpus, name: str) -> TrialContext:
+        """The files to train on and to compare on; without test documents, the corpus is divided first."""
+        from xmtc.analysis.compare.methods import prepare_split
+        from xmtc.analysis.trials import TrialContext, make_slug
+
+        work = self.work / make_slug(name)
+        work.mkdir(parents=True, exist_ok=True)
+        if test is not None:
+            words = tuple(format_corpus_options(replace(self.reading, rejects=None)))
+            return TrialContext(
+                name,
+                (path,),
+                test,
+                work,
+                words,
+                self.machine_options,
+                self.time_limit_seconds,
+                self.cluster,
+                self.n_cpus,
+            )
+        train, test = prepare_split(source, path, work)
+        return TrialContext(
+            name, (train,), test, work, (), self.machine_options, self.time_limit_seconds, self.cluster, self.n_cpus
+        )
+
+    def print_status(self, sentence: str) -> None:
+        from xmtc.errors import escape_controls
+
+        if not self.quiet:
+            echo(escape_controls(sentence), err=True)
+
+
+def read_and_report_rejects(corpus: Corpus) -> None:
+    """What is set aside in a corpus, if anything may be: it is trained on in processes that are not listened to."""
+    if corpus.rejects is not None:
+        deque(corpus, maxlen=0)
+        report_rejects(corpus)
+
+
+@contextmanager
+def open_work_folder(work: Path | None, output: str) -> Iterator[Path]:
+    """The folder for runs; where none is named, compare.html has compare.work, and standard output one that nobody
+    could find again, and that is removed."""
+    from tempfile import TemporaryDirectory
+
+    if work is not None or output != "-":
+        yield work or Path(output).with_suffix(".work")
+        return
+    with TemporaryDirectory(prefix="xmtc-compare-") as folder:
+        yield Path(folder)
+
+
+def check_corpora(paths: Sequence[str], tests: Sequence[str] | None, models: Sequence[str]) -> None:
+    from xmtc.errors import XmtcError
+
+    for path in models:
+        raise XmtcError(f"{path} is a model, and --methods trains others; trained ones: xmtc compare MODEL MODEL TEST.")
+    if tests and len(tests) != len(paths):
+        raise XmtcError(f"Found {len(tests)} --test for {len(paths)} corpora; give one for each, in the same order.")
+
+
+def name_corpora(paths: Sequence[str]) -> list[str]:
+    """What the corpora are called; two of a name are told apart."""
+    from xmtc.analysis.trials import make_corpus_name
+
+    names: list[str] = []
+    for path in paths:
+        name = make_corpus_name(path)
+        names.append(name if name not in names else path)
+    return names

@@ -26,7 +26,7 @@ from xmtc.cli.streams import echo
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from xmtc.analysis.report.making import AssignedLabels
+    from xmtc.analysis.report.build import AssignedLabels
     from xmtc.core.predictions import Predictions
     from xmtc.data.corpus import Corpus
     from xmtc.labels.propensity import Propensity
@@ -62,8 +62,8 @@ def evaluate(
     """Print metrics of a model on a labelled corpus, in percent."""
     from json import dumps
 
-    from xmtc.analysis.report.curve import check_curve_file
-    from xmtc.analysis.report.making import assign_labels
+    from xmtc.analysis.report.build import assign_labels
+    from xmtc.analysis.report.threshold_curve import check_curve_file
     from xmtc.evaluation import DECISION_METRICS, DEFAULT_METRICS, EVALUATION_DEPTH, has_decision_metric, max_k
     from xmtc.tagger import Tagger
 
@@ -108,7 +108,7 @@ def check_table_file(path: str, source: Corpus) -> None:
 
 def write_label_table(path: str, tagger: Tagger, given: AssignedLabels, truth: csr_array, unseen: list[str]) -> None:
     """The figures of each label, by the labels that a report counts as given."""
-    from xmtc.analysis.report.per_label import iter_label_records, make_label_columns
+    from xmtc.analysis.report.files import iter_label_records, make_label_columns
     from xmtc.errors import escape_controls
     from xmtc.output import write_records
 
@@ -131,7 +131,7 @@ def build_propensity(name: str, a: float | None, b: float | None) -> Propensity:
 
 def write_curve(path: str, predictions: Predictions, truth: csr_array) -> None:
     """What labels reach that score at least a threshold, at many thresholds."""
-    from xmtc.analysis.report.curve import as_csv, as_svg, check_curve_file, compute_threshold_curve
+    from xmtc.analysis.report.threshold_curve import as_csv, as_svg, check_curve_file, compute_threshold_curve
     from xmtc.data.file_streams import open_output
     from xmtc.evaluation import to_ranked_results
 

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import Field, dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -120,7 +120,7 @@ def with_corpus_prefetch(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def called(*, corpus: list[str], threads: int = 0, reading: CorpusOptions = CorpusOptions(), **values: Any) -> None:
         from xmtc.core.threads import count_available_threads
-        from xmtc.data.fetching import prefetch_file
+        from xmtc.data.file_prefetch import prefetch_file
 
         is_fetched = reading == CorpusOptions() and (threads or count_available_threads()) > 1
         with prefetch_file(corpus[0]) if is_fetched else nullcontext():
@@ -271,3 +271,31 @@ def parse_time_budget(text: str) -> float:
     if found is None or float(found[1]) == 0:
         raise XmtcError(f"--budget {text} is no time; expected a number with s, m or h, such as 90s, 30m or 2h.")
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+ReportT = TypeVar("ReportT")
+FileSignatures = Mapping[str, tuple[bytes, bytes]]
+
+
+def select_formatter(
+    path: str, formatters: Mapping[str, Callable[[ReportT], str]], signatures: FileSignatures, report_kind: str
+) -> Callable[[ReportT], str]:
+    """What makes the file of that name; refused, before the work, where it would write over something else. `signs` are
+    how our own files begin, and what follows soon: by this one of ours is known, which may be replaced."""
+    from pathlib import Path
+
+    from xmtc.data.file_streams import check_output_path
+    from xmtc.errors import XmtcError
+
+    kind = "html" if path == "-" else Path(path).suffix.lstrip(".").lower()
+    if kind not in formatters:
+        raise XmtcError(
+            f"-o {path} does not say what to write; expected a name that ends with .html, .md, .json or .csv."
+        )
+    if path != "-" and Path(path).is_file() and Path(path).stat().st_size:
+        with open(path, "rb") as stream:
+            head, (begin, sign) = stream.read(1000), signatures[kind]
+        if not head.startswith(begin) or sign not in head:
+            raise XmtcError(f"{path} exists and is no {report_kind} of xmtc; choose another name or move it away.")
+    check_output_path(path)
+    return formatters[kind]

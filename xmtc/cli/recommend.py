@@ -23,7 +23,7 @@ from xmtc.cli.options import (
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.analysis.recommend.advice import ExpectedResult, Recommendation
+    from xmtc.analysis.recommend.recommendation import ExpectedResult, Recommendation
 
 
 @with_corpus_options()
@@ -48,10 +48,10 @@ def recommend(
     from contextlib import nullcontext
     from dataclasses import replace
 
-    from xmtc.analysis.compare.runs import claim_work_folder
-    from xmtc.analysis.compare.specs import parse_specs
-    from xmtc.analysis.recommend.advice import list_candidate_methods, recommend_method
+    from xmtc.analysis.method_specs import parse_specs
+    from xmtc.analysis.recommend.recommendation import list_candidate_methods, recommend_method
     from xmtc.analysis.recommend.samples import make_samples
+    from xmtc.analysis.trials import claim_work_folder
     from xmtc.core.run import Run
     from xmtc.features import FEATURES, TEXTS
 

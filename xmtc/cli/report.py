@@ -19,9 +19,9 @@ from xmtc.cli.options import (
     make_run,
     open_corpus_input,
     report_rejects,
+    select_formatter,
     with_corpus_options,
 )
-from xmtc.cli.outputs import select_formatter
 from xmtc.cli.streams import echo
 
 # How our files begin, and what follows soon: by this one of ours is known, which may be replaced.
@@ -52,8 +52,8 @@ def report(
     log_json: LogJsonOption = None,
 ) -> None:
     """Write a report on labelled documents: metrics with intervals, rare labels, labels that fail, what scores mean."""
+    from xmtc.analysis.report.build import build_report
     from xmtc.analysis.report.files import as_json, render_label_csv, render_markdown
-    from xmtc.analysis.report.making import build_report
     from xmtc.analysis.report.page import render_page
     from xmtc.core.predictions import check_threshold
     from xmtc.data.file_streams import open_output

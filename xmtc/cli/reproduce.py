@@ -12,7 +12,7 @@ from xmtc.cli.streams import echo
 if TYPE_CHECKING:
     from xmtc.experiments.commands import ExperimentContext
     from xmtc.experiments.rows import Experiment
-    from xmtc.experiments.running import ExperimentOutcome
+    from xmtc.experiments.runner import ExperimentOutcome
 
 
 def reproduce(
@@ -92,8 +92,8 @@ def configure_place(
 ) -> ExperimentContext:
     from dataclasses import replace
 
+    from xmtc.analysis.result_files import describe_environment, list_gpus
     from xmtc.errors import XmtcError
-    from xmtc.experiments.keeping import describe_environment, list_gpus
 
     if wrong := [pair for pair in param if "=" not in pair]:
         raise XmtcError(f"--param {wrong[0]} must be NAME=VALUE.")
@@ -104,7 +104,7 @@ def configure_place(
 
 
 def run_rows(experiment: Experiment, rows: list[str], jobs: int, place: ExperimentContext) -> ExperimentOutcome:
-    from xmtc.experiments.running import run_missing_rows
+    from xmtc.experiments.runner import run_missing_rows
 
     return run_missing_rows(experiment, rows, jobs, place, lambda line: echo(line, err=": failed: " in line))
 
@@ -121,16 +121,16 @@ def report_outcome(outcome: ExperimentOutcome) -> bool:
 
 
 def print_markdown_table(experiment: Experiment, place: ExperimentContext) -> None:
-    from xmtc.experiments.keeping import load_results
+    from xmtc.analysis.result_files import load_results
     from xmtc.experiments.tables import render_table_markdown
 
     echo(render_table_markdown(experiment, load_results(place.get_results_path(experiment.name))))
 
 
 def write_report(names: list[str], output: str, results: Path | None, data: Path | None) -> None:
+    from xmtc.analysis.result_files import load_results
     from xmtc.data.file_streams import open_output
     from xmtc.errors import XmtcError, escape_controls
-    from xmtc.experiments.keeping import load_results
     from xmtc.experiments.page import build_sections, choose_renderer
     from xmtc.experiments.rows import TABLES_FOLDER, find_table, list_tables, load_experiment
 

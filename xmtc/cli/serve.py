@@ -81,7 +81,7 @@ def serve(
             import prometheus_client  # noqa: F401
             import python_multipart  # noqa: F401
 
-            from xmtc.server.running import serve as begin
+            from xmtc.server.startup import serve as begin
     except ImportError as error:
         raise as_missing_extra("xmtc serve", error) from None
     begin(settings)

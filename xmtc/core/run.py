@@ -22,10 +22,9 @@ from xmtc.cluster.connection import check_address
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.events import BEGIN, Callback, Event, Stage, measure_peak_memory
 from xmtc.core.hyperparameters import is_number_of_type, to_short_repr
-from xmtc.core.prefetch import PrefetchIterator
 from xmtc.core.progress import Progress, ProgressFactory, hide_progress, is_first_process, show_progress
 from xmtc.core.remote_run import DriverCallHandler, run_remote_work
-from xmtc.core.threads import count_available_threads
+from xmtc.core.threads import PrefetchIterator, count_available_threads
 from xmtc.errors import XmtcError
 
 Item = TypeVar("Item")

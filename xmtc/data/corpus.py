@@ -15,6 +15,7 @@ from typing import Any
 from xmtc.core.progress import ProgressFactory, hide_progress
 from xmtc.core.run import Run
 from xmtc.data.batch import DocumentBatch
+from xmtc.data.corpus_input import BadLine, CorpusInput, as_pipe, raise_bad_line
 from xmtc.data.document import Document
 from xmtc.data.encodings import DETECTION_BYTES, UTF8, Encoding, detect_encoding
 from xmtc.data.file_streams import (
@@ -39,7 +40,6 @@ from xmtc.data.label_checks import LabelChecker
 from xmtc.data.layout import Layout, Notifier
 from xmtc.data.records import Fields
 from xmtc.data.rejects import RejectsFile
-from xmtc.data.source import BadLine, CorpusInput, as_pipe, raise_bad_line
 from xmtc.errors import XmtcError, escape_controls
 
 ERROR_MODES = ("stop", "skip")

@@ -34,10 +34,11 @@ from functools import partial
 from itertools import dropwhile, islice
 from pathlib import Path
 
+from xmtc.data.corpus_input import BYTE_ORDER_MARK, CorpusInput
 from xmtc.data.file_streams import STANDARD_STREAM, strip_compression_extension
-from xmtc.data.formats import FORMATS, list_writable_formats, paired, svmlight, table, whole
+from xmtc.data.formats import FORMATS, list_writable_formats, paired, svmlight, table
+from xmtc.data.formats import document_files as whole
 from xmtc.data.records import BadRecord, Fields, load_json, match_name, quote_text
-from xmtc.data.source import BYTE_ORDER_MARK, CorpusInput
 from xmtc.errors import XmtcError
 
 FORMAT_BY_EXTENSION = {

@@ -12,9 +12,9 @@ from typing import TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.prefetch import BackgroundWorker
 from xmtc.core.run import Run
 from xmtc.core.sparse import narrow_indptr
+from xmtc.core.threads import BackgroundWorker
 from xmtc.data.batch import DocumentBatch, Texts, as_int32_view
 from xmtc.data.document import Document
 

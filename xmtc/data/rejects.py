@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xmtc.data.source import BadLine
+from xmtc.data.corpus_input import BadLine
 from xmtc.errors import XmtcError, escape_controls
 
 

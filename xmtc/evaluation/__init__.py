@@ -3,25 +3,23 @@
 docs/reference/metrics.md has the formulas; xmtc/evaluation/registry.py says how a measure is declared."""
 
 from xmtc.evaluation import metrics as measures  # noqa: F401  (the declarations fill the table)
-from xmtc.evaluation.evaluate import evaluate, evaluate_per_document
-from xmtc.evaluation.metric_names import (
+from xmtc.evaluation.metric_values import evaluate, evaluate_per_document
+from xmtc.evaluation.ranked_results import RankedResults, to_ranked_results
+from xmtc.evaluation.registry import (
     DECISION_METRICS,
     DEFAULT_METRICS,
+    EVALUATION_DEPTH,
+    K_PARAMETER,
+    METRIC_FAMILIES,
     RANKING_METRICS,
+    SCORE_PARAMETER,
     Metric,
+    MetricFamily,
+    MetricParameter,
     has_decision_metric,
     has_hierarchical_metric,
     max_k,
     parse_metric,
-)
-from xmtc.evaluation.ranked_results import RankedResults, to_ranked_results
-from xmtc.evaluation.registry import (
-    EVALUATION_DEPTH,
-    K_PARAMETER,
-    METRIC_FAMILIES,
-    SCORE_PARAMETER,
-    MetricFamily,
-    MetricParameter,
     register_metric,
 )
 from xmtc.labels.propensity import PROPENSITIES, Propensity

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from xmtc.analysis.report.files import render_markdown_rows
 from xmtc.analysis.report.page import PAGE_STYLE, render_table
-from xmtc.analysis.report.shown import ReportTable, TableCell
+from xmtc.analysis.report.tables import ReportTable, TableCell
+from xmtc.analysis.result_files import ResultRecord
 from xmtc.errors import XmtcError
 from xmtc.experiments.commands import ExperimentContext, ExperimentFailed, plan_corpora
-from xmtc.experiments.keeping import ResultRecord
 from xmtc.experiments.rows import TABLES_FOLDER, Experiment, ExperimentRow, find_members
 from xmtc.experiments.tables import COST_COLUMNS, build_lines, group_results, group_rows, make_short_name
 from xmtc.explain.highlights import escape_text

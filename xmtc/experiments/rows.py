@@ -10,8 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from xmtc.analysis.measured_process import PACKAGE_FOLDER_NAMES, SOURCE_ROOT
 from xmtc.errors import XmtcError, find_similar_names
-from xmtc.experiments.process import PACKAGE_FOLDER_NAMES, SOURCE_ROOT
 
 ROW_KINDS = ("method", "combine", "compare")  # a row says one of these
 TABLES_FOLDER = "experiments"  # of the repository, where its tables lie

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xmtc.analysis.report.files import render_markdown_rows
-from xmtc.experiments.keeping import ResultRecord
+from xmtc.analysis.result_files import ResultRecord
 from xmtc.experiments.rows import Experiment, ExperimentRow
 
 COST_COLUMNS = {

@@ -16,7 +16,7 @@ from xmtc.data.batch import concatenate_bytes
 from xmtc.features.view import View
 from xmtc.features.words import FittedWords
 from xmtc.text.stemming import PLURAL_STEMMING, get_stemmer
-from xmtc.text.term_index import StringIndex
+from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer, WordSequences, batch_texts
 
 UNLIMITED_WORDS = 2**31  # words of a text; no text has as many

@@ -15,7 +15,7 @@ import numpy as np
 from xmtc.core.dataset import Bag, Tokens
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
-from xmtc.features.encoders import tokenizing
+from xmtc.features.encoders import tokenizer_loader as tokenizing
 from xmtc.features.encoders.catalogue import find_encoder, reraise_encoder_errors
 from xmtc.features.encoders.configuration import check_is_encoder, read_config, read_max_positions, read_tokenizer_json
 from xmtc.features.view import FittedView, View, empty_corpus_error, mark_documents_with

@@ -26,10 +26,9 @@ from xmtc.storage.disk_arrays import PreallocatedArray
 from xmtc.storage.form import array
 from xmtc.text.analyzers import AUTO, WORDS, check_analyzer_name, get_analyzer, has_grams, parse_analyzer_names
 from xmtc.text.stop_words import load_stop_words
-from xmtc.text.term_index import NOT_FOUND, StringIndex, select_most_frequent
-from xmtc.text.term_spans import TermOrigin, find_part_spans
+from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent
 from xmtc.text.tokenizer import BatchTermCounts, Tokenizer, batch_texts
-from xmtc.text.word_spans import Span, find_spans
+from xmtc.text.word_spans import Span, TermOrigin, find_part_spans, find_spans
 
 BLOCK_ROWS = 100_000  # that are put beside each other at a time
 MAX_GRAM_SHARE = (

@@ -14,7 +14,7 @@ from xmtc.core.run import Run
 from xmtc.data.batch import Texts
 from xmtc.storage.disk_arrays import ArrayStore
 from xmtc.text.analyzers import WordTerms
-from xmtc.text.term_index import NOT_FOUND, WordMerger, select_words
+from xmtc.text.string_index import NOT_FOUND, WordMerger, select_words
 from xmtc.text.tokenizer import BatchTermCounts, Tokenizer, batch_texts
 
 MAX_NEW_WORD_SHARE = 0.04  # new words, below which words are enough

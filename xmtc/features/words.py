@@ -15,7 +15,7 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features.view import ANALYZER_PARAM, UNKNOWN_ID, FittedView, View, empty_corpus_error
 from xmtc.text.analyzers import AUTO, WORDS, check_analyzer_name, get_analyzer, has_grams, parse_analyzer_names
-from xmtc.text.term_index import NOT_FOUND, StringIndex, merge_word_batches, select_most_frequent
+from xmtc.text.string_index import NOT_FOUND, StringIndex, merge_word_batches, select_most_frequent
 from xmtc.text.tokenizer import Tokenizer, WordSequences, batch_texts, count_per_document
 from xmtc.text.word_spans import Span, find_spans
 

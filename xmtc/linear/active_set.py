@@ -19,9 +19,14 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from xmtc.core.numba_support import kernel
-from xmtc.linear.coordinate_descent import compute_alpha, next_random_state, shuffle, write_squared_norms
+from xmtc.linear.coordinate_descent import (
+    compute_alpha,
+    next_random_state,
+    shuffle,
+    soft_threshold,
+    write_squared_norms,
+)
 from xmtc.linear.packing import SparseWeights, group_by_feature
-from xmtc.linear.proximal import soft_threshold
 from xmtc.linear.solver import seed_state
 
 PASSIVE, NEGATIVE, POSITIVE = 0, 1, 2  # what a document is to a label

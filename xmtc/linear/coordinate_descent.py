@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from xmtc.core.numba_support import fast_kernel, kernel
-from xmtc.linear.proximal import soft_threshold
 from xmtc.linear.simd import LANES, MAX_TILE_VECTORS, accumulate_rows, scatter_to_rows
 
 
@@ -294,3 +293,10 @@ def descend_pair(
     if n_alone:
         write_singleton_weights(alpha, signs, n_features, W)
     return W
+
+
+@fast_kernel
+def soft_threshold(value, penalty):
+    """The proximal step of an L1 penalty: towards zero by the penalty, and not beyond."""
+    zero = value - value
+    return max(value - penalty, zero) + min(value + penalty, zero)

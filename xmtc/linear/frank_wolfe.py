@@ -17,8 +17,7 @@ from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.sparse import CompactMatrix
-from xmtc.linear.coordinate_descent import next_random_state, write_squared_norms
-from xmtc.linear.proximal import soft_threshold
+from xmtc.linear.coordinate_descent import next_random_state, soft_threshold, write_squared_norms
 from xmtc.linear.search import insert_ranked
 from xmtc.linear.solver import make_random_order, seed_state
 

@@ -22,9 +22,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, logsigmoid, relu, softplus
 
 from xmtc.core.predictions import NO_LABEL
+from xmtc.nn.batches import round_up_length
 from xmtc.nn.devices import move_to_device
 from xmtc.nn.output_losses import CrossEntropyLoss, PositiveLabels, compute_output_loss, get_max_block_outputs
-from xmtc.nn.token_batches import round_up_length
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
 from xmtc.core.dataset import Tokens
+from xmtc.nn.batches import TokenBatch, TokenLoader
 from xmtc.nn.devices import move_to_device
-from xmtc.nn.token_batches import TokenBatch, TokenLoader
 
 KERNEL_HIDDEN_SIZES = (64, 128, 256)  # of hidden layers for which the kernels are faster; at 512 cuDNN is
 
@@ -140,3 +141,40 @@ class Recurrence(torch.autograd.Function):
         d_gates = gates.view(-1, 2, 4 * hidden)  # by now
         d_from_states = torch.bmm(d_gates.permute(1, 2, 0), before.transpose(0, 1))
         return gates, d_from_states, d_first.sum(0)[:, :, None], None
+
+
+class RecurrentEncoder(nn.Module):
+    """Words to states, eqs. 1–3: one bidirectional LSTM layer with a learned initial state."""
+
+    def __init__(
+        self,
+        n_words: int,
+        dimension: int,
+        hidden: int,
+        word_dropout: float,
+        dropout: float,
+        whole_word_dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.embedding = nn.Embedding(n_words, dimension)
+        self.lstm = nn.LSTM(dimension, hidden, bidirectional=True)
+        self.first_state = nn.Parameter(torch.zeros(2, 2, 1, hidden))  # (h or c, direction, any document, unit)
+        self.word_dropout, self.dropout, self.whole_word_dropout = word_dropout, dropout, whole_word_dropout
+
+    def set_vectors(self, vectors: np.ndarray, is_trained: bool = True) -> None:
+        """The word vectors to start from, and whether training moves them."""
+        self.embedding.weight.data = torch.from_numpy(np.array(vectors, np.float32))
+        self.embedding.weight.requires_grad = is_trained
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """(n_docs, width, 2 · hidden)"""
+        words = dropout(self.embedding(batch.ids), self.word_dropout, self.training)
+        states = compute_states(self.lstm, self.drop_words(words), self.first_state, batch)
+        return dropout(batch.pad_states(states), self.dropout, self.training)
+
+    def drop_words(self, words: Tensor) -> Tensor:
+        """In training, some words are left out whole, as zeros in their place: no label may rest on a single word."""
+        if not (self.training and self.whole_word_dropout):
+            return words
+        stays = torch.rand(len(words), 1, device=words.device) >= self.whole_word_dropout
+        return words * stays

@@ -12,8 +12,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.method import Method
 from xmtc.data.splits import VALIDATION_SHARE
-from xmtc.nn.fit import HELD_OUT_HELP, select_stopping_rows
-from xmtc.nn.training import TrainingOptions
+from xmtc.nn.training import HELD_OUT_HELP, TrainingOptions, select_stopping_rows
 
 
 @dataclass(frozen=True)

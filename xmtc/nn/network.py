@@ -19,8 +19,7 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.nn.devices import choose_thread_count, get_network_device, select_device, use_torch_settings
-from xmtc.nn.weights import Weights
-from xmtc.storage.form import Form
+from xmtc.storage.form import Form, array
 
 MAX_BATCH_DOCUMENTS = 512  # answered at a time, if not fewer
 WEIGHT_COPIES = 5  # of its weights that a training holds: gradients, two memories of Adam, and the best so far
@@ -181,3 +180,24 @@ def predict_with_network(network: Any, loader: Loader, k: int, run: Run) -> Pred
 def get_device_limit(numbers: dict[str, int], device: torch.device) -> int:
     """A limit of the device: GPUs have more memory than they are given at a time, CPUs less."""
     return numbers.get(device.type, numbers["cpu"])
+
+
+@dataclass(frozen=True)
+class Weights(Form):
+    arrays: dict[str, np.ndarray] = array(np.float32, np.float16, ndim=None)  # by the names that PyTorch has for them
+
+    @classmethod
+    def from_network(cls, network: nn.Module, precision: torch.dtype = torch.float32) -> Weights:
+        return cls({name: tensor.to(precision).cpu().numpy() for name, tensor in network.state_dict().items()})
+
+    def load_into(self, network: nn.Module) -> None:
+        """Give a network these weights, in float32, in place of its own."""
+        state = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in self.arrays.items()}
+        network.load_state_dict(state, assign=True)
+
+    def check_fits(self, network: nn.Module) -> None:
+        """Refuse weights that are not those of a network."""
+        wanted = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+        found = {name: array.shape for name, array in self.arrays.items()}
+        if wanted != found or len({array.dtype for array in self.arrays.values()}) != 1:
+            raise ValueError("its weights are not those of its network")

@@ -13,8 +13,8 @@ from pathlib import Path
 from xmtc.core.progress import print_to_stderr
 from xmtc.data.document import Document
 from xmtc.data.file_streams import open_output
+from xmtc.data.formats.document_files import LABEL_FILE_EXTENSIONS
 from xmtc.data.formats.folder import DOCUMENT_EXTENSIONS
-from xmtc.data.formats.whole import LABEL_FILE_EXTENSIONS
 from xmtc.errors import XmtcError
 from xmtc.output.table import Prediction, PredictionTable, WriteFunction
 

@@ -21,7 +21,7 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.splits import drop_rows, find_labelled_rows, sample_labelled_rows, sample_rows_keeping_labels
 from xmtc.errors import XmtcError
-from xmtc.methods.ensemble.calibrated import (
+from xmtc.methods.ensemble.calibrated_model import (
     CalibratedModel,
     build_calibrated_model,
     fit_isotonic_curve,
@@ -30,8 +30,8 @@ from xmtc.methods.ensemble.calibrated import (
 )
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.ensemble.ensemble import Ensemble
+from xmtc.methods.ensemble.holdout_model import HOLDOUT_RUN_NAME, fit_with_holdout_model
 from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS
-from xmtc.methods.ensemble.witness import HOLDOUT_RUN_NAME, fit_with_holdout_model
 from xmtc.tagger import Tagger
 
 HELD_OUT_FRACTION, MAX_HELD_OUT_DOCUMENTS = 0.1, 2000  # documents held out, where a method holds out none by itself

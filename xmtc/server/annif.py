@@ -14,8 +14,8 @@ import xmtc
 from xmtc.server.batching import PredictQuery
 from xmtc.server.messages import FailFastList
 from xmtc.server.models import LoadedModel, ServedModel, encode_json
-from xmtc.server.refusals import RequestError
 from xmtc.server.request_bodies import LimitedRoute, run_in_body_thread
+from xmtc.server.request_errors import RequestError
 from xmtc.server.routes import to_json_response
 from xmtc.server.service import Service
 from xmtc.tagger import Tag

@@ -24,8 +24,8 @@ from xmtc.server import annif
 from xmtc.server.hosts import HostCheck, parse_headers
 from xmtc.server.limits import RESPONSE_HEADERS, RequestLimits
 from xmtc.server.models import ModelPool
-from xmtc.server.refusals import RequestError, encode_error, request_error_from
 from xmtc.server.request_bodies import format_validation_error
+from xmtc.server.request_errors import RequestError, encode_error, request_error_from
 from xmtc.server.routes import build_file_routes, build_model_routes, build_operator_routes
 from xmtc.server.service import Service
 from xmtc.server.settings import Settings

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from xmtc.errors import XmtcError
-from xmtc.server.refusals import busy_error
+from xmtc.server.request_errors import busy_error
 
 MAX_BATCH_TEXTS, MAX_BATCH_CHARACTERS = 256, 4_000_000  # of a batch
 MAX_SMALL_REQUEST_TEXTS = 32  # of a request that may use the reserve of the queue

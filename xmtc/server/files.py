@@ -18,16 +18,16 @@ from typing import IO, Any, NamedTuple
 
 from xmtc.core.child_worker import TEMP_FOLDER_PREFIX, to_utf8_json
 from xmtc.data.corpus import open_corpus
+from xmtc.data.corpus_input import BadLine
 from xmtc.data.encodings import DETECTION_BYTES, detect_encoding
 from xmtc.data.file_streams import open_binary
 from xmtc.data.formats.table import DELIMITER_DECLARATION_PATTERN, sniff_delimiter
 from xmtc.data.formats.xlsx import MAX_HEADER_ROWS, cell_to_text, open_workbook
 from xmtc.data.layout import Notifier
 from xmtc.data.records import Fields, match_name
-from xmtc.data.source import BadLine
 from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.output import Prediction, PredictionTable, get_writer
-from xmtc.server.refusals import RequestError
+from xmtc.server.request_errors import RequestError
 
 # Formats by the ends of file names.
 FORMAT_BY_SUFFIX = {

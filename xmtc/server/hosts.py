@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xmtc.server.refusals import RequestError
+from xmtc.server.request_errors import RequestError
 from xmtc.server.settings import ANY_HOST, LOCAL_HOSTS, Settings
 
 HOST_PATTERN = re.compile(

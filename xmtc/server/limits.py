@@ -11,9 +11,9 @@ from typing import Any
 
 from xmtc.server import log
 from xmtc.server.hosts import HostCheck, parse_headers
-from xmtc.server.memory import ACCOUNT_KEY, MemoryBudget, RequestMemory
 from xmtc.server.metrics import Metrics
-from xmtc.server.refusals import RequestError, busy_error, encode_error, request_error_from
+from xmtc.server.request_errors import RequestError, busy_error, encode_error, request_error_from
+from xmtc.server.request_memory import ACCOUNT_KEY, MemoryBudget, RequestMemory
 from xmtc.server.settings import Settings
 
 Scope = MutableMapping[str, Any]

@@ -20,8 +20,7 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.server import log
 from xmtc.server.batching import PredictQuery
-from xmtc.server.explaining import MAX_EXPLAINED_CHARACTERS, locate_words
-from xmtc.server.messages import MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH
+from xmtc.server.messages import MAX_EXPLAINED_CHARACTERS, MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH, locate_words
 from xmtc.server.models import LoadedModel
 from xmtc.server.settings import Settings
 

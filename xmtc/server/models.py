@@ -19,7 +19,7 @@ from xmtc.errors import XmtcError
 from xmtc.features import FEATURES
 from xmtc.server import log
 from xmtc.server.batching import Batcher, PredictQuery
-from xmtc.server.refusals import busy_error
+from xmtc.server.request_errors import busy_error
 from xmtc.server.settings import Settings
 from xmtc.storage.folder import ABOUT_FILE, Stamp, read_stamp
 from xmtc.storage.regular_files import is_regular, read_regular

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 
-from xmtc.server.refusals import RequestError
+from xmtc.server.request_errors import RequestError
 
 MAX_INLINE_BYTES = 2**16  # bodies up to this size are decoded in the event loop, which takes a few milliseconds at most
 MAX_JSON_VALUES = 20_000  # signs and strings in a JSON body, besides those of texts, unless its model says otherwise

@@ -8,13 +8,13 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import Response
 
 from xmtc.core.child_worker import to_utf8_json
-from xmtc.server import explaining, messages
-from xmtc.server.explaining import locate_words
+from xmtc.server import messages
 from xmtc.server.files import CONTENT_TYPES, READ_TASK, WRITE_TASK, check_cells, check_upload
-from xmtc.server.memory import ACCOUNT_KEY
+from xmtc.server.messages import locate_words
 from xmtc.server.models import encode_json
-from xmtc.server.refusals import RequestError, busy_error
 from xmtc.server.request_bodies import LimitedRoute, run_in_body_thread
+from xmtc.server.request_errors import RequestError, busy_error
+from xmtc.server.request_memory import ACCOUNT_KEY
 from xmtc.server.service import Service
 from xmtc.tagger import Tag
 
@@ -66,7 +66,7 @@ def build_model_routes(service: Service) -> APIRouter:
         """The words of a text that speak for a label, and those against it."""
         served = service.find_model(name, request, 1)
         text = service.check_texts([asked.text])[0]
-        most = explaining.MAX_EXPLAINED_CHARACTERS
+        most = messages.MAX_EXPLAINED_CHARACTERS
         if len(text) > most:
             found = f"Found a text of {len(text):,} characters, expected {most:,} at most to be explained"
             raise RequestError(413, f"{found}; send a part of it.")

@@ -13,10 +13,10 @@ from xmtc.core.child_process import GIB, MIB, ChildPool, ChildTaskError, TaskLim
 from xmtc.server import messages
 from xmtc.server.batching import PredictQuery
 from xmtc.server.files import PRELOADED_MODULES
-from xmtc.server.memory import ACCOUNT_KEY, MemoryBudget, RequestMemory
 from xmtc.server.metrics import Metrics
 from xmtc.server.models import ModelPool, ServedModel
-from xmtc.server.refusals import RequestError, busy_error, unknown_model_error
+from xmtc.server.request_errors import RequestError, busy_error, unknown_model_error
+from xmtc.server.request_memory import ACCOUNT_KEY, MemoryBudget, RequestMemory
 from xmtc.server.settings import MAX_ANSWER_LABELS, Settings
 from xmtc.vocabulary.label_filters import FILE_ENTRY
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from xmtc.core.memory import concatenate_and_free
 from xmtc.errors import XmtcError
+from xmtc.storage.array_file import map_file
 from xmtc.storage.atomic import describe_error
-from xmtc.storage.memory_map import map_file
 
 
 def check_workdir(folder: Path) -> None:

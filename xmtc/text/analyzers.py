@@ -18,7 +18,7 @@ import numpy as np
 from xmtc.core.numba_support import kernel
 from xmtc.data.batch import concatenate_bytes
 from xmtc.errors import XmtcError, as_missing_extra, find_similar_names
-from xmtc.text.term_index import StringIndex, index_distinct_words, merge_word_batches
+from xmtc.text.string_index import StringIndex, index_distinct_words, merge_word_batches
 from xmtc.text.tokenizer import SPACE_BYTE, WORD_CODES_END, decode_code_point
 
 AUTO, WORDS, GRAMS, SNOWBALL, SIMPLEMMA = "auto", "words", "grams", "snowball", "simplemma"

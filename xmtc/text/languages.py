@@ -9,7 +9,7 @@ import numpy as np
 
 from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.text.stop_words import common_words, language_names
-from xmtc.text.term_index import NOT_FOUND, StringIndex
+from xmtc.text.string_index import NOT_FOUND, StringIndex
 
 # Han, kana, Thai, Lao, Burmese and Khmer: a run of letters is a clause there
 UNSPACED_SCRIPT_RANGES = (

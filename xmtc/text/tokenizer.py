@@ -19,7 +19,7 @@ from xmtc.core.threads import cache_with_lock
 from xmtc.data.batch import Texts, concatenate_bytes
 from xmtc.storage.form import Form
 from xmtc.text.normalisation import normalize_text, normalize_texts
-from xmtc.text.term_index import (
+from xmtc.text.string_index import (
     FNV_OFFSET_BASIS,
     FNV_PRIME,
     MIN_TABLE_SLOTS,

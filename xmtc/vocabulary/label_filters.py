@@ -12,7 +12,7 @@ import numpy as np
 
 from xmtc.data.file_streams import read_lines
 from xmtc.errors import XmtcError, find_similar_names, truncate_text
-from xmtc.text.term_index import StringIndex as Words
+from xmtc.text.string_index import StringIndex as Words
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.vocabulary import COLLECTION, NO_CONCEPT, SCHEME, Vocabulary
 

@@ -31,7 +31,7 @@ from xmtc.data.file_streams import (
     strip_compression_extension,
 )
 from xmtc.errors import XmtcError, as_missing_extra
-from xmtc.vocabulary.collector import FALLBACK_NAME, ConceptCollector
+from xmtc.vocabulary.builder import FALLBACK_NAME, ConceptCollector
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, HIDDEN, NOTATION, PREFERRED, SCHEME
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"

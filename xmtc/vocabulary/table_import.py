@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from xmtc.data.file_streams import OnRead, display_name, read_lines
 from xmtc.errors import XmtcError
-from xmtc.vocabulary.collector import ConceptCollector
+from xmtc.vocabulary.builder import ConceptCollector
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, HIDDEN, NOTATION, PREFERRED, SCHEME
 
 ID, LANGUAGE, BROADER, IN_SCHEME, DEPRECATED, REPLACED = "id", "language", "broader", "scheme", "deprecated", "replaced"

@@ -21,8 +21,8 @@ from xmtc.errors import XmtcError
 from xmtc.storage.folder import STRUCTURE_ERRORS, FolderKind
 from xmtc.storage.form import Form, array
 from xmtc.text.normalisation import normalize_unicode
-from xmtc.text.term_index import StringIndex as Words
-from xmtc.text.term_index import hash_bytes
+from xmtc.text.string_index import StringIndex as Words
+from xmtc.text.string_index import hash_bytes
 
 FOLDER_FORMATS = (1, 2)  # that are read; the last one is written
 VOCABULARY_FOLDER = FolderKind("vocabulary", FOLDER_FORMATS, "xmtc vocab import VOCAB", "import")

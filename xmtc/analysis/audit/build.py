@@ -21,7 +21,7 @@ from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.methods import method_name
-from xmtc.methods.ensemble.calibrated import apply_isotonic_curve, fit_isotonic_curve, select_prediction_rows
+from xmtc.methods.ensemble.calibrated_model import apply_isotonic_curve, fit_isotonic_curve, select_prediction_rows
 from xmtc.output import Column, Record
 from xmtc.pipeline import Pipeline, TrainingData
 from xmtc.vocabulary import Vocabulary

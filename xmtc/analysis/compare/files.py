@@ -6,9 +6,9 @@ import io
 from collections.abc import Sequence
 
 from xmtc.analysis.compare import plots
-from xmtc.analysis.compare.figures import COMPARISON_METRICS, Comparison, Disagreement
+from xmtc.analysis.compare.comparison import COMPARISON_METRICS, Comparison, Disagreement
 from xmtc.analysis.compare.ranking import build_ranking
-from xmtc.analysis.compare.shown import build_comparison_tables, build_ranking_tables
+from xmtc.analysis.compare.tables import build_comparison_tables, build_ranking_tables
 from xmtc.analysis.report.files import escape_markdown, render_markdown_table
 from xmtc.analysis.report.page import render_document, render_links, render_section
 from xmtc.explain.highlights import escape_text

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from xmtc.analysis.compare.figures import Comparison, compare_candidates
-from xmtc.analysis.compare.runs import (
+from xmtc.analysis.compare.comparison import Comparison, compare_candidates
+from xmtc.analysis.compare.ground_truth import GroundTruth
+from xmtc.analysis.method_specs import MethodSpec
+from xmtc.analysis.result_files import describe_environment, load_results, save_result
+from xmtc.analysis.trials import (
     ProgressFunction,
     TrialContext,
     fingerprint_files,
     load_training_statistics,
     run_methods,
 )
-from xmtc.analysis.compare.specs import MethodSpec
-from xmtc.analysis.compare.truth import GroundTruth
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
 from xmtc.data.splits import split_corpus
 from xmtc.errors import XmtcError
-from xmtc.experiments.keeping import describe_environment, load_results, save_result
 
 TEST_SHARE = 0.2  # of a corpus without test documents
 SPLIT_KEY = "the split"  # under which results.json keeps what was divided

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from xmtc.analysis.compare.answers import SavedPredictions
-from xmtc.analysis.compare.figures import Candidate, Comparison, Cost, compare_candidates
-from xmtc.analysis.compare.truth import GroundTruth
-from xmtc.analysis.report.making import format_label
+from xmtc.analysis.compare.comparison import Candidate, Comparison, Cost, compare_candidates
+from xmtc.analysis.compare.ground_truth import GroundTruth
+from xmtc.analysis.compare.saved_predictions import SavedPredictions
+from xmtc.analysis.report.build import format_label
+from xmtc.analysis.result_files import measure_folder_mb
 from xmtc.core.history import select_stages
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.evaluation import EVALUATION_DEPTH, parse_metric
-from xmtc.evaluation.overlap import compute_overlap
-from xmtc.experiments.keeping import measure_folder_mb
+from xmtc.evaluation.metric_values import compute_overlap
 from xmtc.tagger import Tagger
 
 SUMMARY_METRICS = ("P@1", "P@3", "P@5", "nDCG@5")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from xmtc.analysis.compare.figures import ComparisonEntry
+from xmtc.analysis.compare.comparison import ComparisonEntry
 from xmtc.analysis.compare.ranking import MethodRanking
-from xmtc.analysis.compare.shown import MAIN_METRIC
+from xmtc.analysis.compare.tables import MAIN_METRIC
 from xmtc.explain.highlights import escape_text
 
 WIDTH, HEIGHT = 640, 360

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from xmtc.analysis.compare.figures import Comparison
+from xmtc.analysis.compare.comparison import Comparison
 from xmtc.evaluation.significance import (
     adjust_p_values,
     compute_average_ranks,

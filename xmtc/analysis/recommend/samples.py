@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from xmtc.analysis.compare.runs import TrialContext, write_warm_up_corpus
-from xmtc.analysis.recommend.curves import SAMPLE_GROWTH, CorpusSize
+from xmtc.analysis.recommend.learning_curves import SAMPLE_GROWTH, CorpusSize
+from xmtc.analysis.trials import TrialContext, write_warm_up_corpus
 from xmtc.analyzer_selection import select_corpus_analyzer
 from xmtc.core.run import Run
 from xmtc.data.corpus import Corpus, open_corpus_writer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xmtc.analysis.report.figures import CalibrationBin
-from xmtc.analysis.report.shown import Excerpt, NamedReport, ReportTable, TableCell, build_report_tables
+from xmtc.analysis.report.statistics import CalibrationBin
+from xmtc.analysis.report.tables import Excerpt, NamedReport, ReportTable, TableCell, build_report_tables
 from xmtc.explain.highlights import escape_text
 
 GENERATOR = '<meta name="generator" content="xmtc report">'  # by which a page of ours is known

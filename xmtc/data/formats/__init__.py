@@ -12,10 +12,10 @@ from importlib import import_module
 
 from xmtc.core.run import Run
 from xmtc.data.batch import DocumentBatch
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.layout import Layout
 from xmtc.data.records import Fields as Fields
-from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError, find_similar_names
 
 FORMATS = {

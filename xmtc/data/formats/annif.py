@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, folder
-from xmtc.data.formats.whole import parse_subject_uri
+from xmtc.data.formats.document_files import parse_subject_uri
 from xmtc.data.records import BadRecord, validate_label_names
-from xmtc.data.source import CorpusInput
 
 
 def read(source: CorpusInput) -> Iterator[Document]:

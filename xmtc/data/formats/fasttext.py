@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import IO
 
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.records import BadRecord, validate_label_names
-from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError
 
 PREFIX = "__label__"

@@ -1,5 +1,5 @@
 """A folder of documents: every .txt, .html, .htm and .pdf file is one, called as the file is, with its labels beside it
-(xmtc/data/formats/whole.py). This is Annif's full-text corpus.
+(xmtc/data/formats/document_files.py). This is Annif's full-text corpus.
 
 Hidden files are skipped. Of files that differ only in their ending, as a PDF beside its text, the first of the list
 above is read. Folders within are read with --recursive; an id is then the path from the folder."""
@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.encodings import Encoding
 from xmtc.data.formats import CorpusFormat, html, pdf, text
-from xmtc.data.formats.whole import find_label_file, read_folder_document, report_encodings
+from xmtc.data.formats.document_files import find_label_file, read_folder_document, report_encodings
 from xmtc.data.records import BadRecord
-from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError
 
 EXTRACTORS = {".txt": text.extract, ".html": html.extract, ".htm": html.extract, ".pdf": pdf.extract}

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from xmtc.data.encodings import is_text_encoding
 from xmtc.data.formats import CorpusFormat
-from xmtc.data.formats.whole import ExtractedText, decode_text, extract_in_child, read_document_file
+from xmtc.data.formats.document_files import ExtractedText, decode_text, extract_in_child, read_document_file
 from xmtc.data.records import BadRecord
 from xmtc.errors import MissingExtra
 

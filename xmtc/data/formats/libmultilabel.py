@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat
 from xmtc.data.records import BadRecord, validate_label_names
-from xmtc.data.source import CorpusInput
 
 
 def read(source: CorpusInput) -> Iterator[Document]:

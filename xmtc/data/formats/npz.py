@@ -18,9 +18,9 @@ import numpy as np
 from scipy import sparse
 
 from xmtc.core.array_validation import is_offset_array
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
-from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError
 
 FILE_NAME_PAIRS = (("X", "Y"), ("x", "y"), ("features", "labels"))

@@ -15,11 +15,11 @@ from dataclasses import replace
 from functools import partial
 from typing import IO
 
+from xmtc.data.corpus_input import BYTE_ORDER_MARK, CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.file_streams import COMPRESSIONS, read_lines, strip_compression_extension
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.records import BadRecord, split_labels, validate_label_names
-from xmtc.data.source import BYTE_ORDER_MARK, CorpusInput
 from xmtc.errors import XmtcError
 
 PAIR_COMMA_PATTERN = re.compile(r"\.txt(?:\.gz|\.bz2|\.zst)?(,)", re.IGNORECASE)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name, require_field
-from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError
 
 ROWS_PER_BATCH = 4096

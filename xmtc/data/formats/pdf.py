@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from xmtc.data.formats import CorpusFormat
-from xmtc.data.formats.whole import ExtractedText, extract_in_child, read_document_file
+from xmtc.data.formats.document_files import ExtractedText, extract_in_child, read_document_file
 from xmtc.data.records import BadRecord
 from xmtc.errors import as_missing_extra
 

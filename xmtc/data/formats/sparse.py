@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import IO
 
+from xmtc.data.corpus_input import BYTE_ORDER_MARK, CorpusInput, Line
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.formats.feature_lines import parse_features, parse_labels, split_line
 from xmtc.data.records import BadRecord, quote_text
-from xmtc.data.source import BYTE_ORDER_MARK, CorpusInput, Line
 from xmtc.errors import XmtcError
 
 MAX_DIGITS = 18  # of a number in 64 bits

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat
 from xmtc.data.formats.feature_lines import parse_features, parse_labels, split_line
 from xmtc.data.records import BadRecord, quote_text
-from xmtc.data.source import CorpusInput
 
 
 def read(source: CorpusInput) -> Iterator[Document]:

@@ -18,11 +18,11 @@ from dataclasses import replace
 from functools import partial
 from typing import IO, Any
 
+from xmtc.data.corpus_input import CorpusInput, Line
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.layout import Layout
 from xmtc.data.records import CELL_SEPARATOR, BadRecord, Fields, join_labels, match_name, require_field
-from xmtc.data.source import CorpusInput, Line
 from xmtc.errors import XmtcError
 
 MAX_CELL_CHARACTERS = 1 << 27  # characters; a quote that is never closed is refused here instead of filling the memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from xmtc.data.formats import CorpusFormat
-from xmtc.data.formats.whole import ExtractedText, decode_text, read_document_file
+from xmtc.data.formats.document_files import ExtractedText, decode_text, read_document_file
 
 
 def extract(raw: bytes, user_encoding: str | None, encoding_hint: str | None) -> ExtractedText:

@@ -19,12 +19,12 @@ from typing import IO, Any
 
 from xmtc.core.child_process import CHILD_POOL, ChildTaskError, TaskLimits
 from xmtc.core.child_worker import CHUNK_BYTES
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat
 from xmtc.data.formats.parquet import row_to_json
 from xmtc.data.formats.table import RepeatedHeader, is_blank, validate_header
 from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name
-from xmtc.data.source import CorpusInput
 from xmtc.errors import XmtcError, as_missing_extra
 
 MAX_HEADER_ROWS = 20  # among which the header is looked for

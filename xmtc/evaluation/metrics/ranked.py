@@ -38,3 +38,10 @@ def ideal_dcg(judged: RankedResults, k: int) -> np.ndarray:
     """(n_docs,) what a perfect ranking reaches; 1 for a document without labels, whose gain is 0 anyway."""
     ideal = np.append(1.0, np.cumsum(discounts(k)))  # by number of true labels
     return ideal[np.minimum(judged.n_true, k)]
+
+
+@register_metric("coverage", parameter=K_PARAMETER)
+def coverage(judged: RankedResults, k: int) -> float:
+    """Share of the test set's labels that were found at least once."""
+    found = np.unique(judged.predictions.labels[:, :k][judged.hits[:, :k]])
+    return len(found) / max(int(np.count_nonzero(judged.frequencies)), 1)

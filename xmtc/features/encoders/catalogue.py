@@ -19,8 +19,8 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.storage.atomic import describe_error
 from xmtc.storage.cache import compute_path_sha256, create_cache_folder, get_cache_folder
+from xmtc.storage.package_download import download_package
 from xmtc.storage.regular_files import NotRegularError, resolve_links
-from xmtc.text.package_download import download_package
 
 CONFIG, WEIGHTS, TOKENIZER, POOLING = "config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"
 MANIFEST = "manifest.json"  # of an encoder that was exported in parts

@@ -22,7 +22,7 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features.encoders.catalogue import CONFIG, MANIFEST, POOLING, TOKENIZER, WEIGHTS, find_encoder
 from xmtc.features.encoders.configuration import read_tokenizer_json
-from xmtc.features.encoders.loading import load_encoder
+from xmtc.features.encoders.model_loader import load_encoder
 from xmtc.storage.atomic import describe_error
 from xmtc.storage.cache import compute_path_sha256
 from xmtc.storage.regular_files import parse_json, read_regular

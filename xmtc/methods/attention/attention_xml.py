@@ -23,7 +23,7 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree, build_balanced_trees, compress_tree
 from xmtc.labels.vectors import LabelVectors
-from xmtc.methods.attention.family import RecurrentMethod
+from xmtc.methods.attention.base import RecurrentMethod
 from xmtc.methods.attention.model import ATTENTION, OWN_OUTPUT, VIEW, AttentionModel, RecurrentDesign
 from xmtc.nn.training import TrainingOptions
 

@@ -13,10 +13,10 @@ from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.methods.attention.network import MaxPooling, MultiLabelAttention, RecurrentNetwork
+from xmtc.nn.batches import TokenBatch, TokenLoader
 from xmtc.nn.devices import mixed_precision, select_device, use_torch_settings
+from xmtc.nn.lstm import RecurrentEncoder
 from xmtc.nn.network import Design, TrainedNetwork, get_network_device, predict_with_network
-from xmtc.nn.recurrent import RecurrentEncoder
-from xmtc.nn.token_batches import TokenBatch, TokenLoader
 from xmtc.storage.form import Form, array
 
 VIEW = "words"

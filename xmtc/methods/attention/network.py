@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
+from xmtc.nn.batches import TokenBatch
 from xmtc.nn.devices import mixed_precision
+from xmtc.nn.lstm import RecurrentEncoder
 from xmtc.nn.network import LabelNetwork, get_device_limit, get_network_device
-from xmtc.nn.recurrent import RecurrentEncoder
-from xmtc.nn.token_batches import TokenBatch
 
 MAX_BATCH_DOCUMENTS = {"cpu": 64, "cuda": 512}  # answered at a time
 MAX_TENSOR_ELEMENTS = {"cpu": 2**27, "cuda": 2**31}  # of one tensor in an answer

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
 from xmtc.labels.tree import LabelTree
-from xmtc.methods.attention.family import RecurrentMethod
+from xmtc.methods.attention.base import RecurrentMethod
 from xmtc.methods.attention.model import AttentionModel
 
 

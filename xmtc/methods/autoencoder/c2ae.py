@@ -23,11 +23,11 @@ from torch import Tensor
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
-from xmtc.methods.autoencoder.family import LabelAutoencoder
+from xmtc.methods.autoencoder.base import LabelAutoencoder
 from xmtc.methods.autoencoder.model import LAYERS, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Objective
-from xmtc.nn.fit import HELD_OUT_HELP
 from xmtc.nn.output_losses import ExponentialPairLoss
+from xmtc.nn.training import HELD_OUT_HELP
 
 
 @dataclass(frozen=True)

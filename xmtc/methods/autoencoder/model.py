@@ -20,10 +20,9 @@ from xmtc.methods.autoencoder.network import (
     Predictor,
     SequenceFeatures,
 )
-from xmtc.nn.bag_batches import BagBatch, BagLoader
+from xmtc.nn.batches import BagBatch, BagLoader, TokenLoader
 from xmtc.nn.devices import use_torch_settings
 from xmtc.nn.network import Design, NetworkModel
-from xmtc.nn.token_batches import TokenLoader
 
 INPUTS = BAG, LSTM, LAYERS = "bag", "lstm", "layers"
 WORD_VIEW = "words"  # the view that an LSTM reads

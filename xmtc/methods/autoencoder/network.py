@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag, leaky_relu, relu
 
-from xmtc.nn.bag_batches import BagBatch
+from xmtc.nn.batch_norm import BatchNorm
+from xmtc.nn.batches import BagBatch, TokenBatch
+from xmtc.nn.lstm import RecurrentEncoder
 from xmtc.nn.network import LabelNetwork, get_device_limit, get_network_device
-from xmtc.nn.normalisation import BatchNorm
 from xmtc.nn.output_losses import Loss, PositiveLabels, compute_output_loss
-from xmtc.nn.recurrent import RecurrentEncoder
-from xmtc.nn.token_batches import TokenBatch
 
 LEAKY_RELU_SLOPE = 0.1  # of the leaky ReLU
 MAX_BATCH_DOCUMENTS = 512  # answered at a time

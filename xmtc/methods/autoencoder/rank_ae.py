@@ -31,7 +31,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.autoencoder.family import LabelAutoencoder
+from xmtc.methods.autoencoder.base import LabelAutoencoder
 from xmtc.methods.autoencoder.model import BAG, LSTM, WORD_VIEW, AutoencoderDesign
 from xmtc.methods.autoencoder.network import Autoencoder, BagFeatures, Objective, Predictor, SequenceFeatures
 from xmtc.methods.autoencoder.presets import PRESETS

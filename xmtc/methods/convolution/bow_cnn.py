@@ -23,7 +23,7 @@ from torch.nn.functional import avg_pool1d, dropout, pad, relu
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
-from xmtc.methods.convolution.family import (
+from xmtc.methods.convolution.base import (
     MAX,
     MEAN,
     POOLINGS,
@@ -34,7 +34,7 @@ from xmtc.methods.convolution.family import (
     max_pool_chunks,
     mean_pool_chunks,
 )
-from xmtc.nn.token_batches import TokenBatch
+from xmtc.nn.batches import TokenBatch
 
 MAX_REGION_WORDS = 100_000  # of a region, and from one to the next
 

@@ -23,7 +23,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.convolution.family import (
+from xmtc.methods.convolution.base import (
     VIEW,
     ConvolutionalDesign,
     ConvolutionalMethod,
@@ -31,9 +31,9 @@ from xmtc.methods.convolution.family import (
     count_tokens,
     max_pool_chunks,
 )
+from xmtc.nn.batch_norm import BatchNorm
+from xmtc.nn.batches import TokenBatch
 from xmtc.nn.initial_vectors import load_token_vectors
-from xmtc.nn.normalisation import BatchNorm
-from xmtc.nn.token_batches import TokenBatch
 
 
 class XMLCNNNetwork(ConvolutionalNetwork):

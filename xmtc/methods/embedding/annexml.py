@@ -25,7 +25,7 @@ from xmtc.core.run import Run
 from xmtc.core.sparse import CompactMatrix
 from xmtc.linear.coordinate_descent import shuffle
 from xmtc.linear.solver import seed_state
-from xmtc.methods.embedding.family import SINGLE_THREAD_RUN, LearnerSeed, LocalEmbeddings
+from xmtc.methods.embedding.local_embeddings import SINGLE_THREAD_RUN, LearnerSeed, LocalEmbeddings
 from xmtc.methods.embedding.neighbours import NO_NEIGHBOUR, find_label_neighbours
 
 BATCH_DOCUMENTS = 64  # documents that are ranked against each other's neighbours

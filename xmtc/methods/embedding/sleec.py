@@ -24,8 +24,8 @@ from xmtc.core.run import Run
 from xmtc.core.sparse import CompactMatrix, compact, normalise_rows
 from xmtc.labels.kmeans import k_means
 from xmtc.linear.ridge import fit_ridge
-from xmtc.methods.embedding.family import SINGLE_THREAD_RUN, LearnerSeed, LocalEmbeddings
-from xmtc.methods.embedding.model import NeighbourModel
+from xmtc.methods.embedding.local_embeddings import SINGLE_THREAD_RUN, LearnerSeed, LocalEmbeddings
+from xmtc.methods.embedding.neighbour_model import NeighbourModel
 from xmtc.methods.embedding.neighbours import find_label_neighbours
 
 

@@ -24,8 +24,8 @@ from xmtc.core.method import LabelName, Method, Model
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
+from xmtc.methods.ensemble.combination_rules import MEAN
 from xmtc.methods.ensemble.members import collect_views, find_held_out_rows, fit_members, merge_label_names
-from xmtc.methods.ensemble.merging import MEAN
 
 
 @dataclass(frozen=True)

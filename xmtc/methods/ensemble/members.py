@@ -12,7 +12,7 @@ from xmtc.core.run import Run
 from xmtc.data.splits import train_valid_split
 from xmtc.errors import XmtcError
 from xmtc.features import sort_views
-from xmtc.methods.ensemble.calibrated import calibrate_combination
+from xmtc.methods.ensemble.calibrated_model import calibrate_combination
 from xmtc.methods.ensemble.model import CombinedModel, remap_labels
 
 SPLIT_SEED = 0  # of which documents are held out for a calibration, where none are given

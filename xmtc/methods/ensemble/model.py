@@ -11,7 +11,7 @@ from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.features import sort_views
-from xmtc.methods.ensemble.merging import RULES, combine_predictions
+from xmtc.methods.ensemble.combination_rules import RULES, combine_predictions
 from xmtc.storage.form import array
 
 MIN_MEMBER_LABELS = 100  # labels that each model is asked for, if not for more; AttentionXML's authors keep as many

@@ -13,7 +13,7 @@ import numpy as np
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
-from xmtc.methods.instance_tree.family import InstanceTrees
+from xmtc.methods.instance_tree.base import InstanceTrees
 from xmtc.methods.instance_tree.model import ForestModel
 
 

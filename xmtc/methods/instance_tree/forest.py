@@ -11,7 +11,7 @@ from xmtc.core.array_validation import is_ascending, is_offset_array
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.predictions import NO_LABEL
 from xmtc.linear.search import insert_ranked
-from xmtc.methods.instance_tree.growing import LEAF
+from xmtc.methods.instance_tree.tree_growth import LEAF
 from xmtc.storage.form import Form, array
 
 

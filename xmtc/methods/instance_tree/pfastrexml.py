@@ -19,7 +19,7 @@ from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.core.sparse import normalise_rows
 from xmtc.labels.propensity import PROPENSITIES, Propensity
-from xmtc.methods.instance_tree.family import InstanceTrees
+from xmtc.methods.instance_tree.base import InstanceTrees
 from xmtc.methods.instance_tree.model import MAX_GAMMA, RerankedForestModel
 
 PRESETS = {name: {"A": given.A, "B": given.B} for name, given in PROPENSITIES.items() if name != "default"}

@@ -16,7 +16,7 @@ from xmtc.core.run import Run
 from xmtc.labels.tree import build_wide_trees
 from xmtc.labels.vectors import LabelVectors
 from xmtc.linear.model import TreeModel
-from xmtc.methods.label_tree.family import LinearLabelTrees
+from xmtc.methods.label_tree.base import LinearLabelTrees
 
 LABEL_SPACES = {
     "input": LabelVectors.from_documents,

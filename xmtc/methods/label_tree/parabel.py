@@ -17,7 +17,7 @@ from xmtc.core.run import Run
 from xmtc.labels.streaming_kmeans import build_label_vectors
 from xmtc.labels.tree import build_balanced_trees, compress_tree
 from xmtc.linear.model import TreeModel
-from xmtc.methods.label_tree.family import ARITIES, LinearLabelTrees
+from xmtc.methods.label_tree.base import ARITIES, LinearLabelTrees
 
 LINKS = {2: "squared_hinge", 3: "cubed_hinge"}
 

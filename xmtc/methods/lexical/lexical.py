@@ -25,7 +25,7 @@ from xmtc.core.method import LabelName, Method
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.lexical.automaton import AhoCorasickAutomaton
-from xmtc.methods.lexical.evidence import fit_match_classifier
+from xmtc.methods.lexical.match_classifier import fit_match_classifier
 from xmtc.methods.lexical.model import LexicalModel
 from xmtc.vocabulary import NO_CONCEPT, Vocabulary, import_files
 from xmtc.vocabulary.vocabulary import PREFERRED

@@ -11,7 +11,7 @@ from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.methods.lexical.automaton import AhoCorasickAutomaton
-from xmtc.methods.lexical.evidence import MatchClassifier
+from xmtc.methods.lexical.match_classifier import MatchClassifier
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import Solver, make_random_order
-from xmtc.methods.one_vs_all.family import BlockTrainer, OneVsAll
+from xmtc.methods.one_vs_all.base import BlockTrainer, OneVsAll
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from xmtc.linear.frank_wolfe import (
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import MAX_BLOCK_LABELS, LinearWeights, Solver
-from xmtc.methods.one_vs_all.family import build_flat_model
+from xmtc.methods.one_vs_all.base import build_flat_model
 
 CHECKPOINT_INTERVAL_PARTS = (
     5 * PASS_PARTS

@@ -19,7 +19,7 @@ from xmtc.core.hyperparameters import param
 from xmtc.linear.active_set import ActiveSetSolver, RowColumnDocuments
 from xmtc.linear.packing import SparseWeights
 from xmtc.linear.solver import Solver
-from xmtc.methods.one_vs_all.family import BlockTrainer, OneVsAll
+from xmtc.methods.one_vs_all.base import BlockTrainer, OneVsAll
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from xmtc.core.hyperparameters import param
 from xmtc.labels.propensity import Propensity
 from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import Solver, make_random_order
-from xmtc.methods.one_vs_all.family import BlockTrainer, OneVsAll
+from xmtc.methods.one_vs_all.base import BlockTrainer, OneVsAll
 
 
 @dataclass(frozen=True)

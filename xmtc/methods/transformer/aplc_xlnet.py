@@ -35,13 +35,14 @@ from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
 from xmtc.data.splits import VALIDATION_SHARE
 from xmtc.errors import XmtcError
-from xmtc.features.encoders.loading import (
+from xmtc.features.encoders.model_loader import (
     POOLINGS,
     choose_pooling,
     dump_config,
     enable_gradient_checkpointing,
     load_encoder,
 )
+from xmtc.methods.transformer.encoder_states import EncoderLoader
 from xmtc.methods.transformer.model import (
     ATTENTION,
     MAX_GRADIENT_POINTS,
@@ -52,17 +53,14 @@ from xmtc.methods.transformer.model import (
     restore_label_ids,
 )
 from xmtc.methods.transformer.network import TransformerNetwork
-from xmtc.methods.transformer.states import EncoderLoader
 from xmtc.nn import distributed
+from xmtc.nn.batches import LabelLoader, TokenLoader
 from xmtc.nn.cuda_graphs import SUPPORTED_ENCODERS as GRAPHED
 from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import mixed_precision, select_device, use_torch_settings
-from xmtc.nn.fit import HELD_OUT_HELP, fit_network, prepare_training, select_stopping_rows
 from xmtc.nn.label_clusters import compute_cluster_sizes, count_loss_terms, order_by_frequency
-from xmtc.nn.network import TrainedNetwork, predict_with_network
-from xmtc.nn.token_batches import LabelLoader, TokenLoader
-from xmtc.nn.training import TrainingOptions
-from xmtc.nn.weights import Weights
+from xmtc.nn.network import TrainedNetwork, Weights, predict_with_network
+from xmtc.nn.training import HELD_OUT_HELP, TrainingOptions, fit_network, prepare_training, select_stopping_rows
 
 AUTO = "auto"
 LOSSES = SUM, MEAN = "sum", "mean"

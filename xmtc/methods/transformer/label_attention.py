@@ -10,8 +10,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
+from xmtc.nn.batches import round_up_length
 from xmtc.nn.label_clusters import ClusterLayout, compute_label_log_odds, cross_entropy, move_pairs
-from xmtc.nn.token_batches import round_up_length
 
 ATTENTION_INIT_RANGE = 0.1  # of the first attentions: far enough apart to look at different subwords
 

@@ -14,14 +14,14 @@ from xmtc.core.method import Explanation
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.features.encoders.catalogue import first_sentence
-from xmtc.features.encoders.loading import POOLINGS, build_encoder
+from xmtc.features.encoders.model_loader import POOLINGS, build_encoder
+from xmtc.methods.transformer.encoder_states import StateLoader
 from xmtc.methods.transformer.label_attention import LabelWiseAttention
 from xmtc.methods.transformer.network import MAX_BATCH_DOCUMENTS, TextEncoder, TransformerNetwork
-from xmtc.methods.transformer.states import StateLoader
+from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import move_to_device, use_torch_settings
 from xmtc.nn.label_clusters import ClusterLayout, LabelClusters
 from xmtc.nn.network import Design, NetworkModel, get_device_limit, get_network_device
-from xmtc.nn.token_batches import TokenLoader
 from xmtc.storage.form import array
 
 VIEW = "subwords"

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.features.encoders.loading import FIRST_POOLING, LAST_POOLING, MEAN_POOLING, XLNET
+from xmtc.features.encoders.model_loader import FIRST_POOLING, LAST_POOLING, MEAN_POOLING, XLNET
+from xmtc.methods.transformer.encoder_states import EncoderBatch, StateBatch
 from xmtc.methods.transformer.label_attention import LabelWiseAttention, SubwordStates
-from xmtc.methods.transformer.states import EncoderBatch, StateBatch
 from xmtc.nn.cuda_graphs import CudaGraphs
 from xmtc.nn.devices import mixed_precision
 from xmtc.nn.label_clusters import LabelClusters

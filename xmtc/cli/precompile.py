@@ -1,0 +1,32 @@
+"""Compiles what the methods use, so that nobody's first training waits for it: `python -m xmtc.cli.precompile`."""
+
+from __future__ import annotations
+
+import tempfile
+
+
+def main() -> None:
+    """Train and use every method that is installed on a few words. What is compiled is kept on disk."""
+    from xmtc.classifier import Classifier
+    from xmtc.errors import MissingExtra
+    from xmtc.methods import METHODS, method_class
+
+    texts = [f"word{i} word{i % 7} common text" for i in range(40)]
+    tags = [[f"a{i % 5}", f"b{i % 7}"] for i in range(40)]
+    for name in METHODS:
+        try:
+            method = method_class(name)
+        except MissingExtra:
+            continue
+        if "subwords" in (method.required_views if isinstance(method.required_views, tuple) else ()):
+            continue  # takes an encoder, which may have to be fetched, and compiles nothing of its own
+        classifier = Classifier(name, **method.quick_parameters).fit(texts, tags)
+        with tempfile.TemporaryDirectory() as folder:
+            classifier.save(f"{folder}/model")
+            Classifier.load(f"{folder}/model").predict(texts[:1])
+        classifier.predict(texts)
+    Classifier(analyzer="words+grams").fit(texts, tags).predict(texts)  # which a method takes only where it suits
+
+
+if __name__ == "__main__":
+    main()
