@@ -199,17 +199,17 @@ def explain(args: argparse.Namespace) -> None:
     from xmtc.data.corpus import open_corpus
 
     tagger, results = Tagger.load(args.model), []
-    network = tagger.model.network.on(torch.device("cpu"))
+    network = tagger.model.network.load_on(torch.device("cpu"))
     encoder = network.encoder
     for _, document in zip(range(args.documents), open_corpus(str(args.corpus)), strict=False):
         data = tagger.transform([document])
         ids = torch.from_numpy(data.tokens("subwords").ids.astype(np.int64))
         best = int(np.flatnonzero(tagger.model.order == tagger.model.predict(data, 1).labels[0, 0])[0])
-        without = torch.where(encoder.is_special(len(ids)), ids, encoder.padding)
+        without = torch.where(encoder.mask_special_tokens(len(ids)), ids, encoder.padding)
         are = torch.ones(1, len(ids), dtype=torch.bool)
         pooled = [encoder.pooled(are, inputs_embeds=encoder.vectors(each)[None]) for each in (ids, without)]
         whole, nothing = (network.head.logit(network.after(each), best).item() for each in pooled)
-        found = {n: network.parts_of_logit(ids, best, n).sum().item() for n in (1, 8, 16, 32)}
+        found = {n: network.compute_integrated_gradients(ids, best, n).sum().item() for n in (1, 8, 16, 32)}
         results.append({n: round(100 * abs(total / (whole - nothing) - 1), 2) for n, total in found.items()})
         print(results[-1], flush=True)
     args.out.write_text(json.dumps(results, indent=1) + "\n")

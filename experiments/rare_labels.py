@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("-m", type=int, default=1000, help="documents to compare by")
     parser.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE")
     args = parser.parse_args()
-    run = Run(threads=1, device="cpu", watch=tell)
+    run = Run(threads=1, device="cpu", callbacks=tell)
     folder, settings = DATA / args.corpus, dict(param.split("=", 1) for param in args.param)
     pipeline = Pipeline.from_parameters(
         args.method, parameters={name: UnparsedValue(value) for name, value in settings.items()}

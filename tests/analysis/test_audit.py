@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import xmtc
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
 from xmtc.analysis.audit.build import (
@@ -126,7 +126,7 @@ def test_folds_keep_copies_together():
 
 
 def corpus(n: int = 200) -> list[Document]:
-    texts, tags = planted(n, seed=3)
+    texts, tags = make_planted_corpus(n, seed=3)
     return [Document(f"d{i}", text, list(labels)) for i, (text, labels) in enumerate(zip(texts, tags, strict=True))]
 
 
@@ -254,7 +254,7 @@ def audited(spoilt) -> Audit:
 
 
 def test_what_was_planted_is_found(audited, spoilt):
-    texts, tags = planted(200, seed=3)
+    texts, tags = make_planted_corpus(200, seed=3)
     findings = audited.findings
     assert ("d5", (set(spoilt[5].labels) - set(tags[5])).pop()) in {
         (each.id, each.label) for each in findings[WRONG_LABEL]
@@ -379,6 +379,6 @@ def test_documents_of_which_nothing_can_be_said_do_not_change_what_is_usual(monk
     documents = [Document(str(i), f"word{i % 5} other", ["a"] if i < 6 else ["b"]) for i in range(16)]
     scores = np.array([0.0] * n_empty + [0.9] * 5 + [0.12] + [0.15] * 10, np.float32)[:, None]  # of label a
     ranked = Predictions(np.zeros(scores.shape, np.int32), scores)
-    monkeypatch.setattr("xmtc.analysis.audit.build.out_of_fold", lambda *args: ranked)
+    monkeypatch.setattr("xmtc.analysis.audit.build.predict_out_of_fold", lambda *args: ranked)
     found = audit([*empty, *documents], Pipeline.from_parameters("dismec", parameters={"min_df": 1}), folds=2)
     assert [(each.id, each.label) for each in found.findings[WRONG_LABEL]] == [("5", "a")]

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from commands import lines_of
-from planted import own_words, planted
+from planted import make_planted_corpus, planted_words
 from test_damaged_models import set_said
 from test_features import run as xmtc
 from voting import enter
@@ -19,7 +19,7 @@ from xmtc.methods.ensemble.calibrated_model import CalibratedModel
 from xmtc.methods.ensemble.model import RemappedModel
 from xmtc.testing import planted_label
 
-TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
+TRAIN, TEST = make_planted_corpus(300, seed=1), make_planted_corpus(80, seed=2)
 QUICK = {"max_leaf": 8, "n_trees": 1}
 
 
@@ -64,8 +64,10 @@ def test_other_views_and_other_labels_are_kept_apart(rule, tmp_path):
     combined.save(tmp_path / "both")
     loaded = Tagger.load(tmp_path / "both", verify=True)
     assert loaded.predict_labels(TEST[0]) == combined.predict_labels(TEST[0])
-    assert loaded.explain(" ".join(own_words(3)), planted_label(3))[0][0] in own_words(3)
-    assert loaded.explain(" ".join(own_words(30)), planted_label(30))[0][0] in own_words(30)  # which only one has
+    assert loaded.explain(" ".join(planted_words(3)), planted_label(3))[0][0] in planted_words(3)
+    assert loaded.explain(" ".join(planted_words(30)), planted_label(30))[0][0] in planted_words(
+        30
+    )  # which only one has
     assert loaded.highlight(TEST[0][0], k=2)[0].words
 
 
@@ -83,7 +85,7 @@ def test_with_other_documents_scores_become_probabilities():
     combined = combine(parts, valid=list(to_documents(*TEST)))
     assert isinstance(combined.model, CalibratedModel)
     assert len(combined.model.model.models) == 2
-    other = list(to_documents(*planted(80, seed=3)))
+    other = list(to_documents(*make_planted_corpus(80, seed=3)))
     before, after = (tagger.evaluate(other, ["ECE@5"])["ECE@5"] for tagger in (combine(parts), combined))
     assert after < before / 2
     assert combined.about["parameters"]["calibrated"] is True

@@ -339,7 +339,7 @@ def one_process(monkeypatch):
             )
         return measured_here(words, log, limit)
 
-    monkeypatch.setattr("xmtc.analysis.trials.measure", run)
+    monkeypatch.setattr("xmtc.analysis.trials.run_measured", run)
 
 
 def said(done) -> str:
@@ -382,11 +382,11 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
         raise KeyboardInterrupt
 
     spec = MethodSpec("dismec", "dismec")
-    monkeypatch.setattr("xmtc.analysis.trials.measure", interrupted)
+    monkeypatch.setattr("xmtc.analysis.trials.run_measured", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_or_load(place, spec, 0, print)
     assert load_results(place.results_path) == {}
-    monkeypatch.setattr("xmtc.analysis.trials.measure", process.run_measured)
+    monkeypatch.setattr("xmtc.analysis.trials.run_measured", process.run_measured)
     first = run_or_load(place, spec, 0, print)
     assert "failed" not in first
     assert first["train_s"] > 0
@@ -398,7 +398,7 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
     other = replace(place, test=str(corpus / "train.jsonl"))
     assert not list(load_training_statistics(other, [spec]))  # it is a run on other files
     (tmp_path / first["answers"]).unlink()  # what is gone is made again
-    monkeypatch.setattr("xmtc.analysis.trials.measure", interrupted)
+    monkeypatch.setattr("xmtc.analysis.trials.run_measured", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_or_load(place, spec, 0, print)
 

@@ -246,7 +246,7 @@ def test_half_a_million_short_documents(monkeypatch, times):
             method.values[metric].append((size, known[row][1]))
         return True
 
-    monkeypatch.setattr(MethodSearch, "try_out", try_out)
+    monkeypatch.setattr(MethodSearch, "run_trial", try_out)
     monkeypatch.setattr("xmtc.analysis.recommend.method_search.perf_counter", lambda: clock[0])
     sizes = choose_sample_sizes(533_633)
     n_labels = dict(zip([*sizes, 535_633], [6_847, 14_272, 19_769, 23_131, 23_790, 23_795], strict=True))
@@ -284,7 +284,7 @@ def test_a_consensus_is_of_two_kinds_and_must_gain(monkeypatch):
         method.seconds = [(size, 9.0)]
         return True
 
-    monkeypatch.setattr(MethodSearch, "try_out", try_out)
+    monkeypatch.setattr(MethodSearch, "run_trial", try_out)
     gained = try_consensus(found, found.trials)
     best = found.estimate_metric(20_000, found.trials[0])
     assert gained.metrics["nDCG@5"] == pytest.approx(best + 0.02)
@@ -301,7 +301,7 @@ def test_networks_are_tried_only_where_they_can_be(monkeypatch):
 
 
 def test_as_a_command(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.analysis.trials.measure", measured_here)
+    monkeypatch.setattr("xmtc.analysis.trials.run_measured", measured_here)
     (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
     words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--budget", "4m"]
     done = invoke(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
@@ -336,7 +336,7 @@ def test_everything_is_compiled_before_the_clock_runs(tmp_path, monkeypatch, con
         return measured_here(words, log, limit)
 
     real = trying_module.perf_counter
-    monkeypatch.setattr("xmtc.analysis.trials.measure", noted)
+    monkeypatch.setattr("xmtc.analysis.trials.run_measured", noted)
     monkeypatch.setattr("xmtc.analysis.trials.WARMED_UP_SPECS", set())
     if content == "texts":
         path = tmp_path / "train.jsonl"
@@ -399,7 +399,7 @@ def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(mo
         method.seconds = [(size, 9.0)]
         return True
 
-    monkeypatch.setattr(MethodSearch, "try_out", try_out)
+    monkeypatch.setattr(MethodSearch, "run_trial", try_out)
     dismec, plt = found.trials
     dismec.spec = MethodSpec("dismec:C=2;min_df=3", "dismec", (("C", "2"), ("min_df", "3")))
     plt.spec = MethodSpec("plt:max_leaf=20", "plt", (("max_leaf", "20"), ("min_df", "3")))
@@ -410,7 +410,7 @@ def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(mo
 
 
 def test_what_is_set_aside_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.analysis.trials.measure", measured_here)
+    monkeypatch.setattr("xmtc.analysis.trials.run_measured", measured_here)
     (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0) + "{train\n")
     (tmp_path / "test.jsonl").write_text(lines_of(40, seed=1) + "{test\n")
     words = ["recommend", "train.jsonl", "--test", "test.jsonl", "--methods", "plt", "--budget", "1m", "--threads", "1"]

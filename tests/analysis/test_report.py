@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from commands import xmtc
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
 from xmtc.analysis.report import Report, compute_report
@@ -204,7 +204,7 @@ def test_markdown_json_and_rows(report):
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     for name, n, seed in (("train", 300, 0), ("test", 60, 1)):
-        texts, tags = planted(n, seed=seed)
+        texts, tags = make_planted_corpus(n, seed=seed)
         lines = [
             json.dumps(
                 {"id": f"d{i}", "text": text, "labels": [*labels, "new"] if name == "test" and i < 3 else labels}

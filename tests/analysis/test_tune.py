@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import lines_of
-from planted import planted
+from planted import make_planted_corpus
 from test_methods import ONE, quick
 from typer.testing import CliRunner, Result
 
@@ -33,7 +33,7 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.pipeline import Pipeline
 
-TRAIN, VALID = (list(to_documents(*planted(n, seed))) for n, seed in ((300, 1), (80, 2)))
+TRAIN, VALID = (list(to_documents(*make_planted_corpus(n, seed))) for n, seed in ((300, 1), (80, 2)))
 PIPELINE = Pipeline.from_parameters(Parabel(max_leaf=8))
 MARKED = ("max_leaf", "C", "min_weight")  # by the trees
 

@@ -510,7 +510,7 @@ def use_service(folder: Path, name: str, rng: Rng) -> None:
     service, served = client(), good_place() / "served"
     shutil.rmtree(served)
     os.rename(folder, served)
-    service.portal.call(service.app.state.service.models.renew, True)
+    service.portal.call(service.app.state.service.models.reload_changed, True)
     listed = service.get("/v1/models")
     assert listed.status_code == 200, listed.text
     assert [each["name"] for each in listed.json()["models"]] == ["good", "m"]
@@ -530,7 +530,7 @@ def check_is_taken(service: Any) -> None:
     """A model that was refused is as good as a sentence."""
     from xmtc.errors import XmtcError
 
-    served = service.app.state.service.models.served["m"]
+    served = service.app.state.service.models.by_name["m"]
     if served.refused:
         raise XmtcError("The model was refused, and the old one serves on.")
 

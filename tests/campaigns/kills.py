@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from planted import planted
+from planted import make_planted_corpus
 
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.run import Run
@@ -61,7 +61,7 @@ class Work:
 
 
 def documents(seed: int) -> list[Document]:
-    texts, tags = planted(120, seed)
+    texts, tags = make_planted_corpus(120, seed)
     return [Document(str(i), text, labels) for i, (text, labels) in enumerate(zip(texts, tags, strict=True))]
 
 

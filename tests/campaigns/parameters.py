@@ -155,7 +155,7 @@ def setting(case: Case) -> tuple[Classifier, Any, Predictions]:
     given = quick(case.method) | {case.name: case.value}
     if case.way != TEXTS:
         given.pop("max_subwords", None)
-    run = Run(threads=1, device="cpu", watch=once)
+    run = Run(threads=1, device="cpu", callbacks=once)
     classifier = Classifier(case.method, **given).fit(documents, labels, run=run)
     return classifier, documents, classifier.rank(documents, 5, Run(threads=1, device="cpu"))
 
@@ -179,7 +179,7 @@ def calling(case: Case) -> tuple[Classifier, Any, Predictions]:
     set_up = {name: value} if name in ("threads", "device") else {}
     given = quick(case.method) | ({"unit_length": False} if name.startswith("raw") else {})
 
-    run = Run(**({"threads": 1, "device": "cpu"} | set_up), watch=once)
+    run = Run(**({"threads": 1, "device": "cpu"} | set_up), callbacks=once)
     classifier = Classifier(case.method, **given).fit(documents, labels, sample_weight=weights, run=run)
     answer = classifier.rank(documents, value if name == "k" else 5, Run(**({"threads": 1, "device": "cpu"} | set_up)))
     return classifier, documents, answer.apply_threshold(value) if name == "threshold" else answer

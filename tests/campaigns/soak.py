@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from planted import planted
+from planted import make_planted_corpus
 
 from xmtc import Classifier, Run, Tagger
 from xmtc.methods import method_class
@@ -51,7 +51,7 @@ def round_of(number: int, seed: int, folder: Path) -> None:
     rng = np.random.default_rng((seed, number))
     names = LINEAR + NEURAL
     name = names[number % len(names)]
-    texts, tags = planted(int(rng.integers(60, 160)), seed=int(rng.integers(1000)))
+    texts, tags = make_planted_corpus(int(rng.integers(60, 160)), seed=int(rng.integers(1000)))
     parameters = method_class(name).quick_parameters | ({"epochs": 1} if name in NEURAL else {})
     Classifier(name, **parameters).fit(texts, tags, run=Run(checkpoint=folder / "parts")).save(folder / "model")
     tagger = Tagger.load(folder / "model", verify=True)

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.data.document import Document
 
-TEXTS, TAGS = planted(200, seed=0)
+TEXTS, TAGS = make_planted_corpus(200, seed=0)
 
 
 CLOSE = "the solver ends when it is close enough (eps), the check compares to 1e-7; see test_document_weights.py"

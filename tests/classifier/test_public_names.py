@@ -277,7 +277,7 @@ metrics: dict[str, float] = evaluate(predictions, np.eye(2), "P@1") | evaluate(p
 tagger: Tagger = train(open_corpus("train.jsonl"), "parabel", run=Run(checkpoint="parts"), n_trees=1)
 tagger = train([Document("1", "a text", ["a"])], AttentionXML(hidden=64), run=Run(checkpoint=Path("parts")))
 tagger = train(open_corpus(Path("train.jsonl")), Consensus(("parabel", PLT(n_trees=2))))
-tags: list[list[Tag]] = Tagger.load("model").tags(["a text"])
+tags: list[list[Tag]] = Tagger.load("model").predict_labels(["a text"])
 best: str = tags[0][0].label
 """
 WRONG = """
@@ -294,7 +294,7 @@ train(7)
 evaluate("predictions", [[1]], 7)
 reveal_type(Parabel().n_trees)
 reveal_type(Run().checkpoint)
-reveal_type(Classifier().tags(["a text"]))
+reveal_type(Classifier().predict_labels(["a text"]))
 reveal_type(train(open_corpus("train.jsonl")))
 """
 

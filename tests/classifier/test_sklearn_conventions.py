@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array, csr_matrix, issparse
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import calibration_curve
@@ -19,8 +19,8 @@ from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 
-TEXTS, TAGS = planted(200, seed=0)
-TEST, TEST_TAGS = planted(60, seed=1)
+TEXTS, TAGS = make_planted_corpus(200, seed=0)
+TEST, TEST_TAGS = make_planted_corpus(60, seed=1)
 BINARIZER = MultiLabelBinarizer().fit(TAGS + TEST_TAGS)
 Y, TEST_Y = BINARIZER.transform(TAGS), BINARIZER.transform(TEST_TAGS)
 

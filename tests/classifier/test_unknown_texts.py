@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import make_place, xmtc
-from planted import own_words, planted
+from planted import make_planted_corpus, planted_words
 from scipy.sparse import csr_array
 
 from xmtc import Classifier, Run
@@ -22,8 +22,8 @@ from xmtc.methods.embedding.fasttext import FastText
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 
-TEXTS, TAGS = planted(200, seed=0)
-UNKNOWN, KNOWN = "zzz unheard-of", " ".join(own_words(7))
+TEXTS, TAGS = make_planted_corpus(200, seed=0)
+UNKNOWN, KNOWN = "zzz unheard-of", " ".join(planted_words(7))
 ONE = Run(threads=1, device="cpu")
 
 
@@ -68,7 +68,7 @@ def test_tokens_of_which_nobody_said_what_is_unknown_are_known():
     from letters import Letters
 
     fitted, _ = Letters(length=2).fit(["abc"])
-    assert fitted.known(Tokens(np.zeros(3, np.int32), np.array([0, 1, 3]), 4)).tolist() == [True, True]
+    assert fitted.mark_known_documents(Tokens(np.zeros(3, np.int32), np.array([0, 1, 3]), 4)).tolist() == [True, True]
 
 
 def test_predictions_of_some_documents_alone():
@@ -82,20 +82,20 @@ def test_predictions_of_some_documents_alone():
 
 def test_a_tagger_answers_nothing_unless_always(linear):
     tagger = linear.tagger_
-    nothing, something = tagger.tags([UNKNOWN, KNOWN], k=2)
+    nothing, something = tagger.predict_labels([UNKNOWN, KNOWN], k=2)
     assert nothing == []
     assert something[0].label == "label-07"
-    guessed, same = tagger.tags([UNKNOWN, KNOWN], k=2, always=True)
+    guessed, same = tagger.predict_labels([UNKNOWN, KNOWN], k=2, always=True)
     assert len(guessed) == 2
     assert same == something
-    assert (tagger.knows(UNKNOWN), tagger.knows(KNOWN)) == (False, True)
+    assert (tagger.has_known_words(UNKNOWN), tagger.has_known_words(KNOWN)) == (False, True)
 
 
 def test_a_classifier_answers_nothing_unless_always(linear):
     assert linear.predict([UNKNOWN, KNOWN], k=1) == [[], ["label-07"]]
     assert [len(labels) for labels in linear.predict([UNKNOWN], always=True)] == [5]
-    assert [len(tags) for tags in linear.tags([UNKNOWN], k=3)] == [0]
-    assert [len(tags) for tags in linear.tags([UNKNOWN], k=3, always=True)] == [3]
+    assert [len(tags) for tags in linear.predict_labels([UNKNOWN], k=3)] == [0]
+    assert [len(tags) for tags in linear.predict_labels([UNKNOWN], k=3, always=True)] == [3]
     scores = linear.predict_proba([UNKNOWN, KNOWN])
     assert scores[0].max() == 0 < scores[1].max()
     assert linear.predict_proba([UNKNOWN], always=True).max() > 0
@@ -133,7 +133,7 @@ def test_one_member_that_knows_a_word_is_enough():
     members = [Parabel(max_leaf=10), FastText(epochs=1)]
     tagger = Classifier(Consensus(members=members), max_features=100).fit(TEXTS, TAGS, run=ONE).tagger_
     assert list(tagger.views) == ["tfidf", "words"]
-    words = [word for label in range(40) for word in own_words(label)]
+    words = [word for label in range(40) for word in planted_words(label)]
     rare = next(word for word in words if known(tagger.views["tfidf"], [word]) == [False])
     assert len(tagger.predict_labels([rare], k=2)[0]) == 2
     assert tagger.predict_labels([UNKNOWN]) == [[]]

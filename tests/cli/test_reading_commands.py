@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commands import invoke, xmtc
 from paper import pdf
-from planted import planted
+from planted import make_planted_corpus
 from test_real_world_files import workbook
 
 from xmtc.tagger import Tagger
@@ -20,7 +20,7 @@ TRAIN = ["--text", "title,abstract", "--labels", "subjects", "--id", "nr", "--se
 
 
 def rows(n_docs: int, seed: int) -> list[list[str]]:
-    pairs = zip(*planted(n_docs, seed), strict=True)
+    pairs = zip(*make_planted_corpus(n_docs, seed), strict=True)
     return [[f"n{i}", "über", text, "; ".join(labels)] for i, (text, labels) in enumerate(pairs)]
 
 

@@ -50,7 +50,7 @@ def test_a_signal_during_the_save_leaves_what_was_there(place, number, output):
 
 def test_nohup_is_respected(place):
     code = "import signal as s; from xmtc import cli; "
-    code += "cli.app_of = lambda names: lambda: print(s.getsignal(1) == s.SIG_IGN); cli.main()"
+    code += "cli.build_app = lambda names: lambda: print(s.getsignal(1) == s.SIG_IGN); cli.main()"
     done = subprocess.run(["nohup", sys.executable, "-c", code], capture_output=True, cwd=place, check=True)
     assert done.stdout == b"True\n"
 

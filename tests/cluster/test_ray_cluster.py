@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from typer.testing import CliRunner
 
 from xmtc import model_folder as store
@@ -47,7 +47,7 @@ from xmtc.pipeline import Pipeline
 STORE = 80 * 2**20  # bytes of a node's object store: about as few as Ray takes
 KINDS = {name: method_class(name) for name in METHODS if name not in ("ensemble", "consensus")}
 SHARED = [name for name, kind in KINDS.items() if kind.has_cluster_support and not kind.has_multiprocess_support]
-TEXTS, TAGS = planted(300, 1)
+TEXTS, TAGS = make_planted_corpus(300, 1)
 DOCUMENTS = list(to_documents(TEXTS, TAGS))
 
 
@@ -112,7 +112,7 @@ def test_matched_negatives_change_no_byte(nodes, tmp_path):
 
 def test_a_node_that_dies_changes_no_byte(nodes, tmp_path, monkeypatch):
     """Of the blocks of labels that its training consists of, one is done when the node goes."""
-    monkeypatch.setattr("xmtc.methods.one_vs_all.base.BLOCK", 2)
+    monkeypatch.setattr("xmtc.methods.one_vs_all.base.MAX_BLOCK_LABELS", 2)
     dying = nodes.add_node(num_cpus=1, object_store_memory=STORE)
     gone = []
 
@@ -331,7 +331,7 @@ def test_workers_train_what_torchrun_trains_also_where_they_were_stopped(nodes, 
             if len(passes) == 3:  # the first network is kept by then
                 raise KeyboardInterrupt
 
-    run = Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", watch=watch)
+    run = Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", callbacks=watch)
     with pytest.raises(KeyboardInterrupt):
         fitted(tmp_path / "there", run)
     assert (tmp_path / "pieces" / "level-0-unfinished.npz").exists()
@@ -350,7 +350,7 @@ def test_machines_that_are_left_go_on(nodes, tmp_path):
             if len(passes) == 3:
                 nodes.remove_node(dying, allow_graceful=False)
 
-    fitted(tmp_path / "there", Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", watch=watch))
+    fitted(tmp_path / "there", Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", callbacks=watch))
     assert passes == [(level, n) for level in ("level-0", "level-1") for n in (1, 2)]
 
 
@@ -416,7 +416,7 @@ def test_what_a_run_elsewhere_shows_tells_and_keeps(tmp_path, monkeypatch):
     """Without a cluster: asking is calling. It begins twice, as after a death."""
     told_of, steps = [], []
     monkeypatch.setitem(WHEN_TOLD, "advance", steps.append)
-    host = DriverCallHandler(Run(checkpoint=tmp_path, watch=told_of.append), told)
+    host = DriverCallHandler(Run(checkpoint=tmp_path, callbacks=told_of.append), told)
 
     def work(run: Run) -> str:
         run.checkpoint.claim("a training")
@@ -455,7 +455,7 @@ def test_a_users_mistake_stays_one(nodes):
 
 
 def test_a_failure_costs_no_answer_of_its_batch(nodes, monkeypatch):
-    monkeypatch.setattr(spreading, "SECONDS", 1e6)  # all but the first batches have as many as there are
+    monkeypatch.setattr(spreading, "TARGET_BATCH_SECONDS", 1e6)  # all but the first batches have as many as there are
 
     def work(number: int) -> int:
         if number == 30:
@@ -526,7 +526,7 @@ def test_other_errors_say_where_they_were(nodes):
 
 
 def test_work_that_ends_every_worker_is_given_up(nodes, monkeypatch):
-    monkeypatch.setattr(spreading, "AGAIN", 1)
+    monkeypatch.setattr(spreading, "MAX_TASK_RETRIES", 1)
 
     def work(number: int) -> None:
         os._exit(1)

@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from typer.testing import CliRunner
 
 from xmtc import Classifier, Pass, Run, Stage, Tagger, XmtcError, plot_history, train
@@ -23,7 +23,7 @@ from xmtc.core.history import build_pass_rows, build_stage_rows, from_json_lines
 from xmtc.data.document import Document
 from xmtc.explain.highlights import Highlight, WeightedText
 
-TEXTS, TAGS = planted(200, seed=0)
+TEXTS, TAGS = make_planted_corpus(200, seed=0)
 ONE = Run(threads=1, device="cpu")
 TINY = {"hidden": 8, "layers": (8,), "dimension": 12, "batch": 40, "rate": 0.02, "average_from": 2}
 
@@ -96,7 +96,7 @@ def told_by(loss, scores, run: Run = ONE, metric: str = "P@1", **plan) -> list[P
         return loss(docs, lambda number: module.weight.sum() * 0 + number)
 
     batches = [np.array([i]) for i in range(3)]
-    watched = replace(run, watch=(*run.callback_tuple, watch))
+    watched = replace(run, callbacks=(*run.callback_tuple, watch))
     plan_of_passes, score = TrainingOptions(**usual | plan), iter(scores).__next__
     run_training_loop(module, lambda rng: iter(batches), of_docs, score, plan_of_passes, 3, watched, "it", metric)
     return seen
@@ -130,7 +130,7 @@ def test_without_validation_there_is_no_metric_and_no_number_that_is_none():
 
 
 def test_a_callback_stops_after_the_second_pass_and_the_model_predicts():
-    stopped = network(Run(threads=1, watch=lambda event: isinstance(event, Pass) and event.number == 2))
+    stopped = network(Run(threads=1, callbacks=lambda event: isinstance(event, Pass) and event.number == 2))
     assert [entry["pass"] for entry in passes(stopped)] == [1, 2]
     assert titles(stopped)[-2:] == ["training", "calibration/predicting"]
     assert len(stopped.predict_labels(TEXTS[:3])[2]) == 5
@@ -143,7 +143,7 @@ def test_a_callback_stops_after_the_second_pass_and_the_model_predicts():
 
 def test_a_callback_sees_what_the_history_holds_and_what_begins():
     seen = []
-    tagger = network(Run(threads=1, watch=seen.append))
+    tagger = network(Run(threads=1, callbacks=seen.append))
     assert tuple(event.as_json() for event in seen if event.as_json()["event"] != "begin") == tagger.history
     begun = [event.title for event in seen if isinstance(event, Stage) and event.seconds is None]
     assert begun == [event.title for event in seen if isinstance(event, Stage) and event.seconds is not None]
@@ -152,14 +152,14 @@ def test_a_callback_sees_what_the_history_holds_and_what_begins():
 def test_who_asks_to_stop():
     answers = {None: False, True: True, False: False, np.True_: True, np.False_: False, "yes": False, 1.5: False}
     for answer, stops in answers.items():
-        assert Run(watch=lambda event, answer=answer: answer).notify(Stage("training")) == stops
+        assert Run(callbacks=lambda event, answer=answer: answer).notify(Stage("training")) == stops
     seen = []
-    assert Run(watch=(lambda event: True, seen.append)).notify(Stage("training"))
+    assert Run(callbacks=(lambda event: True, seen.append)).notify(Stage("training"))
     assert seen == [Stage("training")]  # all are told, whatever the first has answered
 
 
 def test_stages_cannot_be_stopped():
-    tagger = trees(Run(threads=1, watch=lambda event: True))
+    tagger = trees(Run(threads=1, callbacks=lambda event: True))
     assert titles(tagger) == titles(trees())
     assert len(tagger.predict_labels(TEXTS[:1])[0]) == 5
 
@@ -171,12 +171,12 @@ def test_what_a_callback_raises_ends_everything(make):
             raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        make(Run(threads=1, watch=watch))
+        make(Run(threads=1, callbacks=watch))
 
 
 def test_work_within_work_tells_nothing():
     seen = []
-    run = Run(progress=True, watch=seen.append).without_output()
+    run = Run(progress=True, callbacks=seen.append).without_output()
     with run.stage("predicting", 10):
         assert not run.notify(Stage("it"))
     assert seen == []
@@ -257,7 +257,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("make", [trees, network])
 def test_the_same_seed_gives_the_same_bytes_but_for_the_history(make, tmp_path):
     make().save(tmp_path / "one")
-    make(Run(threads=1, device="cpu", watch=lambda event: None)).save(tmp_path / "two")
+    make(Run(threads=1, device="cpu", callbacks=lambda event: None)).save(tmp_path / "two")
     one, two = files_of(tmp_path / "one"), files_of(tmp_path / "two")
     assert one.keys() == two.keys() == {"about.json", "arrays.safetensors", "history.jsonl"}
     del one["history.jsonl"], two["history.jsonl"]
@@ -277,7 +277,7 @@ def test_a_resumed_training_has_the_history_of_an_unbroken_one(tmp_path, monkeyp
     step = training.TrainingState.step
 
     def killed_half_way(self, loss):
-        if (self.epoch, self.n_done) == (2, 2):
+        if (self.epoch, self.n_epoch_steps) == (2, 2):
             raise KeyboardInterrupt
         step(self, loss)
 
@@ -285,9 +285,9 @@ def test_a_resumed_training_has_the_history_of_an_unbroken_one(tmp_path, monkeyp
     first, again = [], []
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
-        network(replace(run, watch=first.append))
+        network(replace(run, callbacks=first.append))
     monkeypatch.setattr(training.TrainingState, "step", step)
-    resumed = network(replace(run, watch=again.append))
+    resumed = network(replace(run, callbacks=again.append))
     assert list(map(timeless, passes(resumed))) == list(map(timeless, passes(whole)))
     before, after = ([event for event in each if isinstance(event, Pass)] for each in (first, again))
     assert after[:2] == before  # with the seconds and the memory that they took then
@@ -296,7 +296,7 @@ def test_a_resumed_training_has_the_history_of_an_unbroken_one(tmp_path, monkeyp
     def stops(event) -> bool:
         return isinstance(event, Pass) and event.number == 3
 
-    stopped = network(replace(run, watch=stops))  # of a finished training nothing is left to stop
+    stopped = network(replace(run, callbacks=stops))  # of a finished training nothing is left to stop
     assert passes(stopped) == passes(resumed)
     run.checkpoint.remove()
 
@@ -336,7 +336,7 @@ def test_a_search_tells_of_trials_and_can_be_stopped():
 
     pipeline = Pipeline.from_parameters("parabel", parameters={"max_leaf": 10})
     space = build_search_space("parabel", pipeline, ["n_trees=1,2,3"], [])
-    run = Run(threads=1, watch=watch)
+    run = Run(threads=1, callbacks=watch)
     found = tune(documents()[:150], documents()[150:], pipeline, space, TuningGoal(trials=3), run)
     assert len(found) == 1
     assert [event.as_json()["event"] for event in seen] == ["begin", "trial", "stage"]

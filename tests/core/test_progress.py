@@ -162,7 +162,7 @@ def test_only_the_first_of_several_processes_shows_and_tells(capsys, monkeypatch
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, expected in (("1", 0), ("0", 2)):
         monkeypatch.setenv("RANK", rank)
-        with Run(progress=True, watch=seen.append).stage("training", 10) as told:
+        with Run(progress=True, callbacks=seen.append).stage("training", 10) as told:
             clock.now += 30
             told.advance(5)
         assert len(seen) == len(capsys.readouterr().err.splitlines()) == expected
@@ -197,8 +197,8 @@ WORK = """
 import sys, time
 from xmtc.core import progress
 from xmtc.core.events import Stage
-progress.PATIENCE = {patience}
-with progress.shown("training", 4) as bar:
+progress.BAR_DELAY_SECONDS = {patience}
+with progress.show_progress("training", 4) as bar:
     for _ in range(4):
         time.sleep(0.15)
         bar.advance()
@@ -225,7 +225,7 @@ import time
 from xmtc.core import progress
 from xmtc.core.events import Stage
 seconds = iter(range(0, 10**9, 20))
-progress.PACE.clock = lambda: next(seconds)
+progress.LINE_SCHEDULE.clock = lambda: next(seconds)
 from xmtc.cli import main
 sys.argv = ["xmtc", *{words}]
 main()

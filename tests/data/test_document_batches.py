@@ -105,7 +105,7 @@ def test_what_nests_deeply_ends_no_process(tmp_path):
 def test_what_is_no_utf8_is_refused_with_its_line(tmp_path, monkeypatch, bad):
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b"\n".join([PLAIN[0].encode()] * 50 + [bad, PLAIN[0].encode()]))
-    monkeypatch.setattr("xmtc.data.corpus.encoding_of", lambda *args, **options: type("", (), {"name": "utf-8"}))
+    monkeypatch.setattr("xmtc.data.corpus.detect_encoding", lambda *args, **options: type("", (), {"name": "utf-8"}))
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 200))
     with pytest.raises(XmtcError, match="line 51: byte 0xff at position 1"):
         list(open_corpus(path, "jsonl").iter_batches(Run(threads=2)))
@@ -350,6 +350,6 @@ from xmtc import Run
 from xmtc.data.label_collector import LabelCollector
 from xmtc.data.corpus import open_corpus
 
-list(LabelCollector().watch(open_corpus({str(path)!r}).in_batches(Run(threads=2))))
+list(LabelCollector().collect(open_corpus({str(path)!r}).iter_batches(Run(threads=2))))
 assert "pyarrow" in sys.modules and "pandas" not in sys.modules"""
     subprocess.run([sys.executable, "-c", program], check=True)

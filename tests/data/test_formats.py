@@ -112,7 +112,7 @@ def test_sparse(tmp_path: Path) -> None:
     assert list(map(plain, corpus)) == documents
     assert next(iter(corpus)).features[0].dtype == np.int32
     assert next(iter(corpus)).features[1].dtype == np.float32
-    with open_corpus_writer(tmp_path / "again.txt.gz", like=corpus) as add:
+    with open_corpus_writer(tmp_path / "again.txt.gz", source_corpus=corpus) as add:
         for document in corpus:
             add(document)
     assert gzip.decompress((tmp_path / "again.txt.gz").read_bytes()) == SPARSE

@@ -91,7 +91,8 @@ def test_other_things_are_left_alone(tmp_path, monkeypatch, name):
 def test_training_takes_what_was_fetched_and_leaves_nothing(path, tmp_path, monkeypatch):
     taken = []
     monkeypatch.setattr(
-        "xmtc.data.formats.jsonl.take", lambda *words: taken.append(found := take_prefetched(*words)) or found
+        "xmtc.data.formats.jsonl.take_prefetched",
+        lambda *words: taken.append(found := take_prefetched(*words)) or found,
     )
     for name, options in {"many": ["--threads", "2"], "one": ["--threads", "1"], "told": ["--id", "id"]}.items():
         assert invoke("train", path, "-o", tmp_path / name, "-q", *options).returncode == 0

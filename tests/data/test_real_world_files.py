@@ -271,7 +271,7 @@ def test_suspicious_labels(what: str, labels: list[str], said: str | None, tmp_p
 
 
 def test_of_a_large_corpus_the_beginning_is_looked_at(monkeypatch) -> None:
-    monkeypatch.setattr(suspicion, "MOST_DOCS", 10)
+    monkeypatch.setattr(suspicion, "MAX_CHECKED_DOCUMENTS", 10)
     watch = suspicion.LabelChecker()
     for number in range(30):
         watch.add_document_labels([f"a;{number}"])

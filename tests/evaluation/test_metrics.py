@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from typer.testing import CliRunner
@@ -422,7 +422,7 @@ def test_a_measure_of_ones_own_is_one_declaration() -> None:
 
 @pytest.mark.usefixtures("reciprocal_rank")
 def test_the_command_takes_a_measure_of_ones_own(tmp_path) -> None:
-    texts, tags = planted(100, seed=0)
+    texts, tags = make_planted_corpus(100, seed=0)
     Classifier("parabel", n_trees=1).fit(texts[:50], tags[:50]).save(tmp_path / "model")
     rows = [{"text": text, "labels": labels} for text, labels in zip(texts, tags, strict=True)]
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

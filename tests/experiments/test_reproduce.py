@@ -453,7 +453,7 @@ def test_a_page_replaces_only_pages_of_its_kind(whole, corpora, tmp_path):
 
 def test_tables_are_found_by_path_or_name_and_kindly_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(rows, "HOME", tmp_path / "site-packages")  # an installed xmtc
+    monkeypatch.setattr(rows, "SOURCE_ROOT", tmp_path / "site-packages")  # an installed xmtc
     assert "Which table?" in str(said().exception)
     assert "which an installation does not bring along" in str(said("rivals").exception)
     assert "There are no tables here" in str(said("--report").exception)

@@ -13,7 +13,7 @@ import pytest
 from commands import xmtc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted import label_name, own_words, planted
+from planted import make_planted_corpus, planted_label, planted_words
 from rich.console import Console
 
 from xmtc import Classifier
@@ -26,8 +26,8 @@ from xmtc.features.words import Words
 from xmtc.text.tokenizer import Tokenizer
 from xmtc.text.word_spans import find_spans, split_composing_units
 
-TRAIN = planted(400, seed=0)
-TEXT = f"Some <b>noise</b>, then {own_words(3)[0].upper()}; {own_words(3)[1]} & more.\n"
+TRAIN = make_planted_corpus(400, seed=0)
+TEXT = f"Some <b>noise</b>, then {planted_words(3)[0].upper()}; {planted_words(3)[1]} & more.\n"
 SMALL_NETWORK = {"hidden": 8, "layers": (8,), "dimension": 8, "epochs": 2, "batch": 16}
 ODD = ["é", "e\u0301", "İ", "=\u0338", "\u0338", "\u1112\u1161\u11ab", "한", "ΑΣ", "क\u093c", "\u0958", "\u212b", "𝒳"]
 ODD += [*" \n\r\t\x00_aB1<&\ud800\U000e0100ש字ßﬁ", "\x1b[31m"]
@@ -125,18 +125,18 @@ def test_a_planted_word_weighs_most(kind, request):
     if kind == "network":
         pytest.importorskip("torch")
     classifier = request.getfixturevalue(kind)
-    (found,) = classifier.highlight(TEXT, label_name(3))
+    (found,) = classifier.highlight(TEXT, planted_label(3))
     assert "".join(piece.text for piece in found.pieces) == TEXT
     assert found.words == sorted(found.words, key=lambda pair: -abs(pair[1]))
     if kind == "linear":  # two epochs are too few for a network
-        assert max(found.pieces, key=lambda piece: piece.weight).text.lower() in own_words(3)
-        assert found.score == pytest.approx(dict(classifier.tags([TEXT], k=1)[0])[label_name(3)])
+        assert max(found.pieces, key=lambda piece: piece.weight).text.lower() in planted_words(3)
+        assert found.score == pytest.approx(dict(classifier.predict_labels([TEXT], k=1)[0])[planted_label(3)])
     else:
         assert sum(piece.weight for piece in found.pieces) == pytest.approx(1, abs=1e-4)
 
 
 def test_attention_is_of_tokens_and_ends_at_max_tokens(network):
-    (found,) = network.highlight("noise1 " * 14, label_name(0))
+    (found,) = network.highlight("noise1 " * 14, planted_label(0))
     weights = [piece.weight for piece in found.pieces if piece.text == "noise1"]
     assert len(weights) == 12
     assert all(weights)
@@ -146,7 +146,10 @@ def test_attention_is_of_tokens_and_ends_at_max_tokens(network):
 
 def test_without_labels_the_best_are_explained(linear):
     assert [h.label for h in linear.highlight(TEXT, k=2)] == linear.predict([TEXT], k=2)[0]
-    assert [h.label for h in linear.highlight("", label_name(1), label_name(2))] == [label_name(1), label_name(2)]
+    assert [h.label for h in linear.highlight("", planted_label(1), planted_label(2))] == [
+        planted_label(1),
+        planted_label(2),
+    ]
 
 
 def test_a_near_label_is_named(linear):
@@ -250,14 +253,14 @@ def place(tmp_path_factory, linear):
 
 
 def test_command_shows_label_score_text_and_words(place, linear):
-    done = xmtc("explain", "model", TEXT, "--label", label_name(3), "-n", "2", cwd=place)
+    done = xmtc("explain", "model", TEXT, "--label", planted_label(3), "-n", "2", cwd=place)
     assert done.returncode == 0, done.stderr
     title, _, text, _, words = done.stdout.decode().splitlines()
-    assert title == f"label-03  {linear.tags([TEXT], k=1)[0][0].score:.4f}"
+    assert title == f"label-03  {linear.predict_labels([TEXT], k=1)[0][0].score:.4f}"
     assert text == TEXT.strip()
-    assert {word.split()[0] for word in words.split(", ")} == set(own_words(3)[:2])
+    assert {word.split()[0] for word in words.split(", ")} == set(planted_words(3)[:2])
     for words, given_text in ((["-"], TEXT.encode()), (["--file", "text.txt"], None)):
-        again = xmtc("explain", "model", *words, "--label", label_name(3), "-n", "2", input=given_text, cwd=place)
+        again = xmtc("explain", "model", *words, "--label", planted_label(3), "-n", "2", input=given_text, cwd=place)
         assert again.stdout == done.stdout
 
 
@@ -270,7 +273,7 @@ def test_command_in_colour_where_it_is_asked_for(place):
 def test_command_as_json(place):
     done = xmtc("explain", "model", TEXT, "-k", "2", "--json", cwd=place)
     answer = json.loads(done.stdout)["labels"]
-    assert answer[0]["label"] == label_name(3)
+    assert answer[0]["label"] == planted_label(3)
     assert len(answer) == 2
     assert "".join(piece["text"] for piece in answer[0]["pieces"]) == TEXT
     assert answer[0]["words"][0]["weight"] > 0

@@ -9,7 +9,7 @@ import letters
 import numpy as np
 import pytest
 from commands import lines_of
-from planted import own_words, planted
+from planted import make_planted_corpus, planted_words
 from test_features import run as xmtc
 
 from xmtc import Classifier, XmtcError
@@ -32,24 +32,24 @@ def tables(monkeypatch):
 
 
 def test_a_method_is_trained_on_it_saved_loaded_and_explained(tmp_path):
-    classifier = Classifier("letter_parabel", length=5, max_leaf=8).fit(*planted(400, seed=1))
+    classifier = Classifier("letter_parabel", length=5, max_leaf=8).fit(*make_planted_corpus(400, seed=1))
     assert list(classifier.tagger_.views) == ["letters"]
-    texts, tags = planted(100, seed=2)
+    texts, tags = make_planted_corpus(100, seed=2)
     assert classifier.evaluate(texts, tags, ["P@1"])["P@1"] > 0.9
     classifier.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model", verify=True)
     assert loaded.get_params()["length"] == 5
     np.testing.assert_array_equal(loaded.rank(texts).scores, classifier.rank(texts).scores)
-    text = " ".join(own_words(3))
+    text = " ".join(planted_words(3))
     assert "".join(piece.text for piece in loaded.highlight(text, "label-03")[0].pieces) == text
     assert loaded.highlight(text, "label-03")[0].relative_weights()[0] > 0.5
     assert loaded.explain(text, "label-03")[0][1] > 0
 
 
 def test_it_stands_beside_others_in_a_consensus():
-    classifier = Classifier("consensus", members=("letter_parabel", "dismec")).fit(*planted(200, seed=1))
+    classifier = Classifier("consensus", members=("letter_parabel", "dismec")).fit(*make_planted_corpus(200, seed=1))
     assert sorted(classifier.tagger_.views) == ["letters", "tfidf"]
-    assert classifier.evaluate(*planted(50, seed=2), ["P@1"])["P@1"] > 0.9
+    assert classifier.evaluate(*make_planted_corpus(50, seed=2), ["P@1"])["P@1"] > 0.9
 
 
 def test_commands_know_its_parameters(tmp_path):

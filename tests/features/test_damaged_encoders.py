@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from safetensors.numpy import load_file, save_file
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
@@ -241,7 +241,7 @@ def test_what_does_not_read_both_ways_is_refused(config, sentence, tmp_path):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> dict[str, Path]:
     """Folders of models with a BERT and an XLNet."""
-    texts, tags = planted(60, seed=3)
+    texts, tags = make_planted_corpus(60, seed=3)
     documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
     folders = {kind: tmp_path_factory.mktemp("models") / kind for kind in ("bert", "xlnet")}
     for kind, folder in folders.items():
@@ -473,7 +473,7 @@ def test_maps_of_characters_with_any_byte_changed(own_cache, monkeypatch):
 def test_a_tokenizer_is_tried_once(own_cache, monkeypatch):
     tokenizing.load_tokenizer(tokenizer_with())
     assert len(list(own_cache.iterdir())) == 1
-    monkeypatch.setattr(tokenizing, "CHILDREN", None)  # a second trial would fail
+    monkeypatch.setattr(tokenizing, "CHILD_POOL", None)  # a second trial would fail
     tokenizing.load_tokenizer(tokenizer_with())
 
 

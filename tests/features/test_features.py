@@ -9,7 +9,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 from commands import lines_of
-from planted import own_words, planted
+from planted import make_planted_corpus, planted_words
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from test_damaged_models import set_said
@@ -27,7 +27,7 @@ from xmtc.features.words import FittedWords, Words
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.pipeline import Pipeline
 
-TRAIN, TEST = planted(400, seed=1), planted(100, seed=2)
+TRAIN, TEST = make_planted_corpus(400, seed=1), make_planted_corpus(100, seed=2)
 NAMES = ["wordvotes", "allvotes"]
 READ = {"wordvotes": ["words"], "allvotes": ["tfidf", "words"]}
 
@@ -47,8 +47,8 @@ def run(*words) -> tuple[int, str]:
 def test_a_method_chooses_its_views():
     assert select_views(Parabel.required_views) == {"tfidf": Tfidf}
     assert select_views(Parabel.required_views, FEATURES) == {"columns": Columns}
-    assert select_views(WordVotes.reads, TEXTS) == {"words": Words}
-    assert select_views(AllVotes.reads) == {"tfidf": Tfidf, "words": Words}
+    assert select_views(WordVotes.required_views, TEXTS) == {"words": Words}
+    assert select_views(AllVotes.required_views) == {"tfidf": Tfidf, "words": Words}
 
 
 def test_what_several_views_have_means_the_same():
@@ -138,8 +138,8 @@ def test_words_are_explained():
 
 
 def test_terms_beside_words_are_explained():
-    explained = Classifier("allvotes").fit(*TRAIN).explain(" ".join(own_words(3)), "label-03")
-    assert explained[0][0] in own_words(3)
+    explained = Classifier("allvotes").fit(*TRAIN).explain(" ".join(planted_words(3)), "label-03")
+    assert explained[0][0] in planted_words(3)
 
 
 def test_commands(tmp_path):

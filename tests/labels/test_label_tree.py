@@ -98,7 +98,7 @@ def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
     rng = np.random.default_rng(3)
     V = matrix((rng.random((200, 30)) * (rng.random((200, 30)) < 0.3)).round(1))  # sums without rounding
     at_once = split_balanced(V, np.arange(10, 190), 4, 20)
-    monkeypatch.setattr(clustering, "PIECE", 16)
+    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 16)
     assert np.array_equal(split_balanced(V, np.arange(10, 190), 4, 20), at_once)
 
 
@@ -117,8 +117,8 @@ def halve_plainly(points, first, second):
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Such that some dozens of labels are cut into many."""
-    monkeypatch.setattr(clustering, "PIECE", 16)
-    monkeypatch.setattr(dividing, "PIECE", 16)
+    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 16)
+    monkeypatch.setattr(dividing, "UNITS_PER_PRODUCT", 16)
 
 
 def test_pieces_hold_every_row_once_and_about_as_many_values(small_pieces):
@@ -143,7 +143,7 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
 @pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
 def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatch):
     """Also where features leave a centre with the rows that had them."""
-    monkeypatch.setattr(dividing, "PIECE", piece)
+    monkeypatch.setattr(dividing, "UNITS_PER_PRODUCT", piece)
     rng = np.random.default_rng(4)
     points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
@@ -169,7 +169,7 @@ def test_the_same_bytes_on_any_number_of_threads(method, small_pieces):
     """Also where every part of the labels is cut into pieces, and blocks of labels end in any order."""
     rng = np.random.default_rng(12)
     data = Dataset.from_matrix(matrix(rng.random((90, 40))), matrix(rng.random((90, 400)) < 0.04))
-    one, three, seven = (method(**method.tiny).fit(data, run=Run(threads)) for threads in (1, 3, 7))
+    one, three, seven = (method(**method.quick_parameters).fit(data, run=Run(threads)) for threads in (1, 3, 7))
     for other in (three, seven):
         for tree, other_tree in zip(one.trees, other.trees, strict=True):
             assert all(np.array_equal(a, b) for a, b in zip(tree.arrays, other_tree.arrays, strict=True))
@@ -317,7 +317,7 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
         return passes(self, *arguments)
 
     monkeypatch.setattr(Solver, "pass_limit", killed_half_way)
-    monkeypatch.setattr(training, "AHEAD", 1)  # no tree of so few nodes is trained before the one before it is kept
+    monkeypatch.setattr(training, "QUEUED_BLOCKS_PER_THREAD", 1)  # no tree of so few nodes is trained before the one before it is kept
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
     monkeypatch.setattr(Solver, "pass_limit", passes)
@@ -584,9 +584,9 @@ def test_labels_are_halved_through_their_documents_as_by_their_vectors(monkeypat
     stored = build_label_vectors(data)
     assert isinstance(stored, LabelVectors)
     expected = build_balanced_trees(stored, 3, [(0,), (1,)])
-    monkeypatch.setattr(many, "MANY", 0)
-    monkeypatch.setattr(many, "FEW", few)
-    monkeypatch.setattr(clustering, "PIECE", 50)
+    monkeypatch.setattr(many, "MIN_SINGLETON_LABELS", 0)
+    monkeypatch.setattr(many, "MAX_PART_VALUES", few)
+    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 50)
     labels = build_label_vectors(data)
     assert isinstance(labels, many.StreamedLabelVectors)
     np.testing.assert_allclose(labels.compute_vectors(np.arange(90)).toarray(), stored.matrix.toarray(), rtol=1e-5)
@@ -597,7 +597,7 @@ def test_labels_are_halved_through_their_documents_as_by_their_vectors(monkeypat
 
 
 def test_more_labels_than_a_chunk_can_hold_are_spread_over_several(monkeypatch):
-    monkeypatch.setattr(family, "WIDEST", 2 * MAX_BLOCK_LABELS)
+    monkeypatch.setattr(family, "MAX_CHUNK_SLOTS", 2 * MAX_BLOCK_LABELS)
     rng = np.random.default_rng(6)
     data = Dataset.from_matrix(matrix(np.eye(40)), matrix(rng.random((40, 3 * MAX_BLOCK_LABELS)) < 0.02))
     spread = DiSMEC().fit(data)

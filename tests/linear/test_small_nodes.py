@@ -127,9 +127,9 @@ def test_what_all_documents_reach_stays_alone():
 def test_trees_of_small_nodes_answer_as_trees_of_large_ones(method, monkeypatch):
     rng = np.random.default_rng(3)
     Y = csr_array((rng.random((N_DOCS, 90)) < 0.05).astype(np.float32))
-    data, recipe = Dataset.from_matrix(documents(), Y), method(**method.tiny, eps=0, max_passes=6)
+    data, recipe = Dataset.from_matrix(documents(), Y), method(**method.quick_parameters, eps=0, max_passes=6)
     small = recipe.fit(data, run=Run(2)).predict(data)
-    monkeypatch.setattr(cutting, "SMALL", 0)
+    monkeypatch.setattr(cutting, "SMALL_BLOCK_COST", 0)
     large = recipe.fit(data, run=Run(2)).predict(data)
     np.testing.assert_array_equal(small.labels, large.labels)
     np.testing.assert_allclose(small.scores, large.scores, atol=1e-4)

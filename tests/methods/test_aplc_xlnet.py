@@ -13,7 +13,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from planted import own_words, planted
+from planted import make_planted_corpus, planted_words
 from scipy.sparse import csr_array
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
@@ -70,7 +70,7 @@ def subwords(kind: str, texts: list[str], most: int = 60) -> tuple[FittedSubword
 
 
 def labelled(kind: str, n_docs: int, seed: int = 1) -> Dataset:
-    texts, tags = planted(n_docs, seed)
+    texts, tags = make_planted_corpus(n_docs, seed)
     Y = np.array([[f"label-{label:02d}" in own for label in range(40)] for own in tags], np.float32)
     return Dataset({"subwords": subwords(kind, texts)[1]}, csr_array(Y))
 
@@ -249,7 +249,7 @@ def test_rates_are_of_each_module_and_slanted():
 )
 def test_rates_rise_and_fall(plan, expected):
     """Eq. 15 by hand, with the same t where rates rise, t / t_w, and where they fall, (t_a − t) / (t_a − t_w)."""
-    assert [plan.slant(step) for step in range(len(expected))] == pytest.approx(expected, abs=1e-12)
+    assert [plan.rate_factor(step) for step in range(len(expected))] == pytest.approx(expected, abs=1e-12)
 
 
 def test_gradients_are_clipped_at_a_norm():
@@ -313,7 +313,7 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypa
     step = TrainingState.step
 
     def killed_half_way(self, loss):
-        if (self.epoch, self.n_done) == (1, 2):
+        if (self.epoch, self.n_epoch_steps) == (1, 2):
             raise KeyboardInterrupt
         step(self, loss)
 
@@ -334,7 +334,7 @@ def from_encoder(data: Dataset, encoder: str) -> Dataset:
 @pytest.fixture(scope="module")
 def tagger() -> Tagger:
     """On a problem that tiny encoders learn in seconds: labels with words of their own."""
-    texts, tags = planted(600, seed=3)
+    texts, tags = make_planted_corpus(600, seed=3)
     documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
     rates = {"head_rate": 2e-2, "epochs": 9, "patience": 9}
     recipe = replace(SMALL, **rates, precision="fp16", hidden=96, pooling="mean")
@@ -343,10 +343,10 @@ def tagger() -> Tagger:
 
 def test_a_model_folder_needs_no_encoder_and_keeps_its_answers(tagger, tmp_path, monkeypatch):
     tagger.save(tmp_path / "model")
-    texts = planted(30, seed=4)[0]
+    texts = make_planted_corpus(30, seed=4)[0]
     monkeypatch.setattr(AutoModel, "from_pretrained", None)
     loaded = Tagger.load(tmp_path / "model", verify=True)
-    assert loaded.predict_labels(texts, 7, run=ONE) == tagger.tags(texts, 7, run=ONE)
+    assert loaded.predict_labels(texts, 7, run=ONE) == tagger.predict_labels(texts, 7, run=ONE)
     assert {array.dtype for array in loaded.model.network.weights.arrays.values()} == {np.dtype(np.float16)}
     assert tagger.model.network.design.hidden == 96
     about = (tmp_path / "model" / "about.json").read_text()
@@ -357,8 +357,8 @@ def test_labels_are_sorted_by_frequency_inside_and_named_outside(tagger):
     frequencies = tagger.frequencies[tagger.model.order]
     assert len(tagger.model.network.design.sizes) == 3
     assert frequencies[:5].mean() > frequencies[-5:].mean()
-    texts, tags = planted(100, seed=5)
-    best = [row[0].label for row in tagger.tags(texts, 1, run=ONE)]
+    texts, tags = make_planted_corpus(100, seed=5)
+    best = [row[0].label for row in tagger.predict_labels(texts, 1, run=ONE)]
     assert np.mean([label in own for label, own in zip(best, tags, strict=True)]) > 0.8
 
 
@@ -367,8 +367,8 @@ def test_explanations_add_up_on_the_way_from_padding(tagger):
     network = tagger.model.network.on(CPU).double()
     ids = torch.from_numpy(tagger.read([Document("", TEXTS[0], [])]).tokens("subwords").ids.astype(np.int64))
     label = 3
-    found, by_eight = (network.parts_of_logit(ids, label, steps).sum().item() for steps in (500, 8))
-    without = torch.where(network.encoder.is_special(len(ids)), ids, network.encoder.padding)
+    found, by_eight = (network.compute_integrated_gradients(ids, label, steps).sum().item() for steps in (500, 8))
+    without = torch.where(network.encoder.mask_special_tokens(len(ids)), ids, network.encoder.padding)
     with torch.no_grad():
         vectors, padding = (network.encoder.vectors(each)[None] for each in (ids, without))
         mask = torch.ones(1, len(ids), dtype=torch.bool)
@@ -382,11 +382,11 @@ def test_explanations_add_up_on_the_way_from_padding(tagger):
 
 
 def test_explanations_lie_over_the_text(tagger):
-    text = f"{own_words(3)[0]} noise1, unheard-of {own_words(3)[1]}"
+    text = f"{planted_words(3)[0]} noise1, unheard-of {planted_words(3)[1]}"
     found = tagger.highlight(text, "label-03")[0]
     assert "".join(piece.text for piece in found.pieces) == text
     words = [piece.text for piece in found.pieces if piece.weight]
-    assert words == [own_words(3)[0], "noise1,", "unheard-of", own_words(3)[1]]
+    assert words == [planted_words(3)[0], "noise1,", "unheard-of", planted_words(3)[1]]
     assert {word for word, _ in found.words} == set(words)
     assert dict(tagger.explain(text, "label-03"))["noise1,"] == pytest.approx(found.pieces[2].weight)
 
@@ -505,7 +505,7 @@ def test_a_preset_fills_what_a_view_was_not_given():
 
 def test_a_preset_of_a_saved_model_is_not_what_was_given(tmp_path):
     tiny_one = {"encoder": tiny("bert"), "hidden": 8, "epochs": 1, "preset": "Amazon-670k", "max_subwords": 128}
-    texts, tags = planted(30, 1)
+    texts, tags = make_planted_corpus(30, 1)
     Classifier("aplc_xlnet", **tiny_one).fit(texts, tags, run=ONE).save(tmp_path / "model")
     again = Classifier.load(tmp_path / "model").get_params(deep=False)
     assert again == {"method": "aplc_xlnet", "encoder": tiny("bert"), "hidden": 8, "epochs": 1, "preset": "Amazon-670k"}
@@ -574,7 +574,7 @@ def test_texts_longer_than_the_encoder_are_refused():
 def test_two_processes_train_one_model(tmp_path):
     """As `torchrun -m xmtc train` starts them, on the CPU: the same as one process does, also in steps without a label
     in a tail and in parts that are too small to share."""
-    texts, tags = planted(62, seed=1)
+    texts, tags = make_planted_corpus(62, seed=1)
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     names = "epochs=1", "batch=7", "accumulation_steps=3", "dropout=0", "clusters=8", "head_rate=1e-4"
@@ -610,8 +610,8 @@ def test_it_is_a_member_beside_other_methods(others, views, tmp_path):
     members = "aplc_xlnet", *others
     settings = {f"{name}.{key}": value for name in members for key, value in small.get(name, {}).items()}
     consensus = Classifier("consensus", members=members, encoder=tiny("bert"), max_subwords=40, **settings)
-    consensus.fit(*planted(60, seed=1), run=ONE)
-    texts = planted(5, seed=2)[0]
+    consensus.fit(*make_planted_corpus(60, seed=1), run=ONE)
+    texts = make_planted_corpus(5, seed=2)[0]
     consensus.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model")
     assert list(loaded.tagger_.about["views"]) == list(loaded.tagger_.views) == views
@@ -695,12 +695,12 @@ def test_each_label_attends_to_subwords_by_itself():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
-    texts, tags = planted(300, 1)
+    texts, tags = make_planted_corpus(300, 1)
     settings = {"encoder": tiny(kind), "epochs": 8, "batch": 16, "encoder_rate": 2e-3, "hidden_rate": 1e-2, "seed": 3}
     learnt = Classifier("aplc_xlnet", pooling="attention", clusters=1, head_rate=2e-2, **settings).fit(
         texts, tags, run=ONE
     )
-    new, truth = planted(50, 2)
+    new, truth = make_planted_corpus(50, 2)
     answers = learnt.predict(new, k=1)
     assert np.mean([answer[0] in own for answer, own in zip(answers, truth, strict=True)]) > 0.9
     learnt.save(tmp_path / "model")
@@ -710,11 +710,11 @@ def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
     ids = torch.from_numpy(
         again.transform([Document("", "noise1 word3alpha noise2", [])]).tokens("subwords").ids
     ).long()
-    padding = torch.where(network.encoder.is_special(5), ids, network.encoder.padding)
+    padding = torch.where(network.encoder.mask_special_tokens(5), ids, network.encoder.padding)
     with torch.no_grad():
-        read = (network.as_read(network.encoder(each[None], mask), mask) for each in (ids, padding))
+        read = (network.as_head_input(network.encoder(each[None], mask), mask) for each in (ids, padding))
         text, nothing = (network.head.logit(network.after(each), 3) for each in read)
-    assert network.parts_of_logit(ids, 3, 400).sum().item() == pytest.approx((text - nothing).item(), rel=0.01)
+    assert network.compute_integrated_gradients(ids, 3, 400).sum().item() == pytest.approx((text - nothing).item(), rel=0.01)
 
 
 @pytest.mark.parametrize("wrong", [{"clusters": 2}, {"encoder_rate": 0.0}, {"proportions": (0.5, 0.5)}])

@@ -11,7 +11,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
@@ -361,7 +361,7 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, look_
     step = TrainingState.step
 
     def killed_half_way(self, loss):
-        if len(self.network.head.rows.weight) > 6 and (self.epoch, self.n_done) == (3, 2):
+        if len(self.network.head.rows.weight) > 6 and (self.epoch, self.n_epoch_steps) == (3, 2):
             raise KeyboardInterrupt  # in the last pass of the second level, while weights are being averaged
         step(self, loss)
 
@@ -581,7 +581,7 @@ def test_processes_share_a_batch(monkeypatch):
 
 def test_two_processes_train_one_model(tmp_path):
     """As `torchrun -m xmtc train` starts them, on the CPU."""
-    texts, tags = planted(120, seed=1)
+    texts, tags = make_planted_corpus(120, seed=1)
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     settings = [f"-p{name}" for name in ("hidden=8", "layers=8", "dimension=8", "epochs=2", "batch=16")]

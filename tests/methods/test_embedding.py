@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array, random_array
 
 from xmtc import Classifier, Dataset, Run, XmtcError
@@ -248,7 +248,7 @@ def test_k_means_gives_centres_of_length_1():
 
 @pytest.mark.parametrize("method", [SLEEC(n_learners=2, dimension=8), AnnexML(n_learners=2, dimension=8)], ids=repr)
 def test_several_clusters_give_the_same_bytes_on_any_number_of_threads(method):
-    method = method.but(n_clusters=3, n_neighbours=5)
+    method = method.replace(n_clusters=3, n_neighbours=5)
     one, two = (method.fit(data(), run=run) for run in (ONE, TWO))
     assert is_equal(one, two)
     assert sorted(one.learners[0].members) == list(range(one.n_docs))
@@ -331,7 +331,7 @@ def test_presets_are_the_papers_and_what_is_given_stays():
 
 
 def test_a_label_without_a_holder_in_the_cluster_has_no_reasons():
-    texts, tags = planted(60, seed=0)
+    texts, tags = make_planted_corpus(60, seed=0)
     tagger = Classifier("sleec", n_learners=1, n_clusters=20, dimension=8).fit(texts, tags, run=ONE).tagger_
     weights = [weight for _, weight in tagger.explain(texts[0], tags[1][0])]
     assert np.isfinite(weights).all()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 from commands import lines_of
-from planted import own_words, planted
+from planted import make_planted_corpus, planted_words
 from scipy.sparse import csr_array
 from scipy.special import logit
 from sklearn.base import clone
@@ -48,7 +48,7 @@ from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.pipeline import Pipeline
 from xmtc.text.string_index import StringIndex
 
-TRAIN, TEST = planted(300, seed=1), planted(80, seed=2)
+TRAIN, TEST = make_planted_corpus(300, seed=1), make_planted_corpus(80, seed=2)
 LINEAR = {"members": ("parabel", "dismec"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
 MEMBERS = (Parabel(n_trees=1, max_leaf=8), DiSMEC())
 TINY = {"parabel.n_trees": 1, "attention_xml.hidden": 8, "attention_xml.layers": (8,), "attention_xml.epochs": 1}
@@ -312,7 +312,7 @@ def test_an_ensemble_can_be_calibrated_too():
     settings = {"member": "parabel", "n_members": 2, "parabel.n_trees": 1, "parabel.max_leaf": 8}
     plain, level = (Classifier("ensemble", **settings, calibrated=on).fit(*TRAIN, valid=TEST) for on in (False, True))
     assert isinstance(level.tagger_.model, CalibratedModel)
-    other = planted(80, seed=5)
+    other = make_planted_corpus(80, seed=5)
     before, after = (classifier.evaluate(*other, ["ECE@5"])["ECE@5"] for classifier in (plain, level))
     assert after < before / 2
     assert not Ensemble(calibrated=True).has_weight_support
@@ -484,7 +484,7 @@ def test_a_network_and_a_linear_method_agree(tmp_path):
     assert loaded.tagger_.about == about
     np.testing.assert_array_equal(loaded.rank(TEST[0]).labels, classifier.rank(TEST[0]).labels)
     np.testing.assert_array_equal(loaded.rank(TEST[0]).scores, classifier.rank(TEST[0]).scores)
-    assert loaded.explain(" ".join(own_words(3)), "label-03")[0][0] in own_words(3)
+    assert loaded.explain(" ".join(planted_words(3)), "label-03")[0][0] in planted_words(3)
     set_said(tmp_path / "model", "parts.model.models", [about["views"]])
     with pytest.raises(XmtcError, match="is damaged"):
         Tagger.load(tmp_path / "model")
@@ -492,7 +492,7 @@ def test_a_network_and_a_linear_method_agree(tmp_path):
 
 def test_a_linear_consensus_leaves_torch_alone(tmp_path):
     Classifier("consensus", **LINEAR).fit(*TRAIN).save(tmp_path / "model")
-    code = "import sys, xmtc; xmtc.Classifier.load(sys.argv[1]).tags(['a']); print('torch' in sys.modules)"
+    code = "import sys, xmtc; xmtc.Classifier.load(sys.argv[1]).predict_labels(['a']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
 

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from commands import xmtc
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csc_array, csr_array, save_npz
 
 from xmtc import Classifier, Run, XmtcError, open_corpus
@@ -211,7 +211,7 @@ def test_too_little_room_to_begin_is_said(monkeypatch, tmp_path, left, is_refuse
 )
 def test_networks_that_no_memory_holds_are_refused(method, parameters, what):
     pytest.importorskip("torch")
-    texts, labels = planted(60, seed=0)
+    texts, labels = make_planted_corpus(60, seed=0)
     sentence = rf"{what} would take [0-9,.]+ GiB of memory, of which there are [0-9,.]+ GiB; give (it|them)"
     with pytest.raises(XmtcError, match=sentence):
         Classifier(method, **parameters).fit(texts, labels, run=ONE)
@@ -235,7 +235,7 @@ def test_a_network_that_diverges_is_refused_unless_it_was_better_before():
 
 @pytest.fixture(scope="module")
 def trained() -> Classifier:
-    return Classifier("parabel").fit(*planted(60, seed=0), run=ONE)
+    return Classifier("parabel").fit(*make_planted_corpus(60, seed=0), run=ONE)
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, float("nan"), float("inf"), "3", None, True])
@@ -290,7 +290,7 @@ def test_long_values_are_cut_short_in_errors():
 
 
 def test_the_command_says_it_in_a_sentence(tmp_path):
-    texts, labels = planted(30, seed=0)
+    texts, labels = make_planted_corpus(30, seed=0)
     lines = (json.dumps({"text": text, "labels": tags}) for text, tags in zip(texts, labels, strict=True))
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
     assert xmtc("train", "train.jsonl", "-o", "model", "-q", cwd=tmp_path).returncode == 0

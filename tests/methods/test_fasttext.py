@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
 from xmtc import Classifier
@@ -227,7 +227,7 @@ def test_others_are_drawn_by_the_root_of_their_frequency_and_are_never_the_label
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, monkeypatch):
     monkeypatch.setattr(fasttext_training, "CHECKPOINT_SECONDS", -1.0)
-    train, small = planted(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "word_ngrams": 2}
+    train, small = make_planted_corpus(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "word_ngrams": 2}
     whole = Classifier("fasttext", **small).fit(*train, run=ONE).tagger_.model
 
     class Stopped(Exception):
@@ -239,7 +239,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, mo
 
     run = replace(ONE, checkpoint=tmp_path / "kept")
     with pytest.raises(Stopped):
-        Classifier("fasttext", **small).fit(*train, run=replace(run, watch=stop))
+        Classifier("fasttext", **small).fit(*train, run=replace(run, callbacks=stop))
     assert int(run.checkpoint.load_piece("vectors")["n_passes"]) == 2
     resumed = Classifier("fasttext", **small).fit(*train, run=run).tagger_.model
     np.testing.assert_array_equal(resumed.vectors, whole.vectors)

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csc_array, csr_array
 
 from xmtc import XmtcError
@@ -33,7 +33,7 @@ STATE = np.uint64(88172645463325253)
 
 @cache
 def data() -> Dataset:
-    return Pipeline.from_parameters("fastxml").prepare(to_documents(*planted(300, seed=4)), ONE).data
+    return Pipeline.from_parameters("fastxml").prepare(to_documents(*make_planted_corpus(300, seed=4)), ONE).data
 
 
 @cache
@@ -296,7 +296,7 @@ class TestModels:
         """Where documents are parted, by their inverse propensity."""
         Y, given = np.zeros((40, 3)), []
         Y[:, 0], Y[:4, 1], Y[20:, 2] = 1, 1, 1
-        monkeypatch.setattr(family, "grow", lambda *all_of_it: given.append(all_of_it) or growing.grow_tree(*all_of_it))
+        monkeypatch.setattr(family, "grow_tree", lambda *all_of_it: given.append(all_of_it) or growing.grow_tree(*all_of_it))
         PfastreXML(n_trees=1).fit(Dataset.from_matrix(np.eye(40), Y), run=ONE)
         inverse, best = Propensity().inverse(Y.sum(axis=0), 40), 1 + 1 / np.log2(3)
         np.testing.assert_allclose(given[0][1][2][:2], inverse[:2] / inverse.max() / best)
@@ -343,12 +343,12 @@ class TestModels:
         run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept"))
         with monkeypatch.context() as patch:
             calls = iter(range(10))
-            patch.setattr(family, "grow", lambda *given: growing.grow_tree(*given) if next(calls) < 2 else 1 / 0)
+            patch.setattr(family, "grow_tree", lambda *given: growing.grow_tree(*given) if next(calls) < 2 else 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 recipe.fit(data(), run=run)
         run.checkpoint.release()
         grown = []
-        monkeypatch.setattr(family, "grow", lambda *given: grown.append(1) or growing.grow_tree(*given))
+        monkeypatch.setattr(family, "grow_tree", lambda *given: grown.append(1) or growing.grow_tree(*given))
         again = recipe.fit(data(), run=run).forest
         assert len(grown) == 2
         for ours, theirs in zip(again.arrays, whole.arrays, strict=True):

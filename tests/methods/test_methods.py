@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 
 from xmtc import METHODS, testing
 from xmtc.core.events import Pass
@@ -73,7 +73,7 @@ def test_without_held_out_documents_all_are_learnt_from_to_the_last_pass(name):
     parameters = quick(name)
     if not hasattr(method_class(name), "held_out"):
         pytest.skip("holds no documents out")
-    texts, tags = planted(60, 1)
+    texts, tags = make_planted_corpus(60, 1)
     documents = [Document("", *both) for both in zip(texts, tags, strict=True)]
     stages, passes = [], []
 
@@ -84,7 +84,7 @@ def test_without_held_out_documents_all_are_learnt_from_to_the_last_pass(name):
 
     watch = lambda event: passes.append(event) if isinstance(event, Pass) else None  # noqa: E731
     few = parameters | {"held_out": 0.0, "epochs": 3, "patience": 1}
-    tagger = train(documents, name, run=replace(ONE, progress=progress, watch=watch), **few)
+    tagger = train(documents, name, run=replace(ONE, progress=progress, callbacks=watch), **few)
     trainings = [total for title, total in stages if title == "training"]
     assert trainings
     assert set(trainings) == {3 * 60}

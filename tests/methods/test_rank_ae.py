@@ -9,7 +9,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from planted import label_name, own_words, planted
+from planted import make_planted_corpus, planted_label, planted_words
 from rich.console import Console
 from scipy.sparse import csr_array, random_array
 
@@ -561,9 +561,9 @@ def test_what_batch_normalisation_has_seen_is_averaged_and_kept():
     assert network[1].mean.item() == means[0] != means[1]
 
 
-TRAIN = planted(300, seed=1)
+TRAIN = make_planted_corpus(300, seed=1)
 QUICK = {"channels": 24, "hidden": 24, "layer": 48, "batch": 16, "epochs": 12, "rate": 0.01, "average_from": 6}
-TEXT = " ".join([*own_words(3)[:2], "noise1", "noise2", "noise3", own_words(3)[0]])
+TEXT = " ".join([*planted_words(3)[:2], "noise1", "noise2", "noise3", planted_words(3)[0]])
 
 
 @pytest.fixture(scope="module")
@@ -574,7 +574,7 @@ def lstm() -> Classifier:
 
 def test_an_lstm_learns(lstm):
     assert list(lstm.tagger_.about["views"]) == list(lstm.tagger_.views) == ["words"]
-    assert lstm.evaluate(*planted(100, seed=2), ["P@1"], ONE)["P@1"] > 0.5  # of 40 labels
+    assert lstm.evaluate(*make_planted_corpus(100, seed=2), ["P@1"], ONE)["P@1"] > 0.5  # of 40 labels
 
 
 def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_position(lstm):
@@ -594,11 +594,11 @@ def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_positio
     np.testing.assert_array_equal(other.per_token, explanation.per_token)
     assert explanation.view == "words"
     assert len(explanation.ids) == 5  # one word stands at two positions
-    highlight = lstm.highlight(TEXT, label_name(3))[0]
+    highlight = lstm.highlight(TEXT, planted_label(3))[0]
     assert [piece.text for piece in highlight.pieces if piece.text.strip()] == TEXT.split()
     np.testing.assert_allclose([p.weight for p in highlight.pieces if p.text.strip()], explanation.per_token, atol=1e-6)
-    assert own_words(3)[0] in render_page([highlight])
-    assert own_words(3)[0] in render_terminal(highlight, Console(file=io.StringIO()))
+    assert planted_words(3)[0] in render_page([highlight])
+    assert planted_words(3)[0] in render_terminal(highlight, Console(file=io.StringIO()))
 
 
 def documents_of(texts):
@@ -629,7 +629,7 @@ def test_a_bag_explains_with_what_each_word_adds_to_the_logit():
     expected = [without[int(feature)] for feature in explanation.ids]
     np.testing.assert_allclose(explanation.weights, expected, rtol=0.05, atol=0.02)
     view = classifier.tagger_.views[explanation.view]
-    assert {view.term(number) for number in explanation.ids[:2]} == set(own_words(3)[:2])
+    assert {view.term(number) for number in explanation.ids[:2]} == set(planted_words(3)[:2])
 
 
 def test_word_vectors_are_where_training_starts(tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
@@ -152,7 +152,7 @@ def test_the_loss_is_summed_over_labels_and_its_gradient_true(design):
 def test_labels_begin_with_their_frequencies(design):
     network, _ = built(design)
     torch.nn.init.zeros_(network.output.weight)
-    network.begin_with_frequencies(csr_array(np.array([[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0]])))
+    network.initialise_biases(csr_array(np.array([[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0]])))
     p = 1 / (1 + np.exp(-logits(network, [1, 2])[0]))
     np.testing.assert_allclose(p, (np.array([3, 1, 1, 0, 0, 0]) + 0.5) / 4, rtol=1e-5)
 
@@ -174,7 +174,7 @@ def test_an_explanation_adds_up_to_the_logit_where_nothing_is_shifted(design):
 
 def test_most_of_the_bottleneck_learns():
     """Without normalisation, the first steps of Adam leave units that no document switches on any more."""
-    texts, tags = planted(300, seed=1)
+    texts, tags = make_planted_corpus(300, seed=1)
     alive = {}
     for batch_norm in (True, False):
         small = {"maps": 64, "bottleneck": 128, "batch": 10, "epochs": 1, "batch_norm": batch_norm}
@@ -218,7 +218,7 @@ def test_many_rare_labels_are_learnt():
     small = {"maps": 300, "chunks": 1, "batch": 20, "epochs": 2, "dropout": 0.2, "held_out": 0.0, "calibrate": False}
     losses = {True: [], False: []}
     for output_norm, found in losses.items():
-        run = replace(ONE, watch=lambda event, found=found: found.append(getattr(event, "loss", None)))
+        run = replace(ONE, callbacks=lambda event, found=found: found.append(getattr(event, "loss", None)))
         Classifier("bow_cnn", **small, output_norm=output_norm).fit(texts, tags, run=run)
     last = {key: [loss for loss in found if loss is not None][-1] for key, found in losses.items()}
     p = 1 / n_labels
@@ -228,7 +228,7 @@ def test_many_rare_labels_are_learnt():
 
 
 def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
-    texts, tags = planted(60, seed=1)
+    texts, tags = make_planted_corpus(60, seed=1)
     before = (
         Classifier("xml_cnn", **XMLCNN.quick_parameters | {"batch_norm": False, "output_norm": False})
         .fit(texts, tags, run=ONE)
@@ -274,8 +274,8 @@ def test_presets_fill_what_was_left_out():
 
 @pytest.mark.parametrize("method", [XMLCNN, BowCNN])
 def test_a_training_that_was_stopped_ends_with_the_same_bytes(method, tmp_path):
-    train = planted(60, seed=1)
-    small = method.tiny | {"epochs": 3, "average_from": 1}
+    train = make_planted_corpus(60, seed=1)
+    small = method.quick_parameters | {"epochs": 3, "average_from": 1}
     name = {"XMLCNN": "xml_cnn", "BowCNN": "bow_cnn"}[method.__name__]
     whole = Classifier(name, **small).fit(*train, run=ONE)
 
@@ -292,7 +292,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(method, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
         with pytest.raises(Stopped):
-            fit(watch=stop)
+            fit(callbacks=stop)
         resumed = fit()
     for one, two in zip(
         whole.tagger_.model.network.weights.arrays.values(),

@@ -300,7 +300,7 @@ def test_it_is_the_output_layer_of_any_encoder(make, read):
     optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.02)
     rng = np.random.default_rng(0)
     for _ in range(25):
-        for docs in loader.shuffled(30, rng):
+        for docs in loader.shuffled_batches(30, rng):
             batch = loader.batch(docs)
             optimiser.zero_grad()
             head(encoder(batch), *truth.label_pairs(batch.docs)).backward()

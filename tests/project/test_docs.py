@@ -22,7 +22,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from typer.testing import CliRunner
 
 from xmtc.cli import app
@@ -110,7 +110,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def prepared(tmp_path_factory) -> Path:
     """A folder with the files that the pages speak of."""
     folder = tmp_path_factory.mktemp("prepared")
-    texts, tags = planted(120, seed=0)
+    texts, tags = make_planted_corpus(120, seed=0)
     lines = [
         json.dumps({"id": f"d{i}", "text": t, "labels": y}) for i, (t, y) in enumerate(zip(texts, tags, strict=True))
     ]
@@ -226,7 +226,7 @@ def test_the_readmes_example_answers_as_it_says():
     namespace: dict = {}
     block = blocks(ROOT / "README.md", "python")[0]
     exec(block.partition('classifier.save("model")')[0], namespace)
-    best = namespace["classifier"].tags(["stars over the pears"], k=2)[0]
+    best = namespace["classifier"].predict_labels(["stars over the pears"], k=2)[0]
     said = re.findall(r"label='(\w+)', score=(0\.\d\d)", block)
     assert said
     assert [(tag.label, f"{tag.score:.4f}"[:4]) for tag in best] == said

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands import XMTC, lines_of
-from planted import own_words
+from planted import planted_words
 
 # Other packages, and Python's own modules, ask before they use these names; so must we.
 AS_ON_WINDOWS = """
@@ -69,8 +69,8 @@ def test_predict(run: Run) -> None:
 
 
 def test_explain(run: Run) -> None:
-    text = " ".join(own_words(3))
-    assert own_words(3)[0] in run("explain", "model", text, "--label", "label-03", "--html", "why.html")
+    text = " ".join(planted_words(3))
+    assert planted_words(3)[0] in run("explain", "model", text, "--label", "label-03", "--html", "why.html")
 
 
 def test_info(run: Run) -> None:

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from typer.testing import CliRunner
@@ -40,9 +40,9 @@ from xmtc.tagger import Tagger
 
 ONE = Run(threads=1, device="cpu")
 QUICK = {"n_trees": 1, "max_leaf": 8}
-ENOUGH = planted(1000, seed=1)  # documents, a tenth of which can draw a curve
-FEW = planted(990, seed=1)
-TEST = planted(300, seed=2)
+ENOUGH = make_planted_corpus(1000, seed=1)  # documents, a tenth of which can draw a curve
+FEW = make_planted_corpus(990, seed=1)
+TEST = make_planted_corpus(300, seed=2)
 
 
 def noisy(texts, tags, seed=5):
@@ -146,7 +146,7 @@ def test_few_among_many_are_held_out_for_good_and_no_label_loses_its_last_docume
     np.testing.assert_array_equal(rows, sample_rows_keeping_labels(data, 0, 100))
     assert (rows % 3 != 0).all()
     stages = []
-    classifier = Classifier("parabel", **QUICK).fit(texts, once, run=Run(threads=1, watch=stages.append))
+    classifier = Classifier("parabel", **QUICK).fit(texts, once, run=Run(threads=1, callbacks=stages.append))
     assert "calibration/training" not in {event.as_json()["title"] for event in stages}
     assert isinstance(classifier.tagger_.model, CalibratedModel)
     assert len(classifier.classes_) == data.n_labels == 40 + 334
@@ -291,7 +291,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bytes(after, trained, t
 
     folder = tmp_path / "kept"
     with pytest.raises(Stop):
-        Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=Run(threads=1, checkpoint=folder, watch=stop))
+        Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=Run(threads=1, checkpoint=folder, callbacks=stop))
     run = Run(threads=1, checkpoint=folder)
     Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=run).save(tmp_path / "resumed")
     trained.save(tmp_path / "whole")

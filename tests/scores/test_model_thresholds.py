@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from commands import make_place, xmtc
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import f1_score
@@ -214,7 +214,7 @@ class Further:
 
 
 def test_a_decision_does_not_change_figures_of_the_ranking(place, monkeypatch):
-    monkeypatch.setattr("xmtc.tagger.scores_of", lambda model: "these")
+    monkeypatch.setattr("xmtc.tagger.fingerprint_model", lambda model: "these")
     tagger = Tagger.load(place / "model")
     tagger = replace(tagger, model=Further(tagger.model), unchecked=None).with_decision(tagger.decision)
     documents = list(open_corpus(str(place / "test.jsonl")))
@@ -300,7 +300,7 @@ def test_a_decision_on_other_scores_is_not_used(place):
 
 @pytest.fixture(scope="module")
 def parts():
-    texts, tags = planted(400, seed=0)
+    texts, tags = make_planted_corpus(400, seed=0)
     return (texts[:250], tags[:250]), (texts[250:330], tags[250:330]), (texts[330:], tags[330:])
 
 

@@ -34,8 +34,8 @@ def environment(monkeypatch, tmp_path) -> dict[str, str]:
 )
 def test_a_token_is_required_unless_the_user_has_decided(monkeypatch, tmp_path, existing, mode):
     """Without Ray: what it finds in the environment when it is imported."""
-    monkeypatch.setattr(connecting, "CURRENT", tmp_path / "none")
-    monkeypatch.setattr(connecting, "imported_ray", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(connecting, "CURRENT_CLUSTER_FILE", tmp_path / "none")
+    monkeypatch.setattr(connecting, "import_ray", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         monkeypatch.setenv(name, "")  # so that it is restored

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from safetensors.numpy import save
 
 import xmtc
@@ -31,7 +31,7 @@ from xmtc.vocabulary import Vocabulary
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 OLD = FIXTURES / "models" / "format-3"
-TEXTS, TAGS = planted(40, seed=0)
+TEXTS, TAGS = make_planted_corpus(40, seed=0)
 sys.path.append(str(FIXTURES))
 needs_fifo = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
 CALLS: list[str] = []
@@ -590,14 +590,14 @@ def test_a_damaged_model_is_refused_and_others_are_listed(folder: Path) -> None:
     settings = Settings((("good", str(good)), ("m", str(folder))), hosts=("testserver",))
     with TestClient(create_app(settings)) as client:
         edit(folder, lambda about: place(about, "scores", "x"))
-        client.portal.call(client.app.state.service.models.renew, True)
+        client.portal.call(client.app.state.service.models.reload_changed, True)
         listed = client.get("/v1/models")
         assert listed.status_code == 200
         assert [each["name"] for each in listed.json()["models"]] == ["good", "m"]
     with pytest.raises(
         XmtcError, match=r"is damaged: its scores is 'x', expected an object; copy or train it again\.$"
     ):
-        create_app(settings).state.service.models.open()
+        create_app(settings).state.service.models.open_all()
 
 
 def test_a_report_that_is_a_link_is_not_served(folder: Path) -> None:

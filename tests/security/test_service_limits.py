@@ -156,7 +156,7 @@ class Parser:
     """HTTP protocol that understands nothing."""
 
     def __init__(self) -> None:
-        self.pipeline, self.cycle, self.unanswered, self.loop = [], None, [], self
+        self.pipeline, self.cycle, self.unanswered_cycles, self.loop = [], None, [], self
 
     def time(self) -> float:
         return 0.0
@@ -312,7 +312,7 @@ def test_readers_of_a_report_share_its_bytes(folder, tmp_path):
     settings = Settings((("m", str(folder)),), hosts=("testserver",), reports=(("m", str(report)),))
     with TestClient(create_app(settings)) as client:
         service = client.app.state.service
-        served = service.models.served["m"]
+        served = service.models.by_name["m"]
         assert served.read_report(settings) is served.read_report(settings)
         service.memory.used = service.memory.limit
         assert client.get("/v1/models/m/report").content == b"x" * 1_000_000
@@ -506,7 +506,7 @@ def test_work_of_a_client_that_has_left_is_given_up(settings, monkeypatch):
             time.sleep(0.1)
             return [[] for _ in texts]
 
-        client.app.state.service.models.served["m"].batcher.answer = slow
+        client.app.state.service.models.by_name["m"].batcher.answer = slow
         late = client.post(PREDICT, json={"texts": ["a"] * 100})
         assert (late.status_code, message(late)) == (
             503,
@@ -515,7 +515,7 @@ def test_work_of_a_client_that_has_left_is_given_up(settings, monkeypatch):
         time.sleep(0.3)
         assert 2 <= len(batches) <= 5
         assert set(batches) == {2}
-        assert client.app.state.service.models.served["m"].batcher.n_waiting == 0
+        assert client.app.state.service.models.by_name["m"].batcher.n_waiting == 0
 
 
 def test_a_small_request_is_answered_before_the_rest_of_a_large_one(settings, monkeypatch):
@@ -527,7 +527,7 @@ def test_a_small_request_is_answered_before_the_rest_of_a_large_one(settings, mo
             time.sleep(0.02)
             return [[] for _ in texts]
 
-        client.app.state.service.models.served["m"].batcher.answer = slow
+        client.app.state.service.models.by_name["m"].batcher.answer = slow
 
         def ask(name, n_texts):
             assert client.post(PREDICT, json={"texts": ["a"] * n_texts}).status_code == 200

@@ -160,7 +160,7 @@ def test_escapes_that_are_no_character_in_ntriples(tmp_path, escape, place):
 
 
 def test_a_vocabulary_that_takes_too_long_is_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.vocabulary.skos.Limits.of_file", lambda *_: TaskLimits(seconds=0.05))
+    monkeypatch.setattr("xmtc.vocabulary.skos.TaskLimits.for_file_size", lambda *_: TaskLimits(seconds=0.05))
     assert said(tmp_path, "v.ttl", f"<http://x/1> {TYPE} .\n" * 20_000) == (
         "v.ttl cannot be read as turtle (it takes longer than 0.05 seconds); expected a whole file of that format: "
         "fetch it again, or name its format with --format."

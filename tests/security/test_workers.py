@@ -90,7 +90,7 @@ def test_workers_that_die_again_and_again_are_replaced_more_slowly(monkeypatch):
 
     events = []
     monkeypatch.setattr(workers.log, "write_event", lambda name, **fields: events.append(fields))
-    monkeypatch.setattr(workers.WorkerSupervisor, "forget_metrics", lambda self, pid: None)
+    monkeypatch.setattr(workers.WorkerSupervisor, "discard_old_metrics", lambda self, pid: None)
     supervisor = workers.WorkerSupervisor.__new__(workers.WorkerSupervisor)
     supervisor.n_early_deaths = 0
 

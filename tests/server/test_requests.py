@@ -66,7 +66,7 @@ def message(response) -> str:
 
 def test_answers_are_those_of_the_tagger(client, tagger):
     answer = client.post(PREDICT, json={"texts": TEXTS[:7], "k": 3}).json()
-    expected = tagger.tags(TEXTS[:7], k=3, run=ONE)
+    expected = tagger.predict_labels(TEXTS[:7], k=3, run=ONE)
     assert answer["model"] == "m"
     found = [[(tag["label"], tag["score"]) for tag in each["tags"]] for each in answer["results"]]
     assert found == [[(tag.label, round(tag.score, 6)) for tag in tags] for tags in expected]
@@ -128,7 +128,7 @@ def test_models_are_listed(client, tagger):
 
 def test_words_are_explained_where_they_stand(client, tagger):
     text = "Ⅷ " + TEXTS[0] + " " + TEXTS[0].upper()  # the first letter has a lower-case form; each word stands twice
-    label = tagger.tags([text], k=1, run=ONE)[0][0].label
+    label = tagger.predict_labels([text], k=1, run=ONE)[0][0].label
     found = client.post("/v1/models/m/explain", json={"text": text, "label": label}).json()
     assert found["label"] == found["name"] == label
     assert 0 < found["score"] <= 1
@@ -437,7 +437,7 @@ def test_a_bug_is_no_traceback(settings, capfd, monkeypatch):
         raise KeyError("the words of a text")
 
     with TestClient(create_app(settings)) as client:
-        served = client.app.state.service.models.served["m"]
+        served = client.app.state.service.models.by_name["m"]
         served.batcher.answer = broken
         answer = client.post(PREDICT, json={"text": "a"})
         assert answer.status_code == 500
@@ -533,7 +533,7 @@ def test_who_comes_when_too_many_wait_is_sent_away():
 def test_who_waits_too_long_is_told_so(settings):
     limits = ServiceLimits(seconds=0.3)
     with TestClient(create_app(replace(settings, limits=limits))) as client:
-        served = client.app.state.service.models.served["m"]
+        served = client.app.state.service.models.by_name["m"]
         answer_as_before = served.batcher.answer
         served.batcher.answer = lambda texts, question: time.sleep(0.8) or [[] for _ in texts]
         begin = time.monotonic()

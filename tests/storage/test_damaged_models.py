@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
@@ -16,7 +16,7 @@ from xmtc.analysis.combine import combine
 from xmtc.classifier import Classifier
 from xmtc.data.in_memory import to_documents
 
-TEXTS, TAGS = planted(60, seed=0)
+TEXTS, TAGS = make_planted_corpus(60, seed=0)
 
 
 @pytest.fixture(scope="module")

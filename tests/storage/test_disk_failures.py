@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import XMTC, make_place
-from planted import planted
+from planted import make_planted_corpus
 
 from xmtc import Run, Tagger, XmtcError
 from xmtc import model_folder as store
@@ -31,7 +31,7 @@ MARK = "0123456789abcdef"
 
 @pytest.fixture(scope="module")
 def tagger() -> Tagger:
-    return Classifier(n_trees=1).fit(*planted(100, seed=0)).tagger_
+    return Classifier(n_trees=1).fit(*make_planted_corpus(100, seed=0)).tagger_
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def test_a_full_disk_leaves_the_old_model_and_nothing_else(tagger, tmp_path, mon
         monkeypatch.setattr(disk, "exchange", lambda one, other: False)
     tagger.save(tmp_path / "model")
     before = (tmp_path / "model" / "arrays.safetensors").read_bytes()
-    monkeypatch.setattr(folders, "SMALLEST", 1)
+    monkeypatch.setattr(folders, "MIN_FOLDER_BYTES", 1)
     with (
         files_of_at_most(len(before) // 2),
         pytest.raises(XmtcError, match=r"model cannot be written \(File too large\); choose another place"),
@@ -246,7 +246,7 @@ def test_closed_and_full_streams(place, command, streams, code, said, unbuffered
 
 
 def test_a_training_that_has_ended_holds_no_file_open(tmp_path):
-    texts, tags = planted(60, seed=0)
+    texts, tags = make_planted_corpus(60, seed=0)
     for _ in range(2):  # the second goes on from what the first has kept
         Classifier(max_leaf=10).fit(texts, tags, run=Run(checkpoint=tmp_path / "parts"))
         assert not held_in(tmp_path)

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from planted import planted
+from planted import make_planted_corpus
 
 from xmtc import Tagger, XmtcError
 from xmtc import model_folder as store
@@ -20,7 +20,7 @@ from xmtc.text.string_index import StringIndex
 
 @pytest.fixture(scope="module")
 def tagger() -> Tagger:
-    return Classifier(n_trees=1).fit(*planted(100, seed=0)).tagger_
+    return Classifier(n_trees=1).fit(*make_planted_corpus(100, seed=0)).tagger_
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_about_says_what_it_is(folder):
 
 
 def test_the_fingerprint_is_the_datas(tagger):
-    texts, tags = planted(100, seed=0)
+    texts, tags = make_planted_corpus(100, seed=0)
     again = Classifier(n_trees=1, C=0.5).fit(texts, tags).tagger_
     other = Classifier(n_trees=1).fit(texts, [*tags[:-1], []]).tagger_
     assert again.about["data"] == tagger.about["data"] != other.about["data"]

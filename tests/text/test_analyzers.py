@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted import planted
+from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from test_damaged_models import set_said
@@ -129,7 +129,7 @@ def test_the_numbers_of_grams_are_scikit_learns():
 
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_texts_are_shown_as_in_training_by_any_number_of_threads(analyzer, monkeypatch):
-    texts = planted(200, seed=3)[0] + TEXTS
+    texts = make_planted_corpus(200, seed=3)[0] + TEXTS
     one, shown = Tfidf(analyzer=analyzer).fit(texts, Run(threads=1))
     monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
     two, again = Tfidf(analyzer=analyzer).fit(iter(texts), Run(threads=2))
@@ -209,7 +209,10 @@ def test_labels_are_clustered_by_words_where_these_are_enough():
 
 def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):
     kept = []
-    X, Y = Tfidf(min_df=1).fit(planted(100, seed=1)[0])[1].matrix, csr_array(np.eye(100, 9, dtype=np.float32))
+    X, Y = (
+        Tfidf(min_df=1).fit(make_planted_corpus(100, seed=1)[0])[1].matrix,
+        csr_array(np.eye(100, 9, dtype=np.float32)),
+    )
     from xmtc.methods.label_tree import base as family
     from xmtc.methods.label_tree.parabel import Parabel
 
@@ -222,9 +225,9 @@ def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):
 
 @pytest.mark.parametrize("analyzer", ANALYZERS[1:])
 def test_a_model_is_trained_saved_loaded_and_explained(analyzer, tmp_path):
-    texts, tags = planted(300, seed=1)
+    texts, tags = make_planted_corpus(300, seed=1)
     classifier = Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(texts, tags)
-    assert classifier.evaluate(*planted(80, seed=2), ["P@1"])["P@1"] > 0.9
+    assert classifier.evaluate(*make_planted_corpus(80, seed=2), ["P@1"])["P@1"] > 0.9
     classifier.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model", verify=True)
     assert loaded.get_params()["analyzer"] == analyzer
@@ -441,7 +444,7 @@ def test_what_is_not_installed_is_named(name, monkeypatch):
     ],
 )
 def test_damage_is_found_before_it_is_used(analyzer, place, value, tmp_path):
-    Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(*planted(60, seed=1)).save(tmp_path / "model")
+    Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(*make_planted_corpus(60, seed=1)).save(tmp_path / "model")
     set_said(tmp_path / "model", f"parts.views.mapping.tfidf.{place}", value)
     with pytest.raises(XmtcError, match="is damaged"):
         Tagger.load(tmp_path / "model").predict_labels(["text"])

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from commands import make_place, xmtc
-from planted import N_LABELS, label_name, planted
+from planted import N_LABELS, make_planted_corpus, planted_label
 from scipy.sparse import csr_array
 
 from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
@@ -19,7 +19,10 @@ from xmtc.output import Prediction, PredictionTable
 from xmtc.vocabulary import import_files
 
 ONE = Run(threads=1)
-MISSING, DEPRECATED = label_name(7), label_name(8)  # one that the vocabulary has not, one that it would have replaced
+MISSING, DEPRECATED = (
+    planted_label(7),
+    planted_label(8),
+)  # one that the vocabulary has not, one that it would have replaced
 
 
 def rows() -> str:
@@ -27,8 +30,8 @@ def rows() -> str:
     lines = ["uri\tnotation\tlabel_en\tlabel_fi\tbroader\tscheme\tdeprecated\treplaced_by"]
     lines += [f"http://x.org/{top}\t\t{top} ones\t{top}-fi\t\ts:{top}\t\t" for top in ("even", "odd")]
     for i in range(N_LABELS):
-        label, top = label_name(i), ("even", "odd")[i % 2]
-        state = f"true\thttp://x.org/{label_name(9)}" if label == DEPRECATED else "\t"
+        label, top = planted_label(i), ("even", "odd")[i % 2]
+        state = f"true\thttp://x.org/{planted_label(9)}" if label == DEPRECATED else "\t"
         if label != MISSING:
             lines.append(f"http://x.org/{label}\tN{i}\tname {i}\tnimi {i}\thttp://x.org/{top}\ts:{top}|s:all\t{state}")
     return "\n".join(lines) + "\n"
@@ -50,7 +53,7 @@ def vocabulary(path):
 def classifier(vocabulary):
     return (
         Classifier("parabel", max_leaf=4, n_trees=2, beam=1)
-        .fit(*planted(300, seed=0), run=ONE)
+        .fit(*make_planted_corpus(300, seed=0), run=ONE)
         .attach(vocabulary, "fi")
     )
 
@@ -60,31 +63,31 @@ def tagger(classifier):
     return classifier.tagger_
 
 
-TEXTS = planted(20, seed=1)[0]
+TEXTS = make_planted_corpus(20, seed=1)[0]
 
 
 # names
 
 
 def test_names_in_the_language_asked_for(classifier, tagger):
-    (first, *_), *_ = tagger.tags(TEXTS, k=3, run=ONE)
+    (first, *_), *_ = tagger.predict_labels(TEXTS, k=3, run=ONE)
     number = int(first.label.removeprefix("label-"))
     assert first.name == f"nimi {number}"
-    assert tagger.tags(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
-    assert classifier.tags(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
+    assert tagger.predict_labels(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
+    assert classifier.predict_labels(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
     assert tagger.name(MISSING) is None
     with pytest.raises(XmtcError, match="has no names in 'sv'"):
-        tagger.tags(TEXTS, language="sv")
+        tagger.predict_labels(TEXTS, language="sv")
 
 
 def test_what_is_above_a_label_is_named(tagger):
-    assert tagger.broader(label_name(2)) == ["even-fi"]
-    assert tagger.broader(label_name(3), "en") == ["odd ones"]
+    assert tagger.broader(planted_label(2)) == ["even-fi"]
+    assert tagger.broader(planted_label(3), "en") == ["odd ones"]
     assert tagger.broader(MISSING) == []
     table = PredictionTable(k=1, wide=True, has_names=True, broader=tagger.broader)
-    answer = Prediction("d", [Tag(label_name(2), 0.5, "nimi 2")])
+    answer = Prediction("d", [Tag(planted_label(2), 0.5, "nimi 2")])
     assert [column.name for column in table.columns] == ["id", "label_1", "name_1", "broader_1", "score_1"]
-    assert table.rows(answer) == [["d", label_name(2), "nimi 2", "even-fi", 0.5]]
+    assert table.rows(answer) == [["d", planted_label(2), "nimi 2", "even-fi", 0.5]]
     assert table.to_record(answer)["labels"][0]["broader"] == ["even-fi"]
 
 
@@ -99,19 +102,19 @@ def test_a_tag_is_still_a_pair():
 
 
 def test_without_a_vocabulary_there_are_no_names():
-    plain = Classifier("parabel", n_trees=1).fit(*planted(60, seed=0), run=ONE)
+    plain = Classifier("parabel", n_trees=1).fit(*make_planted_corpus(60, seed=0), run=ONE)
     assert plain.predict_labels(TEXTS[:1], run=ONE)[0][0].name is None
     with pytest.raises(XmtcError, match="language='fi' needs a vocabulary, and the model has none"):
         plain.predict_labels(TEXTS, language="fi")
     with pytest.raises(XmtcError, match="branch:even needs a vocabulary"):
         plain.predict_labels(TEXTS, allow=["branch:even"])
     with pytest.raises(XmtcError, match="hP, hR and hF1 need to know what stands above"):
-        plain.evaluate(*planted(5, seed=2), metrics="hP@1")
+        plain.evaluate(*make_planted_corpus(5, seed=2), metrics="hP@1")
 
 
 def test_labels_are_found_by_name_and_notation(classifier):
     text = TEXTS[0]
-    by_label = classifier.explain(text, label_name(5))
+    by_label = classifier.explain(text, planted_label(5))
     for called in ("nimi 5", "NAME 5", "n5", "http://x.org/label-05", "<http://x.org/label-05>"):
         assert classifier.explain(text, called) == by_label
     (shown,) = classifier.highlight(text, "name 5", language="en")
@@ -126,7 +129,7 @@ def test_the_model_folder_keeps_the_vocabulary(tagger, tmp_path):
     assert loaded.about["vocabulary"]["labels_found"] == N_LABELS - 1
     assert loaded.about["filter"] == {"allow": [], "deny": ["branch:even"]}
     found = loaded.predict_labels(TEXTS, k=5, run=ONE)
-    assert found == tagger.tags(TEXTS, k=5, run=ONE, deny=["branch:even"])
+    assert found == tagger.predict_labels(TEXTS, k=5, run=ONE, deny=["branch:even"])
     assert found[0][0].name == tagger.name(found[0][0].label)
 
 
@@ -146,10 +149,10 @@ def test_a_damaged_attachment_is_refused(tagger, tmp_path, part):
 
 
 def test_a_combination_keeps_vocabulary_and_filters(tagger, vocabulary):
-    plain = Classifier("parabel", n_trees=1).fit(*planted(100, seed=3), run=ONE).tagger_
+    plain = Classifier("parabel", n_trees=1).fit(*make_planted_corpus(100, seed=3), run=ONE).tagger_
     both = combine([plain, tagger.with_filter(deny=["name 3"])], run=ONE)
-    assert both.label_name(label_name(4)) == "nimi 4"
-    assert not both.allowed[both.labels.find(label_name(3))]
+    assert both.label_name(planted_label(4)) == "nimi 4"
+    assert not both.allowed[both.labels.find(planted_label(3))]
     assert both.allowed.sum() == len(both.labels) - 1
 
 
@@ -167,7 +170,7 @@ def test_lists_stand_for_labels(tagger, tmp_path):
     known_odd[missing] = False
 
     def left(allow=(), deny=()) -> list[bool]:
-        return tagger.may_answer(allow, deny).tolist()
+        return tagger.build_label_mask(allow, deny).tolist()
 
     assert left(["branch:even"]) == even.tolist() == left(["branch:even ones"]) == left(["scheme:s:even"])
     assert left(["branch:http://x.org/odd"]) == known_odd.tolist()
@@ -195,30 +198,32 @@ def test_lists_stand_for_labels(tagger, tmp_path):
 )
 def test_lists_that_cannot_be_meant_are_refused(tagger, allow, deny, sentence):
     with pytest.raises(XmtcError, match=sentence):
-        tagger.tags(TEXTS, allow=allow, deny=deny)
+        tagger.predict_labels(TEXTS, allow=allow, deny=deny)
 
 
 def test_a_request_cannot_allow_what_the_model_denies(tagger):
     strict = tagger.with_filter(allow=["branch:even"])
-    assert strict.may_answer(deny=["label-02"]).sum() == evens(tagger).sum() - 1
+    assert strict.build_label_mask(deny=["label-02"]).sum() == evens(tagger).sum() - 1
     with pytest.raises(XmtcError, match="itself may not answer any"):
-        strict.tags(TEXTS, allow=["branch:odd"])
+        strict.predict_labels(TEXTS, allow=["branch:odd"])
     assert strict.with_filter().allowed is None
 
 
 def test_there_are_k_answers_whatever_is_denied(tagger):
     """Also where a narrow search (beam=1: one leaf of four labels) finds none of them by itself."""
-    for tags in tagger.tags(TEXTS, k=5, run=ONE, allow=["name 1", "name 3", "name 5", "name 9", "name 11", "name 13"]):
+    for tags in tagger.predict_labels(
+        TEXTS, k=5, run=ONE, allow=["name 1", "name 3", "name 5", "name 9", "name 11", "name 13"]
+    ):
         assert len(tags) == 5
         assert [tag.score for tag in tags] == sorted((tag.score for tag in tags), reverse=True)
-    assert all(len(tags) == 1 for tags in tagger.tags(TEXTS, k=5, run=ONE, allow=["name 1"]))
+    assert all(len(tags) == 1 for tags in tagger.predict_labels(TEXTS, k=5, run=ONE, allow=["name 1"]))
 
 
 @pytest.mark.parametrize("method", ["dismec", "fastxml", "consensus"])
 def test_filtered_answers_are_the_best_of_all_answers(method):
     """Against the whole ranking of an exact model, cut by hand."""
     parameters = {"fastxml": {"n_trees": 5}, "consensus": {"members": ("dismec", "parabel")}}.get(method, {})
-    model = Classifier(method, **parameters).fit(*planted(200, seed=0), run=ONE).tagger_
+    model = Classifier(method, **parameters).fit(*make_planted_corpus(200, seed=0), run=ONE).tagger_
     data = model.transform(as_documents(TEXTS))
     allowed = np.arange(len(model.labels)) % 3 == 0
     every = model.model.predict(data, len(model.labels), ONE)
@@ -239,8 +244,8 @@ def test_stored_filters_hold_for_every_answer(classifier, tagger, tmp_path):
     assert {label for labels in strict.predict(TEXTS, k=3, run=ONE) for label in labels} <= even
     assert not strict.predict_proba(TEXTS[:3], run=ONE)[:, ~evens(tagger)].any()
     assert (
-        strict.evaluate(*planted(40, seed=4), metrics="R@5")["R@5"]
-        < classifier.evaluate(*planted(40, seed=4), metrics="R@5")["R@5"]
+        strict.evaluate(*make_planted_corpus(40, seed=4), metrics="R@5")["R@5"]
+        < classifier.evaluate(*make_planted_corpus(40, seed=4), metrics="R@5")["R@5"]
     )
 
 
@@ -306,7 +311,7 @@ def test_a_taggers_hierarchy_counts_labels_it_never_saw(tagger):
     """A label that training never saw, but the vocabulary knows, shares what stands above it."""
     from xmtc import Document
 
-    best = tagger.tags(TEXTS[:1], k=1, run=ONE)[0][0].label
+    best = tagger.predict_labels(TEXTS[:1], k=1, run=ONE)[0][0].label
     branch = ("even", "odd")[int(best.removeprefix("label-")) % 2]
     document = Document("1", TEXTS[0], [f"http://x.org/{branch}"])
     found = tagger.evaluate([document], ["hP@1", "hR@1", "P@1"], run=ONE)
@@ -357,7 +362,7 @@ def test_train_attach_predict_explain(place):
     assert first["labels"][0]["name"] == f"name {int(first['labels'][0]['label'][-2:])}"
     few = told("predict", "named", "test.jsonl", "--allow", "branch:even", "--deny", "name 2", cwd=place)[0]
     labels = {tag["label"] for line in few.splitlines() for tag in json.loads(line)["labels"]}
-    assert label_name(2) not in labels
+    assert planted_label(2) not in labels
     assert all(int(label[-2:]) % 2 == 0 for label in labels)
     explained = json.loads(told("explain", "named", "word1alpha", "--label", "nimi 1", "--json", cwd=place)[0])
     assert (explained["labels"][0]["label"], explained["labels"][0]["name"]) == ("label-01", "nimi 1")

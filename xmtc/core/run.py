@@ -48,7 +48,7 @@ def get_unit_size(item: Any) -> float:
 class Run:
     """Where and how to work; never what to compute.
 
-    `watch` is a function, or several, that is handed every event (`xmtc.core.events`): stages of the work as they begin
+    `callbacks` is a function, or several, that is handed every event (`xmtc.core.events`): stages of the work as they begin
     and end, passes of networks. Where one answers a pass with True, the training of that network ends, with the best
     weights so far. Other events cannot stop anything, but for the trials of a search. What a function raises ends
     everything."""
@@ -92,7 +92,7 @@ class Run:
             progress: ProgressFactory | bool = ...,
             checkpoint: Checkpoint | str | os.PathLike[str] = ...,
             device: str = ...,
-            watch: Callback | tuple[Callback, ...] = ...,
+            callbacks: Callback | tuple[Callback, ...] = ...,
             part: str = ...,
             workdir: str | os.PathLike[str] | None = ...,
             cluster: str = ...,
@@ -126,10 +126,10 @@ class Run:
         return (self.callbacks,) if callable(self.callbacks) else tuple(self.callbacks or ())
 
     def notify(self, event: Event) -> bool:
-        """Hand an event to all who watch; whether any of them asks to stop. Of several processes, the first tells."""
+        """Hand an event to all callbacks; whether any of them asks to stop. Of several processes, the first tells."""
         if not is_first_process():
             return False
-        answers = [watch(event) for watch in self.callback_tuple]
+        answers = [callback(event) for callback in self.callback_tuple]
         return any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers)
 
     def record_history(self) -> tuple[Run, list[dict[str, Any]]]:

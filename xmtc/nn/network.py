@@ -165,7 +165,7 @@ def predict_with_network(network: Any, loader: Loader, k: int, run: Run) -> Pred
     with run.stage("predicting", loader.n_docs) as progress, use_torch_settings(run, device, threads=threads):
         for docs in loader.batches_by_length(size):
             batch = loader.load_batch(docs)
-            found, values = network.best(batch, k)
+            found, values = network.predict_top_k(batch, k)
             labels[batch.docs, : found.shape[1]] = found.cpu().numpy()
             scores[batch.docs, : found.shape[1]] = values.cpu().numpy()
             progress.advance(len(docs))

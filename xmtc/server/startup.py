@@ -49,7 +49,7 @@ def serve(settings: Settings) -> None:
     with open_socket(settings) as opened:
         if settings.workers == 1:
             app = create_worker_app(settings)
-            app.state.service.models.open()
+            app.state.service.models.open_all()
             log_start(settings, opened)
             uvicorn.Server(build_config(settings, lambda: app)).run([opened])
             return

@@ -133,7 +133,7 @@ def enable_gradient_checkpointing(model: Any) -> None:
     """Compute states anew in the backward pass instead of keeping them."""
     kind = model.config.model_type
     if kind == MPNET:
-        model.saves_memory = True
+        model.has_gradient_checkpointing = True
     elif model.supports_gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     else:

@@ -21,7 +21,7 @@ class FusedMPNet(MPNetModel):
     """Adds up once what all layers add to their scores: for how far subwords stand apart, and for padding. The
     former stays as it was pretrained: gradients of all scores, for a few hundred weights, are a quarter of a step."""
 
-    saves_memory = False  # computes states twice instead of keeping them, which transformers' own cannot
+    has_gradient_checkpointing = False  # computes states twice instead of keeping them, which transformers' own cannot
 
     def forward(
         self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
@@ -29,7 +29,7 @@ class FusedMPNet(MPNetModel):
         states = self.embeddings(input_ids=input_ids, inputs_embeds=inputs_embeds)
         added = self.compute_attention_bias(states, attention_mask)
         for layer in self.encoder.layer:
-            call = partial(checkpoint, layer, use_reentrant=False) if self.saves_memory and self.training else layer
+            call = partial(checkpoint, layer, use_reentrant=False) if self.has_gradient_checkpointing and self.training else layer
             states = call(states, position_bias=added)[0]
         return BaseModelOutput(last_hidden_state=cast(Any, states))
 

@@ -95,7 +95,7 @@ class AttentionModel(Model):
         batch = TokenLoader(tokens, device).load_batch(np.array([0]))
         with torch.no_grad(), use_torch_settings(Run(device="cpu"), device):
             states = network.encoder(batch)
-            weights = network.head.weights_of_words(states, batch.make_mask(), label)[: batch.max_length].numpy()
+            weights = network.head.attribute_words(states, batch.make_mask(), label)[: batch.max_length].numpy()
         return Explanation.from_occurrences(VIEW, tokens.ids, weights, per_token=True)
 
     def check(self) -> None:

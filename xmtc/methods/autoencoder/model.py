@@ -88,7 +88,7 @@ class AutoencoderModel(NetworkModel):
                 return Explanation.from_occurrences(
                     view, document.X.indices, attribute_logit(network, batch, label).numpy()
                 )
-            weights = network.features.weights_of_words(batch).numpy()
+            weights = network.features.attribute_words(batch).numpy()
             return Explanation.from_occurrences(view, document.tokens(view).ids, weights, per_token=True)
 
     def check(self) -> None:

@@ -212,7 +212,7 @@ class Predictor(LabelNetwork):
 
     def batch_size(self, loader: Any) -> int:
         most = get_device_limit(MAX_TENSOR_ELEMENTS, get_network_device(self)) // max(
-            self.n_labels, loader.longest * self.width
+            self.n_labels, loader.max_length * self.width
         )
         return max(1, min(most, MAX_BATCH_DOCUMENTS))
 

@@ -180,7 +180,7 @@ class ConvolutionalModel(NetworkModel):
         network = self.network.load_on(device)
         batch = self.network.design.loader(document, device).load_batch(np.array([0]))
         with use_torch_settings(Run(device="cpu"), device), torch.enable_grad():
-            words = network.words(batch).detach().requires_grad_(True)
+            words = network.embed_words(batch).detach().requires_grad_(True)
             (gradient,) = torch.autograd.grad(network.output(network.hidden(words, batch))[0, label], words)
         weights = (gradient * words.detach()).sum(1).numpy()
         return Explanation.from_occurrences(VIEW, tokens.ids, weights, per_token=True)

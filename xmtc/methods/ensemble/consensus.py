@@ -64,12 +64,12 @@ class Consensus(Method):
 
     @property
     def has_cluster_support(self) -> bool:  # type: ignore[override]
-        return any(member.spreads for member in self.members)
+        return any(member.has_cluster_support for member in self.members)
 
     @property
     def has_weight_support(self) -> bool:  # type: ignore[override]
         """Where all members do; a calibration has no use for them."""
-        return all(member.takes_weights for member in self.members) and not self.calibrated
+        return all(member.has_weight_support for member in self.members) and not self.calibrated
 
     @property
     def has_own_calibration(self) -> bool:  # type: ignore[override]
@@ -77,7 +77,7 @@ class Consensus(Method):
 
     @property
     def has_label_name_input(self) -> bool:  # type: ignore[override]
-        return any(member.reads_names for member in self.members)
+        return any(member.has_label_name_input for member in self.members)
 
     def list_label_names(self, labels: Sequence[str]) -> list[LabelName]:
         return merge_label_names(self.members, labels)

@@ -60,12 +60,12 @@ class Ensemble(Method):
 
     @property
     def has_cluster_support(self) -> bool:  # type: ignore[override]
-        return self.member.spreads
+        return self.member.has_cluster_support
 
     @property
     def has_weight_support(self) -> bool:  # type: ignore[override]
         """Where the member does; a calibration has no use for them."""
-        return self.member.takes_weights and not self.calibrated
+        return self.member.has_weight_support and not self.calibrated
 
     @property
     def members(self) -> list[Method]:
@@ -83,7 +83,7 @@ class Ensemble(Method):
 
     @property
     def has_label_name_input(self) -> bool:  # type: ignore[override]
-        return self.member.reads_names
+        return self.member.has_label_name_input
 
     def list_label_names(self, labels: Sequence[str]) -> list[LabelName]:
         return merge_label_names([self.member], labels)

@@ -84,7 +84,7 @@ class TransformerModel(NetworkModel):
         device, ids = torch.device("cpu"), document.tokens(VIEW).ids
         network, rank = self.network.load_on(device), int(np.flatnonzero(self.order == label)[0])
         with use_torch_settings(Run(device="cpu"), device):
-            weights = network.parts_of_logit(torch.from_numpy(ids.astype(np.int64)), rank, self.gradient_points)
+            weights = network.compute_integrated_gradients(torch.from_numpy(ids.astype(np.int64)), rank, self.gradient_points)
         return Explanation.from_occurrences(VIEW, ids, weights.numpy(), per_token=True)
 
     def max_lengths(self) -> dict[str, int]:
@@ -114,9 +114,9 @@ class TransformerModel(NetworkModel):
         mask[1, 1:] = False
         try:
             with torch.no_grad():
-                read = network.as_read(network.encoder(ids, mask), mask)
-                found = [network.head.best(network.after(read), 1)[1]]
-            found.append(network.parts_of_logit(ids[0], 0, 1))
+                read = network.as_head_input(network.encoder(ids, mask), mask)
+                found = [network.head.predict_top_k(network.apply_hidden_layer(read), 1)[1]]
+            found.append(network.compute_integrated_gradients(ids[0], 0, 1))
         except Exception as error:  # what transformers and PyTorch raise there has many names
             raise ValueError(f"its encoder fails at a text: {first_sentence(error)}") from None
         if not all(numbers.isfinite().all() for numbers in found):

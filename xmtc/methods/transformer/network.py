@@ -122,7 +122,7 @@ class TransformerNetwork(LabelNetwork):
     def batch_size(self, loader: Any) -> int:
         device, n_numbers = get_network_device(self), max(self.head.clusters.sizes)
         if isinstance(self.head, LabelWiseAttention):
-            n_numbers *= loader.longest
+            n_numbers *= loader.max_length
         return max(
             1,
             min(
