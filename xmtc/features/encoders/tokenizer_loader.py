@@ -197,7 +197,7 @@ def check_in_child_process(content: bytes) -> None:
         return
     limits = TaskLimits(TRIAL_MEMORY_BYTES + 50 * len(content), TRIAL_SECONDS)
     try:
-        deque(CHILD_POOL.run(f"{__name__}:read_texts", None, content, limits), maxlen=0)
+        deque(CHILD_POOL.run(f"{__name__}:encode_trial_texts", None, content, limits), maxlen=0)
     except ChildTaskError as problem:
         raise ValueError(f"its tokenizer fails in a process of its own: {problem}") from None
     with suppress(OSError):  # it will be tried again
