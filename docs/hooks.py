@@ -29,8 +29,11 @@ from xmtc.methods import METHODS, method_class
 from xmtc.scores.calibration import Calibration
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from licences import dependencies  # noqa: E402
+
+from experiments.__main__ import make_report  # noqa: E402
+from experiments.rows import list_tables  # noqa: E402
 
 MARK = "⟦{}⟧"
 OUTSIDE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
@@ -49,6 +52,8 @@ def on_files(files, config):
     for name, source in SOURCES.items():
         text = (ROOT / f"{source}.md").read_text()
         files.append(File.generated(config, f"{name}.md", content=as_page(text)))
+    report = make_report(list_tables(), ROOT / "docs" / "results")
+    files.append(File.generated(config, "results/reproduced.md", content=report))
     return files
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent
-sys.path[:0] = [str(path) for path in (FOLDER / "support", *sorted(FOLDER.iterdir())) if path.is_dir()]
+sys.path[:0] = [str(path) for path in (FOLDER.parent, FOLDER / "support", *sorted(FOLDER.iterdir())) if path.is_dir()]
 ABSENT = [name for name in ("torch", "transformers", "tokenizers", "napkinxc") if find_spec(name) is None]
 
 

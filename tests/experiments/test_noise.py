@@ -9,14 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
-from test_data_commands import FISH, SPARSE, call
+from test_data_commands import FISH, SPARSE
+from typer.testing import CliRunner
 
-from xmtc.data import noise
+from experiments import noise
+from experiments.__main__ import app
+from experiments.noise import NOISE_KINDS, add_label_noise, write_noisy_corpus
 from xmtc.data.corpus import open_corpus
-from xmtc.data.noise import NOISE_KINDS, add_label_noise, write_noisy_corpus
 from xmtc.errors import XmtcError
 
 N_DOCS, N_LABELS = 20_000, 60
+
+
+def call(*arguments: object):
+    return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
 
 
 def labels(n_docs: int = N_DOCS, n_labels: int = N_LABELS, density: float = 0.05) -> csr_array:
@@ -177,8 +183,8 @@ def test_noise_says_what_it_did_and_repeats_it(corpus: Path, tmp_path: Path) -> 
     assert one.read_bytes() == two.read_bytes() != other.read_bytes()
     done = write_noisy_corpus(open_corpus(corpus), str(two), 0.5, "swap", seed=4)
     assert said == (
-        f"300 documents written to {one}: of {done.n_labels} labels {done.n_removed} were removed, and {done.n_added} "
-        f"wrong ones added; {done.n_unlabelled} documents have none left.\n"
+        f"300 documents written to {one}: {done.n_removed} of {done.n_labels} labels removed, {done.n_added} wrong "
+        f"labels added; {done.n_unlabelled} documents without labels.\n"
     )
 
 
@@ -221,6 +227,6 @@ def test_a_corpus_that_changes_is_noticed(tmp_path: Path, monkeypatch: pytest.Mo
         return add_label_noise(*arguments)
 
     monkeypatch.setattr(noise, "add_label_noise", shortened)
-    with pytest.raises(XmtcError, match="changed while it was read; nothing was written, so begin again"):
+    with pytest.raises(XmtcError, match="changed while it was read; nothing was written. Run the command again"):
         write_noisy_corpus(open_corpus(path), str(tmp_path / "out.jsonl"), 0.5)
     assert not (tmp_path / "out.jsonl").exists()

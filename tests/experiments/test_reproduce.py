@@ -1,4 +1,4 @@
-"""xmtc reproduce: the rows of a table, run with the commands that a user has."""
+"""`python -m experiments`: rows of a table, run with the commands of a user."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from click.testing import Result
 from commands import lines_of
 from typer.testing import CliRunner
 
+from experiments import rows
+from experiments.__main__ import app
+from experiments.commands import ExperimentContext
+from experiments.datasets import load_catalogue
+from experiments.page import render_table_markdown
 from xmtc.analysis.measured_process import SOURCE_ROOT
 from xmtc.analysis.result_files import load_results
-from xmtc.cli import app
-from xmtc.data.catalogue import load_catalogue
-from xmtc.experiments import rows
-from xmtc.experiments.commands import ExperimentContext
-from xmtc.experiments.tables import render_table_markdown
-from xmtc.explain.highlights import escape_text
 
 ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "experiments"
-of_the_checkout = pytest.mark.skipif(not TABLES.exists(), reason="experiments are part of the checkout")
 
 TABLE = """
 title = "A table"
@@ -82,10 +80,15 @@ def run(folder: Path, corpora: Path, *words: str, table: str = TABLE) -> tuple[s
     """A run in a folder of its own, and the results that are then kept there."""
     (folder / "table.toml").write_text(table)
     places = ["--data", corpora, "--work", folder / "work", "--results", folder, "--threads", "1"]
-    command = [sys.executable, "-m", "xmtc", "reproduce", folder / "table.toml", *places, *words]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-m", "experiments", "run", folder / "table.toml", *places, *words]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, cwd=ROOT)
     kept = folder / "table.json"
     return done, json.loads(kept.read_text()) if kept.exists() else {}
+
+
+def show_table(folder: Path, table: str) -> Result:
+    (folder / "table.toml").write_text(table)
+    return invoke("table", folder / "table.toml", "--results", folder)
 
 
 @pytest.fixture(scope="module")
@@ -137,10 +140,10 @@ def test_a_row_that_fails_says_so(whole):
 
 def test_finished_rows_are_not_run_again(whole, corpora, tmp_path):
     folder, _, before = whole
-    rows = ["--only", "Parabel", "both"]
+    rows = ["--only", "Parabel", "--only", "both"]
     done, after = run(folder, corpora, *rows)
     assert (done.returncode, done.stdout, after) == (0, "", before)
-    assert "2 rows have stored results, which are taken" in done.stderr
+    assert "Rows with stored results: 2" in done.stderr
     done, after = run(folder, corpora, *rows, table=TABLE.replace('["P@1", "P@3"]', '["P@1", "R@5"]'))
     assert done.returncode == 0
     assert set(after["Parabel"]["figures"]) == {"P@1", "R@5"}
@@ -165,7 +168,7 @@ def test_table(whole, corpora):
     folder, _, kept = whole
     figure = kept["Parabel"]["figures"]["P@1"]
     (folder / "table.json").write_text(json.dumps(kept))
-    done, _ = run(folder, corpora, "--table", table=TABLE + '[[row]]\nname = "new"\nmethod = "plt"\n')
+    done = show_table(folder, TABLE + '[[row]]\nname = "new"\nmethod = "plt"\n')
     lines = done.stdout.splitlines()
     assert lines[0] == "A table"
     assert lines[2] == "|  | P@1 | P@3 | training s | CPU s | evaluation s | peak MB | model MB | source |"
@@ -198,14 +201,14 @@ def test_what_a_command_complains_of_breaks_no_table(tmp_path):
 
 
 def test_a_training_that_takes_too_long_is_a_row_that_says_so(corpora, tmp_path):
-    done, kept = run(tmp_path, corpora, "--only", "Parabel", "--limit", "0.01")
+    done, kept = run(tmp_path, corpora, "--only", "Parabel", "--time-limit", "0.01")
     assert done.returncode == 1
     assert kept["Parabel"]["failed"] == "xmtc train was ended after 0.01 s"
 
 
 def test_each_corpus_has_a_table_of_its_own(corpora, tmp_path):
     table = TABLE.replace('data = "tiny"', 'data = ["tiny", "other"]')
-    done, _ = run(tmp_path, corpora, "--table", table=table)
+    done = show_table(tmp_path, table)
     assert [line for line in done.stdout.splitlines() if line.endswith(":")] == ["tiny:", "tiny:", "other:", "other:"]
     assert "| Parabel | – (50.00) | not run |" in done.stdout
     assert "| broken | not run |" in done.stdout
@@ -261,7 +264,7 @@ train = ["--trials", "4"]
 
 def test_a_study_of_noise_is_a_row_for_each_rate_chosen_on_clean_documents(corpora, tmp_path):
     only = ["tuned, flip 0.1, seed 1"]
-    done, kept = run(tmp_path, corpora, "--only", *only, table=STUDY)
+    done, kept = run(tmp_path, corpora, *(word for row in only for word in ("--only", row)), table=STUDY)
     assert done.returncode == 0, done.stderr
     count, split, noise, tune, judge = kept[only[0]]["command"]
     assert count.endswith("models/corpora/tiny-100-rest.jsonl models/corpora/tiny-100.jsonl --count 100")
@@ -272,22 +275,20 @@ def test_a_study_of_noise_is_a_row_for_each_rate_chosen_on_clean_documents(corpo
     assert " -p C=2 -p seed=1 -s min_df=1,2 --trials 4 --valid models/corpora/tiny-100-0.2-clean.jsonl -o " in tune
     assert tune.startswith("xmtc tune models/corpora/tiny-100-0.2-flip-0.1-seed-1.jsonl -m plt")
     assert "../shared/data/tiny/test.jsonl" in judge
-    names = {
-        name for line in run(tmp_path, corpora, "--table", table=STUDY)[0].stdout.splitlines() for name in [line[2:20]]
-    }
+    names = {name for line in show_table(tmp_path, STUDY).stdout.splitlines() for name in [line[2:20]]}
     assert {"tuned, missing 0.0", "tuned, missing 0.3"} < names
 
 
 def test_what_is_missing_is_said(corpora, tmp_path):
     done, kept = run(tmp_path, corpora, table=TABLE.replace('data = "tiny"', 'data = "nowhere"'))
     assert done.returncode == 1
-    assert "expected the corpus 'nowhere' as a folder of" in done.stderr
-    assert "--data FOLDER" in done.stderr
+    assert "expected the corpus 'nowhere' in" in done.stderr
+    assert "with --data" in done.stderr
     assert done.stderr.startswith("Not run: Parabel, Parabel, two seeds, seed 0, ")
     assert done.stderr.count("\n") == 1
     assert kept == {}
     done, _ = run(tmp_path, corpora, table=TABLE.replace('combine = ["Parabel",', 'combine = ["Paris",'))
-    assert "'both' is made of 'Paris', which no row is called" in done.stderr
+    assert "'both' refers to 'Paris', but no row has this name" in done.stderr
     done, _ = run(tmp_path, corpora, table='data = "tiny"\nmeasures = ["P@1"]\n[[row]]\nname = "empty"')
     assert "row 'empty' must have name, data, measures and one of method, combine, compare." in done.stderr
 
@@ -296,16 +297,15 @@ def test_of_a_row_that_is_not_there_the_nearest_are_told_first_and_not_all(corpo
     others = [f'[[row]]\nname = "other {number}"\nmethod = "plt"\n' for number in range(100)]
     done, _ = run(tmp_path, corpora, "--only", "Parabell", table=TABLE + "".join(others))
     assert done.returncode == 2
-    assert "--only 'Parabell': no row of " in done.stderr
-    assert " is called so, expected one of 106 names, such as 'Parabel', 'Parabel, two seeds', '" in done.stderr
-    assert done.stderr.endswith("table.toml --table` prints all.\n")
+    assert "--only 'Parabell': not a row of " in done.stderr
+    assert "; expected one of 106 names, such as 'Parabel', 'Parabel, two seeds', '" in done.stderr
+    assert done.stderr.endswith("table.toml` prints all.\n")
     assert done.stderr.count("'") == 2 + 2 * 5
     head = TABLE.partition("[[row]]")[0]
     done, _ = run(tmp_path, corpora, "--only", "Nope", table=head + "".join(others[:2]))
-    assert "is called so, expected one of 'other 1', 'other 0'; `xmtc reproduce" in done.stderr
+    assert "expected one of 'other 1', 'other 0'; `python -m experiments table" in done.stderr
 
 
-@of_the_checkout
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_experiments_can_be_read(path):
     """Rows are complete, members are there, and methods and parameters exist."""
@@ -376,8 +376,8 @@ def test_who_is_interrupted_goes_on_where_it_was(corpora, tmp_path):
     os.mkfifo(endless / "train.jsonl")  # the training waits for it
     (tmp_path / "table.toml").write_text(SLOW)
     places = ["--data", tmp_path / "corpora", "--work", tmp_path / "work", "--results", tmp_path, "--threads", "1"]
-    command = [sys.executable, "-m", "xmtc", "reproduce", tmp_path / "table.toml", *places]
-    process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "experiments", "run", tmp_path / "table.toml", *places]
+    process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
     begun, deadline = tmp_path / "work" / "table" / "slow.log", time.monotonic() + 120
     while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -393,7 +393,7 @@ def test_who_is_interrupted_goes_on_where_it_was(corpora, tmp_path):
     assert after["quick"] == kept["quick"]
     assert after["slow"]["figures"]["P@1"] > 0
     assert done.stdout.startswith("slow: ")
-    assert "1 row has a stored result, which is taken" in done.stderr
+    assert "Rows with stored results: 1" in done.stderr
 
 
 def test_networks_wait_for_a_gpu_unless_they_are_named(corpora, tmp_path, monkeypatch):
@@ -403,14 +403,14 @@ def test_networks_wait_for_a_gpu_unless_they_are_named(corpora, tmp_path, monkey
     done, kept = run(tmp_path, corpora, table=table)
     assert done.returncode == 1
     assert list(kept) == ["quick"]
-    assert "Not run: slow, both: it wants a GPU, and none was found; --only or --device cpu" in done.stderr
+    assert "Not run: slow, both: it needs a GPU and none was found; run it anyway with --only" in done.stderr
     done, kept = run(tmp_path, corpora, "--only", "both", table=table)
     assert done.returncode == 0, done.stderr
     assert set(kept) == {"quick", "slow", "both"}
 
 
-def said(*words: object) -> Result:
-    return CliRunner().invoke(app, ["reproduce", *map(str, words)])
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
 
 
 def test_one_page_has_what_was_published_what_was_measured_and_what_was_not(whole, corpora, tmp_path):
@@ -419,84 +419,38 @@ def test_one_page_has_what_was_published_what_was_measured_and_what_was_not(whol
     table += 'published = {"P@1" = 80.0}\nsource = "B"\n[[row]]\nname = "later"\nmethod = "plt"\n'
     (folder / "table.toml").write_text(table)
     (folder / "table.json").write_text(json.dumps(kept))
-    for name in ("page.md", "page.html"):
-        done = said("--report", folder / "table.toml", "-o", tmp_path / name, "--results", folder, "--data", corpora)
-        assert done.exit_code == 0, done.output
+    done = invoke("report", tmp_path / "page.md", folder / "table.toml", "--results", folder, "--data", corpora)
+    assert done.exit_code == 0, done.output
     figure = kept["Parabel"]["figures"]["P@1"]
-    text, page = (tmp_path / "page.md").read_text(), (tmp_path / "page.html").read_text()
-    for each in (text, page):
-        assert f"{figure:.2f} (50.00, {figure - 50:+.2f})" in each.replace("&nbsp;", " ")
-        assert "– (80.00)" in each
-        assert "no data: `xmtc data get eur-lex-4k` says where to put them" in each
-        assert "an hour" in each
-        assert "not run yet" in each
-        assert "failed: xmtc train ended with status 2" in each
-        assert "-m parabel -p max_leaf=10 -p n_trees=1 -p C=2" in each
-        assert "a test" in each  # the machine
+    text = (tmp_path / "page.md").read_text()
+    assert f"{figure:.2f} (50.00, {figure - 50:+.2f})" in text
+    assert "– (80.00)" in text
+    assert "no data; see `python -m experiments get eur-lex-4k`" in text
+    assert "an hour" in text
+    assert "not run yet" in text
+    assert "failed: xmtc train ended with status 2" in text
+    assert "-m parabel -p max_leaf=10 -p n_trees=1 -p C=2" in text
     assert "| A table | 5 | 4 |" in text
     assert "seed 1; a test; python " in text
-    assert "<away>" not in page
-    assert "far &lt;away&gt;" in page
-    assert "<script" not in page
 
 
-def test_a_page_replaces_only_pages_of_its_kind(whole, corpora, tmp_path):
-    folder, *_ = whole
-    (tmp_path / "notes.md").write_text("# Mine")
-    done = said("--report", folder / "table.toml", "-o", tmp_path / "notes.md")
-    assert "is no page of xmtc reproduce" in str(done.exception)
-    done = said("--report", folder / "table.toml", "-o", tmp_path / "page.pdf")
-    assert "ends with .html or .md" in str(done.exception)
-    for _ in range(2):
-        assert said("--report", folder / "table.toml", "-o", tmp_path / "page.md").exit_code == 0
-
-
-def test_tables_are_found_by_path_or_name_and_kindly_not(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(rows, "SOURCE_ROOT", tmp_path / "site-packages")  # an installed xmtc
-    assert "Which table?" in str(said().exception)
-    assert "which an installation does not bring along" in str(said("rivals").exception)
-    assert "There are no tables here" in str(said("--report").exception)
-    (tmp_path / "experiments").mkdir()
-    path = tmp_path / "experiments" / "mine.toml"
+def test_tables_are_found_by_path_or_name(tmp_path):
+    path = tmp_path / "mine.toml"
     path.write_text(TABLE)
-    assert rows.find_table("mine").resolve() == path
     assert rows.find_table(str(path)) == path
-    assert "There is no table mien; did you mean mine?" in str(said("mien").exception)
+    assert rows.find_table("rivals") == TABLES / "rivals.toml"
+    assert "There is no table rivls; did you mean rivals?" in str(invoke("run", "rivls").exception)
     path.write_text("title = ")
-    assert "cannot be read as a table of experiments" in str(said("mine").exception)
+    assert "is not a readable TOML file" in str(invoke("run", path).exception)
     path.write_text(TABLE)
-    assert "--param vectors must be NAME=VALUE" in str(said("mine", "--param", "vectors").exception)
+    assert "--param vectors must be NAME=VALUE" in str(invoke("run", path, "--param", "vectors").exception)
 
 
-@of_the_checkout
-def test_the_old_way_to_run_a_table(corpora, tmp_path):
-    (tmp_path / "table.toml").write_text(TABLE)
-    command = [sys.executable, TABLES / "run.py", tmp_path / "table.toml", "--table", "--results", tmp_path]
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=60)
-    assert done.stdout.startswith("A table\n"), done.stderr
-
-
-@of_the_checkout
 def test_every_corpus_of_the_experiments_is_in_the_catalogue():
     known = {found.folder_name for found in load_catalogue().values()}
     assert {job.settings["data"] for path in TABLES.glob("*.toml") for job in rows.load_experiment(path).rows} <= known
 
 
-@of_the_checkout
-def test_the_committed_page_is_made_of_what_is_stored():
-    """docs/results/reproduced.md has the figures of experiments/results; make it anew with xmtc reproduce --report."""
-    text = (ROOT / "docs" / "results" / "reproduced.md").read_text()
-    for path in TABLES.glob("*.toml"):
-        experiment = rows.load_experiment(path)
-        assert f"## {experiment.title}\n" in text
-        for name, result in load_results(TABLES / "results" / f"{path.stem}.json").items():
-            if "failed" not in result and any(job.name == name for job in experiment.rows):
-                assert f"# {escape_text(name)}\n" in text
-
-
-@of_the_checkout
 def test_networks_are_ranked_over_the_corpora_of_texts(capsys):
     """`experiments/ranks.py`: linear methods alone on all kinds of features, networks where there are texts."""
     ranks = runpy.run_path(str(TABLES / "ranks.py"))
@@ -526,8 +480,8 @@ def test_commands_are_shown_without_the_folders_of_a_machine():
 
 def test_results_of_processes_that_finish_together_are_all_kept(tmp_path):
     path, n = tmp_path / "results.json", 40
-    program = "import sys; from pathlib import Path; from xmtc.analysis.result_files import keep\n"
-    program += f"for i in range({n}): keep(Path(sys.argv[1]), f'{{sys.argv[2]}} {{i}}', {{}})"
+    program = "import sys; from pathlib import Path; from xmtc.analysis.result_files import save_result\n"
+    program += f"for i in range({n}): save_result(Path(sys.argv[1]), f'{{sys.argv[2]}} {{i}}', {{}})"
     words = [sys.executable, "-c", program, str(path)]
     environment = os.environ | {"PYTHONPATH": str(SOURCE_ROOT)}
     both = [subprocess.Popen([*words, name], env=environment) for name in ("one", "other")]

@@ -714,7 +714,9 @@ def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
     with torch.no_grad():
         read = (network.as_head_input(network.encoder(each[None], mask), mask) for each in (ids, padding))
         text, nothing = (network.head.logit(network.after(each), 3) for each in read)
-    assert network.compute_integrated_gradients(ids, 3, 400).sum().item() == pytest.approx((text - nothing).item(), rel=0.01)
+    assert network.compute_integrated_gradients(ids, 3, 400).sum().item() == pytest.approx(
+        (text - nothing).item(), rel=0.01
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"clusters": 2}, {"encoder_rate": 0.0}, {"proportions": (0.5, 0.5)}])

@@ -296,7 +296,9 @@ class TestModels:
         """Where documents are parted, by their inverse propensity."""
         Y, given = np.zeros((40, 3)), []
         Y[:, 0], Y[:4, 1], Y[20:, 2] = 1, 1, 1
-        monkeypatch.setattr(family, "grow_tree", lambda *all_of_it: given.append(all_of_it) or growing.grow_tree(*all_of_it))
+        monkeypatch.setattr(
+            family, "grow_tree", lambda *all_of_it: given.append(all_of_it) or growing.grow_tree(*all_of_it)
+        )
         PfastreXML(n_trees=1).fit(Dataset.from_matrix(np.eye(40), Y), run=ONE)
         inverse, best = Propensity().inverse(Y.sum(axis=0), 40), 1 + 1 / np.log2(3)
         np.testing.assert_allclose(given[0][1][2][:2], inverse[:2] / inverse.max() / best)

@@ -20,7 +20,7 @@ LAYERS = [
     {"features", "linear", "nn", "evaluation"},
     {"methods"},
     {"classifier", "pipeline", "tagger", "model_folder", "parameters", "analyzer_selection", "scores", "explain"},
-    {"analysis", "output", "experiments", "testing"},
+    {"analysis", "output", "testing"},
     {"cli", "server", "__main__"},
 ]
 # Modules that may import PyTorch and transformers outside of functions.

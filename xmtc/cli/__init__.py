@@ -31,7 +31,7 @@ COMMANDS: tuple[str, ...] = (
     "thresholds",
     "report",
 )
-COMMANDS += ("compare", "recommend", "combine", "calibrate", "tune", "reproduce", "serve")
+COMMANDS += ("compare", "recommend", "combine", "calibrate", "tune", "serve")
 COMMAND_GROUPS = ("data", "encoders", "vocab")
 HIDDEN_COMMANDS = {"answers": "compare"}  # and the file that it is in
 ALL_COMMANDS = (*COMMANDS, *HIDDEN_COMMANDS, *COMMAND_GROUPS)

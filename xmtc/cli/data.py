@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xmtc.cli import catalogue
 from xmtc.cli.audit import audit
 from xmtc.cli.options import (
     CorpusOptions,
@@ -26,8 +25,6 @@ app = typer.Typer(
     help="Look at, audit, convert and split corpora, add noise to their labels, or find those of the papers.",
     no_args_is_help=True,
 )
-app.command("list")(catalogue.list_data_sets)
-app.command()(catalogue.get)
 
 OutputFormatOption = Annotated[
     str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext, sparse or paired (by extension)")
@@ -105,32 +102,6 @@ def split(
     if parts.n_test < parts.n_requested:
         reason = "the others hold a label's last training document."
         echo(f"{parts.n_requested:,} were requested for {test}, but {reason}", err=True)
-    report_rejects(corpus)
-
-
-@app.command()
-@with_corpus_options()
-def noise(
-    path: CorpusPath,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
-    rate: Annotated[float, typer.Option(help="how likely a label, or with flip a cell, is to change")],
-    kind: Annotated[
-        str, typer.Option(help="missing takes labels away; swap puts wrong ones in their place; flip turns every cell")
-    ] = "missing",
-    seed: SeedOption = 0,
-    to: OutputFormatOption = None,
-    reading: CorpusOptions = CorpusOptions(),
-) -> None:
-    """Write a corpus with labels missing or wrong at random, at a rate. A document may end without labels."""
-    from xmtc.data.noise import write_noisy_corpus
-
-    corpus = open_corpus_input(path, reading)
-    done = write_noisy_corpus(corpus, target, rate, kind, seed, to)
-    echo(
-        f"{done.n_docs:,} documents written to {target}: of {done.n_labels:,} labels {done.n_removed:,} were removed, "
-        f"and {done.n_added:,} wrong ones added; {done.n_unlabelled:,} documents have none left.",
-        err=True,
-    )
     report_rejects(corpus)
 
 

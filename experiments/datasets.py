@@ -1,5 +1,4 @@
-"""Data sets that have a name (catalogue.json): what was published of them, where they are to be had, which presets are
-theirs; and whether files that are here are the ones."""
+"""Data sets of the papers (datasets.json): published counts, sources and presets, and a check of local files."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,7 @@ from xmtc.storage.cache import get_cache_folder
 
 PARTS = ("train", "test")
 IGNORED_EXTENSIONS = (".rejects", ".events", ".log")
-ROUNDING_TOLERANCE = (
-    0.01  # averages that differ by less, relatively, are the same: nobody says over which documents they are
-)
+ROUNDING_TOLERANCE = 0.01  # relative difference of averages that count as equal
 COUNT_TITLES = {
     "train": "training documents",
     "test": "test documents",
@@ -34,71 +30,70 @@ CorpusCounts = dict[str, float]
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """An entry of the catalogue."""
+    """Published data set."""
 
     name: str
     about: str
     content: str  # texts, features, or either
-    source: str  # where it is to be had
+    source: str  # where to get it
     licence: str
-    published: list[dict[str, Any]]  # counts as papers print them, each with its source
-    presets: dict[str, dict[str, str]]  # of methods, by what they are trained on: texts, features
+    published: list[dict[str, Any]]  # counts as papers print them, with source
+    presets: dict[str, dict[str, str]]  # by content (texts, features) and method
     propensity: str = "default"
     aliases: list[str] = field(default_factory=list)
-    sha256: dict[str, str] = field(default_factory=dict)  # of files, where known
+    sha256: dict[str, str] = field(default_factory=dict)  # by file name
     note: str = ""
 
     @property
     def folder_name(self) -> str:
-        """What its folder is called."""
         return self.name.lower()
 
 
 @cache
 def load_catalogue() -> dict[str, CatalogueEntry]:
-    """All of them, by name."""
-    text = files("xmtc.data").joinpath("catalogue.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("datasets.json").read_text(encoding="utf-8")
     entries = json.loads(text)
     return {name: CatalogueEntry(name=name, source=entry.pop("from"), **entry) for name, entry in entries.items()}
 
 
 def find_catalogue_entry(name: str) -> CatalogueEntry:
-    """The data set of this name, whatever its capitals."""
+    """Return the data set of this name, ignoring case."""
     known = {each.lower(): found for found in load_catalogue().values() for each in (found.name, *found.aliases)}
     if name.lower() in known:
         return known[name.lower()]
     meant = "".join(f"; did you mean {known[each].name}?" for each in find_similar_names(name.lower(), known)) or "."
-    raise XmtcError(f"There is no data set {name!r} in the catalogue{meant} `xmtc data list` shows all.")
+    raise XmtcError(f"There is no data set {name!r}{meant} `python -m experiments datasets` lists all.")
 
 
 def corpora_folder() -> Path:
-    """Where data sets lie that nobody says another place of."""
+    """Return the default folder of data sets."""
     return get_cache_folder("corpora")
 
 
 def find_part_files(folder: Path, part: str) -> list[Path]:
-    """The files of a part of a data set: train.txt, train.jsonl.gz …"""
+    """Return the files of a part of a data set: train.txt, train.jsonl.gz …"""
     return sorted(
         path for path in folder.glob(f"{part}.*") if path.suffix not in IGNORED_EXTENSIONS and not path.is_dir()
     )
 
 
 def locate_corpus_folder(found: CatalogueEntry, folder: Path | None) -> Path:
-    """Where its files are, or should be: in a folder of its name, or in the very folder that was named."""
+    """Return the folder of a data set: `folder` itself if it has training files, else a subfolder of its name."""
     if folder is None:
         return corpora_folder() / found.folder_name
     return folder if find_part_files(folder, "train") else folder / found.folder_name
 
 
 def find_train_test_pairs(folder: Path) -> list[tuple[Path, Path]]:
-    """Training and test documents, of each kind of file that there is of both: texts, features."""
+    """Return (train, test) file pairs with the same extension."""
     found = {part: {path.name.removeprefix(part): path for path in find_part_files(folder, part)} for part in PARTS}
     return [(path, found["test"][ending]) for ending, path in found["train"].items() if ending in found["test"]]
 
 
 def compute_counts(train: Path, test: Path, show: ProgressFactory = hide_progress) -> list[CorpusCounts]:
-    """What the papers' tables print, of these two files. Averages are of the training documents; the second of them of
-    all: papers do either, and do not say which."""
+    """Count what the papers' tables print, twice: averages over training documents, and over all documents.
+
+    Papers use either without saying which."""
     n_docs, labels, n_assigned, n_features = [0, 0], [set[str](), set[str]()], [0, 0], 0
     for part, path in enumerate((train, test)):
         corpus = open_corpus(str(path), progress=show)
@@ -124,7 +119,7 @@ def compute_averages(n_docs: int, n_labels: int, n_assigned: int) -> CorpusCount
 
 
 def compare_counts(found: CatalogueEntry, counted: list[CorpusCounts]) -> Iterator[tuple[str, str, str, bool]]:
-    """Each count: its name, what is here, what was published and by whom, and whether one of these agrees."""
+    """Yield each count as title, local value, published values with source, and whether one agrees."""
     for key, title in COUNT_TITLES.items():
         said = [(entry[key], entry["source"]) for entry in found.published if key in entry]
         here = list(dict.fromkeys(counts[key] for counts in counted if key in counts))
@@ -136,7 +131,7 @@ def compare_counts(found: CatalogueEntry, counted: list[CorpusCounts]) -> Iterat
 
 
 def is_same_count(here: float, published: float) -> bool:
-    """Averages are rounded, also to whole numbers."""
+    """Compare counts; published averages are rounded, also to integers."""
     if not isinstance(here, float):
         return here == published
     return abs(here - published) <= max(ROUNDING_TOLERANCE * abs(published), 0.5 if isinstance(published, int) else 0)

@@ -1,18 +1,17 @@
-"""Runs the rows of a table that have no result yet, and keeps what comes of each at once."""
+"""Run the rows of a table that have no current result, and store each result at once."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xmtc.analysis.measured_process import MeasuredCommand, run_measured
-from xmtc.analysis.result_files import ResultRecord, load_results, measure_folder_mb, save_result
-from xmtc.errors import XmtcError, find_similar_names
-from xmtc.experiments.commands import (
+from experiments.commands import (
+    NOISE_COMMAND,
     ExperimentContext,
     ExperimentFailed,
     build_evaluation_command,
@@ -21,7 +20,12 @@ from xmtc.experiments.commands import (
     list_overridable,
     plan_corpora,
 )
-from xmtc.experiments.rows import Experiment, ExperimentRow, find_members
+from experiments.noise import write_noisy_corpus
+from experiments.rows import Experiment, ExperimentRow, find_members
+from xmtc.analysis.measured_process import MeasuredCommand, run_measured
+from xmtc.analysis.result_files import ResultRecord, load_results, measure_folder_mb, save_result
+from xmtc.data.corpus import open_corpus
+from xmtc.errors import XmtcError, find_similar_names
 from xmtc.storage.atomic import atomic_file
 
 MAX_SUGGESTED_NAMES = 5  # names of rows, where one is wrong
@@ -30,12 +34,12 @@ ProgressFunction = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ExperimentOutcome:
-    """How the jobs of a table stand, by their names."""
+    """Names of the rows, by outcome."""
 
-    reused: list[str]  # were finished before
+    reused: list[str]  # had a current result
     completed: list[str]
     failed: list[str]
-    skipped: dict[str, str]  # could not be run here, and why
+    skipped: dict[str, str]  # with the reason
 
 
 def run_missing_rows(
@@ -45,8 +49,9 @@ def run_missing_rows(
     place: ExperimentContext,
     report_progress: ProgressFunction,
 ) -> ExperimentOutcome:
-    """Every job that has no result yet, as far as this machine can; `say` hears a line for each. Whoever stops it
-    loses the rows that were running, and no other."""
+    """Run every selected row without a current result, `n_jobs` at a time.
+
+    An interruption loses only the rows that were running."""
     jobs = experiment.rows
     check_row_names(only, experiment)
     wanted = [job for job in jobs if not only or {job.name, job.settings["name"]} & set(only)]
@@ -59,7 +64,7 @@ def run_missing_rows(
         for job in todo:
             waiting[job] = pool.submit(run_row, job, jobs, place, waiting, report_progress)
         for future in waiting.values():
-            future.result()  # a fault of ours is not kept silent
+            future.result()  # raise unexpected errors
     except BaseException:
         place.stop_event.set()
         raise
@@ -84,18 +89,19 @@ def check_row_names(only: Sequence[str], experiment: Experiment) -> None:
             f"one of {near}" if len(rows) <= MAX_SUGGESTED_NAMES else f"one of {len(rows):,} names, such as {near}"
         )
         raise XmtcError(
-            f"--only {name!r}: no row of {experiment.path} is called so, expected {expected}; "
-            f"`xmtc reproduce {experiment.path} --table` prints all."
+            f"--only {name!r}: not a row of {experiment.path}; expected {expected}; "
+            f"`python -m experiments table {experiment.path}` prints all."
         )
 
 
 def has_current_result(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext) -> bool:
-    """Whether there is a result that its commands still ask for; where its corpus is not here, whatever was kept."""
+    """Return True if the stored result is of the row's present commands, or its corpus is missing here."""
     result = load_results(place.get_results_path(job.table)).get(job.name, {"failed": "not run"})
     if "failed" in result:
         return False
     try:
-        return result["command"] == list_commands(job, jobs, place)
+        recorded = [command.replace("xmtc data noise", shlex.join(NOISE_COMMAND)) for command in result["command"]]
+        return recorded == list_commands(job, jobs, place)
     except ExperimentFailed:
         return True
 
@@ -103,7 +109,7 @@ def has_current_result(job: ExperimentRow, jobs: Sequence[ExperimentRow], place:
 def find_missing_requirements(
     todo: Sequence[ExperimentRow], jobs: Sequence[ExperimentRow], place: ExperimentContext, has_selection: bool
 ) -> dict[ExperimentRow, str]:
-    """The jobs that cannot be run here, and why. What wants a GPU is run without one if somebody names it."""
+    """Return the rows that cannot run here, with the reason. A row selected by --only runs without a GPU."""
     missing: dict[ExperimentRow, str] = {}
     for job in todo:
         for each in [job, *find_members(job, jobs)]:
@@ -112,12 +118,12 @@ def find_missing_requirements(
             except ExperimentFailed as error:
                 missing.setdefault(job, str(error))
         if not has_selection and not place.has_gpu and is_gpu_required(job, jobs, place):
-            missing.setdefault(job, "it wants a GPU, and none was found; --only or --device cpu has it run without")
+            missing.setdefault(job, "it needs a GPU and none was found; run it anyway with --only or --device cpu")
     return missing
 
 
 def is_gpu_required(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext) -> bool:
-    """Whether it, or a member that must be trained first, is a network that takes hours elsewhere."""
+    """Return True if the row, or a member without a model, should run on a GPU."""
     if job.settings.get("wants") == "GPU":
         return True
     return any(
@@ -129,7 +135,7 @@ def is_gpu_required(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: Ex
 def add_members(
     todo: Sequence[ExperimentRow], jobs: Sequence[ExperimentRow], place: ExperimentContext
 ) -> list[ExperimentRow]:
-    """The jobs, and the members of which they need models; members come first."""
+    """Return the rows with the members that must be trained, members first."""
     found: list[ExperimentRow] = []
 
     def add(job: ExperimentRow) -> None:
@@ -151,7 +157,7 @@ def run_row(
     waiting: dict[ExperimentRow, Future[None]],
     report_progress: ProgressFunction,
 ) -> None:
-    """Run what is missing of a job, and keep the result, or why there is none."""
+    """Run a row and store its result or its failure."""
     for member in find_members(job, jobs):
         if member in waiting:
             waiting[member].result()
@@ -163,14 +169,14 @@ def run_row(
     }
     applied = {name: value for name, value in place.overrides.items() if name in list_overridable(job)}
     if applied:
-        result["overrides"] = {name: Path(value).name for name, value in applied.items()}  # no folders of here
+        result["overrides"] = {name: Path(value).name for name, value in applied.items()}
     try:
         result |= evaluate_row(job, jobs, place)
         figures = ", ".join(f"{name} {value}" for name, value in result["figures"].items())
         said = f"{job.name}: {result.get('train_s', 0)} s, {figures}"
     except ExperimentFailed as error:
         if place.stop_event.is_set():
-            return  # it did not fail: it was stopped
+            return  # stopped, not failed
         result["failed"] = str(error)
         said = f"{job.name}: failed: {error}"
     save_result(place.get_results_path(job.table), job.name, result)
@@ -178,14 +184,14 @@ def run_row(
 
 
 def evaluate_row(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext) -> ResultRecord:
-    """Figures in percent, and what they took."""
+    """Return the metrics of a row in percent, with times and memory."""
     took = {} if "compare" in job.settings else make_model(job, jobs, place)
     words = [*build_evaluation_command(job, jobs, place), "--quiet", *place.options]
     done = raise_if_failed(
         run_measured(words, Path(f"{place.get_model_path(job)}.evaluate"), stop_event=place.stop_event)
     )
     figures = json.loads(done.output)
-    figures = figures.get("overlap", figures)  # what a comparison is about
+    figures = figures.get("overlap", figures)  # of a comparison
     return {
         **{name: value for name, value in took.items() if name != "command"},
         "evaluate_s": done.seconds,
@@ -202,15 +208,22 @@ def raise_if_failed(done: MeasuredCommand) -> MeasuredCommand:
 
 
 def make_corpora(job: ExperimentRow, place: ExperimentContext) -> None:
-    """Those that are not there yet; one job at a time, since others may want the same."""
+    """Make the missing corpora of a row; one row at a time, as rows share corpora."""
     with place.lock:
         for words in plan_corpora(job, place)[0]:
-            if not Path(words[3]).exists():
+            is_noise = words[: len(NOISE_COMMAND)] == NOISE_COMMAND
+            source, output, *options = words[len(NOISE_COMMAND) if is_noise else 2 :]
+            if Path(output).exists():
+                continue
+            if is_noise:
+                kind, rate, seed = options[1::2]
+                write_noisy_corpus(open_corpus(source), output, float(rate), kind, int(seed))
+            else:
                 raise_if_failed(run_measured(words, place.work / "corpora" / job.slug, stop_event=place.stop_event))
 
 
 def make_model(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext) -> dict[str, Any]:
-    """Train or combine, if the model is not there; what it took."""
+    """Train or combine the model unless it is current, and return its cost."""
     words, stamp = build_model_command(job, jobs, place, place.overrides), Path(f"{place.get_model_path(job)}.json")
     if has_current_model(job, jobs, place):
         return json.loads(stamp.read_text())
@@ -218,7 +231,7 @@ def make_model(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: Experim
         if not has_current_model(member, jobs, place):
             raise ExperimentFailed(f"its member {member.name!r} has no model")
     make_corpora(job, place)
-    watched = ["--log-json", f"{place.get_model_path(job)}.events"] if words[0] == "train" else []  # how far it is
+    watched = ["--log-json", f"{place.get_model_path(job)}.events"] if words[0] == "train" else []
     command, log = [*words, "--quiet", *watched, *place.options], Path(f"{place.get_model_path(job)}.log")
     done = raise_if_failed(run_measured(command, log, place.limit_seconds, place.stop_event))
     took: dict[str, Any] = {"train_s": done.seconds, "train_cpu_s": done.cpu_seconds, "peak_mb": done.peak_mb}

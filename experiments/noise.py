@@ -1,4 +1,4 @@
-"""Label noise at a known rate, for experiments with imperfect labels. Three kinds:
+"""Label noise at a known rate, for experiments with noisy labels. Three kinds:
 
 - missing: each label of a document is removed with a probability of the rate;
 - swap: as missing, and for each removed label the document gets a wrong one, a label that it did not have. Wrong labels
@@ -27,26 +27,25 @@ from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 
 NOISE_KINDS = ("missing", "swap", "flip")
-MAX_FLIPPED = 100_000_000  # labels that flip may add: some gigabytes, surely a mistake
-MAX_SAMPLING_ROUNDS = 20  # of drawing wrong labels for all documents at once
+MAX_FLIPPED = 100_000_000  # labels added by flip; more would take gigabytes
+MAX_SAMPLING_ROUNDS = 20  # of drawing for all documents at once
 
 
 @dataclass(frozen=True)
 class NoiseCounts:
-    """What noise changed in a corpus."""
+    """Counts of changed labels."""
 
     n_docs: int
     n_labels: int  # label assignments before
     n_removed: int
     n_added: int
-    n_unlabelled: int  # documents that had labels, and have none left
+    n_unlabelled: int  # documents that lost all labels
 
 
 def write_noisy_corpus(
     corpus: Corpus, target: str, rate: float, kind: str = "missing", seed: int = 0, format: str | None = None
 ) -> NoiseCounts:
-    """Write the corpus with noise in its labels: `noisy` is applied to the labels that occur in it, in alphabetical
-    order. The first pass over the corpus keeps labels only; the second writes."""
+    """Write a copy of the corpus with label noise. The first pass reads labels, the second writes."""
     check_noise_options(rate, kind)
     corpus.check_not_overwritten(target)  # before the first pass, which may be long
 
@@ -64,7 +63,7 @@ def write_noisy_corpus(
             add(relabel_document(document, [names[i] for i in get_label_row(after, n_read - 1)]))
 
         if n_read != after.shape[0]:
-            raise XmtcError(f"{corpus.path} changed while it was read; nothing was written, so begin again.")
+            raise XmtcError(f"{corpus.path} changed while it was read; nothing was written. Run the command again.")
 
     return count_noise(before, after)
 
@@ -82,7 +81,7 @@ def count_noise(before: csr_array, after: csr_array) -> NoiseCounts:
 
 
 def relabel_document(document: Document, labels: list[str]) -> Document:
-    """The document with other labels; those that it had keep their order, new ones follow."""
+    """Return the document with other labels; old ones keep their order, new ones follow."""
     new, had = set(labels), set(document.labels)
     return document._replace(
         labels=[name for name in document.labels if name in new] + [name for name in labels if name not in had]
@@ -90,7 +89,7 @@ def relabel_document(document: Document, labels: list[str]) -> Document:
 
 
 def add_label_noise(Y: csr_array, rate: float, kind: str = "missing", seed: int = 0) -> csr_array:
-    """(n_docs, n_labels) the labels Y with noise; a document may have no labels left."""
+    """Return a noisy copy of the label matrix Y; a document may lose all labels."""
     check_noise_options(rate, kind)
     Y = csr_array(Y, copy=True)
     Y.sum_duplicates()
@@ -126,8 +125,9 @@ def flip_labels(Y: csr_array, rate: float, rng: np.random.Generator) -> csr_arra
 
 
 def sample_wrong_cells(Y: csr_array, n_wrong: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Cells (document · n_labels + label) that are empty in Y: n_wrong (n_docs,) of them in each document, or fewer if
-    it lacks fewer labels. Labels are drawn in proportion to their frequency."""
+    """Draw cells (document · n_labels + label) that are empty in Y, `n_wrong` per document where there are enough.
+
+    Labels are drawn in proportion to their frequency."""
     n_docs, n_labels = Y.shape
     frequencies = np.bincount(Y.indices, minlength=n_labels)
     n_wrong = np.minimum(n_wrong, np.count_nonzero(frequencies) - np.diff(Y.indptr))
@@ -135,7 +135,7 @@ def sample_wrong_cells(Y: csr_array, n_wrong: np.ndarray, rng: np.random.Generat
     cumulative = np.cumsum(frequencies)
     taken = to_cells(Y)
     drawn = [np.zeros(0, np.int64)]
-    pending = np.repeat(np.arange(n_docs), n_wrong)  # a document for every label that is still to be drawn
+    pending = np.repeat(np.arange(n_docs), n_wrong)  # one document index per label still to be drawn
     for _ in range(MAX_SAMPLING_ROUNDS):
         if not len(pending):
             break
@@ -154,7 +154,7 @@ def sample_wrong_cells(Y: csr_array, n_wrong: np.ndarray, rng: np.random.Generat
 def sample_remaining_cells(
     pending: np.ndarray, taken: np.ndarray, frequencies: np.ndarray, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Wrong cells of documents that have nearly all frequent labels: drawn only from the labels they do not have."""
+    """Draw the cells of documents that have nearly all frequent labels from their missing labels only."""
     n_labels = len(frequencies)
     docs, counts = np.unique(pending, return_counts=True)
     begins, ends = (np.searchsorted(taken, edges * n_labels) for edges in (docs, docs + 1))
@@ -166,12 +166,12 @@ def sample_remaining_cells(
 
 
 def to_cells(Y: csr_array) -> np.ndarray:
-    """Document · n_labels + label of every label, ascending."""
+    """Return document · n_labels + label of every entry, ascending."""
     return np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * Y.shape[1] + Y.indices
 
 
 def matrix_from_cells(cells: np.ndarray, like: csr_array) -> csr_array:
-    """A matrix of the shape and type of another, with ones in cells that ascend."""
+    """Return a matrix with the shape and type of `like` and ones in these ascending cells."""
     n_docs, n_labels = like.shape
     ends = np.searchsorted(cells, np.arange(n_docs + 1) * n_labels)
     ones = np.ones(len(cells), like.dtype)

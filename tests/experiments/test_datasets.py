@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from commands import lines_of
 from typer.testing import CliRunner
 
-from xmtc.cli import app
-from xmtc.data import catalogue
-from xmtc.data.catalogue import CatalogueEntry, compare_counts, compute_counts, find_catalogue_entry
+from experiments import datasets as catalogue
+from experiments.__main__ import app
+from experiments.datasets import CatalogueEntry, compare_counts, compute_counts, find_catalogue_entry
 from xmtc.errors import XmtcError
 
 
 def said(*words: object):
-    return CliRunner().invoke(app, ["data", *map(str, words)])
+    return CliRunner().invoke(app, [*map(str, words)])
 
 
 @pytest.mark.parametrize("found", catalogue.load_catalogue().values(), ids=lambda found: found.name)
@@ -53,7 +51,7 @@ def test_the_list_says_what_is_here(tmp_path):
     (tmp_path / "delicious").mkdir()
     for part in ("train", "test"):
         (tmp_path / "delicious" / f"{part}.txt").write_text("1 2 2\n0 0:1\n")
-    lines = said("list", "-o", tmp_path).output.splitlines()
+    lines = said("datasets", "-o", tmp_path).output.splitlines()
     assert next(line for line in lines if line.startswith("delicious")).endswith(f"({tmp_path / 'delicious'})")
     assert next(line for line in lines if line.startswith("Wiki10-31K")).endswith("(not here)")
     assert "14,146 + 6,616 documents, 30,938 labels" in "\n".join(lines)
@@ -64,7 +62,7 @@ def test_what_is_not_here_is_said_with_where_to_put_it(tmp_path):
     assert "490,449 + 153,025 documents, 670,091 labels" in done.output
     assert "Extreme Classification Repository" in done.output
     sentence = str(done.exception)
-    assert f"put it into {tmp_path / 'amazon-670k'} as train.txt and test.txt" in sentence
+    assert f"is not in {tmp_path / 'amazon-670k'}. Download it, store it there as train.txt and test.txt" in sentence
     assert "train.jsonl and test.jsonl" in sentence
     assert isinstance(done.exception, XmtcError)
     assert not list(tmp_path.iterdir())
@@ -131,12 +129,4 @@ def test_other_files_than_those_whose_checksums_are_known_are_noticed(tmp_path):
     for part in ("train", "test"):
         (tmp_path / "cve-libraries" / f"{part}.jsonl.gz").write_bytes(lines_of(5, seed=0).encode())
     out = said("get", "cve-libraries", "-o", tmp_path).output
-    assert "differs: the checksum of train.jsonl.gz and test.jsonl.gz" in out
-
-
-def test_the_catalogue_is_plain_json_in_the_package():
-    from importlib.resources import files
-
-    assert (
-        json.loads(files("xmtc.data").joinpath("catalogue.json").read_text())["RCV1"]["published"][0]["labels"] == 103
-    )
+    assert "differs: checksum of train.jsonl.gz and test.jsonl.gz" in out

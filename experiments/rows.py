@@ -1,4 +1,4 @@
-"""What the file of a table says: its rows, each with its corpus, its method and parameters, and what was published."""
+"""Tables of experiments: rows with corpus, method, parameters and published figures, read from TOML files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from xmtc.analysis.measured_process import PACKAGE_FOLDER_NAMES, SOURCE_ROOT
 from xmtc.errors import XmtcError, find_similar_names
 
-ROW_KINDS = ("method", "combine", "compare")  # a row says one of these
-TABLES_FOLDER = "experiments"  # of the repository, where its tables lie
-# What is said of a table, and not of its rows.
+ROW_KINDS = ("method", "combine", "compare")  # every row has one of these keys
+TABLES_FOLDER = Path(__file__).parent
 TABLE_KEYS = ("title", "note", "pages", "row")
 
 
 @dataclass(frozen=True, eq=False)
 class ExperimentRow:
-    """A row, with one of its seeds."""
+    """Row of a table, with one of its seeds."""
 
-    table: str  # the name of its file
+    table: str  # stem of the table's file
     settings: dict[str, Any]
     seed: int | None = None
 
@@ -37,19 +35,19 @@ class ExperimentRow:
 
     @property
     def member_names(self) -> list[str]:
-        """The rows that it is made of."""
+        """Names of the rows that this row combines or compares."""
         return [*self.settings.get("combine", []), *self.settings.get("compare", [])]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or a figure, as its file has it."""
+    """Table or figure of a paper, as its TOML file describes it."""
 
     path: Path
     title: str
     rows: list[ExperimentRow]
     note: str = ""
-    pages: list[str] = field(default_factory=list)  # of the documentation, that speak of it
+    pages: list[str] = field(default_factory=list)  # documentation pages about the table
 
     @property
     def name(self) -> str:
@@ -57,11 +55,11 @@ class Experiment:
 
 
 def load_experiment(path: Path) -> Experiment:
-    """What stands at the top of the file holds for every row that does not say otherwise; parameters are joined."""
+    """Read a table. Keys at the top of the file are defaults of every row; parameters are merged."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise XmtcError(f"{path} cannot be read as a table of experiments, which is TOML: {error}.") from None
+        raise XmtcError(f"{path} is not a readable TOML file: {error}.") from None
     said = {key: table.pop(key) for key in TABLE_KEYS if key in table}
     jobs = []
     for row in chain.from_iterable(expand_noise_rates(table, each) for each in said.get("row", [])):
@@ -81,7 +79,7 @@ def load_experiment(path: Path) -> Experiment:
 
 
 def expand_noise_rates(table: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row whose noise has several rates is a row for each kind and rate, which its name then says."""
+    """Return one row per noise kind and rate; its name then ends with both."""
     noise = row.get("noise", table.get("noise", {}))
     if not any(isinstance(rates, list) for rates in noise.values()):
         return [row]
@@ -92,8 +90,7 @@ def expand_noise_rates(table: dict[str, Any], row: dict[str, Any]) -> list[dict[
 
 
 def expand_corpora(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row on several corpora is as many rows, named after them, as are the ones that it is made of. `on` has what
-    holds on one of them alone, and `published` then has figures by corpus."""
+    """Return one row per corpus. `on` holds the settings of single corpora."""
     if isinstance(row["data"], str):
         return [row]
     made = []
@@ -106,18 +103,18 @@ def expand_corpora(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def find_members(job: ExperimentRow, jobs: Sequence[ExperimentRow]) -> list[ExperimentRow]:
-    """The jobs that a combination or a comparison is of: the ones with its seed, where it has one, else all."""
+    """Return the member rows of a combination or comparison: those of its seed, or else all."""
     found: list[ExperimentRow] = []
     for name in job.member_names:
         known = [other for other in jobs if name in (other.name, other.settings["name"]) and other is not job]
         if not known:
-            raise XmtcError(f"{job.table}: {job.name!r} is made of {name!r}, which no row is called.")
+            raise XmtcError(f"{job.table}: {job.name!r} refers to {name!r}, but no row has this name.")
         found += [other for other in known if other.seed == job.seed] or known
     return found
 
 
 def flatten_parameters(params: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Parameters as the command line takes them: parabel.n_trees, true, a,b."""
+    """Return parameters as the command line takes them: parabel.n_trees, true, a,b."""
     found: dict[str, str] = {}
     for name, value in params.items():
         if isinstance(value, dict):
@@ -129,33 +126,15 @@ def flatten_parameters(params: dict[str, Any], prefix: str = "") -> dict[str, st
     return found
 
 
-# Which files there are
-
-
 def find_table(name: str) -> Path:
-    """The file of a table, by its path, or by its name where the repository's tables can be found."""
-    places = [Path(name), Path(f"{name}.toml"), *(folder / f"{name}.toml" for folder in list_table_folders())]
-    found = next((place for place in places if place.is_file()), None)
-    if found:
+    """Return the file of a table, given its path or its name."""
+    paths = (Path(name), Path(f"{name}.toml"), TABLES_FOLDER / f"{name}.toml")
+    if found := next((path for path in paths if path.is_file()), None):
         return found
     known = [path.stem for path in list_tables()]
-    if not known:
-        raise XmtcError(
-            f"{name} is not there; give the path of a table, a .toml file. The papers' tables lie in the folder "
-            f"{TABLES_FOLDER} of xmtc's repository, which an installation does not bring along."
-        )
-    meant = "".join(f"; did you mean {each}?" for each in find_similar_names(name, known)) or "."
-    raise XmtcError(f"There is no table {name}{meant} In {TABLES_FOLDER} lie {', '.join(known)}.")
+    hint = "".join(f"; did you mean {each}?" for each in find_similar_names(name, known)) or "."
+    raise XmtcError(f"There is no table {name}{hint} The tables are {', '.join(known)}.")
 
 
 def list_tables() -> list[Path]:
-    return next((paths for folder in list_table_folders() if (paths := sorted(folder.glob("*.toml")))), [])
-
-
-def list_table_folders() -> list[Path]:
-    """Where the repository's tables may lie: below the current folder, or in the checkout that runs."""
-    return (
-        [Path(TABLES_FOLDER)]
-        if SOURCE_ROOT.name in PACKAGE_FOLDER_NAMES
-        else [Path(TABLES_FOLDER), SOURCE_ROOT / TABLES_FOLDER]
-    )
+    return sorted(TABLES_FOLDER.glob("*.toml"))

@@ -1,4 +1,4 @@
-"""The commands of a row: those that make its corpora, the one that leaves its model, and the one that measures it."""
+"""Commands of a row: preparation of its corpora, training and evaluation."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xmtc.data.catalogue import find_part_files
-from xmtc.experiments.rows import ExperimentRow, find_members, flatten_parameters
+from experiments.datasets import find_part_files
+from experiments.rows import ExperimentRow, find_members, flatten_parameters
 
-SHARED_DATA_FOLDER = (
-    Path("..") / "shared" / "data"
-)  # where commands, as they are kept, say that corpora lie: beside the checkout
+SHARED_DATA_FOLDER = Path("..") / "shared" / "data"  # folder of the corpora in recorded commands
+
+NOISE_COMMAND = ["python", "-m", "experiments", "noise"]
 
 
 class ExperimentFailed(Exception):
-    """A command, or what it needs, did not work out; the sentence says how."""
+    """A command failed or its input is missing."""
 
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """Where things lie on this machine, and what is said to every command here."""
+    """Folders of this machine and options of every command."""
 
-    corpus_folders: tuple[Path, ...]  # folders of corpora's folders; the first that has one counts
+    corpus_folders: tuple[Path, ...]  # searched in this order
     work: Path
     results: Path
-    overrides: dict[str, str] = field(default_factory=dict)  # of parameters, where a row has them
+    overrides: dict[str, str] = field(default_factory=dict)  # parameter values that replace those of the rows
     options: tuple[str, ...] = ()
     environment: dict[str, Any] = field(default_factory=dict)  # machine, versions, commit
-    limit_seconds: float | None = None  # seconds of a training
-    has_gpu: bool = False  # or somebody has said where to compute
+    limit_seconds: float | None = None  # time limit of a training
+    has_gpu: bool = False  # or --device was given
     lock: threading.Lock = field(default_factory=threading.Lock)
-    stop_event: threading.Event = field(default_factory=threading.Event)  # set: begin nothing, and end what runs
+    stop_event: threading.Event = field(default_factory=threading.Event)  # set: start nothing, stop what runs
 
     def get_model_path(self, job: ExperimentRow) -> Path:
         return self.work / job.table / job.slug
@@ -45,35 +45,35 @@ class ExperimentContext:
         return next((folder for folder in there if folder.is_dir()), self.corpus_folders[0] / job.settings["data"])
 
     def get_results_path(self, table: str) -> Path:
-        """The file with the results of a table."""
         return self.results / f"{table}.json"
 
     def format_command(self, words: Sequence[str]) -> str:
-        """A command without this machine's folders."""
+        """Return a command line without this machine's folders."""
         places = {self.work: "models"} | {folder: SHARED_DATA_FOLDER.as_posix() for folder in self.corpus_folders}
-        return shlex.join(["xmtc", *(replace_folders(word, places) for word in words)])
+        program = [] if words[0] == "python" else ["xmtc"]
+        return shlex.join([*program, *(replace_folders(word, places) for word in words)])
 
 
 def replace_folders(word: str, places: dict[Path, str]) -> str:
-    """A word of a command with paths below these folders as paths below others: FOLDER/x, or name=FOLDER/x."""
+    """Replace folders at the start of a path, also in name=FOLDER/x."""
     for here, there in places.items():
         word = re.sub(rf"(?:^|(?<==)){re.escape(str(here))}(?=[/\\\\])", there, word)
     return word
 
 
 def find_corpus_file(folder: Path, name: str, ending: str = "") -> Path:
-    """The file with a part of a corpus: train.jsonl.gz, or one of another ending."""
+    """Return the file of a part of a corpus, such as train.jsonl.gz."""
     found = [path for path in find_part_files(folder, name) if path.name.endswith(ending)]
     if not found:
         raise ExperimentFailed(
-            f"{folder / name}.* is not there: expected the corpus {folder.name!r} as a folder of {folder.parent}; "
-            f"--data FOLDER says where else corpora lie, and `xmtc data list` which are known by name."
+            f"{folder / name}.* does not exist; expected the corpus {folder.name!r} in {folder.parent}. "
+            f"Give another folder with --data, or see `python -m experiments datasets`."
         )
     return found[0]
 
 
 def plan_corpora(job: ExperimentRow, place: ExperimentContext) -> tuple[list[list[str]], Path, Path]:
-    """The commands that make the corpora of a job, if some must be made, and its training and test documents."""
+    """Return the commands that make the corpora of a row, its training file and its test file."""
     row, ending = job.settings, job.settings.get("ending", "")
     train = find_corpus_file(place.get_corpus_folder(job), row.get("train_part", "train"), ending)
     test = (
@@ -82,16 +82,16 @@ def plan_corpora(job: ExperimentRow, place: ExperimentContext) -> tuple[list[lis
         else train
     )
     made, endings, commands, held = place.work / "corpora", "".join(train.suffixes), [], ""
-    if "documents" in row:  # of the training documents, so many are all that there are
+    if "documents" in row:  # subset of the training documents
         held, whole = f"-{row['documents']}", train
         cut = made / f"{row['data']}{held}"
         train, rest = Path(f"{cut}{endings}"), Path(f"{cut}-rest{endings}")
         commands.append(["data", "split", str(whole), str(rest), str(train), "--count", str(row["documents"])])
-    if "clean" in row:  # stays without noise, and decides when to stop and what is chosen
+    if "clean" in row:  # validation documents without noise
         held, whole = f"{held}-{row['clean']}", train
         train, valid = (Path(f"{made / row['data']}{held}-{each}{endings}") for each in ("train", "clean"))
         commands.append(["data", "split", str(whole), str(train), str(valid), "--share", str(row["clean"])])
-    if "held_out" in row:  # of the training documents; they stay clean, and are what is measured on
+    if "held_out" in row:  # evaluation on held-out training documents without noise
         held = f"{held}-{row['held_out']}"
         cut = made / f"{row['data']}{held}"
         whole, train, test = train, Path(f"{cut}-train{endings}"), Path(f"{cut}-test{endings}")
@@ -100,17 +100,17 @@ def plan_corpora(job: ExperimentRow, place: ExperimentContext) -> tuple[list[lis
         seed = str(noise.pop("seed", job.seed or 0))
         ((kind, rate),) = noise.items()
         clean, train = train, made / f"{row['data']}{held}-{kind}-{rate}-seed-{seed}{endings}"
-        commands.append(["data", "noise", str(clean), str(train), "--kind", kind, "--rate", str(rate), "--seed", seed])
+        commands.append([*NOISE_COMMAND, str(clean), str(train), "--kind", kind, "--rate", str(rate), "--seed", seed])
     return commands, train, test
 
 
 def get_base_name(name: str) -> str:
-    """Of a parameter's name, which may be that of a member's: vectors of attention_xml.vectors."""
+    """Return `vectors` for the member's parameter `attention_xml.vectors`."""
     return name.rpartition(".")[2]
 
 
 def list_overridable(job: ExperimentRow) -> set[str]:
-    """Parameters that its command has values for."""
+    """Return the parameters that the command of a row sets."""
     if "combine" in job.settings:
         return set()
     return {
@@ -122,7 +122,7 @@ def list_overridable(job: ExperimentRow) -> set[str]:
 def build_model_command(
     job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext, overrides: dict[str, str]
 ) -> list[str]:
-    """The command that leaves the job's model."""
+    """Return the command that trains the row's model."""
     row, corpus = job.settings, str(place.get_corpus_folder(job))
     options = [word.replace("{data}", corpus) for word in [*row.get("train", []), *row.get("options", [])]]
     model = ["-o", str(place.get_model_path(job))]
@@ -134,7 +134,7 @@ def build_model_command(
     given = {name: overrides.get(get_base_name(name), value) for name, value in params.items()}
     pairs = [word for name, value in given.items() for word in ("-p", f"{name}={value}".replace("{data}", corpus))]
     commands, train, _ = plan_corpora(job, place)
-    if "clean" in row:  # what it was cut off by knows where it is
+    if "clean" in row:
         options += ["--valid", next(words[4] for words in commands if "-clean." in words[4])]
     if "tune" in row:
         searched = [
@@ -145,7 +145,7 @@ def build_model_command(
 
 
 def build_evaluation_command(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext) -> list[str]:
-    """The command that measures it."""
+    """Return the command that evaluates the row."""
     _, _, test = plan_corpora(job, place)
     if "compare" in job.settings:
         return [
@@ -165,7 +165,7 @@ def build_evaluation_command(job: ExperimentRow, jobs: Sequence[ExperimentRow], 
 
 
 def list_commands(job: ExperimentRow, jobs: Sequence[ExperimentRow], place: ExperimentContext) -> list[str]:
-    """All that a job runs, as its file has it: what tells whether a result is still the row's."""
+    """Return all commands of a row; a stored result is current if they are unchanged."""
     made = [] if "compare" in job.settings else [build_model_command(job, jobs, place, {})]
     return [
         place.format_command(words)

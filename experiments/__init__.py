@@ -1,0 +1,1 @@
+"""The papers' tables as data, their runner and their results. Entry point: `python -m experiments`."""
