@@ -2,7 +2,7 @@
 
     python benchmarks/audit.py CORPUS [--count N] [--seed 1] [--method parabel]
 
-A corpus is given noise as `xmtc data noise` does, audited, and what was found is held against what was planted. Labels
+A corpus is given noise as `python -m experiments noise` does, audited, and what was found is held against what was planted. Labels
 that were wrong or missing before count as false alarms, so the true precision is higher."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """How often scores are right, of each test document's 20 best labels: mean score and share that is right of ten bins,
-for models that `experiments/run.py experiments/calibration.toml` has left. `experiments/plots.py calibration` draws it.
+for models that `python -m experiments run calibration` has left. `experiments/plots.py calibration` draws it.
 
 python experiments/calibration_bins.py build/experiments/calibration
 """

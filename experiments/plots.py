@@ -153,7 +153,7 @@ def channel_attention(figure: Any) -> None:
 
 
 def of_rows(name: str) -> dict[str, list[dict[str, float]]]:
-    """What xmtc reproduce has kept: by the name of a row, the figures of its seeds."""
+    """What python -m experiments run has kept: by the name of a row, the figures of its seeds."""
     found: dict[str, list[dict[str, float]]] = {}
     for result in read(name).values():
         if "figures" in result:
@@ -223,7 +223,7 @@ def main() -> None:
         try:
             print(draw(name))
         except FileNotFoundError as error:
-            print(f"{name}: {error.filename} is not there; run it with `xmtc reproduce` first.", file=sys.stderr)
+            print(f"{name}: {error.filename} is not there; run it with `python -m experiments run` first.", file=sys.stderr)
 
 
 if __name__ == "__main__":
