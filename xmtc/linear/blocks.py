@@ -55,9 +55,7 @@ class TrainingBlock:
     def split_in_half(self) -> tuple[TrainingBlock, TrainingBlock]:
         middle = (len(self.children) + 1) // 2
         first = replace(self, is_leaf=False, children=self.children[:middle])
-        second = replace(
-            self, is_leaf=False, children=self.children[middle:], first_child=self.first_child + middle
-        )
+        second = replace(self, is_leaf=False, children=self.children[middle:], first_child=self.first_child + middle)
         return first, second
 
     def sort_key(self, total: float) -> tuple[int, int, int]:

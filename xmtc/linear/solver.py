@@ -181,7 +181,6 @@ def make_signs(positives: csr_array, begin: int, width: int) -> np.ndarray:
     return signs
 
 
-
 def pad_with_ones(factors: np.ndarray, width: int) -> np.ndarray:
     return np.pad(factors.astype(np.float32), (0, width - len(factors)), constant_values=1)
 
