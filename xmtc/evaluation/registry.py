@@ -219,8 +219,7 @@ def list_metrics() -> str:
     """Return the usage of all metrics, grouped by parameter."""
     parameters = dict.fromkeys(family.parameter for family in METRIC_FAMILIES.values())
     return "; ".join(
-        ", ".join(family.usage for family in METRIC_FAMILIES.values() if family.parameter is parameter)
-        + parameter.note
+        ", ".join(family.usage for family in METRIC_FAMILIES.values() if family.parameter is parameter) + parameter.note
         for parameter in parameters
     )
 
