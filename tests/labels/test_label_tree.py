@@ -318,7 +318,8 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
         return passes(self, *arguments)
 
     monkeypatch.setattr(Solver, "pass_limit", killed_half_way)
-    monkeypatch.setattr(training, "QUEUED_BLOCKS_PER_THREAD", 1)  # no tree of so few nodes is trained before the one before it is kept
+    # With a longer queue, a tree of so few nodes would be trained before the one before it is saved.
+    monkeypatch.setattr(training, "QUEUED_BLOCKS_PER_THREAD", 1)
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
     monkeypatch.setattr(Solver, "pass_limit", passes)
