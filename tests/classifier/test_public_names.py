@@ -225,7 +225,7 @@ def test_evaluate_takes_any_matrix(make):
 def test_evaluate_says_what_it_takes(Y):
     with pytest.raises(XmtcError, match=f"Y is a {type(Y).__name__}, expected a matrix of zeros and ones"):
         evaluate(PREDICTIONS, Y)
-    with pytest.raises(XmtcError, match="Found a list where Predictions were expected"):
+    with pytest.raises(XmtcError, match="predictions is a list, expected Predictions"):
         evaluate([[2, 0], [1, 2]], TRUE)
 
 

@@ -382,7 +382,7 @@ def test_what_follows_from_predictions_is_not_looked_at_again():
 
 
 def test_evaluation_refuses_labels_that_are_not_there():
-    with pytest.raises(XmtcError, match="predictions name label 2, but Y has 2 labels"):
+    with pytest.raises(XmtcError, match="predictions contain label 2, but Y has 2 columns"):
         evaluate(Predictions([[2]], [[1]]), truth([[0]], 2), ["P@1"])
 
 

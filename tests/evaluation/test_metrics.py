@@ -1,4 +1,4 @@
-"""Metrics: numbers worked by hand, and the same numbers from napkinxc, scikit-learn and a plain double loop."""
+"""Metrics against values computed by hand, napkinxc, scikit-learn and a plain double loop."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Steps(Propensity):
         return np.arange(1.0, len(frequencies) + 1)
 
 
-# Four documents; the third has no label; label 4 is unseen in training; two documents got fewer than 3 predictions.
+# Four documents; the third has no label; label 4 is unseen in training; two documents have fewer than 3 predictions.
 PREDICTED = predictions(
     [[0, 1, 2], [3, 1, -1], [0, 1, 2], [2, -1, -1]],
     [[0.9, 0.6, 0.4], [0.8, 0.5, 0], [0.7, 0.3, 0.2], [0.6, 0, 0]],
@@ -107,20 +107,20 @@ def test_by_hand(name: str, expected: float) -> None:
     assert found == {name: pytest.approx(expected, abs=1e-12)}
 
 
-def test_what_a_decision_gives_by_hand() -> None:
-    """Of the first document label 2, of the second 1, of the others nothing: two of two are right, of five."""
-    given = predictions([[2, -1], [1, -1], [-1, -1], [-1, -1]])
-    found = evaluate(PREDICTED, Y, [*DECISION_METRICS, "micro-F1@0.5"], assigned=given)
+def test_tuned_thresholds_by_hand() -> None:
+    """Label 2 for the first document and 1 for the second: two assigned, both correct, of five true labels."""
+    assigned = predictions([[2, -1], [1, -1], [-1, -1], [-1, -1]])
+    found = evaluate(PREDICTED, Y, [*DECISION_METRICS, "micro-F1@0.5"], assigned=assigned)
     expected = [1, 2 / 5, 4 / 7, 2 / 4, (1 + 1 / 2) / 4, (1 + 2 / 3) / 4, 2 / 4, (1 / 2 + 1) / 4, (2 / 3 + 1) / 4]
     assert [found[name] for name in DECISION_METRICS] == pytest.approx(expected)
     assert found["micro-F1@0.5"] == pytest.approx(6 / 11)
-    with pytest.raises(XmtcError, match="need one, and there is none; `xmtc thresholds MODEL VALID`"):
+    with pytest.raises(XmtcError, match="need tuned thresholds, and the model has none; tune them with"):
         evaluate(PREDICTED, Y, "micro-F1@decision")
 
 
 def test_calibration_error_by_hand() -> None:
-    """Scores 0.9, 0.8, 0.7 and 0.6, of which the first and the last are right; then a wrong 0.6 beside the right one, a
-    right 0.5 and a wrong 0.3."""
+    """Rank 1 scores 0.9, 0.8, 0.7 and 0.6, the first and the last correct; rank 2 adds an incorrect 0.6 to the bin of
+    the correct one, a correct 0.5 and an incorrect 0.3."""
     found = evaluate(PREDICTED, Y, ["ECE@1", "ECE@2"])
     assert found["ECE@1"] == pytest.approx((abs(0.9 - 1) + 0.8 + 0.7 + abs(0.6 - 1)) / 4, abs=1e-6)
     assert found["ECE@2"] == pytest.approx((0.1 + 0.8 + 0.7 + abs(1.2 - 1) + abs(0.5 - 1) + 0.3) / 7, abs=1e-6)
@@ -130,26 +130,29 @@ def test_calibration_error_by_hand() -> None:
 
 
 def test_curves_by_hand() -> None:
-    """Five right documents and three wrong ones; the label was given to three, two of them with the same score."""
-    given = predictions([[0], [0], [-1], [-1], [-1], [0], [-1], [-1]], [[0.9], [0.5], [0], [0], [0], [0.5], [0], [0]])
-    found = evaluate(given, truth([[0]] * 5 + [[]] * 3, 1), ["AUC@frequent", "AUPR@frequent", "AUC@medium"])
-    assert found["AUC@frequent"] == pytest.approx((1.5 + 3.5 + 3.5) / 15)
-    assert found["AUPR@frequent"] == pytest.approx(1 / 5 * 1 + 1 / 5 * 2 / 3 + 3 / 5 * 5 / 8)
-    assert np.isnan(found["AUC@medium"])
+    """Five documents have the label and three do not; it is predicted for three, two of them with the same score."""
+    predicted = predictions(
+        [[0], [0], [-1], [-1], [-1], [0], [-1], [-1]], [[0.9], [0.5], [0], [0], [0], [0.5], [0], [0]]
+    )
+    values = evaluate(predicted, truth([[0]] * 5 + [[]] * 3, 1), ["AUC@frequent", "AUPR@frequent", "AUC@medium"])
+    assert values["AUC@frequent"] == pytest.approx((1.5 + 3.5 + 3.5) / 15)
+    assert values["AUPR@frequent"] == pytest.approx(1 / 5 * 1 + 1 / 5 * 2 / 3 + 3 / 5 * 5 / 8)
+    assert np.isnan(values["AUC@medium"])
 
 
-def test_labels_without_a_curve_are_left_out() -> None:
-    """Label 0 is on four documents, too few; label 1 on all nine, so that nothing could be ranked below it."""
-    given, rows = predictions([[0, 1]] * 9), [[0, 1]] * 4 + [[1]] * 5
+def test_labels_without_a_curve_are_excluded() -> None:
+    """Label 0 has too few documents (four); label 1 has all nine, so that no document can be ranked below them."""
+    predicted, rows = predictions([[0, 1]] * 9), [[0, 1]] * 4 + [[1]] * 5
     found = evaluate(
-        given, truth(rows, 2), [f"{kind}@{group}" for kind in ("AUC", "AUPR") for group in FREQUENCY_GROUPS]
+        predicted, truth(rows, 2), [f"{kind}@{group}" for kind in ("AUC", "AUPR") for group in FREQUENCY_GROUPS]
     )
     assert len(found) == 6
     assert np.isnan(list(found.values())).all()
 
 
 def random_case(seed: int, tied: bool = False) -> tuple[Predictions, csr_array, np.ndarray]:
-    """60 labels of which 5 are unseen in training, documents without labels, rankings of 0 to 8 labels."""
+    """Return rankings of 0 to 8 of 60 labels, true labels and frequencies; 5 labels are unseen in training, and some
+    documents have no label."""
     rng = np.random.default_rng(seed)
     n_docs, n_labels, n_seen = 150, 60, 55
     popularity = 0.3 / np.arange(1, n_labels + 1) ** 0.7
@@ -185,8 +188,8 @@ def test_against_napkinxc(seed: int, napkin: Any) -> None:
     assert list(found.values()) == pytest.approx(np.concatenate(list(expected.values())), abs=1e-12)
 
 
-def looped(true: list[list[int]], guessed: list[list[int]], inverse: np.ndarray, k: int) -> dict[str, float]:
-    """The definitions once more, a document and a rank at a time."""
+def evaluate_by_loop(true: list[list[int]], guessed: list[list[int]], inverse: np.ndarray, k: int) -> dict[str, float]:
+    """Compute the metrics from their definitions, one document and rank at a time."""
     sums = dict.fromkeys(["P", "R", "nDCG", "gain", "best"], 0.0)
     for labels, ranking in zip(true, guessed, strict=True):
         dcg = ideal = 0.0
@@ -209,7 +212,7 @@ def looped(true: list[list[int]], guessed: list[list[int]], inverse: np.ndarray,
 def test_against_a_double_loop(seed: int, k: int) -> None:
     ranked, Y, frequencies = random_case(seed)
     propensity = PROPENSITIES["amazon"]
-    expected = looped(*lists(ranked, Y), propensity.inverse(np.append(frequencies, np.zeros(5)), 500), k)
+    expected = evaluate_by_loop(*lists(ranked, Y), propensity.inverse(np.append(frequencies, np.zeros(5)), 500), k)
     found = evaluate(ranked, Y, list(expected), frequencies, propensity, 500)
     assert found == pytest.approx(expected, abs=1e-12)
 
@@ -253,7 +256,7 @@ def test_groups_by_hand() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_groups_are_as_equal_as_they_can_be(seed: int) -> None:
+def test_frequency_groups_are_as_equal_as_possible(seed: int) -> None:
     frequencies = np.random.default_rng(seed).zipf(1.6, 40).clip(max=900)
     steps = np.unique(frequencies)
     group = assign_frequency_groups(frequencies)
@@ -292,8 +295,8 @@ def test_per_document_values_average_to_the_metric() -> None:
     assert means == pytest.approx(evaluate(ranked, Y, names, frequencies, n_train=300))
 
 
-def test_raw_psp_is_never_under_precision() -> None:
-    """1/p is at least 1. The PSP of AttentionXML's Table 1 (P@1 87.12, PSP@1 44.97) is: so it is the divided one."""
+def test_raw_psp_is_at_least_precision() -> None:
+    """1/p is at least 1. In AttentionXML's Table 1 PSP@1 (44.97) is below P@1 (87.12), so it is the normalised one."""
     ranked, Y, frequencies = random_case(10)
     found = evaluate(ranked, Y, ["P@3", "rawPSP@3", "PSP@3"], frequencies, n_train=1000)
     assert found["rawPSP@3"] > found["P@3"] > 0
@@ -302,7 +305,7 @@ def test_raw_psp_is_never_under_precision() -> None:
     assert best == {"PSP@2": 1.0, "rawPSP@2": (3 + 1) / 2}
 
 
-def test_nothing_to_find_counts_zero() -> None:
+def test_documents_without_labels_count_zero() -> None:
     names = ["rawPSP@1", "P@1", "R@1", "nDCG@1", "PSP@1", "PSnDCG@1", "coverage@1", "micro-F1@2", "macro-F1@2"]
     found = evaluate(predictions([[0], [1]]), truth([[], []], 2), names, np.ones(2), n_train=2)
     assert found == dict.fromkeys(names, 0.0)
@@ -319,20 +322,20 @@ def test_truth_may_be_unsorted_repeated_or_hold_zeros() -> None:
     assert messy.nnz == 5
 
 
-def test_a_label_the_truth_has_no_column_for_is_refused() -> None:
-    """Label 3 of document 0 must not be mistaken for a label of the next document."""
+def test_predicted_label_without_column_in_truth_raises() -> None:
+    """Label 3 of document 0 must not be taken for a label of the next document."""
     found, true = predictions([[3], [0]]), truth([[0], [1]], 2)
     assert not RankedResults(found, true).hits.any()
-    with pytest.raises(XmtcError, match="predictions name label 3, but Y has 2 labels; give a column of Y for each"):
+    with pytest.raises(XmtcError, match="predictions contain label 3, but Y has 2 columns; pass a Y with"):
         evaluate(found, true, ["P@1"])
 
 
-def test_a_label_named_twice_is_refused() -> None:
+def test_label_predicted_twice_raises() -> None:
     with pytest.raises(XmtcError, match="Label 0 is named twice for document 1; expected each label once"):
         predictions([[0, 1, 2], [0, 0, 0]])  # R@3 would be 3
 
 
-def test_the_truth_may_be_dense_and_is_left_as_it_is() -> None:
+def test_truth_may_be_dense_and_is_not_changed() -> None:
     true = truth([[0], [1]], 2)
     dense = true.toarray().astype(int)
     for Y in (true, dense, dense.astype(bool), dense.tolist(), true.tocsc(), true.tocoo()):
@@ -341,7 +344,7 @@ def test_the_truth_may_be_dense_and_is_left_as_it_is() -> None:
         evaluate(predictions([[0], [0]]), 2 * dense, ["P@1"])
 
 
-def test_names_are_read_in_any_case_and_answered_as_published() -> None:
+def test_names_are_parsed_in_any_case_and_returned_as_published() -> None:
     names = ["p@1", "NDCG@05", "psndcg@3", "Micro-f1@0.50", "auc@RARE"]
     assert [parse_metric(name).name for name in names] == ["P@1", "nDCG@5", "PSnDCG@3", "micro-F1@0.5", "AUC@rare"]
     assert list(evaluate(PREDICTED, Y, ["p@1"])) == ["P@1"]
@@ -360,24 +363,24 @@ def test_names_are_read_in_any_case_and_answered_as_published() -> None:
         ("AUC@tail", "AUC@rare"),
     ],
 )
-def test_unknown_names_are_answered_with_the_nearest(name: str, meant: str) -> None:
+def test_error_for_unknown_name_suggests_the_nearest(name: str, meant: str) -> None:
     with pytest.raises(XmtcError) as error:
         parse_metric(name)
     assert f"{name!r} is not a metric (did you mean {meant}?); the metrics are P@k" in str(error.value)
 
 
-def test_a_name_like_no_other_is_answered_with_the_list() -> None:
+def test_error_without_similar_name_lists_the_metrics() -> None:
     with pytest.raises(XmtcError, match=r"'xyz' is not a metric; the metrics are P@k, .*AUPR@frequent\|medium\|rare\."):
         parse_metric("xyz")
 
 
-def test_how_many_predictions_are_needed() -> None:
+def test_max_k() -> None:
     assert max_k(DEFAULT_METRICS) == 5
     assert max_k(["P@1", "coverage@20", "nDCG@7"]) == 20
     assert max_k(["P@1", "micro-F1@0.5"]) == max_k(["AUC@rare"]) == 100
 
 
-def test_mistakes_are_told() -> None:
+def test_invalid_input_raises() -> None:
     with pytest.raises(XmtcError, match="predictions for every document; got 4 for 2"):
         evaluate(PREDICTED, truth([[0], [1]], 5), ["P@1"])
     with pytest.raises(XmtcError, match="got 0 for 0"):
@@ -390,20 +393,20 @@ def test_mistakes_are_told() -> None:
 
 @pytest.fixture
 def reciprocal_rank():
-    """A measure of one's own, for one test."""
+    """Register a custom metric for one test."""
     with patch.dict(METRIC_FAMILIES):
 
         @register_metric("RR", parameter=K_PARAMETER, is_per_document=True)
-        def reciprocal_rank(judged: RankedResults, k: int) -> np.ndarray:
+        def reciprocal_rank(results: RankedResults, k: int) -> np.ndarray:
             """One over the rank of the first right prediction, 0 if none of the first k is right."""
-            hits = judged.hits[:, :k]
+            hits = results.hits[:, :k]
             return hits.any(axis=1) / (1 + hits.argmax(axis=1))
 
         yield
 
 
 @pytest.mark.usefixtures("reciprocal_rank")
-def test_a_measure_of_ones_own_is_one_declaration() -> None:
+def test_custom_metric_is_one_declaration() -> None:
     assert parse_metric("rr@010").name == "RR@10"
     assert max_k(["P@5", "RR@10"]) == 10
     assert METRIC_FAMILIES["RR"].usage == "RR@k"
@@ -413,7 +416,7 @@ def test_a_measure_of_ones_own_is_one_declaration() -> None:
     assert evaluate_per_document(PREDICTED, Y, ["RR@10"])["RR@10"].tolist() == [1, 1 / 2, 0, 1]
 
     with pytest.raises(
-        XmtcError, match=r"did you mean RR@5\?.* coverage@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;"
+        XmtcError, match=r"did you mean RR@5\?.* rawPSP@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;"
     ):
         parse_metric("RR")
     with pytest.raises(XmtcError, match=r"only P, R, nDCG, PSP, PSnDCG, rawPSP, example-P, .* RR have one"):
@@ -421,7 +424,7 @@ def test_a_measure_of_ones_own_is_one_declaration() -> None:
 
 
 @pytest.mark.usefixtures("reciprocal_rank")
-def test_the_command_takes_a_measure_of_ones_own(tmp_path) -> None:
+def test_evaluate_command_accepts_custom_metric(tmp_path) -> None:
     texts, tags = make_planted_corpus(100, seed=0)
     Classifier("parabel", n_trees=1).fit(texts[:50], tags[:50]).save(tmp_path / "model")
     rows = [{"text": text, "labels": labels} for text, labels in zip(texts, tags, strict=True)]
@@ -436,35 +439,35 @@ def test_the_command_takes_a_measure_of_ones_own(tmp_path) -> None:
     assert "did you mean RR@5?" in str(error)
 
 
-def test_a_measures_name_is_taken_once() -> None:
-    with pytest.raises(XmtcError, match="macro-F1 is a measure already; choose another name"):
-        register_metric("Macro-f1", parameter=SCORE_PARAMETER)(lambda judged, threshold: 0.0)
+def test_metric_name_is_unique() -> None:
+    with pytest.raises(XmtcError, match="The metric macro-F1 is already registered; choose another name"):
+        register_metric("Macro-f1", parameter=SCORE_PARAMETER)(lambda results, threshold: 0.0)
 
 
-def test_one_judged_serves_many_metrics() -> None:
-    judged = to_ranked_results(PREDICTED, Y)
-    assert judged.hits.tolist() == [[True, False, True], [False, True, False], [False] * 3, [True, False, False]]
-    assert judged.n_true.tolist() == [2, 1, 0, 2]
-    assert parse_metric("P@1").compute(judged) == parse_metric("P@1").compute_per_document(judged).mean() == 2 / 4
+def test_ranked_results_are_shared_by_metrics() -> None:
+    results = to_ranked_results(PREDICTED, Y)
+    assert results.hits.tolist() == [[True, False, True], [False, True, False], [False] * 3, [True, False, False]]
+    assert results.n_true.tolist() == [2, 1, 0, 2]
+    assert parse_metric("P@1").compute(results) == parse_metric("P@1").compute_per_document(results).mean() == 2 / 4
 
 
-def test_what_metrics_share_is_computed_once() -> None:
+def test_compute_once_caches() -> None:
     calls: list[RankedResults] = []
 
-    def count(judged: RankedResults) -> int:
-        calls.append(judged)
+    def count(results: RankedResults) -> int:
+        calls.append(results)
         return len(calls)
 
-    judged = to_ranked_results(PREDICTED, Y)
-    assert [judged.compute_once(count), judged.compute_once(count)] == [1, 1]
+    results = to_ranked_results(PREDICTED, Y)
+    assert [results.compute_once(count), results.compute_once(count)] == [1, 1]
     assert to_ranked_results(PREDICTED, Y).compute_once(count) == 2
 
 
-def test_every_measure_is_described() -> None:
-    assert all(measure.description.endswith(".") for measure in METRIC_FAMILIES.values())
+def test_every_metric_has_a_description() -> None:
+    assert all(family.description.endswith(".") for family in METRIC_FAMILIES.values())
 
 
-def test_evaluation_is_light() -> None:
+def test_import_of_evaluation_is_light() -> None:
     code = "import sys, xmtc.evaluation; print(*{'torch', 'sklearn', 'numba', 'pyarrow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -1,4 +1,4 @@
-"""Whether a difference is real: intervals, ranks and tests. The tables are those of AttentionXML's first version."""
+"""Confidence intervals, ranks and significance tests. The tables are from the first version of AttentionXML."""
 
 from itertools import product
 
@@ -73,7 +73,7 @@ def results(table: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("table", "published_ranks", "p_values"), PUBLISHED, ids=["P@k", "nDCG@k"])
-def test_ranks_and_p_values_are_those_that_the_paper_prints(table, published_ranks, p_values):
+def test_ranks_and_p_values_equal_the_published_ones(table, published_ranks, p_values):
     found = results(table)
     assert found.shape == (15, len(METHODS))
     assert compute_average_ranks(found) == pytest.approx(published_ranks, abs=0.005)
@@ -94,7 +94,7 @@ def has_no_ties(differences: np.ndarray) -> bool:
 def test_signed_ranks_with_ties_are_exact_up_to_fifty_results():
     from scipy.stats import PermutationMethod, rankdata, wilcoxon
 
-    differences = np.array([1, 1, 1, -1, 2, 2, -2, 3, 3, 4, 5, 5, -5, 6, 7, 7.0])  # 16: a table would know no ties
+    differences = np.array([1, 1, 1, -1, 2, 2, -2, 3, 3, 4, 5, 5, -5, 6, 7, 7.0])  # 16 results; tables assume no ties
     signs = (np.arange(2**16)[:, None] >> np.arange(16)) & 1
     by_size = rankdata(np.abs(differences))
     far = np.abs(signs @ by_size - by_size.sum() / 2)
@@ -116,7 +116,7 @@ def test_ranks_of_equal_results_are_shared():
 
 
 @pytest.mark.parametrize("differences", [[1.0, 2.0, -3.0, 4.0, 5.0], [1.0, 1.0, -1.0, 2.0, 3.0, 3.0], [0.0, 2.0, 1.0]])
-def test_signed_ranks_are_those_of_every_sign_tried(differences):
+def test_signed_rank_test_equals_enumeration_of_signs(differences):
     from scipy.stats import rankdata
 
     kept = np.array([each for each in differences if each])
@@ -143,25 +143,25 @@ def test_holm_by_hand():
     assert adjust_p_values([0.9, 0.8]).tolist() == [1.0, 1.0]
 
 
-def test_an_interval_holds_the_truth_as_often_as_it_says():
+def test_interval_covers_the_true_mean():
     rng = np.random.default_rng(0)
-    held = [bootstrap_interval(rng.random(200) < 0.3, n=400, seed=seed) for seed in range(200)]
-    share = np.mean([found.low <= 0.3 <= found.high for found in held])
-    assert 0.9 < share < 0.99
+    intervals = [bootstrap_interval(rng.random(200) < 0.3, n=400, seed=seed) for seed in range(200)]
+    coverage = np.mean([interval.low <= 0.3 <= interval.high for interval in intervals])
+    assert 0.9 < coverage < 0.99
 
 
-def test_a_paired_difference_is_surer_than_two_intervals():
+def test_paired_difference_has_more_power_than_two_intervals():
     rng = np.random.default_rng(0)
-    hard = rng.random(500)  # documents differ far more than methods
+    hard = rng.random(500)  # documents differ more than methods
     one, other = hard + 0.02 * rng.random(500), hard
-    found = bootstrap_difference_interval(one, other)
-    assert found.excludes_zero
-    assert found.mean == pytest.approx((one - other).mean())
-    assert bootstrap_interval(other).high > bootstrap_interval(one).low  # which overlap
+    difference = bootstrap_difference_interval(one, other)
+    assert difference.excludes_zero
+    assert difference.mean == pytest.approx((one - other).mean())
+    assert bootstrap_interval(other).high > bootstrap_interval(one).low  # the intervals overlap
     assert not bootstrap_difference_interval(hard, hard[::-1]).excludes_zero
 
 
-def test_samples_are_the_same_for_the_same_seed_and_paired():
+def test_bootstrap_samples_are_reproducible_and_paired():
     values = np.random.default_rng(0).random((50, 2))
     means = resample_means(np.column_stack([values, values[:, 0] + 1]), n=20, seed=3)
     assert means.shape == (20, 3)
@@ -170,21 +170,21 @@ def test_samples_are_the_same_for_the_same_seed_and_paired():
     assert means.std() > 0
 
 
-def test_what_cannot_be_compared_is_said():
+def test_invalid_input_raises():
     with pytest.raises(XmtcError, match="values of 2 and of 3 documents"):
         bootstrap_difference_interval(np.zeros(2), np.zeros(3))
-    with pytest.raises(XmtcError, match="no documents"):
+    with pytest.raises(XmtcError, match="got no documents"):
         bootstrap_interval(np.zeros(0))
 
 
-def test_critical_differences_are_those_of_the_table():
+def test_critical_differences_equal_the_published_ones():
     # Demšar, Table 5: q of 2, 5 and 10 methods at 0.05 is 1.960, 2.728 and 3.164
     for n_methods, q in [(2, 1.960), (5, 2.728), (10, 3.164)]:
         expected = q * np.sqrt(n_methods * (n_methods + 1) / (6 * 14))
         assert compute_critical_difference(n_methods, 14) == pytest.approx(expected, rel=1e-3)
 
 
-def test_methods_that_do_not_differ_are_grouped():
+def test_similar_methods_are_grouped():
     assert group_similar_methods(np.array([3.0, 1.0, 1.8, 5.0]), 1.5) == [(1, 2), (2, 0)]
     assert group_similar_methods(np.array([1.0, 1.5, 2.0]), 5) == [(0, 1, 2)]
     assert group_similar_methods(np.array([1.0, 3.0]), 1) == []

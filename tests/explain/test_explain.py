@@ -1,4 +1,4 @@
-"""Explanations laid over the text: the right words, nothing lost, on a terminal, as a page and as a command."""
+"""Highlighted explanations: word weights, terminal output, HTML and the explain command."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_composing_units_are_composed_one_by_one():
 @given(tokenizers, texts)
 def test_spans_hold_the_words_that_the_tokenizer_finds(tokenizer, text):
     spans = find_spans(tokenizer, text)
-    numbered = tokenizer.number([text], max_words=10**6)
-    words = [bytes(numbered.text[a:b]).decode() for a, b in zip(numbered.ends[:-1], numbered.ends[1:], strict=True)]
-    assert [span.word for span in spans] == [words[i - 1] for i in numbered.ids if i]
+    sequences = tokenizer.index_words([text], max_words=10**6)
+    words = [bytes(sequences.text[a:b]).decode() for a, b in zip(sequences.ends[:-1], sequences.ends[1:], strict=True)]
+    assert [span.word for span in spans] == [words[i - 1] for i in sequences.ids if i]
     edges = [edge for span in spans for edge in (span.begin, span.end)]
     assert edges == sorted(edges)
     assert "".join(piece.text for piece in split_text(text, [(span, 1.0) for span in spans])) == text
@@ -71,7 +71,7 @@ def test_a_span_is_the_word_as_it_was_written():
     assert found == ["Cafe\u0301", "İzmir", "ΣΟΦΟΣ"]
 
 
-def test_every_occurrence_of_a_term_weighs_the_same():
+def test_every_occurrence_of_a_term_has_its_weight():
     fitted, _ = Tfidf(min_df=1).fit(["red apple", "green pear"])
     numbers = {fitted.term(i): i for i in range(4)}
     explanation = Explanation("tfidf", np.array([numbers["red"], numbers["pear"]]), np.array([0.5, -1], np.float32))
@@ -82,7 +82,7 @@ def test_every_occurrence_of_a_term_weighs_the_same():
     assert found.relative_weights() == [0.5, 0, 0.5, 0, -1, 0, 0]
 
 
-def test_a_word_shows_the_strongest_term_that_it_is_part_of():
+def test_word_has_the_weight_of_its_strongest_term():
     fitted, _ = Tfidf(min_df=1, ngrams=2).fit(["new york city"])
     weights = {"new": 0.1, "new york": 0.9, "york": -0.2, "york city": -0.4}
     ids = [fitted.vocabulary.find(term) for term in weights]
@@ -92,7 +92,7 @@ def test_a_word_shows_the_strongest_term_that_it_is_part_of():
     assert [(span.word, weight) for span, weight in found] == words
 
 
-def test_tokens_decide_where_the_order_was_read():
+def test_token_weights_are_used_by_position():
     fitted, _ = Words(max_tokens=3).fit(["to be or not to be"])
     per_token = np.array([0.5, 0.25, 0.125], np.float32)
     explanation = Explanation("words", np.zeros(0, int), np.zeros(0), per_token)
@@ -101,7 +101,7 @@ def test_tokens_decide_where_the_order_was_read():
     assert words == [("To", 0.5), ("go", 0.25), ("to", 0.125), (" be", 0)]
 
 
-def test_words_are_named_once_each():
+def test_weights_of_a_word_are_summed():
     fitted, _ = Words(max_tokens=3).fit(["to be or not to be"])
     number = fitted.vocabulary.find("to") + 1
     ids, weights = np.array([number, 0, number]), np.array([0.25, 0.25, 0.5])
@@ -113,7 +113,7 @@ def test_words_are_named_once_each():
 
 @settings(max_examples=100, deadline=None)
 @given(texts)
-def test_nothing_of_a_text_is_lost(linear, text):
+def test_pieces_join_to_the_text(linear, text):
     for found in linear.highlight(text, k=1):
         assert "".join(piece.text for piece in found.pieces) == text
         assert render_terminal(found, Console(file=io.StringIO())) == text
@@ -121,7 +121,7 @@ def test_nothing_of_a_text_is_lost(linear, text):
 
 
 @pytest.mark.parametrize("kind", ["linear", "network"])
-def test_a_planted_word_weighs_most(kind, request):
+def test_planted_word_has_the_largest_weight(kind, request):
     if kind == "network":
         pytest.importorskip("torch")
     classifier = request.getfixturevalue(kind)
@@ -135,7 +135,7 @@ def test_a_planted_word_weighs_most(kind, request):
         assert sum(piece.weight for piece in found.pieces) == pytest.approx(1, abs=1e-4)
 
 
-def test_attention_is_of_tokens_and_ends_at_max_tokens(network):
+def test_attention_weights_end_at_max_tokens(network):
     (found,) = network.highlight("noise1 " * 14, planted_label(0))
     weights = [piece.weight for piece in found.pieces if piece.text == "noise1"]
     assert len(weights) == 12
@@ -152,7 +152,7 @@ def test_without_labels_the_best_are_explained(linear):
     ]
 
 
-def test_a_near_label_is_named(linear):
+def test_error_suggests_similar_label(linear):
     with pytest.raises(XmtcError, match="The model has no label 'lable-03'; did you mean 'label-03' or "):
         linear.highlight(TEXT, "lable-03")
 
@@ -166,7 +166,7 @@ PIECES = [
 FOUND = Highlight("<i>", 0.5, PIECES, [("b", -0.3)])
 
 
-def test_a_terminal_shows_strength_and_sign_and_obeys_no_text():
+def test_terminal_colours_and_replaced_control_characters():
     console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", no_color=False)
     shown = render_terminal(FOUND, console)
     assert shown.startswith("\x1b[1;38;2;255;255;255;48;2;204;17;0m<script>\x1b[0m & \x1b[")
@@ -176,14 +176,14 @@ def test_a_terminal_shows_strength_and_sign_and_obeys_no_text():
     )
 
 
-def test_sixteen_colours_still_tell_for_from_against():
+def test_sixteen_colours_distinguish_the_sign():
     both = replace(FOUND, pieces=[WeightedText("a", 1.0), WeightedText("b", 0.3), WeightedText("c", -0.3)])
     console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", no_color=False)
     assert render_terminal(both, console) == "\x1b[1;97;41ma\x1b[0m\x1b[30;43mb\x1b[0m\x1b[30;46mc\x1b[0m"
 
 
 class Reader(HTMLParser):
-    """The words of a page, and whether every element is closed."""
+    """HTML parser that collects the text and checks that every element is closed."""
 
     def __init__(self):
         super().__init__()
@@ -204,7 +204,7 @@ class Reader(HTMLParser):
             self.text += data
 
 
-def test_a_page_is_whole_and_escaped():
+def test_page_is_well_formed_and_escaped():
     reader = Reader()
     reader.feed(render_page([FOUND, FOUND]))
     reader.close()
@@ -214,29 +214,29 @@ def test_a_page_is_whole_and_escaped():
     assert "<script> & b\ufffd[2Jc" in reader.text
     assert "<i>, <i>" in reader.text
     assert reader.text.count("<i> score 0.500") == 2
-    assert "://" not in render_page([FOUND])  # it needs nothing from elsewhere
+    assert "://" not in render_page([FOUND])  # no external resources
     assert '<mark class="against" style="--w:0.30" title="−0.3">' in render_page([FOUND])
 
 
-def test_a_page_says_what_its_colours_mean():
-    assert "speak against" in render_page([FOUND])
-    assert "speak against" not in render_page([Highlight("l", 0.5, FOUND.pieces[:2], [])])
+def test_page_has_a_legend():
+    assert "evidence against" in render_page([FOUND])
+    assert "evidence against" not in render_page([Highlight("l", 0.5, FOUND.pieces[:2], [])])
     nothing = render_page([Highlight("l", None, [WeightedText("text", 0)], [])])
-    assert "No word of this text weighs anything" in nothing
-    assert "not among the labels that the model finds" in nothing
-    assert "The model finds no label for this text: as a rule, it knows no word of it." in render_page([])
+    assert "No word of this text has a weight" in nothing
+    assert "not among the predicted labels" in nothing
+    assert "The model predicts no label for this text, usually because it knows none of its words." in render_page([])
 
 
 def test_a_page_lists_words_with_their_signs():
     shown = render_page([Highlight("l", 0.5, [WeightedText("ש", -0.5)], [("ש", -0.5), ("b", 0.001)])])
-    # apart from the number, which a word written from right to left would turn around
+    # isolated from the number, whose direction a right-to-left word would change
     word = '<bdi lang=""><mark class="against" style="--w:1.00" title="−0.5">ש</mark></bdi>'
     assert f"<li>{word} −0.5</li>" in shown
     assert '<mark style="--w:0.00" title="0.001">b</mark>' in shown
     assert "<ol" not in render_page([replace(FOUND, words=[])])
 
 
-def test_a_page_can_be_read_aloud():
+def test_page_is_accessible():
     shown = render_page([FOUND, FOUND])
     assert '<html lang="en">' in shown
     assert shown.count("<h1") == 1
@@ -264,7 +264,7 @@ def test_command_shows_label_score_text_and_words(place, linear):
         assert again.stdout == done.stdout
 
 
-def test_command_in_colour_where_it_is_asked_for(place):
+def test_command_in_colour(place):
     env = {"PATH": "/usr/bin:/bin", "FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm"}
     assert b"\x1b[1;38;2;255" in xmtc("explain", "model", TEXT, "-k", "1", cwd=place, env=env).stdout
     assert b"\x1b" not in xmtc("explain", "model", TEXT, "-k", "1", cwd=place, env=env | {"NO_COLOR": "1"}).stdout
@@ -316,7 +316,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("words", "sentence"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
-def test_mistakes_get_one_sentence(place, words, sentence):
+def test_errors_are_one_line(place, words, sentence):
     (place / "latin.txt").write_bytes("café".encode("latin-1"))
     (place / "mixed.txt").write_bytes("é\n".encode() + b"caf\xe9")
     done = xmtc("explain", *words, cwd=place)

@@ -29,6 +29,7 @@ from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import (
     Chunk,
     SparseWeights,
+    TreeBuilder,
     assemble_tree,
     concatenate_slots,
     group_levels,
@@ -317,9 +318,8 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
         return passes(self, *arguments)
 
     monkeypatch.setattr(Solver, "pass_limit", killed_half_way)
-    monkeypatch.setattr(
-        training, "QUEUED_BLOCKS_PER_THREAD", 1
-    )  # no tree of so few nodes is trained before the one before it is kept
+    # With a longer queue, a tree of so few nodes would be trained before the one before it is saved.
+    monkeypatch.setattr(training, "QUEUED_BLOCKS_PER_THREAD", 1)
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
     monkeypatch.setattr(Solver, "pass_limit", passes)
@@ -544,25 +544,34 @@ def test_levels_of_few_children_become_one_chunk():
     tree = build_balanced_trees(vectors, max_leaf=2, seeds=[(0,)])[0]
     assert group_levels(tree) == [(0, 2), (2, 8)]  # 4 chunks of 126 slots under one of 6
     sizes = [size for level in tree.levels for size in np.diff(level.indptr)]
-    packed = assemble_tree(tree, lambda node: make_constant_weights(sizes[node], 1.0))
+    nodes = {node: make_constant_weights(size, 1.0) for node, size in enumerate(sizes)}
+    packed = assemble_tree(tree, nodes, make_constant_weights(1, 1.0))
     packed.check_sizes(512, 1)
     assert np.diff(packed.slots)[:6].tolist() == [6, 126, 126, 126, 126, 2]
     for label in (0, 77, 511):
         assert len(packed.find_path(label)) == len(tree.levels)
 
 
-def test_nodes_are_taken_once_each_and_chunk_by_chunk():
+def test_chunks_are_packed_when_their_nodes_are_complete():
+    """Nodes may arrive in any order; if they arrive chunk by chunk, only those of one chunk wait."""
     vectors = LabelVectors(matrix(np.random.default_rng(0).random((700, 5))))
     tree = compress_tree(build_balanced_trees(vectors, max_leaf=2, seeds=[(0,)])[0], 2)
-    sizes, taken = [size for level in tree.levels for size in np.diff(level.indptr)], []
+    sizes = np.concatenate([np.diff(level.indptr) for level in tree.levels])
+    nodes = {int(node): make_constant_weights(sizes[node], float(node)) for node in np.flatnonzero(sizes > 1)}
+    assert len(nodes) < len(sizes)
+    single_child, chunks = make_constant_weights(1, 1.0), number_chunks(tree)
 
-    def take(node):
-        taken.append(node)
-        return make_constant_weights(sizes[node], 1.0)
+    builder = TreeBuilder(tree, single_child)
+    for node in sorted(nodes, key=lambda node: chunks[node]):
+        assert not builder.is_complete
+        builder.add_node(node, nodes[node])
+        assert builder.n_waiting < (chunks == chunks[node]).sum()
+    in_order = builder.to_tree()
+    in_order.check_sizes(700, 1)
 
-    assemble_tree(tree, take)
-    assert sorted(taken) == list(range(len(sizes)))
-    assert (np.diff(number_chunks(tree)[taken]) >= 0).all()
+    order = np.random.default_rng(1).permutation(list(nodes))
+    shuffled = assemble_tree(tree, {int(node): nodes[node] for node in order}, single_child)
+    assert all(np.array_equal(one, other) for one, other in zip(in_order.arrays, shuffled.arrays, strict=True))
 
 
 @pytest.mark.parametrize("method", [Parabel(n_trees=2, max_leaf=4), PLT(max_leaf=4, arity=4), Bonsai(max_leaf=4)])

@@ -1,4 +1,4 @@
-"""Small nodes that are trained by one call: as one by one, whatever lies beside them."""
+"""Batches of small nodes: the same weights as one node at a time, independent of the other nodes of a batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy.sparse import csc_array, csr_array, random_array
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
-from xmtc.linear import blocks as cutting
+from xmtc.linear import blocks as blocks_module
 from xmtc.linear.blocks import SMALL_BLOCK_COST, TrainingBlock, group_small_blocks
 from xmtc.linear.node_data import gather_documents, to_node_documents
 from xmtc.linear.packing import SparseWeights, pack_weights, prune_weights
@@ -29,64 +29,64 @@ def documents() -> csr_array:
     return random_array(shape, density=0.05, format="csr", dtype=np.float32, rng=rng)
 
 
-def nodes(widths=WIDTHS) -> list[TrainingBlock]:
-    """Of one level: nodes of so many children, of which documents have some at random."""
+def make_blocks(widths=WIDTHS) -> list[TrainingBlock]:
+    """Return the blocks of one level: nodes with these numbers of children, to which documents belong at random."""
     rng = np.random.default_rng(1)
     members = csc_array((rng.random((N_DOCS, sum(widths))) < 0.15).astype(np.float32))
     by_child = members.indptr.astype(np.int64), members.indices
-    found, first = [], 0
+    blocks, first = [], 0
     for number, width in enumerate(widths):
         children = np.arange(first, first + width)
         rows = np.flatnonzero(members[:, children].sum(axis=1)).astype(np.int32)
-        found.append(TrainingBlock(0, number, number, 0, True, rows, children, by_child))
+        blocks.append(TrainingBlock(0, number, number, 0, True, rows, children, by_child))
         first += width
-    return found
+    return blocks
 
 
-def trained(solver: Solver, blocks: list[TrainingBlock], weights: np.ndarray | None = None) -> list[SparseWeights]:
+def train(solver: Solver, blocks: list[TrainingBlock], weights: np.ndarray | None = None) -> list[SparseWeights]:
     X = documents()
-    found = train_small_nodes(solver, X, to_node_documents(X).squares, weights, blocks, min_weight=0.01)
-    return split_weights(found, [len(block.children) for block in blocks])
+    batch = train_small_nodes(solver, X, to_node_documents(X).squares, weights, blocks, min_weight=0.01)
+    return split_weights(batch, [len(block.children) for block in blocks])
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
 @pytest.mark.parametrize("weights", [None, np.linspace(0.5, 2, N_DOCS, dtype=np.float32)], ids=["plain", "weighted"])
-def test_nodes_have_the_weights_that_each_has_by_itself(loss, weights):
+def test_batched_nodes_have_the_weights_of_single_nodes(loss, weights):
     solver, X = Solver(loss, C=2.0, max_passes=7, eps=0), documents()
-    for block, found in zip(nodes(), trained(solver, nodes(), weights), strict=True):
-        mine = None if weights is None else weights[block.rows]
+    for block, node in zip(make_blocks(), train(solver, make_blocks(), weights), strict=True):
+        doc_weights = None if weights is None else weights[block.rows]
         gathered = gather_documents(X, block.rows, to_node_documents(X).squares)
-        alone = prune_weights(solver.solve_node(gathered, block.signs(), len(block.children), mine), 0.01)
-        np.testing.assert_array_equal(found.features, alone.features)
-        np.testing.assert_array_equal(found.ends, alone.ends)
-        np.testing.assert_array_equal(found.slots, alone.slots)
-        np.testing.assert_allclose(found.weights, alone.weights, atol=1e-5)
-        np.testing.assert_allclose(found.bias, alone.bias, atol=1e-5)
-        assert len(found.weights) > 50
+        alone = prune_weights(solver.solve_node(gathered, block.signs(), len(block.children), doc_weights), 0.01)
+        np.testing.assert_array_equal(node.features, alone.features)
+        np.testing.assert_array_equal(node.ends, alone.ends)
+        np.testing.assert_array_equal(node.slots, alone.slots)
+        np.testing.assert_allclose(node.weights, alone.weights, atol=1e-5)
+        np.testing.assert_allclose(node.bias, alone.bias, atol=1e-5)
+        assert len(node.weights) > 50
 
 
-def test_what_lies_beside_a_node_changes_nothing():
-    """To the last bit: which nodes are trained together differs where a training is resumed."""
-    for block, found in zip(nodes(), trained(Solver(), nodes()), strict=True):
-        (alone,) = trained(Solver(), [block])
-        assert all(np.array_equal(getattr(found, field), getattr(alone, field)) for field in FIELDS)
+def test_weights_do_not_depend_on_other_nodes_of_the_batch():
+    """They are equal to the last bit, because a resumed training has other batches."""
+    for block, node in zip(make_blocks(), train(Solver(), make_blocks()), strict=True):
+        (alone,) = train(Solver(), [block])
+        assert all(np.array_equal(getattr(node, field), getattr(alone, field)) for field in FIELDS)
 
 
-def test_several_are_packed_as_each_is():
-    X, blocks = documents(), nodes()
+def test_batched_nodes_are_packed_as_single_nodes():
+    X, blocks = documents(), make_blocks()
     widths = [len(block.children) for block in blocks]
-    found = train_small_nodes(Solver(), X, to_node_documents(X).squares, None, blocks, min_weight=0.01)
-    for packed, rows in zip(pack_batched_weights(found, widths), split_weights(found, widths), strict=True):
+    batch = train_small_nodes(Solver(), X, to_node_documents(X).squares, None, blocks, min_weight=0.01)
+    for packed, rows in zip(pack_batched_weights(batch, widths), split_weights(batch, widths), strict=True):
         expected = pack_weights(rows)
         assert (packed.scale, packed.n_buckets) == (expected.scale, expected.n_buckets)
         for field in ("bias", "table", "entries"):
             np.testing.assert_array_equal(getattr(packed, field), getattr(expected, field))
 
 
-def test_nodes_of_which_nothing_is_left_are_packed():
-    X, blocks = documents(), nodes((2, 3))
-    found = train_small_nodes(Solver(), X, to_node_documents(X).squares, None, blocks, min_weight=1e9)
-    for packed, width in zip(pack_batched_weights(found, [2, 3]), (2, 3), strict=True):
+def test_nodes_without_weights_are_packed():
+    X, blocks = documents(), make_blocks((2, 3))
+    batch = train_small_nodes(Solver(), X, to_node_documents(X).squares, None, blocks, min_weight=1e9)
+    for packed, width in zip(pack_batched_weights(batch, [2, 3]), (2, 3), strict=True):
         assert (len(packed.bias), len(packed.entries), len(packed.table)) == (width, 0, 2)
         assert packed.bias.any()
 
@@ -95,9 +95,9 @@ def block(n_docs: int, level: tuple, is_leaf: bool = True, n_children: int = 24)
     return TrainingBlock(0, 0, 0, 0, is_leaf, np.arange(n_docs), np.arange(n_children), level)
 
 
-def test_small_blocks_of_a_level_come_together():
+def test_small_blocks_of_a_level_are_grouped():
     one, other = ((np.zeros(25, np.int64), np.zeros(0, np.int32)) for _ in range(2))
-    third = SMALL_BLOCK_COST // 64 // 3  # documents of a third of what is trained at once: 24 labels cost 64 a document
+    third = SMALL_BLOCK_COST // 64 // 3  # a third of the cost of a group: 24 labels cost 64 per document
     order = [
         *(block(third, one) for _ in range(4)),
         block(third, other),
@@ -109,12 +109,12 @@ def test_small_blocks_of_a_level_come_together():
     ]
     groups = list(group_small_blocks(order, 6 * third))
     assert [len(group) for group in groups] == [3, 1, 1, 1, 1, 1, 1, 1]
-    assert [one for group in groups for one in group] == order
+    assert [member for group in groups for member in group] == order
     assert [group[0].is_small(6 * third) for group in groups] == [True] * 4 + [False, True, False, True]
     assert list(group_small_blocks([], 10)) == []
 
 
-def test_what_all_documents_reach_stays_alone():
+def test_block_with_all_documents_is_not_grouped():
     level = np.zeros(25, np.int64), np.zeros(0, np.int32)
     assert [len(group) for group in group_small_blocks([block(9, level), block(10, level), block(9, level)], 10)] == [
         1,
@@ -124,12 +124,12 @@ def test_what_all_documents_reach_stays_alone():
 
 
 @pytest.mark.parametrize("method", [Parabel, Bonsai, PLT])
-def test_trees_of_small_nodes_answer_as_trees_of_large_ones(method, monkeypatch):
+def test_batches_and_single_nodes_predict_the_same(method, monkeypatch):
     rng = np.random.default_rng(3)
     Y = csr_array((rng.random((N_DOCS, 90)) < 0.05).astype(np.float32))
     data, recipe = Dataset.from_matrix(documents(), Y), method(**method.quick_parameters, eps=0, max_passes=6)
     small = recipe.fit(data, run=Run(2)).predict(data)
-    monkeypatch.setattr(cutting, "SMALL_BLOCK_COST", 0)
+    monkeypatch.setattr(blocks_module, "SMALL_BLOCK_COST", 0)
     large = recipe.fit(data, run=Run(2)).predict(data)
     np.testing.assert_array_equal(small.labels, large.labels)
     np.testing.assert_allclose(small.scores, large.scores, atol=1e-4)

@@ -1,4 +1,4 @@
-"""The solver against LIBLINEAR and against plain twins."""
+"""The solver compared with LIBLINEAR, scikit-learn and plain NumPy implementations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def labels_for(n_rows: int, n_labels: int, seed: int) -> csr_array:
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_compact_keeps_the_rows_and_drops_the_empty_columns(dtype):
+def test_compact_keeps_rows_and_drops_empty_columns(dtype):
     X, rows = sparse(30, 100, seed=0), np.array([17, 3, 4], dtype)
     indptr, indices, data, features = compact(X, rows)
     dense = csr_array((data, indices.astype(np.int32), indptr), shape=(3, len(features))).toarray()
@@ -45,7 +45,7 @@ def test_compact_keeps_the_rows_and_drops_the_empty_columns(dtype):
     np.testing.assert_array_equal(dense, X[rows].toarray()[:, features])
 
 
-def test_a_whole_matrix_is_compact_without_a_copy():
+def test_as_compact_does_not_copy():
     X = sparse(30, 100, seed=0)
     indptr, indices, data, features = as_compact(X)
     assert np.shares_memory(indices, X.indices)
@@ -55,27 +55,27 @@ def test_a_whole_matrix_is_compact_without_a_copy():
 
 
 @pytest.mark.parametrize("n", [0, 1, 3000])
-def test_rows_are_taken_as_by_scipy(n):
+def test_take_rows_equals_scipy(n):
     X, rows = sparse(50, 20, seed=3), np.random.default_rng(n).integers(50, size=n)
     np.testing.assert_array_equal(take_rows(X, rows).toarray(), X[rows].toarray())
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 13, 500])
-def test_sort_is_numpys(n):
+def test_shell_sort_equals_numpy(n):
     keys = np.random.default_rng(n).integers(-50, 50, n + 6)
     expected = np.concatenate([keys[:3], np.sort(keys[3:-3]), keys[-3:]])
     shell_sort(keys, 3, n + 3)
     np.testing.assert_array_equal(keys, expected)
 
 
-def test_parts_are_let_go_as_they_are_poured_together(monkeypatch):
+def test_parts_are_freed_during_concatenation(monkeypatch):
     monkeypatch.setattr("xmtc.core.memory.MIN_TRIM_BYTES", 100)
-    given_back = []
-    monkeypatch.setattr("xmtc.core.memory.trim_heap", lambda: given_back.append(len(parts)))
+    trims = []
+    monkeypatch.setattr("xmtc.core.memory.trim_heap", lambda: trims.append(len(parts)))
     parts = [np.arange(2 * n).reshape(n, 2) for n in (3, 0, 40, 1)]
     expected = np.concatenate(parts)
     assert np.array_equal(concatenate_and_free(parts), expected)
-    assert (parts, given_back) == ([], [3, 1])  # after the first, whatever there was before, and after the third
+    assert (parts, trims) == ([], [3, 1])  # after the first part and after the third
 
 
 def test_signs():
@@ -84,7 +84,7 @@ def test_signs():
     np.testing.assert_array_equal(signs, [[-1, -1, -1], [1, 1, -1]])
 
 
-def test_shuffle_permutes_and_goes_on():
+def test_shuffle_permutes_and_advances_the_state():
     order = np.arange(50)
     state = shuffle(order, np.uint64(seed_state(7)))
     assert sorted(order) == list(range(50))
@@ -97,7 +97,7 @@ def test_shuffle_permutes_and_goes_on():
 
 @pytest.mark.parametrize("n_labels", [1, 2, 3, 130])
 @pytest.mark.parametrize("C", [0.3, 1.0])
-def test_squared_hinge_weights_are_liblinears(n_labels, C):
+def test_squared_hinge_weights_equal_liblinear(n_labels, C):
     X, Y = sparse(80, 40, seed=1), labels_for(80, n_labels, seed=2)
     weights = Solver(C=C, eps=1e-5, max_passes=5000).fit(X, np.arange(80), Y)
     for label in (0, n_labels - 1):
@@ -108,7 +108,7 @@ def test_squared_hinge_weights_are_liblinears(n_labels, C):
 
 @pytest.mark.parametrize("n_labels", [2, 5])
 @pytest.mark.parametrize("C", [1.0, 10.0])
-def test_logistic_weights_are_scikit_learns(n_labels, C):
+def test_logistic_weights_equal_scikit_learn(n_labels, C):
     X, Y = sparse(80, 40, seed=3), labels_for(80, n_labels, seed=4)
     weights = Solver("logistic", C, eps=1e-6, max_passes=5000).fit(X, np.arange(80), Y)
     with_constant = hstack([X, np.ones((80, 1))], format="csr")  # its weight is the bias, regularised like the others
@@ -119,7 +119,7 @@ def test_logistic_weights_are_scikit_learns(n_labels, C):
         np.testing.assert_allclose(weights.W[-1, label], expected[-1], atol=2e-2)
 
 
-def test_runs_grow_with_the_documents():
+def test_run_length_grows_with_the_documents():
     sizes = 0, 1, MIN_RUNS * RUN_DOCUMENTS, 2 * MIN_RUNS * RUN_DOCUMENTS, 10**9
     assert [choose_run_length(n, 2) for n in sizes] == [
         RUN_DOCUMENTS,
@@ -132,8 +132,8 @@ def test_runs_grow_with_the_documents():
 
 
 @pytest.mark.parametrize("n_labels", [5, 2])
-def test_long_runs_hold_every_document_once(n_labels, monkeypatch):
-    """Many documents in runs of eleven, where there are two labels, as the plain twin has them."""
+def test_long_runs_visit_every_document_once(n_labels, monkeypatch):
+    """With two labels, documents are visited in runs of eleven, as in the plain implementation."""
     monkeypatch.setattr("xmtc.linear.solver.MIN_RUNS", 9)
     X, rng = sparse(103, 20, seed=5), np.random.default_rng(6)
     signs = np.where(rng.random((103, n_labels)) < 0.4, 1, -1).astype(np.float32)
@@ -144,7 +144,7 @@ def test_long_runs_hold_every_document_once(n_labels, monkeypatch):
 
 @pytest.mark.parametrize("is_logistic", [False, True])
 @pytest.mark.parametrize("n_labels", [5, 2, 61])
-def test_solve_is_its_numpy_twin(n_labels, is_logistic):
+def test_solve_equals_numpy(n_labels, is_logistic):
     X = sparse(43, 20, seed=5)
     rng = np.random.default_rng(6)
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
@@ -159,7 +159,7 @@ def test_solve_is_its_numpy_twin(n_labels, is_logistic):
 
 
 def solve_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
-    """Weights, and in the last row the biases."""
+    """Return the weights, with the biases in the last row."""
     return descend_plainly(X, signs, is_logistic, C, passes, seed, weights)[0]
 
 
@@ -168,7 +168,7 @@ def alphas_plainly(X, signs, passes):
 
 
 def descend_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
-    """Dual coordinate descent, one label and one document at a time; a Newton step of the bias after each pass."""
+    """Run dual coordinate descent, one label and document at a time, with a Newton step of the bias after each pass."""
     n_rows, n_labels = signs.shape
     C = np.full(n_rows, C) if weights is None else C * weights.astype(float)  # of each document
     W, alpha = np.zeros((X.shape[1], n_labels)), np.zeros(signs.shape)
@@ -183,8 +183,8 @@ def descend_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
                 new = alpha_plainly(alpha[i, label], margin, X[i] @ X[i], is_logistic, C[i])
                 W[:, label] += (new - alpha[i, label]) * signs[i, label] * X[i]
                 alpha[i, label] = new
-        bends = alpha * (1 - alpha / C[:, None]) if is_logistic else 2 * C[:, None] * (alpha > 0)
-        bias -= (bias - (alpha * signs).sum(axis=0)) / (1 + bends.sum(axis=0))
+        curvatures = alpha * (1 - alpha / C[:, None]) if is_logistic else 2 * C[:, None] * (alpha > 0)
+        bias -= (bias - (alpha * signs).sum(axis=0)) / (1 + curvatures.sum(axis=0))
     return np.vstack([W, bias]), alpha
 
 
@@ -196,8 +196,8 @@ def alpha_plainly(a, margin, square, is_logistic, C):
 
 
 @pytest.mark.parametrize("is_logistic", [False, True])
-def test_a_settled_document_stays(is_logistic):
-    """Repeated steps at a fixed rest of the margin end where slope and dual variable agree."""
+def test_compute_alpha_converges_to_its_fixed_point(is_logistic):
+    """With the rest of the margin fixed, repeated steps end where α equals the slope of the loss."""
     a, rest, square, C = np.float32(0), -0.4, np.float32(1.5), np.float32(2)
     for _ in range(200):
         a = np.float32(compute_alpha(a, np.float32(rest + a * square), square, is_logistic, C))
@@ -207,8 +207,8 @@ def test_a_settled_document_stays(is_logistic):
 
 
 @pytest.mark.parametrize("n_labels", [2, 4])
-def test_it_stops_when_a_pass_moves_little_beside_the_first(n_labels):
-    """After pass 3 with eps just above what the plain twin's third pass moved, and after pass 4 with one below."""
+def test_stops_when_a_pass_changes_little(n_labels):
+    """It stops after pass 3 with eps just above the relative change of pass 3, and after pass 4 with eps below it."""
     X, rng = sparse(60, 25, seed=1), np.random.default_rng(2)
     signs = np.where(rng.random((60, n_labels)) < 0.4, 1, -1).astype(np.float32)
     moved = moved_plainly(X.toarray(), signs, passes=4)
@@ -219,13 +219,13 @@ def test_it_stops_when_a_pass_moves_little_beside_the_first(n_labels):
 
 
 def moved_plainly(X, signs, passes):
-    """How far each pass moved the dual variables, beside the first, found from what they are after so many passes."""
+    """Return the change of α in each pass, relative to the first."""
     alphas = [np.zeros(signs.shape), *(alphas_plainly(X, signs, n) for n in range(1, passes + 1))]
-    far = [np.linalg.norm(after - before) for before, after in pairwise(alphas)]
-    return np.array(far) / far[0]
+    distances = [np.linalg.norm(after - before) for before, after in pairwise(alphas)]
+    return np.array(distances) / distances[0]
 
 
-def test_it_stops_when_it_is_done():
+def test_stops_at_convergence():
     X, Y = sparse(40, 20, seed=7), labels_for(40, 4, seed=8)
     rows = np.arange(40)
     early, late = (Solver(eps=1e-3, max_passes=passes).fit(X, rows, Y).W for passes in (10_000, 20_000))
@@ -233,29 +233,22 @@ def test_it_stops_when_it_is_done():
     assert (early != Solver(eps=1e-3, max_passes=2).fit(X, rows, Y).W).any()
 
 
-@pytest.mark.parametrize("n_words", [*range(10), 16, 17, 40])
-def test_margins_are_products_however_many_rows_are_full(n_words):
-    """Full rows are added four at a time, and what is left one by one; every third row has pairs instead. With 16 words
-    and more, some are looked for while others are fetched; the last ones are unknown to the chunk."""
-    rng = np.random.default_rng(n_words)
+@pytest.mark.parametrize("n_features", [*range(10), 16, 17, 40])
+def test_margins_equal_the_matrix_product(n_features):
+    """Dense rows are added four at a time and the rest one by one; every third row has pairs. From 16 features on, some
+    are prefetched while others are added; the last features are not in the chunk."""
+    rng = np.random.default_rng(n_features)
     W = rng.integers(-9, 10, (34, 7)).astype(np.int16)
-    W[::3, 2:] = 0  # two slots: pairs (slot, weight), shorter than a full row
+    W[::3, 2:] = 0  # two slots: (slot, weight) pairs are shorter than a dense row
     rows = [w if i % 3 else np.array([0, w[0], 1, w[1]], np.int16) for i, w in enumerate(W)]
     begins = np.cumsum([0, *map(len, rows)])
     table = np.column_stack([[*range(34), EMPTY_FEATURE_CODE], begins]).astype(
         np.uint32
-    )  # one home: places are tried in turn
-    words, values = np.arange(n_words, dtype=np.int32), rng.random(n_words).astype(np.float32)
+    )  # one bucket: cells are probed in turn
+    features, values = np.arange(n_features, dtype=np.int32), rng.random(n_features).astype(np.float32)
     bias, out = rng.random(7).astype(np.float32), np.empty(7, np.float32)
     compute_margins(
-        words,
-        values,
-        table,
-        1,
-        np.concatenate(rows),
-        bias,
-        np.float32(0.5),
-        np.empty((RING_MASK + 1, 2), np.int64),
-        out,
-    )
-    np.testing.assert_allclose(out, bias + 0.5 * values[:34] @ W[:n_words], rtol=1e-5, atol=1e-4)
+        features, values, table, 1, np.concatenate(rows), bias, np.float32(0.5),
+        np.empty((RING_MASK + 1, 2), np.int64), out,
+    )  # fmt: skip
+    np.testing.assert_allclose(out, bias + 0.5 * values[:34] @ W[:n_features], rtol=1e-5, atol=1e-4)

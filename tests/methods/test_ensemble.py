@@ -28,7 +28,7 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import MissingExtra
 from xmtc.evaluation import evaluate
-from xmtc.evaluation.metric_values import compute_overlap, renumber_labels
+from xmtc.evaluation.metric_values import compute_overlap
 from xmtc.linear.search import rank_by_mean
 from xmtc.linear.solver import Solver
 from xmtc.methods.ensemble.calibrated_model import (
@@ -46,7 +46,6 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.label_tree.plt import PLT
 from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.pipeline import Pipeline
-from xmtc.text.string_index import StringIndex
 
 TRAIN, TEST = make_planted_corpus(300, seed=1), make_planted_corpus(80, seed=2)
 LINEAR = {"members": ("parabel", "dismec"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
@@ -540,12 +539,6 @@ def test_overlap():
     assert compute_overlap(one, one, 6) == pytest.approx((3 / 6 + 2 / 6) / 2)
     with pytest.raises(XmtcError, match="answers to the same documents; got 2 and 1"):
         compute_overlap(one, answer([[1]]), 1)
-
-
-def test_labels_are_compared_by_name():
-    ours, theirs = StringIndex.from_strings(["a", "b", "c"]), StringIndex.from_strings(["b", "d", "c"])
-    same = renumber_labels(answer([[0, 1, 2, NO_LABEL]]), theirs, ours)
-    assert same.labels.tolist() == [[1, NO_LABEL, 2, NO_LABEL]]
 
 
 def test_commands(tmp_path):

@@ -95,7 +95,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(method):
     for message, parameters in refused.items():
         with pytest.raises(XmtcError, match=message):
             Classifier(method, **parameters, **LINEAR[method]).fit(X, LABELS, run=ONE)
-    with pytest.raises(XmtcError, match="X has values of up to 1e\\+15, too large beside C=1e\\+09; scale them"):
+    with pytest.raises(XmtcError, match="X has values of up to 1e\\+15, which is too large for C=1e\\+09; scale X"):
         Classifier(method, C=1e9, unit_length=False).fit(np.full((6, 3), 1e15), LABELS, run=ONE)
     with pytest.raises(XmtcError, match="infinity or a value too large"):
         Classifier(method).fit(np.full((6, 3), 1e300), LABELS, run=ONE)
@@ -104,7 +104,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(method):
 def test_what_a_solver_takes():
     X = csr_array(np.full((2, 1), 1e6, np.float32))
     Solver(C=1e9).check_feature_scale(X)
-    with pytest.raises(XmtcError, match="beside C=1e\\+09 and weights of up to 1e\\+16"):
+    with pytest.raises(XmtcError, match="too large for C=1e\\+09 and weights of up to 1e\\+16"):
         Solver(C=1e9).check_feature_scale(X, np.array([1, 1e16], np.float32))
 
 

@@ -1,4 +1,4 @@
-"""Scores that are probabilities: which documents draw the curve, and what stays as it was."""
+"""Calibration of scores: which documents are held out, and that the ranking does not change."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from xmtc.tagger import Tagger
 
 ONE = Run(threads=1, device="cpu")
 QUICK = {"n_trees": 1, "max_leaf": 8}
-ENOUGH = make_planted_corpus(1000, seed=1)  # documents, a tenth of which can draw a curve
+ENOUGH = make_planted_corpus(1000, seed=1)  # a tenth of the documents is enough for calibration
 FEW = make_planted_corpus(990, seed=1)
 TEST = make_planted_corpus(300, seed=2)
 
 
 def noisy(texts, tags, seed=5):
-    """Half of the labels are not there, though their words are: so that scores have something to say."""
+    """Remove half of the labels but not their words, so that scores are not all 0 or 1."""
     rng = np.random.default_rng(seed)
     return texts, [[tag for tag in found if rng.random() < 0.5] or found[:1] for found in tags]
 
@@ -70,8 +70,8 @@ def answers(scores):
 
 
 def test_a_curve_by_hand():
-    """Two documents with two answers each: 0.4 is right, 0.1 is wrong; of 0.2 and 0.3, which are right in the wrong
-    order, half."""
+    """Two documents with two predictions each: 0.4 is correct, 0.1 is not; 0.2 and 0.3 violate the order and are
+    pooled."""
     found, Y = answers([[0.4, 0.2], [0.3, 0.1]]), csr_array(np.array([[1, 1], [0, 0]], np.float32))
     scores, probabilities = fit_isotonic_curve(found, Y)
     np.testing.assert_allclose(scores, [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
@@ -85,26 +85,26 @@ def test_a_curve_by_hand():
     )
 
 
-def test_a_document_that_weighs_more_counts_more():
+def test_document_weights_are_used():
     found, Y = answers([[0.2], [0.3]]), csr_array(np.array([[1], [0]], np.float32))
     for weights, height in ((None, 1 / 2), (np.array([3.0, 1.0]), 3 / 4), (np.array([0.0, 1.0]), 0)):
         np.testing.assert_allclose(fit_isotonic_curve(found, Y, weights)[1], height)
 
 
-# Which documents
+# Held-out documents
 
 
-def test_enough_documents_make_probabilities(trained, plain):
+def test_enough_documents_are_calibrated(trained, plain):
     model = trained.tagger_.model
     assert isinstance(model, CalibratedModel)
     assert trained.tagger_.about["calibrate"] is True
-    said = trained.tagger_.about["scores"]
-    assert (said["are"], said["documents"]) == ("probabilities", 100)
+    entry = trained.tagger_.about["scores"]
+    assert (entry["are"], entry["documents"]) == ("probabilities", 100)
     before, after = (each.evaluate(*noisy(*TEST), ["ECE@5"])["ECE@5"] for each in (plain, trained))
     assert after < 0.05 < before
 
 
-def test_the_model_has_learnt_from_all_documents_and_its_order_stays(trained, plain):
+def test_model_is_trained_on_all_documents_and_ranking_is_kept(trained, plain):
     assert is_equal(trained.tagger_.model.model, plain.tagger_.model)
     one, other = (each.rank(TEST[0], 40, ONE) for each in (trained, plain))
     np.testing.assert_array_equal(one.labels, other.labels)
@@ -112,20 +112,20 @@ def test_the_model_has_learnt_from_all_documents_and_its_order_stays(trained, pl
     assert plain.tagger_.about["scores"] == {"are": "raw", "because": "calibrate=false"}
 
 
-def test_fewer_documents_leave_a_model_as_it_is():
+def test_model_with_too_few_documents_is_not_calibrated():
     one, other = (Classifier("parabel", **QUICK, calibrate=on).fit(*FEW, run=ONE).tagger_ for on in (True, False))
     assert is_equal(one.model, other.model)
-    said = one.about["scores"]
-    assert (said["are"], said["because"]) == (
+    entry = one.about["scores"]
+    assert (entry["are"], entry["because"]) == (
         "raw",
-        "99 documents can be held out of training, and a calibration needs 100",
+        "calibration needs 100 held-out documents, and 99 are available",
     )
 
 
-def test_a_random_tenth_is_held_out_and_documents_that_count(trained):
+def test_random_tenth_with_labels_and_weights_is_held_out(trained):
     data = Pipeline.from_parameters(Parabel()).prepare(to_documents(*ENOUGH), ONE).data
-    rows, is_once = choose_held_out_rows(Parabel(seed=3), data)
-    assert not is_once
+    rows, is_single_training = choose_held_out_rows(Parabel(seed=3), data)
+    assert not is_single_training
     assert len(rows) == 100
     np.testing.assert_array_equal(rows, sample_labelled_rows(data, 3, 0.1))
     without = np.random.default_rng(0).random(data.n_docs) < 0.5
@@ -136,13 +136,13 @@ def test_a_random_tenth_is_held_out_and_documents_that_count(trained):
     assert (found % 2 == 1).all()
 
 
-def test_few_among_many_are_held_out_for_good_and_no_label_loses_its_last_document(monkeypatch):
+def test_small_fraction_is_held_out_of_a_single_training_and_no_label_is_lost(monkeypatch):
     monkeypatch.setattr(calibration, "MAX_SINGLE_TRAINING_FRACTION", 0.1)
     texts, tags = ENOUGH
     once = [[*labels, f"once-{i}"] if i % 3 == 0 else labels for i, labels in enumerate(tags)]
     data = Pipeline.from_parameters(Parabel()).prepare(to_documents(texts, once), ONE).data
-    rows, is_once = choose_held_out_rows(Parabel(), data)
-    assert is_once
+    rows, is_single_training = choose_held_out_rows(Parabel(), data)
+    assert is_single_training
     np.testing.assert_array_equal(rows, sample_rows_keeping_labels(data, 0, 100))
     assert (rows % 3 != 0).all()
     stages = []
@@ -153,14 +153,14 @@ def test_few_among_many_are_held_out_for_good_and_no_label_loses_its_last_docume
     assert "once-0" in classifier.predict(texts[:1], k=40)[0]
 
 
-def test_how_often_a_method_is_trained_is_known_before():
+def test_count_trainings():
     assert [count_trainings(Parabel(), n_docs) for n_docs in (999, 1_000, 99_999, 100_000)] == [1, 2, 2, 1]
     members = ("parabel", "plt")
     assert count_trainings(Consensus(members=members), 1_000) == 2
     assert count_trainings(Consensus(members=members, calibrated=True), 1_000) == 1
 
 
-def test_a_label_of_a_held_out_document_alone_is_learnt():
+def test_label_of_one_held_out_document_is_trained():
     texts, tags = ENOUGH
     data = Pipeline.from_parameters(Parabel()).prepare(to_documents(*ENOUGH), ONE).data
     row = int(choose_held_out_rows(Parabel(), data)[0][0])
@@ -170,33 +170,33 @@ def test_a_label_of_a_held_out_document_alone_is_learnt():
     assert "alone" in classifier.predict(texts[row : row + 1], k=5)[0]
 
 
-def test_documents_of_the_user_decide(plain):
+def test_validation_documents_are_used(plain):
     texts, tags = noisy(*ENOUGH)
     classifier = Classifier("parabel", **QUICK).fit(texts, tags, valid=noisy(*TEST), run=ONE)
     assert is_equal(classifier.tagger_.model.model, plain.tagger_.model)
     assert classifier.tagger_.about["scores"]["documents"] == len(TEST[0])
     few = Classifier("parabel", **QUICK).fit(texts, tags, valid=(TEST[0][:50], TEST[1][:50]), run=ONE)
     assert is_equal(few.tagger_.model, plain.tagger_.model)
-    assert "50 validation documents have a label" in few.tagger_.about["scores"]["because"]
+    assert "needs 100 validation documents with a label, and 50 are available" in few.tagger_.about["scores"]["because"]
 
 
-def test_documents_without_labels_tell_nothing():
-    """As for `xmtc calibrate`; of a label that training has not seen, they tell that the answers are wrong."""
+def test_documents_without_labels_are_ignored():
+    """As in `xmtc calibrate`; predictions for documents with only unseen labels count as incorrect."""
     texts, tags = noisy(*ENOUGH)
     valid, unlabelled = noisy(*TEST), [[] for _ in TEST[0]]
-    told = Classifier("parabel", **QUICK).fit(texts, tags, valid=valid, run=ONE)
+    reference = Classifier("parabel", **QUICK).fit(texts, tags, valid=valid, run=ONE)
     with_others = (valid[0] + TEST[0], valid[1] + unlabelled)
-    same_told = Classifier("parabel", **QUICK).fit(texts, tags, valid=with_others, run=ONE)
-    assert is_equal(same_told.tagger_.model, told.tagger_.model)
-    assert same_told.tagger_.about["scores"] == told.tagger_.about["scores"]
+    same = Classifier("parabel", **QUICK).fit(texts, tags, valid=with_others, run=ONE)
+    assert is_equal(same.tagger_.model, reference.tagger_.model)
+    assert same.tagger_.about["scores"] == reference.tagger_.about["scores"]
     nothing = Classifier("parabel", **QUICK).fit(texts, tags, valid=(TEST[0], unlabelled), run=ONE)
-    assert "0 validation documents have a label" in nothing.tagger_.about["scores"]["because"]
+    assert "and 0 are available" in nothing.tagger_.about["scores"]["because"]
     unseen = (valid[0] + TEST[0], valid[1] + [["unseen"] for _ in TEST[0]])
     lower = Classifier("parabel", **QUICK).fit(texts, tags, valid=unseen, run=ONE)
-    assert lower.tagger_.model.probabilities.max() < told.tagger_.model.probabilities.max()
+    assert lower.tagger_.model.probabilities.max() < reference.tagger_.model.probabilities.max()
 
 
-def test_what_a_method_holds_out_by_itself_is_used_and_nothing_is_trained_twice(monkeypatch):
+def test_documents_held_out_by_the_method_are_used_and_it_is_trained_once(monkeypatch):
     monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 50)
     counted, fit = [], PDSparse.fit
     monkeypatch.setattr(
@@ -226,7 +226,7 @@ def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monke
     assert is_equal(one.model.model, other.model)
 
 
-def test_a_network_is_calibrated_by_the_documents_that_it_stops_by(monkeypatch):
+def test_network_is_calibrated_on_its_early_stopping_documents(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 40)
     settings = method_class("bow_cnn").quick_parameters
@@ -239,19 +239,19 @@ def test_a_network_is_calibrated_by_the_documents_that_it_stops_by(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["ensemble", "consensus"])
-def test_one_curve_not_two(method):
+def test_calibrated_combination_has_one_curve(method):
     settings = method_class(method).quick_parameters | {"calibrated": True}
     model = Classifier(method, **settings).fit(*ENOUGH, run=ONE).tagger_.model
     assert isinstance(model, CalibratedModel)
     assert not isinstance(model.model, CalibratedModel)
 
 
-# What must hold of every method holds of a calibrated one
+# Checks of every method, on calibrated models
 
 
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", ["parabel", "dismec", "pd_sparse", "annexml", "consensus"])
-def test_the_suite_of_methods_holds(name, check, monkeypatch):
+def test_calibrated_models_pass_the_method_checks(name, check, monkeypatch):
     monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 30)
     if name not in CASES:
         CASES[name] = testing.MethodCase(name, method_class(name).quick_parameters, 0.98)
@@ -262,7 +262,7 @@ def test_the_suite_of_methods_holds(name, check, monkeypatch):
 CASES: dict[str, testing.MethodCase] = {}
 
 
-def test_a_model_with_labels_that_were_only_announced(tmp_path):
+def test_labels_without_documents(tmp_path):
     texts, tags = ENOUGH
     names = sorted({tag for found in tags for tag in found})
     Y = np.array([[name in found for name in [*names, "never"]] for found in tags], np.int64)
@@ -273,7 +273,7 @@ def test_a_model_with_labels_that_were_only_announced(tmp_path):
     assert Classifier.load(tmp_path / "model", verify=True).predict_proba(texts[:2]).shape == (2, 41)
 
 
-# Stopped and resumed
+# Checkpoints
 
 
 class Stop(Exception):
@@ -281,7 +281,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("after", [1, 3, 5, 7])
-def test_a_training_that_was_stopped_goes_on_to_the_same_bytes(after, trained, tmp_path):
+def test_resumed_training_gives_the_same_bytes(after, trained, tmp_path):
     ended = []
 
     def stop(event):
@@ -319,7 +319,7 @@ def test_the_history_shows_both_trainings(trained):
 # The parameter
 
 
-def test_it_is_a_parameter_like_others(trained, plain, tmp_path):
+def test_calibrate_is_a_parameter(trained, plain, tmp_path):
     assert trained.get_params()["calibrate"] is True
     assert clone(plain).get_params()["calibrate"] is False
     plain.save(tmp_path / "raw")
@@ -353,13 +353,13 @@ def test_models_are_combined_by_their_raw_scores(trained, plain):
     assert one.about["scores"]["are"] == "raw"
 
 
-def test_a_folder_that_says_nothing_of_scores_is_an_older_one(plain, tmp_path):
+def test_older_folder_without_calibration_entry(plain, tmp_path):
     plain.save(tmp_path / "model")
     path = tmp_path / "model" / "about.json"
     about = json.loads(path.read_text())
     path.write_text(json.dumps({key: value for key, value in about.items() if key not in ("calibrate", "scores")}))
     old = Classifier.load(tmp_path / "model")
-    assert old.get_params()["calibrate"] is True  # what a training of today would do
+    assert old.get_params()["calibrate"] is True  # the default
     assert old.predict(TEST[0][:3]) == plain.predict(TEST[0][:3])
 
 
@@ -387,14 +387,14 @@ def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
     raw, level = tmp_path / "raw", tmp_path / "level"
     words = ("train", corpora / "train.jsonl", "-m", "dismec", "-o", raw, "-p", "calibrate=false", "--threads", 1)
     assert "Scores are raw: calibrate=false." in invoke(*words).stderr
-    assert "300 documents tell what they mean" in invoke("calibrate", raw, corpora / "valid.jsonl", "-o", level).stderr
+    assert "calibrated on 300 documents" in invoke("calibrate", raw, corpora / "valid.jsonl", "-o", level).stderr
     one, other = Tagger.load(raw), Tagger.load(level)
     assert isinstance(other.model, CalibratedModel)
     assert is_equal(other.model.model, one.model)
     assert other.about["scores"]["are"] == "probabilities"
     errors = [tagger.evaluate(to_documents(*noisy(*TEST)), ["ECE@5"])["ECE@5"] for tagger in (one, other)]
     assert errors[1] < 0.02 < errors[0]
-    invoke("calibrate", level, corpora / "valid.jsonl")  # again, in its place: one curve, not two
+    invoke("calibrate", level, corpora / "valid.jsonl")  # in place: the curve is replaced
     assert is_equal(Tagger.load(level).model, other.model)
     assert json.loads(invoke("info", level).stdout)["scores"]["documents"] == 300
 
@@ -412,10 +412,10 @@ def test_a_decision_on_other_scores_is_dropped(plain, corpora, tmp_path):
 def test_too_few_documents_are_refused(corpora, tmp_path):
     Classifier("parabel", **QUICK).fit(*FEW, run=ONE).save(tmp_path / "model")
     before = (tmp_path / "model" / "about.json").read_bytes()
-    with pytest.raises(XmtcError, match="Found 9 documents with labels to calibrate by; expected at least 100"):
+    with pytest.raises(XmtcError, match="Calibration needs at least 100 documents with labels; got 9"):
         invoke("calibrate", tmp_path / "model", corpora / "few.jsonl")
     assert (tmp_path / "model" / "about.json").read_bytes() == before
 
 
-def test_methods_tell_of_it():
+def test_methods_command_lists_the_parameter():
     assert "calibrate  True" in invoke("methods", "parabel").stdout

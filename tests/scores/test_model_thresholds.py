@@ -124,9 +124,12 @@ def test_a_model_without_a_decision_says_which_command_makes_one(place, tmp_path
     [
         (["model"], "Found no documents; give VALID"),
         (["model", "test.jsonl", "--clear"], "Found both VALID and --clear"),
-        (["model", "test.jsonl", "--for", "f2"], "'f2' is no goal of a decision; expected f1, micro-f1"),
-        (["model", "test.jsonl", "--for", "tags=3", "--by", "label"], "A decision by label is not for tags=3"),
-        (["model", "test.jsonl", "--by", "luck"], "A decision cannot be made by 'luck'; expected all or document or"),
+        (["model", "test.jsonl", "--for", "f2"], "'f2' is not a goal for thresholds; expected f1, micro-f1"),
+        (
+            ["model", "test.jsonl", "--for", "tags=3", "--by", "label"],
+            "Thresholds by label are not possible",
+        ),
+        (["model", "test.jsonl", "--by", "luck"], "'luck' is not a scope of thresholds; expected all or document or"),
     ],
 )
 def test_what_cannot_be_is_refused(place, words, sentence):
@@ -257,7 +260,7 @@ def test_a_decision_survives_saving_and_old_folders_have_none(place, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "phrase"),
     [
-        ("goal", "glory", "its decision is for something unknown"),
+        ("goal", "glory", "its decision has the unknown goal 'glory'"),
         ("by", "luck", "its decision is not for its labels"),
         ("by", "label", "its decision is not for its labels"),
         ("depth", 0, "its decision is not for its labels"),
@@ -358,8 +361,8 @@ def test_a_deep_decision_looks_deep():
 def test_a_decision_says_what_it_is():
     assert (
         str(LabelSelector("f1", "document", np.zeros(0, np.float32)))
-        == "as many labels as promise a document the largest F1"
+        == "as many labels as maximise the expected F1 of the document"
     )
     assert str(LabelSelector("f1", "all", np.array([0.25], np.float32))) == "labels that score at least 0.25"
     own = LabelSelector("f1", "label", np.linspace(0, 1, 11, dtype=np.float32))
-    assert str(own) == "a threshold for each label, 0.5 in the middle, 8 of 10 from 0.1 to 0.9"
+    assert str(own) == "one threshold per label, with median 0.5 and 10 % to 90 % quantiles 0.1 to 0.9"

@@ -1,4 +1,4 @@
-"""From scores to tags: what is learnt, and what it gives."""
+"""Threshold tuning and label selection."""
 
 import numpy as np
 import pytest
@@ -29,19 +29,19 @@ def predictions(rows: list[list[tuple[int, float]]], k: int = 4) -> Predictions:
 
 
 def planted(n_docs: int = 300, n_labels: int = 20, seed: int = 0):
-    """Answers whose scores are probabilities, and the truth drawn by them; label 0 is always told too low."""
+    """Return results whose scores are probabilities, and true labels drawn from them; label 0 scores too low."""
     rng = np.random.default_rng(seed)
     p = rng.beta(0.4, 2.0, (n_docs, n_labels))
     Y = csr_array((rng.random(p.shape) < p).astype(np.int8))
-    told = p.copy()
-    told[:, 0] = p[:, 0] / 4
-    order = np.argsort(-told, axis=1)
+    scores = p.copy()
+    scores[:, 0] = p[:, 0] / 4
+    order = np.argsort(-scores, axis=1)
     return to_ranked_results(
-        Predictions(order.astype(np.int32), np.take_along_axis(told, order, 1).astype(np.float32)), Y
+        Predictions(order.astype(np.int32), np.take_along_axis(scores, order, 1).astype(np.float32)), Y
     ), Y
 
 
-def tags_of(found: Predictions) -> list[list[int]]:
+def labels_of(found: Predictions) -> list[list[int]]:
     return [[int(label) for label in row if label != NO_LABEL] for row in found.labels]
 
 
@@ -49,25 +49,25 @@ def at(*thresholds: float, by: str = "all") -> LabelSelector:
     return LabelSelector("f1", by, np.array(thresholds, np.float32))
 
 
-# What a decision gives
+# Label selection
 
 
-def test_labels_that_reach_their_threshold_are_given_best_first():
+def test_labels_that_reach_their_threshold_are_selected_best_first():
     found = predictions([[(3, 0.9), (1, 0.6), (0, 0.3)], [(1, 0.4)], []])
-    assert tags_of(at(0.5)(found)) == [[3, 1], [], []]
-    given = at(0.2, 0.7, 0.5, 0.5, by="label")(found)
-    assert tags_of(given) == [[3, 0], [], []]
-    assert given.scores[0, :3].tolist() == pytest.approx([0.9, 0.3, 0.0])
+    assert labels_of(at(0.5)(found)) == [[3, 1], [], []]
+    assigned = at(0.2, 0.7, 0.5, 0.5, by="label")(found)
+    assert labels_of(assigned) == [[3, 0], [], []]
+    assert assigned.scores[0, :3].tolist() == pytest.approx([0.9, 0.3, 0.0])
 
 
-def test_what_is_given_moves_to_the_front():
+def test_selected_labels_move_to_the_front():
     found = predictions([[(2, 0.9), (1, 0.8), (0, 0.7)]], k=3)
     assert select_labels(found, np.array([[False, True, True]])).labels.tolist() == [[1, 0, NO_LABEL]]
 
 
-def test_a_decision_looks_no_further_than_it_was_learnt():
+def test_selection_is_limited_to_the_depth():
     found = predictions([[(3, 0.9), (1, 0.8), (0, 0.7)]])
-    assert tags_of(LabelSelector("f1", "all", np.array([0.5], np.float32), depth=2)(found)) == [[3, 1]]
+    assert labels_of(LabelSelector("f1", "all", np.array([0.5], np.float32), depth=2)(found)) == [[3, 1]]
 
 
 def test_expected_f1_by_hand():
@@ -76,77 +76,78 @@ def test_expected_f1_by_hand():
     assert select_by_expected_f1(found).sum(axis=1).tolist() == [2, 1, 0]
     # a third of it, p = 0.3, 0.167, 0.033: 0.6 / 1.5 = 0.4, 0.933 / 2.5 = 0.37
     assert select_by_expected_f1(found, 1 / 3).sum(axis=1).tolist() == [1, 1, 0]
-    assert tags_of(at(by="document")(found)) == [[0, 1], [5], []]
+    assert labels_of(at(by="document")(found)) == [[0, 1], [5], []]
 
 
 def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities():
     rng = np.random.default_rng(1)
-    many = rng.random((600, 1)) < 0.5  # documents with many likely labels, and documents with many unlikely ones
+    many = rng.random((600, 1)) < 0.5  # half of the documents have likely labels, half unlikely ones
     p = np.where(many, rng.beta(6, 2, (600, 8)), rng.beta(1, 6, (600, 8)))
     order = np.argsort(-p, axis=1)
     Y = (rng.random(p.shape) < p).astype(np.int8)
     found = Predictions(order.astype(np.int32), np.take_along_axis(p, order, 1).astype(np.float32))
     has_labels = Y.any(axis=1)  # as those of a corpus have
     found, Y = Predictions(found.labels[has_labels], found.scores[has_labels]), Y[has_labels]
-    judged = to_ranked_results(found, csr_array(Y))
-    best = max(compute_mean_f1(ThresholdGoal("f1"), judged, threshold) for threshold in np.linspace(0.01, 0.99, 99))
-    assert compute_goal(ThresholdGoal("f1"), at(by="document"), judged) > best
-    assert fit_scale(judged) == pytest.approx(1, rel=0.6)
-    low = to_ranked_results(Predictions(found.labels, found.scores / 5), csr_array(Y))  # told five times too low
-    assert fit_scale(low) == pytest.approx(5 * fit_scale(judged), rel=0.3)
+    results = to_ranked_results(found, csr_array(Y))
+    best = max(compute_mean_f1(ThresholdGoal("f1"), results, threshold) for threshold in np.linspace(0.01, 0.99, 99))
+    assert compute_goal(ThresholdGoal("f1"), at(by="document"), results) > best
+    assert fit_scale(results) == pytest.approx(1, rel=0.6)
+    low = to_ranked_results(Predictions(found.labels, found.scores / 5), csr_array(Y))  # scores five times too low
+    assert fit_scale(low) == pytest.approx(5 * fit_scale(results), rel=0.3)
     learnt = tune_thresholds(low, ThresholdGoal("f1"), 8)
     assert learnt.decision.by == "document"
     assert learnt.half_split_scores.keys() == {"all", "document", "label"}
     assert compute_goal(ThresholdGoal("f1"), learnt.decision, low) > best
 
 
-# What is learnt
+# Tuning
 
 
 @pytest.mark.parametrize("goal", ["micro-f1", "macro-f1", "f1"])
-def test_no_other_threshold_serves_the_goal_better(goal):
-    judged, _ = planted()
-    found = fit_shared_threshold(judged, parse_goal(goal))
+def test_shared_threshold_is_optimal(goal):
+    results, _ = planted()
+    threshold = fit_shared_threshold(results, parse_goal(goal))
 
-    def serves(threshold: float) -> float:
-        return compute_goal(parse_goal(goal), at(threshold), judged)
+    def goal_at(threshold: float) -> float:
+        return compute_goal(parse_goal(goal), at(threshold), results)
 
-    others = np.unique(judged.predictions.scores)[::7]
-    assert serves(found) >= max(serves(other) for other in others) - (0 if goal == "micro-f1" else 0.01)
-    assert serves(found) > serves(0.5)
+    others = np.unique(results.predictions.scores)[::7]
+    assert goal_at(threshold) >= max(goal_at(other) for other in others) - (0 if goal == "micro-f1" else 0.01)
+    assert goal_at(threshold) > goal_at(0.5)
 
 
-def test_precision_recall_and_numbers_of_tags_are_kept():
-    judged, _ = planted()
+def test_precision_recall_and_number_of_labels_are_reached():
+    results, _ = planted()
     for wanted in (0.5, 0.8):
-        given = judged.predictions.scores >= fit_shared_threshold(judged, ThresholdGoal("precision", wanted))
-        assert judged.hits[given].mean() >= wanted
-        assert given.any()
-        given = judged.predictions.scores >= fit_shared_threshold(judged, ThresholdGoal("recall", wanted))
-        assert (judged.hits & given).sum() / judged.n_true.sum() == pytest.approx(wanted, abs=0.01)
-    given = judged.predictions.scores >= fit_shared_threshold(judged, ThresholdGoal("tags", 3))
-    assert given.sum() / judged.n_docs == pytest.approx(3, abs=0.01)
+        assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("precision", wanted))
+        assert results.hits[assigned].mean() >= wanted
+        assert assigned.any()
+        assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("recall", wanted))
+        assert (results.hits & assigned).sum() / results.n_true.sum() == pytest.approx(wanted, abs=0.01)
+    assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("tags", 3))
+    assert assigned.sum() / results.n_docs == pytest.approx(3, abs=0.01)
 
 
 def small():
-    """Label 0 is true of three documents and ranked first of four; label 1 of one, and ranked second of two."""
+    """Return results with label 0 true for three documents and ranked first for four, label 1 true for one and ranked
+    second for two."""
     found = predictions([[(0, 0.9), (1, 0.6)], [(0, 0.8), (1, 0.2)], [(0, 0.7)], [(0, 0.4)]], k=2)
     return to_ranked_results(found, csr_array(np.array([[1, 0], [1, 1], [0, 0], [1, 0]])))
 
 
 def test_the_average_label_by_hand():
-    judged = small()
+    results = small()
     # scores .9 .8 .7 .6 .4 .2: of labels 0 0 0 1 0 1, right yes yes no no yes yes; four are true
-    micro = compute_average_label(judged, ThresholdGoal("micro-f1"), *sort_predictions(judged))
+    micro = compute_average_label(results, ThresholdGoal("micro-f1"), *sort_predictions(results))
     assert micro.n_correct.tolist() == pytest.approx([1 / 4, 2 / 4, 2 / 4, 2 / 4, 3 / 4, 4 / 4])
     assert micro.n_assigned.tolist() == pytest.approx([1 / 4, 2 / 4, 3 / 4, 4 / 4, 5 / 4, 6 / 4])
     # each label alike: decisions of label 0 weigh a third, those of 1 one; there are two labels
-    macro = compute_average_label(judged, ThresholdGoal("macro-f1"), *sort_predictions(judged))
+    macro = compute_average_label(results, ThresholdGoal("macro-f1"), *sort_predictions(results))
     assert macro.n_correct.tolist() == pytest.approx([1 / 6, 2 / 6, 2 / 6, 2 / 6, 3 / 6, 6 / 6])
     assert macro.n_assigned.tolist() == pytest.approx([1 / 6, 2 / 6, 3 / 6, 6 / 6, 7 / 6, 10 / 6])
     # at 0.4 five are given, three of them right: F1 is 6 / 9
-    _, scores, right = sort_predictions(judged)
-    assert compute_half_f1(judged, scores, right, 0.4) == pytest.approx(3 / 9)
+    _, scores, right = sort_predictions(results)
+    assert compute_half_f1(results, scores, right, 0.4) == pytest.approx(3 / 9)
 
 
 def test_thresholds_of_labels_by_hand():
@@ -161,16 +162,16 @@ def test_thresholds_of_labels_by_hand():
     assert all_alike.tolist() == pytest.approx([fit_shared_threshold(small(), ThresholdGoal("micro-f1"))] * 3)
 
 
-def test_a_label_with_scores_of_its_own_gets_a_threshold_of_its_own():
-    judged, _ = planted(2000)
-    shared, own = (tune_thresholds(judged, ThresholdGoal("macro-f1"), 20, by).decision for by in ("all", "label"))
+def test_label_with_other_scores_gets_another_threshold():
+    results, _ = planted(2000)
+    shared, own = (tune_thresholds(results, ThresholdGoal("macro-f1"), 20, by).decision for by in ("all", "label"))
     assert own.thresholds[0] < shared.thresholds[0] / 2
     assert np.abs(own.thresholds[1:] - shared.thresholds[0]).max() < 0.15
     fresh, _ = planted(2000, seed=5)
     for goal in ("macro-f1", "micro-f1", "f1"):
-        shared, own = (tune_thresholds(judged, ThresholdGoal(goal), 20, by).decision for by in ("all", "label"))
+        shared, own = (tune_thresholds(results, ThresholdGoal(goal), 20, by).decision for by in ("all", "label"))
         assert compute_goal(ThresholdGoal(goal), own, fresh) > compute_goal(ThresholdGoal(goal), shared, fresh)
-    assert tune_thresholds(judged, ThresholdGoal("macro-f1"), 20).decision.by == "label"
+    assert tune_thresholds(results, ThresholdGoal("macro-f1"), 20).decision.by == "label"
 
 
 def test_smoothing_keeps_rare_labels_from_overfitting():
@@ -186,7 +187,7 @@ def test_smoothing_keeps_rare_labels_from_overfitting():
     )
 
 
-def test_how_much_is_smoothed_is_tried_on_halves():
+def test_smoothing_is_selected_by_validation():
     learnt, _ = planted(60, n_labels=200)
     fresh, _ = planted(2000, n_labels=200, seed=9)
     chosen = tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=(1e-6, 100.0)).decision
@@ -197,38 +198,38 @@ def test_how_much_is_smoothed_is_tried_on_halves():
     )
 
 
-def test_labels_in_no_answer_keep_the_threshold_of_all():
+def test_labels_without_predictions_get_the_shared_threshold():
     found = predictions([[(0, 0.9), (1, 0.4)], [(0, 0.8), (1, 0.3)]])
-    judged = to_ranked_results(found, csr_array(np.array([[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])))
-    decision = tune_thresholds(judged, ThresholdGoal("micro-f1"), 7, "label").decision
+    results = to_ranked_results(found, csr_array(np.array([[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])))
+    decision = tune_thresholds(results, ThresholdGoal("micro-f1"), 7, "label").decision
     assert decision.thresholds.shape == (7,)
     assert decision.thresholds[2:].tolist() == pytest.approx([0.8] * 5)
 
 
-def test_without_a_right_answer_one_half_is_the_threshold():
-    judged = to_ranked_results(predictions([[(0, 0.3)]]), csr_array(np.array([[0, 1, 0, 0]])))
+def test_threshold_without_correct_predictions_is_one_half():
+    results = to_ranked_results(predictions([[(0, 0.3)]]), csr_array(np.array([[0, 1, 0, 0]])))
     for goal in ("micro-f1", "f1", "precision=0.9", "tags=2"):
-        assert tune_thresholds(judged, parse_goal(goal), 4, "all").decision.thresholds.tolist() == [0.5]
+        assert tune_thresholds(results, parse_goal(goal), 4, "all").decision.thresholds.tolist() == [0.5]
 
 
-def test_without_an_answer_nothing_breaks():
-    judged = to_ranked_results(predictions([[], []]), csr_array(np.array([[0, 1, 0, 0], [1, 0, 0, 0]])))
+def test_documents_without_predictions():
+    results = to_ranked_results(predictions([[], []]), csr_array(np.array([[0, 1, 0, 0], [1, 0, 0, 0]])))
     for goal in ("f1", "micro-f1", "macro-f1", "precision=0.9"):
-        assert tags_of(tune_thresholds(judged, parse_goal(goal), 4).decision(judged.predictions)) == [[], []]
+        assert labels_of(tune_thresholds(results, parse_goal(goal), 4).decision(results.predictions)) == [[], []]
 
 
-def test_goals_by_name():
+def test_goals_are_parsed():
     assert parse_goal("Micro-F1") == ThresholdGoal("micro-f1")
     assert str(parse_goal("precision=0.90")) == "precision=0.9"
     assert parse_goal("tags=5") == ThresholdGoal("tags", 5.0)
     wrong = ["f2", "precision", "f1=0.5", "precision=1.5", "tags=0", "tags=no", "recall=-1", "tags=inf"]
     for text in [*wrong, f"tags={MAX_DECISION_DEPTH + 1}", ""]:
-        with pytest.raises(XmtcError, match="is no goal of a decision"):
+        with pytest.raises(XmtcError, match="is not a goal for thresholds"):
             parse_goal(text)
-    judged, _ = planted(20)
-    with pytest.raises(XmtcError, match="A decision by label is not for tags=2; expected all"):
-        tune_thresholds(judged, parse_goal("tags=2"), 20, "label")
-    with pytest.raises(XmtcError, match="A decision by document is not for micro-f1; expected all or label"):
-        tune_thresholds(judged, parse_goal("micro-f1"), 20, "document")
-    with pytest.raises(XmtcError, match="cannot be made by 'luck'; expected all or document or label"):
-        tune_thresholds(judged, parse_goal("f1"), 20, "luck")
+    results, _ = planted(20)
+    with pytest.raises(XmtcError, match="Thresholds by label are not possible for tags=2; expected all"):
+        tune_thresholds(results, parse_goal("tags=2"), 20, "label")
+    with pytest.raises(XmtcError, match="Thresholds by document are not possible for micro-f1; expected all or label"):
+        tune_thresholds(results, parse_goal("micro-f1"), 20, "document")
+    with pytest.raises(XmtcError, match="'luck' is not a scope of thresholds; expected all or document or label"):
+        tune_thresholds(results, parse_goal("f1"), 20, "luck")

@@ -108,7 +108,7 @@ def test_without_a_vocabulary_there_are_no_names():
         plain.predict_labels(TEXTS, language="fi")
     with pytest.raises(XmtcError, match="branch:even needs a vocabulary"):
         plain.predict_labels(TEXTS, allow=["branch:even"])
-    with pytest.raises(XmtcError, match="hP, hR and hF1 need to know what stands above"):
+    with pytest.raises(XmtcError, match="hP, hR and hF1 need a label hierarchy"):
         plain.evaluate(*make_planted_corpus(5, seed=2), metrics="hP@1")
 
 

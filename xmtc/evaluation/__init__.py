@@ -1,8 +1,9 @@
-"""How good predictions are. A metric is its published name, the same everywhere: `P@5`, `nDCG@5`, `macro-F1@0.5`.
+"""Metrics by their published names, such as `P@5`, `nDCG@5` and `macro-F1@0.5`.
 
-docs/reference/metrics.md has the formulas; xmtc/evaluation/registry.py says how a measure is declared."""
+docs/reference/metrics.md has the formulas; xmtc/evaluation/registry.py shows how to register a metric.
+"""
 
-from xmtc.evaluation import metrics as measures  # noqa: F401  (the declarations fill the table)
+from xmtc.evaluation import metrics  # noqa: F401  (registers the metrics)
 from xmtc.evaluation.metric_values import evaluate, evaluate_per_document
 from xmtc.evaluation.ranked_results import RankedResults, to_ranked_results
 from xmtc.evaluation.registry import (

@@ -1,10 +1,12 @@
-"""The table of measures. A measure is one decorated function; everything else is derived from its declaration: how
-names are parsed, what an error message lists, how many predictions are needed, the table in the documentation.
+"""Registry of metrics.
 
-    @measure("RR", at=K, per_document=True)
-    def reciprocal_rank(judged: Judged, k: int) -> np.ndarray:
-        \"\"\"One over the rank of the first right prediction, 0 if none of the first k is right.\"\"\"
-        hits = judged.hits[:, :k]
+A metric family is one decorated function; the parsing of names, the lists in error messages, the number of predictions
+needed and the table in the documentation are derived from it. Its docstring is the description of the metric:
+
+    @register_metric("RR", parameter=K_PARAMETER, is_per_document=True)
+    def reciprocal_rank(results: RankedResults, k: int) -> np.ndarray:
+        \"\"\"One over the rank of the first correct prediction, 0 if none of the first k is correct.\"\"\"
+        hits = results.hits[:, :k]
         return hits.any(axis=1) / (1 + hits.argmax(axis=1))
 """
 
@@ -22,21 +24,21 @@ import numpy as np
 from xmtc.errors import XmtcError
 from xmtc.evaluation.ranked_results import RankedResults
 
-DECISION = "decision"  # in the place of a score: where the model itself decides
-EVALUATION_DEPTH = 100  # predictions per document that thresholds and curves see; AttentionXML's authors keep as many
+DECISION = "decision"  # in place of a score: the model's tuned thresholds
+EVALUATION_DEPTH = 100  # predictions per document for thresholds and curves, as in AttentionXML's code
 
 Compute = TypeVar("Compute", bound=Callable[[RankedResults, Any], Any])
 
 
 @dataclass(frozen=True)
 class MetricParameter:
-    """What follows the @ in the name of a metric."""
+    """Parameter of a metric, the part of its name after the @."""
 
-    symbol: str  # as it is listed: the k of P@k
-    example: str  # for hints: did you mean P@5?
-    parse: Callable[[str], Any]  # its value from the text after the @, None if the text is something else
-    n_predictions: Callable[[Any], int] = lambda value: EVALUATION_DEPTH  # per document, for a value
-    note: str = ""  # which values there are, if the symbol does not say it
+    symbol: str  # in lists: the k of P@k
+    example: str  # in suggestions: "did you mean P@5?"
+    parse: Callable[[str], Any]  # value from the text after the @; None if the text is not valid
+    n_predictions: Callable[[Any], int] = lambda value: EVALUATION_DEPTH  # predictions per document, by value
+    note: str = ""  # description of the values in error messages
 
 
 def parse_positive_integer(text: str) -> int | None:
@@ -61,32 +63,30 @@ SCORE_PARAMETER = MetricParameter(
     "score",
     example="0.5",
     parse=parse_score_or_decision,
-    n_predictions=lambda value: (
-        1 if value == DECISION else EVALUATION_DEPTH
-    ),  # a decision looks as far as it was learnt to
+    n_predictions=lambda value: 1 if value == DECISION else EVALUATION_DEPTH,  # tuned thresholds have their own depth
     note=" with a score, or the word decision",
 )
 
 
 @dataclass(frozen=True)
 class MetricFamily:
-    """A declared measure, such as P; together with a value for its @ it is a metric, such as P@5."""
+    """Registered metric without the value of its parameter, such as P; P@5 is a `Metric`."""
 
     name: str  # as published
     parameter: MetricParameter
-    is_per_document: bool  # whether `compute` gives (n_docs,) values, whose mean is the metric, or one number
+    is_per_document: bool  # True if `compute` returns (n_docs,) values, whose mean is the metric; else one number
     compute: Callable[[RankedResults, Any], np.ndarray | float]
-    is_hierarchical: bool = False  # whether it asks what stands above a label
-    is_error: bool = False  # whether less is better
+    is_hierarchical: bool = False  # True if it needs the ancestors of labels
+    is_error: bool = False  # True if lower is better
 
     @property
     def usage(self) -> str:
-        """The name as it is listed, such as `P@k`."""
+        """Name with the symbol of its parameter, such as `P@k`."""
         return f"{self.name}@{self.parameter.symbol}"
 
     @property
     def description(self) -> str:
-        """What the measure says, in one line: the first of its function's docstring."""
+        """First line of the docstring of `compute`."""
         return (getdoc(self.compute) or "").partition("\n")[0]
 
 
@@ -100,117 +100,140 @@ def register_metric(
     is_hierarchical: bool = False,
     is_error: bool = False,
 ) -> Callable[[Compute], Compute]:
-    """Declare a measure: a function of `Judged` and the value after the @, whose docstring describes it."""
+    """Return a decorator that registers a function of RankedResults and the value after the @ as a metric.
 
-    def declare(compute: Compute) -> Compute:
-        known = find_metric_family(name)
-        if known and known.compute.__module__ != compute.__module__:  # a notebook's cell may run twice
-            raise XmtcError(f"{known.name} is a measure already; choose another name.")
+    Parameters
+    ----------
+    name : str
+        Published name, without the @.
+    parameter : MetricParameter
+        Parameter after the @, such as K_PARAMETER.
+    is_per_document : bool
+        True if the function returns one value per document.
+    is_hierarchical : bool
+        True if the metric needs the ancestors of labels.
+    is_error : bool
+        True if lower values are better.
+
+    Raises
+    ------
+    XmtcError
+        If another module has registered the name.
+    """
+
+    def register(compute: Compute) -> Compute:
+        existing = find_metric_family(name)
+        if existing and existing.compute.__module__ != compute.__module__:  # a notebook cell may run twice
+            raise XmtcError(f"The metric {existing.name} is already registered; choose another name.")
 
         METRIC_FAMILIES[name] = MetricFamily(name, parameter, is_per_document, compute, is_hierarchical, is_error)
         return compute
 
-    return declare
+    return register
 
 
 def find_metric_family(name: str) -> MetricFamily | None:
-    """A measure by its name, in upper or lower case."""
-    spelling = {known.lower(): known for known in METRIC_FAMILIES}
-    return METRIC_FAMILIES.get(spelling.get(name.lower(), ""))
+    """Return the metric family with a name, in upper or lower case."""
+    published_names = {published.lower(): published for published in METRIC_FAMILIES}
+    return METRIC_FAMILIES.get(published_names.get(name.lower(), ""))
 
 
 RANKING_METRICS = ("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5")
 DEFAULT_METRICS = (*RANKING_METRICS, "PSP@1", "PSP@3", "PSP@5")
 DECISION_METRICS = tuple(
-    f"{over}-{what}@{DECISION}" for over in ("micro", "macro", "example") for what in ("P", "R", "F1")
+    f"{average}-{metric}@{DECISION}" for average in ("micro", "macro", "example") for metric in ("P", "R", "F1")
 )
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A parsed name: a measure, and the k, score threshold or group of labels that follows its @."""
+    """Parsed metric name: a family and the k, score threshold or label group after the @."""
 
     family: MetricFamily
     parameter_value: Any
 
     @property
     def name(self) -> str:
-        at = f"{self.parameter_value:g}" if isinstance(self.parameter_value, float) else self.parameter_value
-        return f"{self.family.name}@{at}"
+        value = f"{self.parameter_value:g}" if isinstance(self.parameter_value, float) else self.parameter_value
+        return f"{self.family.name}@{value}"
 
     @property
     def n_predictions(self) -> int:
-        """How many predictions per document it needs."""
+        """Number of predictions per document that the metric needs."""
         return self.family.parameter.n_predictions(self.parameter_value)
 
-    def compute(self, judged: RankedResults) -> float:
-        """A fraction from 0 to 1, but for rawPSP; nan for a frequency group without labels."""
-        return float(np.mean(self.family.compute(judged, self.parameter_value)))
+    def compute(self, results: RankedResults) -> float:
+        """Return a fraction from 0 to 1 (rawPSP may be larger); nan for a frequency group without labels."""
+        return float(np.mean(self.family.compute(results, self.parameter_value)))
 
     def goodness(self, value: float) -> float:
-        """The larger, the better: the value itself, or what an error leaves of 1."""
+        """Return the value, or 1 − value for an error, so that higher is better."""
         return 1 - value if self.family.is_error else value
 
-    def compute_per_document(self, judged: RankedResults) -> np.ndarray:
-        """(n_docs,) values, whose mean is the metric's value."""
+    def compute_per_document(self, results: RankedResults) -> np.ndarray:
+        """Return (n_docs,) values, whose mean is the value of the metric."""
         if not self.family.is_per_document:
-            able = ", ".join(measure.name for measure in METRIC_FAMILIES.values() if measure.is_per_document)
-            raise XmtcError(f"{self.name} has no value for a single document; only {able} have one.")
+            names = ", ".join(family.name for family in METRIC_FAMILIES.values() if family.is_per_document)
+            raise XmtcError(f"{self.name} has no value for a single document; only {names} have one.")
 
-        return np.asarray(self.family.compute(judged, self.parameter_value))
+        return np.asarray(self.family.compute(results, self.parameter_value))
 
 
 def parse_metric(name: str) -> Metric:
-    """A metric by its name, in upper or lower case."""
-    kind, _, text = name.strip().partition("@")
-    measure = find_metric_family(kind)
-    metric = make_metric(measure, text) if measure else None
+    """Return a metric by its name, in upper or lower case; raise XmtcError if it is unknown."""
+    family_name, _, text = name.strip().partition("@")
+    family = find_metric_family(family_name)
+    metric = make_metric(family, text) if family else None
 
     if metric is None:
-        raise XmtcError(f"{name!r} is not a metric{suggest_metric(kind, text)}; the metrics are {list_metrics()}.")
+        suggestion = suggest_metric(family_name, text)
+        raise XmtcError(f"{name!r} is not a metric{suggestion}; the metrics are {list_metrics()}.")
     return metric
 
 
 def parse_metrics(names: str | Iterable[str]) -> list[Metric]:
-    """Metrics by their names; one may stand alone."""
+    """Return the metrics with these names, or with one name."""
     return [parse_metric(name) for name in ([names] if isinstance(names, str) else names)]
 
 
-def make_metric(measure: MetricFamily, text: str) -> Metric | None:
-    """A measure with the value that is written after the @; None if the value does not fit."""
-    at = measure.parameter.parse(text)
-    return None if at is None else Metric(measure, at)
+def make_metric(family: MetricFamily, text: str) -> Metric | None:
+    """Return the metric with the value written after the @; None if the value is not valid."""
+    value = family.parameter.parse(text)
+    return None if value is None else Metric(family, value)
 
 
-def suggest_metric(kind: str, text: str) -> str:
-    """The metric that was probably meant, or nothing."""
-    near = get_close_matches(kind.lower(), [name.lower() for name in METRIC_FAMILIES], n=1, cutoff=0.4)
-    measure = find_metric_family(near[0]) if near else None
-    if measure is None:
+def suggest_metric(family_name: str, text: str) -> str:
+    """Return " (did you mean …?)" for a misspelt metric, or an empty string."""
+    names = [name.lower() for name in METRIC_FAMILIES]
+    close_names = get_close_matches(family_name.lower(), names, n=1, cutoff=0.4)
+    family = find_metric_family(close_names[0]) if close_names else None
+    if family is None:
         return ""
 
-    meant = make_metric(measure, text) or make_metric(measure, measure.parameter.example)
-    return f" (did you mean {meant.name}?)" if meant and meant.name != f"{kind}@{text}" else ""
+    suggestion = make_metric(family, text) or make_metric(family, family.parameter.example)
+    is_other = suggestion is not None and suggestion.name != f"{family_name}@{text}"
+    return f" (did you mean {suggestion.name}?)" if suggestion is not None and is_other else ""
 
 
 def list_metrics() -> str:
-    """All metrics, those with the same kind of value after the @ together."""
-    kinds = dict.fromkeys(measure.parameter for measure in METRIC_FAMILIES.values())
+    """Return the usage of all metrics, grouped by parameter."""
+    parameters = dict.fromkeys(family.parameter for family in METRIC_FAMILIES.values())
     return "; ".join(
-        ", ".join(m.usage for m in METRIC_FAMILIES.values() if m.parameter is at) + at.note for at in kinds
+        ", ".join(family.usage for family in METRIC_FAMILIES.values() if family.parameter is parameter) + parameter.note
+        for parameter in parameters
     )
 
 
 def has_hierarchical_metric(metrics: str | Iterable[str]) -> bool:
-    """Whether one of the metrics asks what stands above a label."""
+    """Return True if a metric needs the ancestors of labels."""
     return any(metric.family.is_hierarchical for metric in parse_metrics(metrics))
 
 
 def has_decision_metric(metrics: str | Iterable[str]) -> bool:
-    """Whether one of the metrics asks which labels the model has decided to give."""
+    """Return True if a metric needs the labels selected by tuned thresholds."""
     return any(metric.parameter_value == DECISION for metric in parse_metrics(metrics))
 
 
 def max_k(metrics: str | Iterable[str]) -> int:
-    """How many predictions per document the metrics need."""
+    """Return the number of predictions per document that the metrics need."""
     return max((metric.n_predictions for metric in parse_metrics(metrics)), default=1)

@@ -1,1 +1,1 @@
-"""An explanation shown in the text it explains: on a terminal, or as a page."""
+"""Explanations: word weights highlighted in the text, on a terminal or as HTML."""

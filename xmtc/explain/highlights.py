@@ -1,9 +1,10 @@
-"""A text cut into pieces, each with its weight for a label.
+"""Highlights: a text split into pieces, each with its weight for a label, and their HTML.
 
-A model that reads sequences says what each token weighs: a word weighs what its tokens do, and words beyond what was
-read weigh nothing. Of any other model, every occurrence of a term weighs what the term does in all, and a word that is
-part of several terms (with ngrams > 1) weighs what the strongest of them does. What stems and character n-grams weigh
-is shared out among the characters that they come from, so that all pieces together weigh what all terms do."""
+A sequence model gives a weight to each token: the weight of a word is the sum of its tokens; words beyond the maximum
+length have weight 0. For other models, every occurrence of a term has the total weight of the term, and a word in
+several terms (ngrams > 1) has the weight of the strongest. The weights of stems and character n-grams are distributed
+over the characters that they come from, so that the pieces have the same total weight as the terms.
+"""
 
 from __future__ import annotations
 
@@ -20,44 +21,47 @@ from xmtc.text.word_spans import Span
 
 
 class WeightedText(NamedTuple):
-    """A word, or what stands between two."""
+    """Word, or text between two words, with its weight."""
 
     text: str
-    weight: float  # for the label, or against it where negative; 0 between words
+    weight: float  # negative if it is evidence against the label; 0 between words
 
 
 @dataclass(frozen=True)
 class Highlight:
-    """Why a text gets a label, word by word."""
+    """Text with the weight of each word for a label."""
 
     label: str
-    score: float | None  # None where the label is not among those that the model finds
+    score: float | None  # None if the label is not among the predicted ones
     pieces: list[WeightedText]  # joined, they are the text
-    words: list[tuple[str, float]]  # what each word of the text weighs in all, the strongest first
-    pages: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
-    name: str | None = None  # of the label, where a vocabulary tells
+    words: list[tuple[str, float]]  # total weight of each word, the strongest first
+    pages: tuple[int, ...] = ()  # start of each page in the text, if the document has pages
+    name: str | None = None  # name of the label in the vocabulary
 
     @property
     def title(self) -> str:
-        """The label, and its name where it has one."""
+        """The label, with its name if it has one."""
         return self.label if self.name is None else f"{self.name} ({self.label})"
 
     def list_page_numbers(self) -> list[int]:
-        """The page, from 1 on, that each piece begins on."""
+        """Return the page on which each piece begins, from 1."""
         begins = accumulate((len(piece.text) for piece in self.pieces[:-1]), initial=0)
         return [bisect_right(self.pages, begin) for begin in begins]
 
     def top_words_by_page(self, n: int = 3) -> dict[int, list[WeightedText]]:
-        """The n strongest words of each page that has some, by its number."""
-        found: dict[int, dict[str, WeightedText]] = {}
+        """Return the n strongest words of each page with any, by page number."""
+        words_by_page: dict[int, dict[str, WeightedText]] = {}
         for page, piece in zip(self.list_page_numbers() if self.pages else (), self.pieces, strict=False):
             if piece.weight:
-                known = found.setdefault(page, {}).setdefault(piece.text, piece)
-                found[page][piece.text] = max(known, piece, key=lambda each: abs(each.weight))
-        return {page: sorted(pieces.values(), key=lambda p: -abs(p.weight))[:n] for page, pieces in found.items()}
+                words = words_by_page.setdefault(page, {})
+                words[piece.text] = max(words.get(piece.text, piece), piece, key=lambda word: abs(word.weight))
+        return {
+            page: sorted(words.values(), key=lambda word: -abs(word.weight))[:n]
+            for page, words in words_by_page.items()
+        }
 
     def relative_weights(self) -> list[float]:
-        """The weight of each piece as a share of the strongest one's: between -1 and 1."""
+        """Return the weight of each piece divided by the largest absolute weight, between −1 and 1."""
         strongest = max((abs(piece.weight) for piece in self.pieces), default=0.0) or 1.0
         return [piece.weight / strongest for piece in self.pieces]
 
@@ -67,20 +71,20 @@ class Highlight:
         return f"Highlight({self.label!r}{score}: {strongest})"
 
     def _repr_html_(self) -> str:
-        """In a notebook, the coloured text."""
+        """Return the HTML that a notebook shows."""
         return render_fragment(self)
 
 
 def highlight(
     text: str, label: str, score: float | None, view: FittedView, explanation: Explanation, n: int = 20
 ) -> Highlight:
-    """A model's explanation of a label, laid over the text; `words` are the n strongest."""
+    """Return the explanation of a label as a highlighted text; `words` are the n strongest."""
     words = sorted(compute_word_weights(text, view, explanation), key=lambda pair: -abs(pair[1]))[:n]
     return Highlight(label, score, split_text(text, weigh_spans(text, view, explanation)), words)
 
 
 def compute_word_weights(text: str, view: FittedView, explanation: Explanation) -> list[tuple[str, float]]:
-    """What each word weighs in all, the largest first. Parts of words are added up to the words that they are of."""
+    """Return the total weight of each word, the largest first. Weights of subwords are summed to their words."""
     if view.has_word_terms:
         weights = explanation.weights.tolist()
         return [(view.term(number), weight) for number, weight in zip(explanation.ids, weights, strict=True)]
@@ -92,7 +96,7 @@ def compute_word_weights(text: str, view: FittedView, explanation: Explanation) 
 
 
 def weigh_spans(text: str, view: FittedView, explanation: Explanation) -> list[tuple[Span, float]]:
-    """The words of the text that the model read, and what each weighs."""
+    """Return the words of the text that the model reads, with their weights."""
     spans = view.spans(text)
     if explanation.per_token is not None:
         tokens = explanation.per_token.tolist()
@@ -110,19 +114,18 @@ def compute_span_weight(span: Span, terms: dict[int, float]) -> float:
 
 
 def split_text(text: str, words: Iterable[tuple[Span, float]]) -> list[WeightedText]:
-    """The whole text, cut before and after each word."""
-    pieces, done = [], 0
+    """Split the text before and after each word."""
+    pieces, position = [], 0
     for span, weight in words:
-        pieces += [WeightedText(text[done : span.begin], 0.0), WeightedText(text[span.begin : span.end], weight)]
-        done = span.end
-    return [piece for piece in [*pieces, WeightedText(text[done:], 0.0)] if piece.text]
+        pieces += [WeightedText(text[position : span.begin], 0.0), WeightedText(text[span.begin : span.end], weight)]
+        position = span.end
+    return [piece for piece in [*pieces, WeightedText(text[position:], 0.0)] if piece.text]
 
 
-GENERATOR_TAG = '<meta name="generator" content="xmtc explain">'  # by which a page of ours is known
-MIN_VISIBLE_WEIGHT = 0.02  # of the strongest weight: what is weaker would not be seen
-INVALID_HTML_CHARACTERS = {
-    code: 0xFFFD for code in range(32) if chr(code) not in "\t\n\f\r"
-}  # HTML has no way to write them
+GENERATOR_TAG = '<meta name="generator" content="xmtc explain">'  # identifies pages that may be overwritten
+MIN_VISIBLE_WEIGHT = 0.02  # relative weight below which a background is not visible
+# Control characters that HTML cannot represent, to be replaced.
+INVALID_HTML_CHARACTERS = {code: 0xFFFD for code in range(32) if chr(code) not in "\t\n\f\r"}
 
 LIGHT_COLOURS = """--paper: #fff; --ink: 26 26 26; --soft: #5c5c5c; --line: #ddd;
   --for: 255 140 26; --against: 90 160 255"""
@@ -155,7 +158,7 @@ h1 {{ font-size: 1.05rem }}
 {MARKED_TEXT_CSS}
 """.strip()
 
-# Within somebody's page: its rules reach no further, and its paper is light whatever theirs is, so that it can be read.
+# In a page of others, such as a notebook: the rules are nested, and the background is light in a dark page, too.
 FRAGMENT_CSS = f"""
 .xmtc-highlight {{ {LIGHT_COLOURS};
 max-width: 46rem; padding: .1rem 1rem; background: var(--paper); color: rgb(var(--ink)); overflow-wrap: anywhere;
@@ -164,12 +167,12 @@ h2 {{ margin: .6rem 0 0; font-size: 1.2rem }}
 }}
 """.strip()
 
-NO_WEIGHTS_HTML = "<p>No word of this text weighs anything for the label.</p>"
+NO_WEIGHTS_HTML = "<p>No word of this text has a weight for the label.</p>"
 
 
 def render_page(highlights: Sequence[Highlight]) -> str:
-    """A page with a section for each label."""
-    title = ", ".join(each.name or each.label for each in highlights) or "No labels"
+    """Return an HTML page with a section for each label."""
+    title = ", ".join(highlight.name or highlight.label for highlight in highlights) or "No labels"
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -183,9 +186,9 @@ def render_page(highlights: Sequence[Highlight]) -> str:
             "</head>",
             "<body>",
             "<main>",
-            "<h1>Which words speak for a label</h1>",
+            "<h1>Word weights by label</h1>",
             f"<p>{render_legend(highlights)}</p>",
-            *(render_section(each) for each in highlights),
+            *(render_section(highlight) for highlight in highlights),
             "</main>",
             "</body>",
             "</html>",
@@ -195,23 +198,23 @@ def render_page(highlights: Sequence[Highlight]) -> str:
 
 
 def render_fragment(highlight: Highlight) -> str:
-    """One label's section by itself, for a notebook."""
+    """Return the section of one label with its style, for a notebook."""
     return f'<div class="xmtc-highlight">\n<style>\n{FRAGMENT_CSS}\n</style>\n{render_section(highlight)}\n</div>'
 
 
 def render_legend(highlights: Sequence[Highlight]) -> str:
-    """What the backgrounds mean."""
+    """Return the HTML that explains the backgrounds."""
     if not highlights:
-        return "The model finds no label for this text: as a rule, it knows no word of it."
-    strong = "The stronger a word’s background, the more it weighs"
-    if not any(piece.weight < 0 for each in highlights for piece in each.pieces):
-        return f"{strong} for the label."
+        return "The model predicts no label for this text, usually because it knows none of its words."
+    intensity = "The stronger a word’s background, the larger its weight"
+    if not any(piece.weight < 0 for highlight in highlights for piece in highlight.pieces):
+        return f"{intensity} for the label."
     example = '<mark class="against" style="--w:.5">underlined like this</mark>'
-    return f"{strong}; words {example} speak against the label."
+    return f"{intensity}; words {example} are evidence against the label."
 
 
 def render_section(highlight: Highlight) -> str:
-    """The label, the text and its strongest words; lang="" since nobody has said what language they are in."""
+    """Return the HTML of a label, the text and its strongest words; lang="" because their language is unknown."""
     text = "".join(
         render_mark(piece.text, strength, piece.weight)
         if abs(strength) >= MIN_VISIBLE_WEIGHT
@@ -232,11 +235,11 @@ def render_section(highlight: Highlight) -> str:
 
 
 def format_score(highlight: Highlight) -> str:
-    return "not among the labels that the model finds" if highlight.score is None else f"score {highlight.score:.3f}"
+    return "not among the predicted labels" if highlight.score is None else f"score {highlight.score:.3f}"
 
 
 def render_top_words(highlight: Highlight) -> str:
-    """The words with their weights, each on a background as strong as its share of the first one's."""
+    """Return the list of the strongest words; backgrounds are relative to the first word."""
     if not highlight.words:
         return ""
     strongest = abs(highlight.words[0][1]) or 1.0
@@ -248,7 +251,7 @@ def render_top_words(highlight: Highlight) -> str:
 
 
 def render_top_words_by_page(highlight: Highlight) -> list[str]:
-    """A line for each page of a document that has pages."""
+    """Return a line for each page of a document with pages."""
     return [
         f'<p>Page {page}: <bdi lang="">{escape_text(", ".join(piece.text for piece in pieces))}</bdi></p>'
         for page, pieces in highlight.top_words_by_page().items()
@@ -256,16 +259,16 @@ def render_top_words_by_page(highlight: Highlight) -> list[str]:
 
 
 def render_mark(text: str, strength: float, weight: float) -> str:
-    """A piece of text on its background; the weight itself shows when it is pointed at."""
+    """Return a text on its background; a tooltip shows the weight."""
     against = ' class="against"' if strength < 0 else ""
     return f'<mark{against} style="--w:{abs(strength):.2f}" title="{format_weight(weight)}">{escape_text(text)}</mark>'
 
 
 def format_weight(weight: float) -> str:
-    """With a minus sign, which is read aloud, and not a hyphen, which is not."""
+    """Return the weight with a minus sign, which screen readers read, unlike a hyphen."""
     return f"{weight:.3g}".replace("-", "−")
 
 
 def escape_text(text: str) -> str:
-    """Text for a page; a bare carriage return would be read as a new line."""
+    """Escape text for HTML. Carriage returns become character references, because a parser reads them as newlines."""
     return escape(text.translate(INVALID_HTML_CHARACTERS)).replace("\r", "&#13;")

@@ -1,4 +1,8 @@
-"""The solver's compiled loops: dual coordinate descent for a block of labels that share their documents, or for two."""
+"""Compiled loops of `solver.py`: dual coordinate descent for a block of labels that share their documents.
+
+Symbols: documents x with labels y = ±1 (`signs`), weights w (columns of W), bias b, dual variables α (`alpha`), cost C,
+L1 penalty λ (`penalty`). For one label, w = Σ α y x before the proximal step.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,13 @@ def shuffle(order, state):
     return state
 
 
+def compute_squared_norms(indptr: np.ndarray, data: np.ndarray) -> np.ndarray:
+    """Return ‖x‖² of each document, float32."""
+    squares = np.empty(len(indptr) - 1, np.float32)
+    write_squared_norms(indptr, data, squares)
+    return squares
+
+
 @fast_kernel
 def write_squared_norms(indptr, data, squares):
     for row in range(len(squares)):
@@ -37,7 +48,7 @@ def write_squared_norms(indptr, data, squares):
 
 @fast_kernel
 def get_row_weight(row_weights, row):
-    """Of a document. Without weights the compiler knows that it is 1, and what is multiplied by it stays as it is."""
+    """Return the weight of a document. Without weights the compiler removes the multiplication by 1."""
     if row_weights is None:
         return np.float32(1)
     return row_weights[row]
@@ -45,7 +56,7 @@ def get_row_weight(row_weights, row):
 
 @kernel
 def initialise_bias(signs, row_weights, bias):
-    """What a label without features answers: the mean of its documents' signs."""
+    """Set each bias to the weighted mean of the label's signs, the optimum without features."""
     n_rows, n_labels = signs.shape
     total, totals = 0.0, np.zeros(n_labels)
     for row in range(n_rows):
@@ -60,7 +71,7 @@ def initialise_bias(signs, row_weights, bias):
 
 @fast_kernel
 def get_loss_factor(factors, label, sign):
-    """Of a document's loss for a label: other than 1 where it has the label, if there are factors."""
+    """Return the factor of a document's loss: factors[label] if it has the label, else 1."""
     if factors is None:
         return np.float32(1)
     return factors[label] if sign > 0 else np.float32(1)
@@ -82,17 +93,20 @@ def shrink_weights(W, penalty):
 
 
 @fast_kernel
-def update_bias(bias, pull, curvature):
-    """One Newton step in every label's bias. The loss's slope at a document is what its alpha has become; documents
-    see a new bias only when they are visited again, so that more than one step a pass would overshoot."""
+def update_bias(bias, alpha_sum, curvature):
+    """Take one Newton step in the bias b of every label and reset the curvature.
+
+    The slope of the loss at a document is its α. Documents use a new bias only when they are visited again, so that
+    more than one step per pass would overshoot.
+    """
     for j in range(len(bias)):
-        bias[j] -= (bias[j] - pull[j]) / curvature[j]
-        curvature[j] = 1  # of ½b²: the next pass adds that of the loss
+        bias[j] -= (bias[j] - alpha_sum[j]) / curvature[j]
+        curvature[j] = 1  # curvature of ½b²; the next pass adds that of the loss
 
 
 @fast_kernel
 def compute_curvature(a, is_logistic, C):
-    """The loss's curvature at a document, given its dual variable."""
+    """Return the curvature of the loss at a document with dual variable a."""
     if is_logistic:
         return a * (1 - a / C)
     return np.float32(2) * C if a > 0 else np.float32(0)
@@ -100,7 +114,7 @@ def compute_curvature(a, is_logistic, C):
 
 @fast_kernel
 def compute_alpha(a, margin, square, is_logistic, C):
-    """Where the dual variable of a document goes, given its margin for the label, its squared length, and its C."""
+    """Return the new dual variable of a document, given the old one, its margin y (w·x + b), ‖x‖² and its C."""
     if is_logistic:
         p = 1 / (1 + np.exp(min(margin, np.float32(30))))
         curvature = max(p * (1 - p), a / C * (1 - a / C))
@@ -112,7 +126,8 @@ def compute_alpha(a, margin, square, is_logistic, C):
 
 @fast_kernel
 def count_tile_vectors(n_labels, first):
-    """Of the labels from `first` on, in tiles of about the same size; 0 where less than a vector is left."""
+    """Return the vectors of the tile that begins at label `first`; 0 if less than one vector is left. Tiles have about
+    equal sizes."""
     n_vectors = (n_labels - first) // LANES
     n_tiles = max((n_vectors + MAX_TILE_VECTORS - 1) // MAX_TILE_VECTORS, 1)
     return (n_vectors + n_tiles - 1) // n_tiles
@@ -120,7 +135,7 @@ def count_tile_vectors(n_labels, first):
 
 @fast_kernel
 def add_margins(indices, data, begin, end, W, penalty, margin):
-    """Add to the margins what the features begin:end of a document say."""
+    """Add w·x of a document with the features begin:end to the margin of each label."""
     n_labels, first = len(margin), np.int64(0)
     if penalty is None:
         n_vectors = count_tile_vectors(n_labels, first)
@@ -136,28 +151,31 @@ def add_margins(indices, data, begin, end, W, penalty, margin):
 
 
 @fast_kernel
-def update_alphas(signs, alpha, margin, own, square, is_logistic, C, factors, step):
-    """Move the dual variables of a document; `step` takes how far, with the label's sign. This loop and the next two
-    are apart because the compiler makes vectors of each of them, but not of all in one: it would have to make sure of
-    too many arrays that they do not overlap."""
+def update_alphas(signs, alpha, margin, singleton_square, square, is_logistic, C, factors, step):
+    """Update the dual variables of a document and write their signed changes to `step`.
+
+    This loop and the next two are separate because the compiler vectorises each of them, but not their fusion: it
+    would have to check too many arrays for overlap.
+    """
     for j in range(len(step)):
         sign, a = signs[j], alpha[j]
-        new = compute_alpha(a, sign * margin[j] + own * a, square, is_logistic, C * get_loss_factor(factors, j, sign))
+        full_margin = sign * margin[j] + singleton_square * a
+        new = compute_alpha(a, full_margin, square, is_logistic, C * get_loss_factor(factors, j, sign))
         alpha[j] = new
         step[j] = (new - a) * sign
 
 
 @fast_kernel
-def accumulate_bias_gradient(signs, alpha, step, is_logistic, C, factors, pull, curvature):
-    """What `newton_bias` needs of a document that has moved."""
+def accumulate_bias_gradient(signs, alpha, step, is_logistic, C, factors, alpha_sum, curvature):
+    """Add a document's contribution to the Newton step of `update_bias`."""
     for j in range(len(step)):
-        pull[j] += step[j]
+        alpha_sum[j] += step[j]
         curvature[j] += compute_curvature(alpha[j], is_logistic, C * get_loss_factor(factors, j, signs[j]))
 
 
 @fast_kernel
 def accumulate_squared_steps(step, moved):
-    """Whether a document has moved for any label; `moved` takes how far each label's have, squared."""
+    """Add the squared steps to `moved` per label; return 1 if any step is not zero."""
     has_moved = np.int32(0)
     for j in range(len(step)):
         moved[j] += step[j] * step[j]
@@ -167,7 +185,7 @@ def accumulate_squared_steps(step, moved):
 
 @fast_kernel
 def add_steps_to_weights(indices, data, begin, end, W, step):
-    """Add to the weights of the features begin:end of a document what its dual variables have moved."""
+    """Add step × x to the weights of the features begin:end of a document."""
     n_labels, first = len(step), np.int64(0)
     n_vectors = count_tile_vectors(n_labels, first)
     while n_vectors:
@@ -182,14 +200,14 @@ def add_steps_to_weights(indices, data, begin, end, W, step):
 
 
 @fast_kernel
-def allocate_weights(n_features, n_alone, n_rows, n_labels):
-    return np.zeros((n_features + (n_rows if n_alone else 0) + 1, n_labels), np.float32)
+def allocate_weights(n_features, n_singletons, n_rows, n_labels):
+    return np.zeros((n_features + (n_rows if n_singletons else 0) + 1, n_labels), np.float32)
 
 
 @fast_kernel
 def write_singleton_weights(alpha, signs, n_features, W):
-    """After the weights of features, what each document has been added with: times its value, the weights of a feature
-    that it has alone."""
+    """Write α y of each document to the rows after the features. Times its value, that is the weight of a feature that
+    only this document has."""
     for row in range(len(alpha)):
         for j in range(alpha.shape[1]):
             W[n_features + row, j] = alpha[row, j] * signs[row, j]
@@ -197,25 +215,27 @@ def write_singleton_weights(alpha, signs, n_features, W):
 
 @fast_kernel
 def descend_block(
-    indptr, indices, data, own, squares, n_features, n_alone, signs, is_logistic, C, row_weights, factors, penalty,
-    start, eps, max_passes, run_length, runs, state, bias,
+    indptr, indices, data, singleton_squares, squares, n_features, n_singletons, signs, is_logistic, C, row_weights,
+    factors, penalty, start, eps, max_passes, run_length, runs, state, bias,
 ):  # fmt: skip
-    """Weights of a block of labels, one step per document for the whole block, and a last row with room for the biases,
-    which are left in `bias`. Those of a `start`, and what is returned, are weights before their proximal step. Where
-    there are n_alone features that only one document has, they are not among the n_features; `own` is the sum of their
-    squares, and before the last row is what `write_steps` writes. The kernel makes its matrices itself, so that the
-    compiler knows how long their rows are: that is worth a tenth of the time."""
+    """Return the weights of a block of labels, with an empty last row for the biases, which are written to `bias`.
+
+    A step visits one document for all labels of the block. `start` and the result are weights before the proximal
+    step. Features that only one document has (n_singletons of them) are not among the n_features;
+    `singleton_squares` is the sum of their squares per document, and `write_singleton_weights` fills their rows. The
+    kernel allocates its matrices itself, so that the compiler knows their row length, which saves a tenth of the time.
+    """
     n_rows, n_labels = signs.shape
-    W, alpha = allocate_weights(n_features, n_alone, n_rows, n_labels), np.zeros((n_rows, n_labels), np.float32)
+    W, alpha = allocate_weights(n_features, n_singletons, n_rows, n_labels), np.zeros((n_rows, n_labels), np.float32)
     if start is not None:
         for row in range(n_features):
             for j in range(n_labels):
                 W[row, j] = start[row, j]
     scratch = np.zeros((5, n_labels), np.float32)
-    margin, step, pull, curvature, moved = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    margin, step, alpha_sum, curvature, moved = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     for j in range(n_labels):
         curvature[j] = 1
-    far = np.float32(0)
+    first_distance = np.float32(0)
     for n_passes in range(max_passes):
         state = shuffle(runs, state)
         for run in runs:
@@ -224,34 +244,42 @@ def descend_block(
                     margin[j] = bias[j]
                 add_margins(indices, data, indptr[row], indptr[row + 1], W, penalty, margin)
                 bound = C * get_row_weight(row_weights, row)
-                update_alphas(signs[row], alpha[row], margin, own[row], squares[row], is_logistic, bound, factors, step)
-                accumulate_bias_gradient(signs[row], alpha[row], step, is_logistic, bound, factors, pull, curvature)
+                update_alphas(
+                    signs[row], alpha[row], margin, singleton_squares[row], squares[row], is_logistic, bound, factors,
+                    step,
+                )  # fmt: skip
+                accumulate_bias_gradient(
+                    signs[row], alpha[row], step, is_logistic, bound, factors, alpha_sum, curvature
+                )
                 if accumulate_squared_steps(step, moved):
                     add_steps_to_weights(indices, data, indptr[row], indptr[row + 1], W, step)
-        update_bias(bias, pull, curvature)
+        update_bias(bias, alpha_sum, curvature)
         distance = np.float32(0)
         for j in range(n_labels):
             distance += moved[j]
             moved[j] = 0
         if n_passes == 0:
-            far = distance
-        if distance <= eps * eps * far:
+            first_distance = distance
+        if distance <= eps * eps * first_distance:
             break
-    if n_alone:
+    if n_singletons:
         write_singleton_weights(alpha, signs, n_features, W)
     return W
 
 
 @fast_kernel
 def descend_pair(
-    indptr, indices, data, own, squares, n_features, n_alone, signs, is_logistic, C, row_weights, eps, max_passes,
-    run_length, runs, state, bias,
+    indptr, indices, data, singleton_squares, squares, n_features, n_singletons, signs, is_logistic, C, row_weights,
+    eps, max_passes, run_length, runs, state, bias,
 ):  # fmt: skip
-    """`descend_block` for two labels, the children of a binary node. So few labels fill no vector register: they are
-    kept in scalars instead, and two features are read at a time, because sums that wait for each other cost most."""
+    """`descend_block` for two labels, the children of a binary node.
+
+    Two labels do not fill a vector register, so they are kept in scalars. Two features are read at a time, because
+    the additions wait for each other otherwise.
+    """
     n_rows, zero, one = len(signs), np.float32(0), np.float32(1)
-    W, alpha = allocate_weights(n_features, n_alone, n_rows, 2), np.zeros((n_rows, 2), np.float32)
-    far, pull0, pull1 = zero, zero, zero
+    W, alpha = allocate_weights(n_features, n_singletons, n_rows, 2), np.zeros((n_rows, 2), np.float32)
+    first_distance, alpha_sum0, alpha_sum1 = zero, zero, zero
     for n_passes in range(max_passes):
         state = shuffle(runs, state)
         distance, curvature0, curvature1 = zero, one, one
@@ -270,33 +298,33 @@ def descend_pair(
                     m1 += data[end - 1] * W[indices[end - 1], 1]
 
                 a0, a1, sign0, sign1 = alpha[row, 0], alpha[row, 1], signs[row, 0], signs[row, 1]
-                bound = C * get_row_weight(row_weights, row)
-                new0 = compute_alpha(a0, sign0 * (m0 + odd0) + own[row] * a0, squares[row], is_logistic, bound)
-                new1 = compute_alpha(a1, sign1 * (m1 + odd1) + own[row] * a1, squares[row], is_logistic, bound)
+                bound, own = C * get_row_weight(row_weights, row), singleton_squares[row]
+                new0 = compute_alpha(a0, sign0 * (m0 + odd0) + own * a0, squares[row], is_logistic, bound)
+                new1 = compute_alpha(a1, sign1 * (m1 + odd1) + own * a1, squares[row], is_logistic, bound)
                 curvature0 += compute_curvature(new0, is_logistic, bound)
                 curvature1 += compute_curvature(new1, is_logistic, bound)
                 if new0 != a0 or new1 != a1:
                     alpha[row, 0], alpha[row, 1] = new0, new1
                     step0, step1 = (new0 - a0) * sign0, (new1 - a1) * sign1
-                    pull0 += step0
-                    pull1 += step1
+                    alpha_sum0 += step0
+                    alpha_sum1 += step1
                     distance += step0 * step0 + step1 * step1
                     for i in range(begin, end):
                         W[indices[i], 0] += data[i] * step0
                         W[indices[i], 1] += data[i] * step1
-        bias[0] -= (bias[0] - pull0) / curvature0
-        bias[1] -= (bias[1] - pull1) / curvature1
+        bias[0] -= (bias[0] - alpha_sum0) / curvature0
+        bias[1] -= (bias[1] - alpha_sum1) / curvature1
         if n_passes == 0:
-            far = distance
-        if distance <= eps * eps * far:
+            first_distance = distance
+        if distance <= eps * eps * first_distance:
             break
-    if n_alone:
+    if n_singletons:
         write_singleton_weights(alpha, signs, n_features, W)
     return W
 
 
 @fast_kernel
 def soft_threshold(value, penalty):
-    """The proximal step of an L1 penalty: towards zero by the penalty, and not beyond."""
+    """Return the proximal step of an L1 penalty: the value moved towards zero by the penalty, at most to zero."""
     zero = value - value
     return max(value - penalty, zero) + min(value + penalty, zero)

@@ -1,12 +1,11 @@
 """L1-regularised logistic regression: min ‖w‖₁ + Σ c log(1 + exp(−y w·x)), where c is a document's cost and y = ±1.
 
-The improved GLMNET of LIBLINEAR (Yuan, Ho, Lin 2012): Newton steps, each found by coordinate descent on a quadratic
-model of the loss and shortened until the loss itself falls. A bias, where there is one, is a column of ones, and pays
-for its size like any other weight.
+The improved GLMNET of LIBLINEAR (Yuan, Ho, Lin 2012): Newton steps, each computed by coordinate descent on a quadratic
+model of the loss, with a line search. A bias is a column of ones and is regularised like any other weight.
 
-What makes it fast on the many small problems of a forest: the slope of the loss in a weight lies between minus the sum
-of c|x| over the documents that it would speak for and the sum over those that it would speak against. Where neither
-exceeds 1 the weight is 0 whatever the others are, and the column is never built (`reach`).
+For the many small problems of a forest: the slope of the loss in a weight is between −Σ c|x| over the documents with
+y x > 0 and Σ c|x| over those with y x < 0. If neither sum exceeds 1, the weight is 0 whatever the others are, and the
+column is not built (`bound_gradients`).
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ import numpy as np
 from xmtc.core.numba_support import fast_kernel
 from xmtc.linear.coordinate_descent import shuffle
 
-SUFFICIENT_DECREASE = 0.01  # part of the promised gain that a step must bring
-MAX_STEP_HALVINGS = 20  # of a step, at most
-MAX_STEP = 10.0  # step of one weight
+SUFFICIENT_DECREASE = 0.01  # fraction of the predicted decrease that a step must achieve
+MAX_STEP_HALVINGS = 20  # maximum halvings in the line search
+MAX_STEP = 10.0  # maximum step of one weight
 MIN_CURVATURE = 1e-12  # added to every curvature, which may be 0
 
 
 @fast_kernel
 def bound_gradients(indptr, indices, data, docs, signs, costs, against, in_favour, columns):
-    """Add up c|x| of every column over the documents that it would speak against, and over those that it would speak
-    for; list the columns that occur and return how many. The two sums begin as zeros."""
+    """Add c|x| per column to `in_favour` (documents with y x > 0) and `against` (the others), which start as zeros.
+    Write the columns that occur and return their number."""
     n_columns = np.int64(0)
     for position in range(len(docs)):
         doc, sign, cost = docs[position], signs[position], costs[position]
@@ -45,15 +44,15 @@ def bound_gradients(indptr, indices, data, docs, signs, costs, against, in_favou
 
 @fast_kernel
 def compute_derivatives(margins, signs, costs, slopes, curvatures):
-    """First and second derivatives of every document's loss in its margin; return the loss itself."""
+    """Write the first and second derivatives of each document's loss in its margin; return the total loss."""
     loss = 0.0
     for row in range(len(margins)):
-        wrong = np.exp(-abs(margins[row]))
-        below, above = wrong / (1 + wrong), 1 / (1 + wrong)  # σ(−|margin|) and σ(|margin|)
-        is_right = signs[row] * margins[row] >= 0
-        slopes[row] = -signs[row] * costs[row] * (below if is_right else above)
+        e = np.exp(-abs(margins[row]))
+        below, above = e / (1 + e), 1 / (1 + e)  # σ(−|margin|) and σ(|margin|)
+        is_correct = signs[row] * margins[row] >= 0
+        slopes[row] = -signs[row] * costs[row] * (below if is_correct else above)
         curvatures[row] = costs[row] * below * above
-        loss += costs[row] * (np.log1p(wrong) + (0.0 if is_right else abs(margins[row])))
+        loss += costs[row] * (np.log1p(e) + (0.0 if is_correct else abs(margins[row])))
     return loss
 
 
@@ -68,7 +67,7 @@ def compute_loss(margins, step, moves, signs, costs):
 
 @fast_kernel
 def compute_violation(slope, weight):
-    """How far a weight is from its best, in slope."""
+    """Return the violation of the optimality condition of a weight."""
     if weight == 0:
         return max(abs(slope) - 1, 0.0)
     return abs(slope + 1) if weight > 0 else abs(slope - 1)
@@ -76,8 +75,8 @@ def compute_violation(slope, weight):
 
 @fast_kernel
 def select_active_columns(starts, rows, values, slopes, curvatures, w, slack, gradient, hessian, active):
-    """Slopes and curvatures in every weight. Write down the weights worth a step: those that are not 0, and those whose
-    slope is within `slack` of moving them. Return their number, and all violations together."""
+    """Write the gradient and the diagonal of the Hessian, and the active columns: those with a weight, and those whose
+    slope is within `slack` of moving the weight from 0. Return their number and the sum of violations."""
     n_active, total = np.int64(0), 0.0
     for j in range(len(w)):
         slope, curvature = 0.0, MIN_CURVATURE
@@ -96,9 +95,11 @@ def select_active_columns(starts, rows, values, slopes, curvatures, w, slack, gr
 def descend_active_columns(
     starts, rows, values, curvatures, w, gradient, hessian, active, n_active, steps, moves, pulls
 ):
-    """Coordinate descent, once through the active weights, on the quadratic model around w. `moves` are what the steps
-    do to the margins, `pulls` these times the curvatures. Weights that stay at 0 leave the list; return how many are
-    left, and all violations together."""
+    """Run one pass of coordinate descent over the active columns on the quadratic model around w.
+
+    `moves` are the changes of the margins, `pulls` the moves times the curvatures. Columns whose weight stays 0 become
+    inactive. Return the number of active columns and the sum of violations.
+    """
     left, total = np.int64(0), 0.0
     for number in range(n_active):
         j = active[number]
@@ -127,39 +128,39 @@ def descend_active_columns(
 
 @fast_kernel
 def search_step_size(w, gradient, steps, moves, margins, signs, costs, loss):
-    """The first of 1, ½, ¼ … of the steps that brings part of what the model promises; 0 if none does."""
-    norm, promise = 0.0, 0.0
+    """Return the first step size of 1, ½, ¼ … with sufficient decrease; 0 if there is none (Armijo line search)."""
+    norm, predicted_change = 0.0, 0.0
     for j in range(len(w)):
         norm += abs(w[j])
-        promise += gradient[j] * steps[j] + abs(w[j] + steps[j]) - abs(w[j])
-    part = 1.0
+        predicted_change += gradient[j] * steps[j] + abs(w[j] + steps[j]) - abs(w[j])
+    size = 1.0
     for _ in range(MAX_STEP_HALVINGS):
         new_norm = 0.0
         for j in range(len(w)):
-            new_norm += abs(w[j] + part * steps[j])
-        gain = compute_loss(margins, part, moves, signs, costs) - loss + new_norm - norm
-        if gain <= SUFFICIENT_DECREASE * part * promise:
-            return part
-        part *= 0.5
+            new_norm += abs(w[j] + size * steps[j])
+        change = compute_loss(margins, size, moves, signs, costs) - loss + new_norm - norm
+        if change <= SUFFICIENT_DECREASE * size * predicted_change:
+            return size
+        size *= 0.5
     return 0.0
 
 
 @fast_kernel
 def solve_l1_logistic(starts, rows, values, signs, costs, eps, max_steps, max_sweeps, state, w, margins):
-    """Weights of the columns starts[j]:starts[j + 1], from zeros on, and the documents' margins, written into the last
-    two arguments; returns the new state of the random numbers. Stops when the violations are eps of the first ones."""
+    """Train from zero weights; write the weights of the columns starts[j]:starts[j + 1] and the margins to the last two
+    arguments. Return the new random state. Stop when the violations are at most eps times the first ones."""
     n_rows, n_columns = len(signs), len(w)
     by_row, by_column = np.zeros((4, n_rows)), np.zeros((3, n_columns))
     slopes, curvatures, moves, pulls = by_row[0], by_row[1], by_row[2], by_row[3]
     gradient, hessian, steps = by_column[0], by_column[1], by_column[2]
-    active, first, slack, tight = np.empty(n_columns, np.int64), -1.0, 1.0, 1.0
+    active, first_total, slack, tolerance = np.empty(n_columns, np.int64), -1.0, 1.0, 1.0
     for _ in range(max_steps):
         loss = compute_derivatives(margins, signs, costs, slopes, curvatures)
         n_active, total = select_active_columns(
             starts, rows, values, slopes, curvatures, w, slack, gradient, hessian, active
         )
-        first = total if first < 0 else first
-        if total <= eps * first:
+        first_total = total if first_total < 0 else first_total
+        if total <= eps * first_total:
             break
         slack = min(total / n_rows, 1.0)
         for row in range(n_rows):
@@ -173,15 +174,15 @@ def solve_l1_logistic(starts, rows, values, signs, costs, eps, max_steps, max_sw
                 starts, rows, values, curvatures, w, gradient, hessian, active, n_active, steps, moves, pulls
             )
             n_sweeps += 1
-            if total <= tight * first:
+            if total <= tolerance * first_total:
                 break
-        if n_sweeps == 1:  # one was enough: ask for more from now on
-            tight *= 0.25
-        part = search_step_size(w, gradient, steps, moves, margins, signs, costs, loss)
-        if part == 0:
+        if n_sweeps == 1:  # one sweep was enough, so the inner tolerance is tightened
+            tolerance *= 0.25
+        size = search_step_size(w, gradient, steps, moves, margins, signs, costs, loss)
+        if size == 0:
             break
         for j in range(n_columns):
-            w[j] += part * steps[j]
+            w[j] += size * steps[j]
         for row in range(n_rows):
-            margins[row] += part * moves[row]
+            margins[row] += size * moves[row]
     return state

@@ -1,4 +1,4 @@
-"""The trained form of the linear label-tree methods, and of one-against-rest."""
+"""Model of the linear label-tree methods and of one-vs-all methods."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, rank_by_mea
 from xmtc.linear.tree import LinearTree
 
 LINK_CODES = {"squared_hinge": SQUARED_HINGE, "cubed_hinge": CUBED_HINGE, "logistic": LOGISTIC}
-EXHAUSTIVE_BEAM = 0  # the beam that stands for a search without bounds
-MIN_LABELS_PER_TREE = 20  # labels that each of several trees looks for, if not for more
-MAX_BATCH_DOCUMENTS, MAX_WAITING_CHUNKS = (
-    8192,
-    1 << 21,
-)  # documents searched by one thread at a time, and chunks waiting for them
+EXHAUSTIVE_BEAM = 0  # beam width of an exhaustive search
+MIN_LABELS_PER_TREE = 20  # minimum labels to search in each of several trees
+MAX_BATCH_DOCUMENTS = 8192  # documents that one thread searches at a time
+MAX_WAITING_CHUNKS = 1 << 21  # queued chunks of all documents of a batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeModel(Model):
-    """The mean over the trees of P(label) = Π P(child | parent) down the path, where P(child | parent) is
-    exp(−max(0, 1 − margin)²) after a squared hinge (Parabel's model), or to the power of 3 (PECOS's), and σ(margin)
-    after a logistic loss."""
+    """Ensemble of label trees: the mean over the trees of P(label) = Π P(child | parent) along the path.
 
-    link: str  # one of LINKS
-    beam: int  # chunks that wait, and leaves scored, at most; or EXACT
+    With margin m, P(child | parent) is exp(−max(0, 1 − m)²) for link "squared_hinge" (Parabel),
+    exp(−max(0, 1 − m)³) for "cubed_hinge" (PECOS) and σ(m) for "logistic".
+    """
+
+    link: str  # key of LINK_CODES
+    beam: int  # maximum queued chunks, and maximum scored leaves; EXHAUSTIVE_BEAM: no limit
     trees: tuple[LinearTree, ...]
 
     @property
@@ -39,49 +39,48 @@ class TreeModel(Model):
     def predict(
         self, data: Dataset, k: int = 5, run: Run = Run(), label_weights: np.ndarray | None = None
     ) -> Predictions:
-        """The k best labels; label_weights, such as inverse propensities, multiply the probabilities."""
+        """Return the k best labels. `label_weights`, such as inverse propensities, multiply the probabilities."""
         k = min(k, self.n_labels)
-        logs = np.zeros(0, np.float32) if label_weights is None else np.log(label_weights).astype(np.float32)
-        most_waiting = max(self.beam_width(tree) for tree in self.trees)
-        share = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
-        size = max(1, min(MAX_BATCH_DOCUMENTS, MAX_WAITING_CHUNKS // most_waiting, share))
+        label_logs = np.zeros(0, np.float32) if label_weights is None else np.log(label_weights).astype(np.float32)
+        max_waiting = max(self.beam_width(tree) for tree in self.trees)
+        docs_per_thread = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
+        size = max(1, min(MAX_BATCH_DOCUMENTS, MAX_WAITING_CHUNKS // max_waiting, docs_per_thread))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
-        def work(batch: slice) -> Predictions:
-            return Predictions.from_valid_arrays(
-                *rank_by_mean(*self._search(data, batch, k, logs), self.n_labels, k, len(self.trees))
-            )
+        def predict_batch(batch: slice) -> Predictions:
+            labels, logs = self._search(data, batch, k, label_logs)
+            return Predictions.from_valid_arrays(*rank_by_mean(labels, logs, self.n_labels, k, len(self.trees)))
 
-        if data.n_docs == 1:  # to tell of it would take as long as the answer
-            return work(slice(0, 1))
+        if data.n_docs == 1:  # events would take as long as the search
+            return predict_batch(slice(0, 1))
         empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
-        return Predictions.stack([empty, *run.map(work, batches, "predicting", total=len(batches))])
+        return Predictions.stack([empty, *run.map(predict_batch, batches, "predicting", total=len(batches))])
 
     def to_exhaustive(self) -> TreeModel:
         return self if self.beam == EXHAUSTIVE_BEAM else replace(self, beam=EXHAUSTIVE_BEAM)
 
     def beam_width(self, tree: LinearTree) -> int:
-        """How many chunks of a tree may wait: there are not always as many as the beam lets."""
+        """Return the maximum number of queued chunks of a tree."""
         return tree.n_chunks if self.beam == EXHAUSTIVE_BEAM else min(self.beam, tree.n_chunks)
 
     def _search(self, data: Dataset, batch: slice, k: int, label_logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The best labels that each tree finds for the documents of a batch, side by side, and their log probabilities.
-        Several trees look further than k, because the best of the mean need not be among the best of each."""
+        """Return the best labels of every tree for a batch of documents, and their log probabilities. With several
+        trees more than k labels are searched, because the best of the mean need not be among the best of each tree."""
         n_trees = len(self.trees)
         width = k if n_trees == 1 else min(max(k, MIN_LABELS_PER_TREE), self.n_labels)
-        found = [
+        results = [
             search(data.X, batch, tree, LINK_CODES[self.link], self.beam_width(tree), width, label_logs)
             for tree in self.trees
         ]
-        return np.hstack([labels for labels, _ in found]), np.hstack([logs for _, logs in found])
+        return np.hstack([labels for labels, _ in results]), np.hstack([logs for _, logs in results])
 
     def explain(self, document: Dataset, label: int) -> Explanation:
-        """What each word adds to the margins of the classifiers on the label's path, averaged over the trees."""
+        """Return what each feature adds to the margins along the label's path, averaged over the trees."""
         (view,) = self.views
         x = np.zeros(self.n_features, np.float32)
         x[document.X.indices] = document.X.data
         total = np.zeros(self.n_features, np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked refuses what is no number
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks for nan and infinity
             for tree in self.trees:
                 for chunk, slot in tree.find_path(label):
                     features, weights = tree.slot_weights(chunk, slot)
@@ -91,6 +90,6 @@ class TreeModel(Model):
 
     def check(self) -> None:
         if self.link not in LINK_CODES or self.beam < 0 or not self.trees:
-            raise ValueError("its label trees cannot be searched")
+            raise ValueError("its label trees have an unknown link, a negative beam or no tree")
         for tree in self.trees:
             tree.check_sizes(self.n_labels, self.n_features)

@@ -1,8 +1,8 @@
-"""The compiled search of label trees: best chunk first, for many documents at a time.
+"""Compiled best-first beam search of label trees, for many documents at a time.
 
-Every document takes its most probable chunks, turn by turn, until none of those that still wait can hold one of its k
-best labels: nothing is more probable than what it lies under. Documents that have taken the same chunk are scored one
-after the other, while its weights are near the processor.
+In each round every document takes its most probable queued chunks, until no queued chunk can contain one of its k best
+labels: a label is at most as probable as the chunk above it. Documents that take the same chunk are scored one after
+the other, while its weights are in the cache.
 """
 
 from __future__ import annotations
@@ -17,32 +17,28 @@ from xmtc.linear.tree import EMPTY_FEATURE, LinearTree
 SQUARED_HINGE, LOGISTIC, CUBED_HINGE = 0, 1, 2
 MIN_LOG_PROBABILITY = np.float32(-3e38)
 ROUNDING_MARGIN = np.float32(1e-4)
-MIN_SHARING_DOCUMENTS = 64  # documents that are worth an effort to share chunks
-MAX_CHUNKS_PER_DOCUMENT = 8  # chunks per document that is in search of one, above which documents hardly ever meet
-TABLE_PREFETCH_FEATURES, ROW_PREFETCH_FEATURES, RING_MASK = (
-    16,
-    8,
-    15,
-)  # features that are looked for, and rows that are added, after being fetched
-CACHE_LINE_ENTRIES, MAX_PREFETCH_ENTRIES = (
-    32,
-    128,
-)  # entries that memory hands over together, and of a row, ahead: the rest comes by itself
-N_WAITING, N_FOUND, N_LEAVES_LEFT = 0, 1, 2  # what is counted of a document
+MIN_SHARING_DOCUMENTS = 64  # documents of a batch from which sharing chunks pays
+MAX_CHUNKS_PER_DOCUMENT = 8  # chunks of the tree per taken chunk, above which documents hardly ever share one
+TABLE_PREFETCH_FEATURES = 16  # features by which table cells are prefetched ahead
+ROW_PREFETCH_FEATURES = 8  # features by which rows of entries are prefetched ahead
+RING_MASK = 15  # prefetched rows are in a ring buffer of RING_MASK + 1 places
+CACHE_LINE_ENTRIES = 32  # int16 entries of a cache line
+MAX_PREFETCH_ENTRIES = 128  # entries of a row to prefetch; the hardware prefetches the rest
+N_WAITING, N_FOUND, N_LEAVES_LEFT = 0, 1, 2  # columns of the counts of a document
 
 
 @kernel
 def log_probability(margin, link):
-    """log P(slot | above): log σ(margin), or what the margin lacks of 1, to the power of 2 or 3, taken away."""
+    """Return log P(slot | slot above): log σ(margin), or −max(0, 1 − margin) to the power of 2 or 3."""
     if link != LOGISTIC:
-        lacking = max(np.float32(0), np.float32(1) - margin)
-        return -lacking * lacking if link == SQUARED_HINGE else -lacking * lacking * lacking
+        hinge = max(np.float32(0), np.float32(1) - margin)
+        return -hinge * hinge if link == SQUARED_HINGE else -hinge * hinge * hinge
     return -np.log1p(np.exp(-margin)) if margin > 0 else margin - np.log1p(np.exp(margin))
 
 
 @kernel
 def min_margin(log, link):
-    """A margin, or a little less, under which log_probability is under log."""
+    """Return a lower bound of the margins with log_probability(margin) >= log (its inverse, less a rounding margin)."""
     if log >= 0:
         return np.float32(80) if link == LOGISTIC else np.float32(1)
     if link == SQUARED_HINGE:
@@ -53,10 +49,10 @@ def min_margin(log, link):
 
 
 @kernel
-def hash_feature(feature, n_homes):
-    """Where a feature is looked for first: spread evenly over the homes (Fibonacci hashing)."""
+def hash_feature(feature, n_buckets):
+    """Return the bucket of a feature (Fibonacci hashing)."""
     spread = np.uint64(np.uint32(feature * np.uint32(2654435769)))
-    return np.int64((spread * np.uint64(n_homes)) >> np.uint64(32))
+    return np.int64((spread * np.uint64(n_buckets)) >> np.uint64(32))
 
 
 @fast_kernel
@@ -67,16 +63,16 @@ def add_scaled_row(value, row, out):
 
 @fast_kernel
 def add_four_rows(x, a, y, b, z, c, u, d, n, entries, out):
-    """Rows of all n slots, which begin at a, b, c and d: a margin is read and written once for four weights."""
+    """Add four dense rows, which begin at the entries a, b, c and d; each margin is loaded and stored once."""
     a, b, c, d = entries[a : a + n], entries[b : b + n], entries[c : c + n], entries[d : d + n]
     for slot in range(n):
         out[slot] = (((out[slot] + x * a[slot]) + y * b[slot]) + z * c[slot]) + u * d[slot]
 
 
 @kernel
-def find_row(feature, table, n_homes):
-    """Where a feature's row of entries begins and ends; nothing lies between where the chunk does not have it."""
-    cell = hash_feature(feature, n_homes)
+def find_row(feature, table, n_buckets):
+    """Return the start and end of a feature's entries; (0, 0) if the chunk does not have the feature."""
+    cell = hash_feature(feature, n_buckets)
     while table[cell, 0] != feature and table[cell, 0] != EMPTY_FEATURE:
         cell += 1
     if table[cell, 0] == EMPTY_FEATURE:
@@ -85,32 +81,32 @@ def find_row(feature, table, n_homes):
 
 
 @fast_kernel
-def compute_margins(indices, data, table, n_homes, entries, bias, scale, held, out):
-    """Write the margins of a chunk's slots for the document with these features. A place of the table is fetched AHEAD
-    features before it is looked at, and a row LATER features before it is added: what is read lies scattered, and most
-    of the time would go by in waiting for it. Rows with all slots are held until there are four."""
-    n, n_held, n_words, places = len(bias), 0, len(indices), table.reshape(-1)
+def compute_margins(indices, data, table, n_buckets, entries, bias, scale, ring, out):
+    """Write the margins of a chunk's slots for a document to `out`.
+
+    Memory access is random, so that most of the time would be spent waiting for it: a table cell is prefetched
+    TABLE_PREFETCH_FEATURES before it is read, and a row ROW_PREFETCH_FEATURES before it is added. `ring` holds the
+    prefetched rows. Dense rows are added four at a time.
+    """
+    n, n_held, n_features, cells = len(bias), 0, len(indices), table.reshape(-1)
     a, b, c = np.int64(0), np.int64(0), np.int64(0)
     x, y, z = np.float32(0), np.float32(0), np.float32(0)
     for slot in range(n):
         out[slot] = 0
-    for k in range(min(TABLE_PREFETCH_FEATURES, n_words)):
-        prefetch_element(places, 2 * hash_feature(np.uint32(indices[k]), n_homes))
-    for k in range(n_words + ROW_PREFETCH_FEATURES):
-        if k + TABLE_PREFETCH_FEATURES < n_words:
-            prefetch_element(places, 2 * hash_feature(np.uint32(indices[k + TABLE_PREFETCH_FEATURES]), n_homes))
-        if k < n_words:
-            begin, end = find_row(np.uint32(indices[k]), table, n_homes)
-            held[k & RING_MASK, 0], held[k & RING_MASK, 1] = begin, end
+    for k in range(min(TABLE_PREFETCH_FEATURES, n_features)):
+        prefetch_element(cells, 2 * hash_feature(np.uint32(indices[k]), n_buckets))
+    for k in range(n_features + ROW_PREFETCH_FEATURES):
+        if k + TABLE_PREFETCH_FEATURES < n_features:
+            prefetch_element(cells, 2 * hash_feature(np.uint32(indices[k + TABLE_PREFETCH_FEATURES]), n_buckets))
+        if k < n_features:
+            begin, end = find_row(np.uint32(indices[k]), table, n_buckets)
+            ring[k & RING_MASK, 0], ring[k & RING_MASK, 1] = begin, end
             for entry in range(begin, min(end, begin + MAX_PREFETCH_ENTRIES), CACHE_LINE_ENTRIES):
                 prefetch_element(entries, entry)
         if k < ROW_PREFETCH_FEATURES:
             continue
-        begin, end, value = (
-            held[(k - ROW_PREFETCH_FEATURES) & RING_MASK, 0],
-            held[(k - ROW_PREFETCH_FEATURES) & RING_MASK, 1],
-            data[k - ROW_PREFETCH_FEATURES],
-        )
+        at = (k - ROW_PREFETCH_FEATURES) & RING_MASK
+        begin, end, value = ring[at, 0], ring[at, 1], data[k - ROW_PREFETCH_FEATURES]
         if end - begin != n:
             for entry in range(begin, end, 2):
                 out[np.uint16(entries[entry])] += value * entries[entry + 1]
@@ -140,8 +136,8 @@ def is_ranked_before(log, item, other_log, other_item):
 
 @kernel
 def insert_ranked(log, item, logs, items, n):
-    """Put an item among the n of a list that descends, whose last drops out if it is full; the new n. Equal ones rank
-    by number, so that it does not matter which came first."""
+    """Insert an item into a descending list of n items and return the new n; a full list drops its last item. Ties
+    rank by item number, so that the order of insertion does not matter."""
     at = n
     if n == len(logs):
         if not is_ranked_before(log, item, logs[n - 1], items[n - 1]):
@@ -156,10 +152,11 @@ def insert_ranked(log, item, logs, items, n):
 
 @kernel
 def queue_chunks(out, log, link, above, leads, logs, items, n_waiting):
-    """The chunks that a chunk's slots lead to join those that wait; the new number of them. out: margins, then logs."""
+    """Queue the chunks that the slots of a chunk lead to and return the length of the queue. `out` holds margins, which
+    become log probabilities."""
     for slot in range(len(leads)):
-        over = log if above[slot] < 0 else out[above[slot]]
-        out[slot] = over + log_probability(out[slot], link)
+        parent_log = log if above[slot] < 0 else out[above[slot]]
+        out[slot] = parent_log + log_probability(out[slot], link)
         lead = np.int64(leads[slot])
         if lead < -1:
             n_waiting = insert_ranked(out[slot], -1 - lead, logs, items, n_waiting)
@@ -168,27 +165,27 @@ def queue_chunks(out, log, link, above, leads, logs, items, n_waiting):
 
 @kernel
 def collect_labels(out, log, link, leads, label_logs, logs, items, n_found):
-    """The labels that a chunk's slots lead to join the best; the new number of them."""
-    least, weighted = MIN_LOG_PROBABILITY, len(label_logs) > 0
+    """Insert the labels of a leaf into the best labels and return their number."""
+    lowest_margin, is_weighted = MIN_LOG_PROBABILITY, len(label_logs) > 0
     for slot in range(len(leads)):
-        if out[slot] < least:
+        if out[slot] < lowest_margin:
             continue
         label = np.int64(leads[slot])
         score = log + log_probability(out[slot], link)
-        if weighted:
+        if is_weighted:
             score += label_logs[label]
         n_found = insert_ranked(score, label, logs, items, n_found)
-        if n_found == len(logs) and not weighted:
-            least = min_margin(logs[n_found - 1] - log, link)
+        if n_found == len(logs) and not is_weighted:
+            lowest_margin = min_margin(logs[n_found - 1] - log, link)
     return n_found
 
 
 @kernel
-def take_chunks(doc, at_once, least, slots, leads, counts, logs, items, taken, taken_logs, n_taken):
-    """The best chunk that waits for a document, or up to at_once if they are leaves, unless under `least`, are
-    taken; the new number of them. (A leaf does not change what waits: several at once are the same as in turn.)"""
+def take_chunks(doc, max_leaves, min_log, slots, leads, counts, logs, items, taken, taken_logs, n_taken):
+    """Take the best queued chunk of a document, or up to max_leaves leaves, if not below min_log; return the new number
+    of taken chunks. Leaves add nothing to the queue, so that taking several does not change the result."""
     n = 0
-    while n < min(at_once, counts[doc, N_WAITING]) and logs[doc, n] >= least:
+    while n < min(max_leaves, counts[doc, N_WAITING]) and logs[doc, n] >= min_log:
         chunk = items[doc, n]
         if leads[slots[chunk]] >= 0:  # a leaf
             if counts[doc, N_LEAVES_LEFT] == 0:
@@ -197,7 +194,7 @@ def take_chunks(doc, at_once, least, slots, leads, counts, logs, items, taken, t
         elif n > 0:
             break
         else:
-            at_once = 1
+            max_leaves = 1
         taken[n_taken + n, 0], taken[n_taken + n, 1], taken_logs[n_taken + n] = chunk, doc, logs[doc, n]
         n += 1
     counts[doc, N_WAITING] -= n
@@ -207,59 +204,60 @@ def take_chunks(doc, at_once, least, slots, leads, counts, logs, items, taken, t
 
 
 @kernel
-def sort_by_chunk(taken, n_taken, n_chunks, after, order):
-    """Write the order in which documents meet at chunks, if there are enough of them to meet; else as they come."""
+def sort_by_chunk(taken, n_taken, n_chunks, chunk_ends, order):
+    """Write the order of the taken chunks by chunk number (counting sort), or as they are if few are shared."""
     if n_chunks > MAX_CHUNKS_PER_DOCUMENT * n_taken:
         for i in range(n_taken):
             order[i] = i
         return
     for chunk in range(n_chunks + 1):
-        after[chunk] = 0
+        chunk_ends[chunk] = 0
     for i in range(n_taken):
-        after[taken[i, 0] + 1] += 1
+        chunk_ends[taken[i, 0] + 1] += 1
     for chunk in range(n_chunks):
-        after[chunk + 1] += after[chunk]
+        chunk_ends[chunk + 1] += chunk_ends[chunk]
     for i in range(n_taken):
-        order[after[taken[i, 0]]] = i
-        after[taken[i, 0]] += 1
+        order[chunk_ends[taken[i, 0]]] = i
+        chunk_ends[taken[i, 0]] += 1
 
 
 @kernel
-def search_tree(rows, start, link, beam, label_logs, lift, tree, best_labels, best_logs, room):
-    """`search` of one tree for the documents from `start` on, as many as best_labels has rows."""
+def search_tree(rows, start, link, beam, label_logs, max_label_log, tree, best_labels, best_logs, workspace):
+    """Search a tree for len(best_labels) documents from `start`; see `search`."""
     indptr, indices, data = rows
-    slots, above, leads, bias, scale, homes, cells, table, firsts, entries = tree
-    items, logs, counts, taken, taken_logs, after, order, held, out = room
+    slots, above, leads, bias, scale, bucket_counts, cells, table, firsts, entries = tree
+    items, logs, counts, taken, taken_logs, chunk_ends, order, ring, out = workspace
     n_docs, k = best_labels.shape
     for doc in range(n_docs):
         items[doc, 0], logs[doc, 0] = 0, 0
         counts[doc, N_WAITING], counts[doc, N_FOUND], counts[doc, N_LEAVES_LEFT] = 1, 0, beam
-    at_once, turn, n_taken = np.int64(1), np.int64(0), np.int64(1)
+    max_leaves, n_rounds, n_taken = np.int64(1), np.int64(0), np.int64(1)
     while n_taken:
         n_taken = np.int64(0)
         for doc in range(n_docs):
-            least = best_logs[doc, k - 1] - lift if counts[doc, N_FOUND] >= k else MIN_LOG_PROBABILITY
-            n_taken = take_chunks(doc, at_once, least, slots, leads, counts, logs, items, taken, taken_logs, n_taken)
-        sort_by_chunk(taken, n_taken, len(scale), after, order)
+            min_log = best_logs[doc, k - 1] - max_label_log if counts[doc, N_FOUND] >= k else MIN_LOG_PROBABILITY
+            n_taken = take_chunks(
+                doc, max_leaves, min_log, slots, leads, counts, logs, items, taken, taken_logs, n_taken
+            )
+        sort_by_chunk(taken, n_taken, len(scale), chunk_ends, order)
         for number in range(n_taken):
             i = order[number]
             chunk, doc, log = taken[i, 0], taken[i, 1], taken_logs[i]
-            words, here = slice(indptr[start + doc], indptr[start + doc + 1]), slice(slots[chunk], slots[chunk + 1])
-            own_table = table[cells[chunk] : cells[chunk + 1]]
-            own_entries = entries[firsts[chunk] : firsts[chunk + 1]]
-            weights = own_table, homes[chunk], own_entries, bias[here], scale[chunk]
-            compute_margins(indices[words], data[words], *weights, held, out)
+            features = slice(indptr[start + doc], indptr[start + doc + 1])
+            chunk_slots = slice(slots[chunk], slots[chunk + 1])
+            chunk_table = table[cells[chunk] : cells[chunk + 1]]
+            chunk_entries = entries[firsts[chunk] : firsts[chunk + 1]]
+            weights = chunk_table, bucket_counts[chunk], chunk_entries, bias[chunk_slots], scale[chunk]
+            compute_margins(indices[features], data[features], *weights, ring, out)
             if leads[slots[chunk]] >= 0:
                 best = best_logs[doc], best_labels[doc], counts[doc, N_FOUND]
-                counts[doc, N_FOUND] = collect_labels(out, log, link, leads[here], label_logs, *best)
+                counts[doc, N_FOUND] = collect_labels(out, log, link, leads[chunk_slots], label_logs, *best)
             else:
-                waiting = logs[doc], items[doc], counts[doc, N_WAITING]
-                counts[doc, N_WAITING] = queue_chunks(out, log, link, above[here], leads[here], *waiting)
-        turn += 1
-        if (
-            turn > 1 and n_docs >= MIN_SHARING_DOCUMENTS
-        ):  # take more at once, and the next turn's documents share more chunks
-            at_once = min(2 * at_once, beam)
+                queue = logs[doc], items[doc], counts[doc, N_WAITING]
+                counts[doc, N_WAITING] = queue_chunks(out, log, link, above[chunk_slots], leads[chunk_slots], *queue)
+        n_rounds += 1
+        if n_rounds > 1 and n_docs >= MIN_SHARING_DOCUMENTS:
+            max_leaves = min(2 * max_leaves, beam)  # with more leaves per round, documents share more chunks
     for doc in range(n_docs):
         for i in range(counts[doc, N_FOUND], k):
             best_labels[doc, i] = NO_LABEL
@@ -268,32 +266,34 @@ def search_tree(rows, start, link, beam, label_logs, lift, tree, best_labels, be
 def search(
     X: csr_array, docs: slice, tree: LinearTree, link: int, beam: int, k: int, label_logs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best labels of some documents and their log probabilities (plus label_logs, if there are any), best first.
-    At most `beam` chunks wait, and at most `beam` leaves are scored."""
+    """Return the k best labels of some documents and their log probabilities (plus `label_logs`, if any), best first.
+
+    At most `beam` chunks are queued and at most `beam` leaves are scored per document.
+    """
     n_docs = docs.stop - docs.start
     n_taken = n_docs * beam if n_docs >= MIN_SHARING_DOCUMENTS else n_docs
-    room = (
-        np.empty((n_docs, beam), np.int32),  # the chunks that wait for each document,
-        np.empty((n_docs, beam), np.float32),  # and their log probabilities
-        np.empty((n_docs, 3), np.int64),  # how many chunks wait, how many labels are found, how many leaves are left
-        np.empty((n_taken, 2), np.int64),  # the chunks that are taken in one turn, and by which document,
-        np.empty(n_taken, np.float32),  # and their log probabilities
-        np.empty(tree.n_chunks + 1, np.int64),
-        np.empty(n_taken, np.int64),
-        np.empty((RING_MASK + 1, 2), np.int64),  # where rows of entries begin and end that are being fetched
-        np.empty(tree.largest_chunk_slots, np.float32),  # a chunk's margins
+    workspace = (
+        np.empty((n_docs, beam), np.int32),  # queued chunks of each document
+        np.empty((n_docs, beam), np.float32),  # log probabilities of the queued chunks
+        np.empty((n_docs, 3), np.int64),  # queued chunks, labels found, leaves left to score
+        np.empty((n_taken, 2), np.int64),  # (chunk, document) pairs taken in one round
+        np.empty(n_taken, np.float32),  # log probabilities of the taken chunks
+        np.empty(tree.n_chunks + 1, np.int64),  # chunk_ends of sort_by_chunk
+        np.empty(n_taken, np.int64),  # order of the taken chunks
+        np.empty((RING_MASK + 1, 2), np.int64),  # start and end of prefetched rows
+        np.empty(tree.largest_chunk_slots, np.float32),  # margins of a chunk
     )
     labels, logs = np.empty((n_docs, k), np.int32), np.empty((n_docs, k), np.float32)
-    lift = label_logs.max() if len(label_logs) else np.float32(0)
+    max_label_log = label_logs.max() if len(label_logs) else np.float32(0)
     rows = X.indptr, X.indices, X.data
-    search_tree(rows, docs.start, link, beam, label_logs, lift, tree.arrays, labels, logs, room)
+    search_tree(rows, docs.start, link, beam, label_logs, max_label_log, tree.arrays, labels, logs, workspace)
     return labels, logs
 
 
 def rank_by_mean(
     labels: np.ndarray, logs: np.ndarray, n_labels: int, k: int, n_trees: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best labels of each document by the mean over the trees of exp(logs); equal ones rank by label number."""
+    """Return the k best labels of each document by the mean of exp(logs) over the trees; ties rank by label number."""
     n_docs, width = labels.shape
     top, scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
     write_mean_ranking(labels, logs, n_trees, np.zeros(n_labels, np.float32), np.empty(width, np.int32), top, scores)
@@ -302,7 +302,7 @@ def rank_by_mean(
 
 @kernel
 def write_mean_ranking(labels, logs, n_trees, total, seen, top, scores):
-    """`rank`, written into its last two arguments. `total` begins as zeros, and is left so by every document."""
+    """Write the result of `rank_by_mean` to the last two arguments. `total` is zero before and after each document."""
     for doc in range(len(labels)):
         n, n_top = np.int64(0), np.int64(0)
         for i in range(labels.shape[1]):
@@ -311,7 +311,7 @@ def write_mean_ranking(labels, logs, n_trees, total, seen, top, scores):
                 if total[label] == 0:
                     seen[n] = label
                     n += 1
-                total[label] += np.exp(logs[doc, i]) + np.float32(1e-30)  # never 0, so that none is seen twice
+                total[label] += np.exp(logs[doc, i]) + np.float32(1e-30)  # not 0, so that each label is listed once
         for i in range(n):
             label = np.int64(seen[i])
             n_top = insert_ranked(total[label] / n_trees, label, scores[doc], top[doc], n_top)

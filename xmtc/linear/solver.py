@@ -1,14 +1,14 @@
-"""One solver for the linear methods: L2-regularised squared-hinge and logistic loss by dual coordinate descent (Hsieh
-et al. 2008; Yu, Huang, Lin 2011; both in LIBLINEAR), many labels that share their documents side by side.
+"""Solver of the linear methods: L2-regularised squared hinge and logistic loss by dual coordinate descent.
 
-What makes it fast (docs/results/linear-engine.md has the measurements):
-- All labels of a tree node see the same documents, so a document's features are read once and meet a whole block of
-  labels: weights lie features × labels, and the inner loop runs along the labels.
-- Columns that are empty in the node are dropped first, so that the weights stay in the cache.
-- The bias is no dual feature. There it would tie all documents together and be the last thing to settle; here it is
-  held while a pass goes over the documents, and then set by a Newton step of its own.
-- Documents are visited in shuffled runs of neighbours, so that reading them is nearly sequential. The caller shuffles
-  the documents themselves once.
+Hsieh et al. 2008; Yu, Huang, Lin 2011 (both in LIBLINEAR). Differences, measured in docs/results/linear-engine.md:
+
+- All labels of a tree node share their documents, so the features of a document are read once for a block of labels:
+  W has shape (n_features, n_labels), and the inner loop runs along the labels.
+- Columns that are empty in the node are dropped, so that the weights stay in the cache.
+- The bias is not a dual feature, which would couple all documents and converge last. It is constant during a pass and
+  updated by a Newton step after it.
+- Documents are visited in shuffled runs of neighbours, so that memory access is nearly sequential. The caller shuffles
+  the documents once.
 """
 
 from __future__ import annotations
@@ -22,46 +22,43 @@ from xmtc.core.numba_support import kernel
 from xmtc.core.sparse import CompactMatrix, as_compact, compact
 from xmtc.errors import XmtcError
 from xmtc.linear.coordinate_descent import (
+    compute_squared_norms,
     descend_block,
     descend_pair,
     initialise_bias,
     shrink_weights,
     shuffle,
-    write_squared_norms,
 )
 from xmtc.linear.node_data import NodeDocuments, WeightRows
+from xmtc.linear.simd import LANES
 
-MAX_BLOCK_LABELS = 128  # labels solved side by side at most
-LANES = 8  # a block is padded to a whole number of vector registers: what is left over costs three times as much
-MIN_PASSES = 6  # passes for nodes with much data, where 20 are allowed: more gain nothing there
-MIN_PAIR_PASSES = 4  # where they have two labels, as the inner nodes of binary trees do
-CHEAP_NODE_VISITS = (
-    20_000_000  # weights visited in all passes over a node, some hundredths of a second, below which it has little
-)
-VALUE_READ_COST = 3  # labels whose weights are visited while a value of a document is read
-RUN_DOCUMENTS, MAX_RUN_DOCUMENTS = 8, 256  # documents visited in a row, which the processor fetches ahead
-MIN_RUNS = 256  # that are shuffled, at least, before they become longer
-MAX_SCALED_SQUARE = 1e36  # a document's squared length times its C, so that steps can be computed in float32
+MAX_BLOCK_LABELS = 128  # maximum labels of a block
+MIN_PASSES = 6  # passes over nodes with much data if max_passes is 20; more do not improve accuracy
+MIN_PAIR_PASSES = 4  # the same for two labels, such as the inner nodes of binary trees
+CHEAP_NODE_VISITS = 20_000_000  # visited weights (some hundredths of a second) up to which a node gets all passes
+VALUE_READ_COST = 3  # labels whose weights can be visited in the time of reading one value of a document
+RUN_DOCUMENTS, MAX_RUN_DOCUMENTS = 8, 256  # consecutive documents of a run, which the processor prefetches
+MIN_RUNS = 256  # runs of RUN_DOCUMENTS up to this number, then longer runs
+MAX_SCALED_SQUARE = 1e36  # maximum C ‖x‖² for which a step can be computed in float32
 
 
 @dataclass(frozen=True)
 class Solver:
-    """min λ‖w‖₁ + ½‖w‖² + ½b² + C Σ v loss(y (w·x + b)) for each label, where v is the document's weight, or 1; λ is 0
-    if not given. Its defaults are those of the linear methods.
+    """Solver of min λ‖w‖₁ + ½‖w‖² + ½b² + C Σ v loss(y (w·x + b)) for each label; v is the weight of the document.
 
-    With a penalty λ, what dual coordinate descent adds up are the weights before their proximal step: margins are those
-    of `soft` weights (Yen et al. 2016). More than one proximal step minimises λ‖w‖₁ + loss instead: each begins where
-    the one before it ended, and ½‖w − w_before‖² takes the place of ½‖w‖², which vanishes in the end (Rockafellar
-    1976)."""
+    With a penalty λ > 0, dual coordinate descent accumulates the weights before the proximal step, and margins use the
+    soft-thresholded weights (Yen et al. 2016). With more than one proximal step the objective is λ‖w‖₁ + loss: each
+    step starts from the weights of the step before it, and ½‖w − w_before‖² replaces ½‖w‖² (Rockafellar 1976).
+    """
 
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
-    eps: float = 0.01  # stop when a pass moves the dual variables by no more than this part of what the first did
+    eps: float = 0.01  # stop when a pass changes α by at most this fraction of the change of the first pass
     max_passes: int = 20
     seed: int = 0
     cheap_visits: int = CHEAP_NODE_VISITS
     penalty: float = 0.0  # λ
-    steps: int = 1  # proximal ones
+    steps: int = 1  # proximal steps
 
     def fit(
         self,
@@ -71,31 +68,43 @@ class Solver:
         weights: np.ndarray | None = None,
         factors: np.ndarray | None = None,
     ) -> LinearWeights:
-        """Weights for every column of `positives` ((len(rows), n_labels), ones) against the documents `rows` of X,
-        whose own weights are positive, where they have any. `factors` (n_labels,) multiply the losses of each label's
-        own documents."""
-        is_all = np.array_equal(rows, np.arange(X.shape[0]))
-        documents, n_labels = as_compact(X) if is_all else compact(X, rows), positives.shape[1]
+        """Train a classifier for every column of `positives` on the documents `rows` of X.
+
+        Parameters
+        ----------
+        X
+            All documents, shape (n_docs, n_features).
+        rows
+            Documents to train on.
+        positives
+            Ones at the labels of each document, shape (len(rows), n_labels).
+        weights
+            Positive document weights v, shape (n_docs,).
+        factors
+            Factors of the losses of the documents that have the label, shape (n_labels,).
+        """
+        has_all_rows = np.array_equal(rows, np.arange(X.shape[0]))
+        documents, n_labels = as_compact(X) if has_all_rows else compact(X, rows), positives.shape[1]
         weights = None if weights is None else weights[rows]
         W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
         for begin in range(0, n_labels, MAX_BLOCK_LABELS):
             width = min(MAX_BLOCK_LABELS, n_labels - begin)
             padded = padded_width(width)
             signs = make_signs(positives, begin, padded)
-            mine = None if factors is None else pad_with_ones(factors[begin : begin + width], padded)
-            W[:, begin : begin + width] = self.solve(documents, signs, weights, mine)[:, :width]
+            block_factors = None if factors is None else pad_with_ones(factors[begin : begin + width], padded)
+            W[:, begin : begin + width] = self.solve(documents, signs, weights, block_factors)[:, :width]
         return LinearWeights(documents.columns, W, n_labels)
 
     def check_feature_scale(self, X: csr_array, weights: np.ndarray | None = None) -> None:
-        """Refuse features that are too large beside C."""
+        """Raise XmtcError if C ‖x‖² may be too large for float32."""
         largest = max(float(X.data.max(initial=0)), -float(X.data.min(initial=0)))
         longest = int(np.diff(X.indptr).max(initial=0))
         heaviest = 1.0 if weights is None else float(weights.max(initial=0))
         if self.C * heaviest * longest * largest**2 > MAX_SCALED_SQUARE:
-            beside = f"C={self.C:g}" + ("" if weights is None else f" and weights of up to {heaviest:g}")
+            factors = f"C={self.C:g}" + ("" if weights is None else f" and weights of up to {heaviest:g}")
             raise XmtcError(
-                f"X has values of up to {largest:g}, too large beside {beside}; scale them (unit_length=true does), or "
-                "lower C."
+                f"X has values of up to {largest:g}, which is too large for {factors}; scale X (for example with "
+                "unit_length=true) or lower C."
             )
 
     def solve(
@@ -105,75 +114,71 @@ class Solver:
         weights: np.ndarray | None = None,
         factors: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Weights (n_features + 1, n_labels) of one block of labels, the last row the biases."""
-        nothing, n_features = np.zeros(len(signs), np.float32), len(documents.columns)
-        return self._descend(
-            (*documents[:3], nothing, compute_squared_norms(documents), n_features, 0), signs, weights, factors
-        )
+        """Return the weights of one block of labels, shape (n_features + 1, n_labels); the last row is the biases."""
+        no_singletons = np.zeros(len(signs), np.float32)
+        squares = compute_squared_norms(documents.indptr, documents.data)
+        arrays = (*documents[:3], no_singletons, squares, len(documents.columns), 0)
+        return self._descend(arrays, signs, weights, factors)
 
     def solve_node(
         self, documents: NodeDocuments, signs: np.ndarray, n_labels: int, weights: np.ndarray | None = None
     ) -> LinearWeights:
-        """Of one block of labels over a node's documents."""
+        """Return the weights of one block of labels over the documents of a node."""
         W = self._descend(documents[:7], signs, weights)
         return LinearWeights(documents.columns, W, n_labels, documents.weight_rows)
 
     def _descend(
         self, documents: tuple, signs: np.ndarray, weights: np.ndarray | None, factors: np.ndarray | None = None
     ) -> np.ndarray:
-        """Weights, the last row the biases; of documents as the kernels take them (`Documents` up to n_alone)."""
+        """Return the weights with the biases as the last row. `documents` are the fields of NodeDocuments up to
+        n_singletons, in the order of the kernels' arguments."""
         n_rows, n_labels = signs.shape
         bias = np.empty(n_labels, np.float32)
         initialise_bias(signs, weights, bias)
         loss = self.loss == "logistic", np.float32(self.C), weights
-        sparse = factors, np.float32(self.penalty) if self.penalty else None
+        penalty = np.float32(self.penalty) if self.penalty else None
         limits = np.float32(self.eps), self.pass_limit(len(documents[2]), n_labels)
         length = choose_run_length(n_rows, n_labels)
         order = length, np.arange(-(-n_rows // length)), seed_state(self.seed)
-        if n_labels == 2 and sparse[0] is sparse[1] is None:
+        if n_labels == 2 and factors is None and penalty is None:
             W = descend_pair(*documents, signs, *loss, *limits, *order, bias)
         else:
             W = None
             for _ in range(self.steps):
-                W = descend_block(*documents, signs, *loss, *sparse, W, *limits, *order, bias)
-                shrink_weights(W, sparse[1])
+                W = descend_block(*documents, signs, *loss, factors, penalty, W, *limits, *order, bias)
+                shrink_weights(W, penalty)
         W[-1] = bias
         return W
 
     def pass_limit(self, n_values: int, n_labels: int) -> int:
-        """How many passes at most: all that are allowed where they cost little, fewer where there is much data."""
-        affordable = self.cheap_visits // (n_values * (n_labels + VALUE_READ_COST) + 1)
-        enough = MIN_PAIR_PASSES if n_labels == 2 else MIN_PASSES
-        return min(self.max_passes, max(enough, enough * self.max_passes // 20, affordable))
+        """Return the maximum number of passes: max_passes if they are cheap, fewer for nodes with much data."""
+        n_cheap_passes = self.cheap_visits // (n_values * (n_labels + VALUE_READ_COST) + 1)
+        min_passes = MIN_PAIR_PASSES if n_labels == 2 else MIN_PASSES
+        return min(self.max_passes, max(min_passes, min_passes * self.max_passes // 20, n_cheap_passes))
 
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """Weights of several labels over the features that occur in their documents; the last row is the bias."""
+    """Weights of several labels over the features that occur in their documents; the last row is the biases."""
 
     features: np.ndarray  # (n,) int32, ascending
-    W: np.ndarray  # (n + 1, n_labels) float32, or with further columns that mean nothing
+    W: np.ndarray  # (n + 1, n_labels) float32; columns beyond n_labels are padding
     n_labels: int
-    rows: WeightRows | None = None  # where the features' weights are; by default, one after the other
+    rows: WeightRows | None = None  # row of W of each feature; by default in order
 
 
 def padded_width(n_labels: int) -> int:
+    """Return the labels of a block padded to whole vector registers; a remainder would cost three times as much."""
     return 2 if n_labels <= 2 else -(-n_labels // LANES) * LANES
 
 
 def make_signs(positives: csr_array, begin: int, width: int) -> np.ndarray:
-    """+1 where a row has the label, −1 elsewhere, for `width` labels from `begin` on."""
+    """Return y of `width` labels from `begin`: +1 where a row has the label, −1 elsewhere."""
     signs = np.full((positives.shape[0], width), -1, np.float32)
     mark_positives(
         positives.indptr.astype(np.int64, copy=False), positives.indices.astype(np.int64, copy=False), begin, signs
     )
     return signs
-
-
-def compute_squared_norms(documents: CompactMatrix) -> np.ndarray:
-    squares = np.empty(len(documents.indptr) - 1, np.float32)
-    write_squared_norms(documents.indptr, documents.data, squares)
-    return squares
 
 
 def pad_with_ones(factors: np.ndarray, width: int) -> np.ndarray:
@@ -190,13 +195,13 @@ def mark_positives(indptr, indices, begin, signs):
 
 
 def choose_run_length(n_rows: int, n_labels: int) -> int:
-    """How many documents are visited in a row: few where all of them are in the cache anyway, and where more labels
-    than two take most of the time: there long runs save little, and cost accuracy."""
+    """Return the consecutive documents of a run. Long runs cost accuracy; they save time only with many documents and
+    two labels."""
     return min(max(RUN_DOCUMENTS, n_rows // MIN_RUNS), MAX_RUN_DOCUMENTS) if n_labels == 2 else RUN_DOCUMENTS
 
 
 def seed_state(seed: int) -> np.uint64:
-    """The state of a xorshift generator, which must not be 0."""
+    """Return the initial state of a xorshift generator, which must not be 0."""
     return np.uint64(2 * seed + 88172645463325253)
 
 

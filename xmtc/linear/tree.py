@@ -1,4 +1,4 @@
-"""The trained form of a label tree: chunks of classifiers that are scored together."""
+"""Trained label tree in its searchable form: chunks of classifiers that are scored together."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from xmtc.core.array_validation import is_offset_array
 from xmtc.core.numba_support import kernel
 from xmtc.storage.form import Form, array
 
-SAME_CHUNK = -1  # a slot that leads to nothing but other slots of its chunk
-EMPTY_FEATURE_CODE = 0xFFFFFFFF  # a place of a chunk's table without a feature
+SAME_CHUNK = -1  # in `above`: the slot is at the top of its chunk; in `leads`: to other slots of its chunk only
+EMPTY_FEATURE_CODE = 0xFFFFFFFF  # cell of a chunk's table without a feature
 EMPTY_FEATURE = np.uint32(EMPTY_FEATURE_CODE)
 
 
 @dataclass(frozen=True)
 class LinearTree(Form):
-    """A slot is one classifier: P(slot | the slot above it). The slots of a chunk are scored together: all labels under
-    one leaf, or all the nodes of one or several levels below a node. A chunk's weights lie together, feature by
-    feature, in a hash table: a feature is looked for from its home on, place after place, until an empty one. Its row
-    of entries ends where the next place's begins, and holds the weights of all n slots, or, where only few have
-    one, pairs (slot, weight). Weights are 16-bit numbers times the chunk's scale."""
+    """Trained label tree as flat arrays.
 
-    slots: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has slots[c]:slots[c + 1]; chunk 0 is the root's
-    above: np.ndarray = array(np.int32)  # (n_slots,), the slot above, numbered within the chunk; HERE: the chunk
-    leads: np.ndarray = array(np.int32)  # (n_slots,), to label i: i; to chunk c: −1 − c; or HERE
+    A slot is one classifier: P(slot | slot above it). The slots of a chunk are scored together: all labels of a leaf,
+    or all nodes of one or several levels below a node. The weights of a chunk are stored by feature in a hash table
+    with linear probing: a feature is in its bucket or in a later cell before the next empty one. Its row of entries
+    ends where that of the next cell begins. It holds the weights of all n slots, or (slot, weight) pairs if few slots
+    have one. Weights are 16-bit integers times the scale of the chunk.
+    """
+
+    slots: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has slots[c]:slots[c + 1]; chunk 0 is the root
+    above: np.ndarray = array(np.int32)  # (n_slots,), slot above, numbered within the chunk; or SAME_CHUNK
+    leads: np.ndarray = array(np.int32)  # (n_slots,), i: to label i; −1 − c: to chunk c; or SAME_CHUNK
     bias: np.ndarray = array(np.float32)  # (n_slots,)
     scale: np.ndarray = array(np.float32)  # (n_chunks,)
-    homes: np.ndarray = array(np.int64)  # (n_chunks,), places that are homes; what finds its home taken comes after
-    places: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has places[c]:places[c + 1] of the table
-    table: np.ndarray = array(np.uint32, ndim=2)  # (n_places, 2), a feature or EMPTY, and its row's begin
+    homes: np.ndarray = array(np.int64)  # (n_chunks,), number of buckets
+    places: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has the cells places[c]:places[c + 1] of the table
+    table: np.ndarray = array(np.uint32, ndim=2)  # (n_cells, 2), feature or EMPTY_FEATURE, and start of its row
     firsts: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has entries firsts[c]:firsts[c + 1]
     entries: np.ndarray = array(np.int16)
 
@@ -41,7 +44,7 @@ class LinearTree(Form):
 
     @cached_property
     def largest_chunk_slots(self) -> int:
-        """Slots of the largest chunk."""
+        """Number of slots of the largest chunk."""
         return int(np.diff(self.slots).max())
 
     @property
@@ -49,35 +52,35 @@ class LinearTree(Form):
         return len(self.scale)
 
     def find_path(self, label: int) -> list[tuple[int, int]]:
-        """The (chunk, slot) pairs from the label up to the root."""
-        slot, steps = int(np.flatnonzero(self.leads == label)[0]), []
+        """Return the (chunk, slot) pairs from the label up to the root."""
+        slot, path = int(np.flatnonzero(self.leads == label)[0]), []
         while True:
             chunk = int(np.searchsorted(self.slots, slot, side="right")) - 1
-            steps.append((chunk, slot))
+            path.append((chunk, slot))
             if self.above[slot] != SAME_CHUNK:
                 slot = int(self.slots[chunk] + self.above[slot])
             elif chunk == 0:
-                return steps
+                return path
             else:
                 slot = int(np.flatnonzero(self.leads == -1 - chunk)[0])
 
     def slot_weights(self, chunk: int, slot: int) -> tuple[np.ndarray, np.ndarray]:
-        """The features and weights of one slot's classifier."""
+        """Return the features and weights of one slot."""
         table = self.table[self.places[chunk] : self.places[chunk + 1]].astype(np.int64)
         entries = self.entries[self.firsts[chunk] : self.firsts[chunk + 1]]
         n, number = self.slots[chunk + 1] - self.slots[chunk], slot - self.slots[chunk]
         lengths = np.diff(table[:, 1])
-        full, paired = np.flatnonzero(lengths == n), np.flatnonzero((lengths > 0) & (lengths < n))
-        owner = np.repeat(paired, lengths[paired] // 2)
+        dense, paired = np.flatnonzero(lengths == n), np.flatnonzero((lengths > 0) & (lengths < n))
+        cells = np.repeat(paired, lengths[paired] // 2)  # cell of each pair
         first = np.repeat(table[paired, 1] - np.cumsum(lengths[paired]) + lengths[paired], lengths[paired] // 2)
-        pairs = first + 2 * np.arange(len(owner))
-        mine = entries[pairs] == number
-        features = np.concatenate([table[full, 0], table[owner[mine], 0]])
-        weights = np.concatenate([entries[table[full, 1] + number], entries[pairs[mine] + 1]])
+        pairs = first + 2 * np.arange(len(cells))
+        is_of_slot = entries[pairs] == number
+        features = np.concatenate([table[dense, 0], table[cells[is_of_slot], 0]])
+        weights = np.concatenate([entries[table[dense, 1] + number], entries[pairs[is_of_slot] + 1]])
         return features, (weights * self.scale[chunk]).astype(np.float32)
 
     def check_sizes(self, n_labels: int, n_features: int) -> None:
-        """Refuse arrays that would lead a search out of its memory, or round in circles."""
+        """Raise ValueError if a search could read outside the arrays or never end."""
         rows = self.slots, self.homes, self.places, self.table, self.firsts, self.entries
         if not (self._has_valid_shapes() and self._has_valid_slots(n_labels) and has_valid_rows(*rows, n_features)):
             raise ValueError("the arrays of a label tree do not fit together")
@@ -114,8 +117,8 @@ class LinearTree(Form):
 
 @kernel
 def has_valid_rows(slots, homes, places, table, firsts, entries, n_features):
-    """Whether a search finds the rows of every chunk inside of its own entries, and in pairs only slots of the chunk.
-    Row by row, because what NumPy would need beside the arrays is several times as large as they are."""
+    """Return True if every row of a chunk is inside its entries and its pairs name slots of the chunk. A loop, because
+    NumPy would need temporary arrays of several times the size."""
     for chunk in range(len(homes)):
         n, size = slots[chunk + 1] - slots[chunk], firsts[chunk + 1] - firsts[chunk]
         begin, last = places[chunk], places[chunk + 1] - 1
@@ -123,8 +126,8 @@ def has_valid_rows(slots, homes, places, table, firsts, entries, n_features):
             return False
         if table[begin, 1] != 0 or table[last, 0] != EMPTY_FEATURE or table[last, 1] != size:
             return False
-        for place in range(begin, last):
-            feature, start, end = table[place, 0], np.int64(table[place, 1]), np.int64(table[place + 1, 1])
+        for cell in range(begin, last):
+            feature, start, end = table[cell, 0], np.int64(table[cell, 1]), np.int64(table[cell + 1, 1])
             if not start <= end <= min(start + n, size):
                 return False
             if feature >= n_features and not (feature == EMPTY_FEATURE and start == end):
@@ -136,7 +139,7 @@ def has_valid_rows(slots, homes, places, table, firsts, entries, n_features):
 
 @kernel
 def has_valid_pairs(entries, begin, end, n):
-    """Whether begin:end are pairs (slot, weight) of a chunk with n slots."""
+    """Return True if begin:end are (slot, weight) pairs of a chunk with n slots."""
     for entry in range(begin, end, 2):
         if not 0 <= entries[entry] < n:
             return False

@@ -1,4 +1,4 @@
-"""From scores to tags: which of the ranked labels a document gets, and how that is learnt."""
+"""Calibration of scores, thresholds that select labels, and their tuning."""
 
 from xmtc.scores.threshold_tuning import TunedThresholds, tune_thresholds
 from xmtc.scores.thresholds import (

@@ -1,6 +1,7 @@
-"""A decision for a tagger, learnt from labelled documents: what `xmtc thresholds` does.
+"""Tuning of the thresholds of a tagger on labelled documents, as in `xmtc thresholds`.
 
-`learn_decision(tagger, documents, "micro-f1").tagger.save("model")`"""
+Example: `tune_tagger_thresholds(tagger, documents, "micro-f1").tagger.save("model")`
+"""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ from xmtc.tagger import Tagger
 
 @dataclass(frozen=True)
 class TunedTagger:
-    tagger: Tagger  # with the decision
+    """Tagger with tuned thresholds, and their metrics on the documents they were tuned on."""
+
+    tagger: Tagger  # with the thresholds
     decision: LabelSelector
-    metrics: AssignmentMetrics  # on the documents that it was learnt from
-    half_split_scores: dict[
-        str, float
-    ]  # by what a decision could be made, and the goal that one half reaches by the other's
+    metrics: AssignmentMetrics
+    half_split_scores: dict[str, float]  # goal by scope in two-fold validation
     predictions: Predictions
     true_labels: csr_array
 
@@ -42,22 +43,49 @@ def tune_tagger_thresholds(
     *,
     always: bool = False,
 ) -> TunedTagger:
-    """From documents that the tagger was not trained on, for a goal: f1 (of documents), micro-f1, macro-f1,
-    precision=0.9, recall=0.8 or tags=5; by one threshold for all labels, one for each label, or a number of labels for
-    each document, and if nothing is said by what serves best on halves of the documents. See xmtc.scores."""
-    wanted, collector, n_labels = parse_goal(goal), LabelCollector(), len(tagger.labels)
+    """Tune the thresholds of a tagger on labelled documents that it was not trained on.
+
+    Parameters
+    ----------
+    tagger : Tagger
+        Tagger to tune; it is not changed.
+    documents : iterable of Document
+        Labelled documents.
+    goal : str
+        Goal of the tuning: f1 (averaged over documents), micro-f1, macro-f1, precision=0.9, recall=0.8 or tags=5
+        (labels per document).
+    by : str, optional
+        Scope: "all" for one threshold, "label" for one per label, "document" for a number of labels per document. By
+        default the best in two-fold validation.
+    run : Run
+        Threads, device and progress.
+    always : bool
+        True to predict also for texts without any known word.
+
+    Returns
+    -------
+    TunedTagger
+        Tagger with the thresholds, and their metrics.
+
+    Raises
+    ------
+    XmtcError
+        If the goal or the scope is not valid, or no document has a label of the tagger.
+    """
+    parsed_goal, collector, n_labels = parse_goal(goal), LabelCollector(), len(tagger.labels)
     data = tagger.transform(collector.collect(documents), run)
-    truth = collector.to_matrix(tagger.labels.words())
-    if not (truth.shape[0] and (truth.indices < n_labels).any()):
-        raise XmtcError("No document has a label that the model knows, so there is nothing to learn a decision from.")
+    true_labels = collector.to_matrix(tagger.labels.words())
+    if not (true_labels.shape[0] and (true_labels.indices < n_labels).any()):
+        raise XmtcError("No document has a label that the model knows; pass documents with labels of the model.")
     for depth in (EVALUATION_DEPTH, MAX_DECISION_DEPTH):
-        found = tagger.ranked(data, min(depth, n_labels), run, tagger.allowed, always)
-        learnt = tune_thresholds(to_ranked_results(found, truth), wanted, n_labels, by)
-        given = RankedResults(learnt.decision(found), truth)
-        most = int(count_by_document(given)[1].max())
-        if 2 * most <= depth or depth >= n_labels:  # far from the end of what it looked at
+        predictions = tagger.ranked(data, min(depth, n_labels), run, tagger.allowed, always)
+        tuned = tune_thresholds(to_ranked_results(predictions, true_labels), parsed_goal, n_labels, by)
+        selected = RankedResults(tuned.decision(predictions), true_labels)
+        max_selected = int(count_by_document(selected)[1].max())
+        if 2 * max_selected <= depth or depth >= n_labels:  # a deeper ranking would not select more labels
             break
-    decision = replace(learnt.decision, most=max(1, most))
-    made = tagger.with_decision(decision, documents=truth.shape[0])
-    assert made.decision is not None
-    return TunedTagger(made, made.decision, compute_assignment_metrics(given), learnt.half_split_scores, found, truth)
+    decision = replace(tuned.decision, most=max(1, max_selected))
+    tuned_tagger = tagger.with_decision(decision, documents=true_labels.shape[0])
+    assert tuned_tagger.decision is not None
+    metrics = compute_assignment_metrics(selected)
+    return TunedTagger(tuned_tagger, tuned_tagger.decision, metrics, tuned.half_split_scores, predictions, true_labels)

@@ -1,15 +1,15 @@
-"""Decisions learnt from documents that the model was not trained on, for what is wanted: micro-f1, precision=0.9.
+"""Tuning of thresholds on documents that the model was not trained on, for a goal such as micro-f1 or precision=0.9.
 
-A threshold of its own overfits a label that these documents have a few times. So each label is judged as if it had
-some more true documents, about which the model errs as it does about the average label. For macro-F1 all labels count
-alike in this average: that of all assignments is a frequent label, whose threshold is too high for the others. For the
-F1 of documents and of all assignments, what is right is weighed against half of that F1 for each label that is given,
-which is where the best threshold of all lies (Lipton, Elkan, Naryanaswamy: Optimal Thresholding of Classifiers to
-Maximize F1 Measure, 2014). Lin and Lin (On the Thresholding Strategy for Infrequent Labels in Multi-label
-Classification, CIKM 2023) smooth F by constants, or by the micro-F of the labels before.
+A threshold per label overfits labels with few documents. Each label is therefore smoothed with further true documents
+of the average label, on which the model errs as on all labels. For macro-F1 every label counts equally in this average,
+because an average over assignments is dominated by frequent labels, whose threshold is too high for the others. For the
+F1 of documents and the micro-F1, a correct label is weighed against F1 / 2 per assigned label, which is the optimal
+threshold (Lipton, Elkan, Naryanaswamy: Optimal Thresholding of Classifiers to Maximize F1 Measure, 2014). Lin and Lin
+(On the Thresholding Strategy for Infrequent Labels in Multi-label Classification, CIKM 2023) smooth F by constants, or
+by the micro-F of the labels before.
 
-How many documents are added, and by what a decision is made if nobody says it, is tried on halves: what one half of the
-documents teaches is judged on the other."""
+The number of added documents and, unless given, the scope of the thresholds are selected by two-fold validation.
+"""
 
 from __future__ import annotations
 
@@ -34,233 +34,250 @@ from xmtc.scores.thresholds import (
     select_by_expected_f1,
 )
 
-SMOOTHING_COUNTS = (
-    3.0,
-    10.0,
-    30.0,
-    100.0,
-    1000.0,
-)  # true documents of the average label, by which each label's own are smoothed
-MAX_CANDIDATE_THRESHOLDS = 200  # thresholds that are tried where a goal must be computed at each
-CANDIDATE_SCALES = np.logspace(-1.5, 1.5, 31)  # that are tried; 1 is one of them
+SMOOTHING_COUNTS = (3.0, 10.0, 30.0, 100.0, 1000.0)  # true documents of the average label added to each label's own
+MAX_CANDIDATE_THRESHOLDS = 200  # thresholds at which an F1 that is not a running sum is computed
+CANDIDATE_SCALES = np.logspace(-1.5, 1.5, 31)  # contains 1
+FALLBACK_THRESHOLD = 0.5  # if no prediction is correct
 
 
 @dataclass(frozen=True)
 class TunedThresholds:
+    """Tuned label selector and the validation scores of the scopes that were tried."""
+
     decision: LabelSelector
-    half_split_scores: dict[
-        str, float
-    ]  # by what it could be made: the goal that each half reaches by what the other taught
+    half_split_scores: dict[str, float]  # goal by scope, in two-fold validation; empty if only one was tried
 
 
 class ThresholdTrial(NamedTuple):
+    """Scope and smoothing of thresholds to try."""
+
     by: str
     smoothing: float = 0.0
 
 
 class ThresholdCounts(NamedTuple):
-    """What happens at each threshold, from the highest on: labels given, and how many of them are right."""
+    """Number of assigned and of correct labels at each threshold, from the highest."""
 
-    thresholds: np.ndarray  # (n,) falling
+    thresholds: np.ndarray  # (n,) descending
     n_correct: np.ndarray
     n_assigned: np.ndarray
-    negated_thresholds: np.ndarray  # (n,) rising, the thresholds with a turned sign, to be searched
+    negated_thresholds: np.ndarray  # (n,) ascending, for searchsorted
 
 
 def tune_thresholds(
-    judged: RankedResults,
+    results: RankedResults,
     goal: ThresholdGoal,
     n_labels: int,
     by: str | None = None,
     smoothing_counts: Sequence[float] = SMOOTHING_COUNTS,
 ) -> TunedThresholds:
-    """The decision that serves the goal best on these documents; by what, is tried if it is not said."""
-    kinds = list_scopes(goal, by)
-    tried = [
-        ThresholdTrial(kind, each) for kind in kinds for each in (smoothing_counts if kind == SCOPE_LABEL else (0.0,))
+    """Tune the thresholds for a goal on these documents.
+
+    `by` is one of THRESHOLD_SCOPES; None selects the best scope by two-fold validation.
+    """
+    scopes = list_scopes(goal, by)
+    trials = [
+        ThresholdTrial(scope, smoothing)
+        for scope in scopes
+        for smoothing in (smoothing_counts if scope == SCOPE_LABEL else (0.0,))
     ]
-    if len(tried) == 1 or judged.n_docs < 2:
-        return TunedThresholds(fit_label_selectors(judged, goal, n_labels, tried[:1])[0], {})
-    values = score_on_halves(judged, goal, n_labels, tried)
-    best = tried[int(np.argmax(values))]  # of equal ones the simplest
-    reached = {kind: max(v for v, trial in zip(values, tried, strict=True) if trial.by == kind) for kind in kinds}
-    return TunedThresholds(fit_label_selectors(judged, goal, n_labels, [best])[0], reached)
+    if len(trials) == 1 or results.n_docs < 2:
+        return TunedThresholds(fit_label_selectors(results, goal, n_labels, trials[:1])[0], {})
+    scores = score_on_halves(results, goal, n_labels, trials)
+    best_trial = trials[int(np.argmax(scores))]  # the simplest of equal ones
+    scope_scores = {
+        scope: max(score for score, trial in zip(scores, trials, strict=True) if trial.by == scope) for scope in scopes
+    }
+    return TunedThresholds(fit_label_selectors(results, goal, n_labels, [best_trial])[0], scope_scores)
 
 
 def list_scopes(goal: ThresholdGoal, by: str | None) -> tuple[str, ...]:
-    """By what a decision for a goal can be made, the simplest first."""
-    able = (
-        (SCOPE_ALL, SCOPE_DOCUMENT, SCOPE_LABEL)
-        if goal.name == "f1"
-        else (SCOPE_ALL,)
-        if goal.name in NUMERIC_GOALS
-        else (SCOPE_ALL, SCOPE_LABEL)
-    )
-    if by is not None and by not in able:
-        found = (
-            f"A decision by {by} is not for {goal}"
+    """Return the scopes that are possible for a goal, the simplest first; only `by` if it is given.
+
+    Raise XmtcError if `by` is not one of them.
+    """
+    if goal.name == "f1":
+        scopes: tuple[str, ...] = (SCOPE_ALL, SCOPE_DOCUMENT, SCOPE_LABEL)
+    elif goal.name in NUMERIC_GOALS:
+        scopes = (SCOPE_ALL,)
+    else:
+        scopes = (SCOPE_ALL, SCOPE_LABEL)
+    if by is None:
+        return scopes
+    if by not in scopes:
+        problem = (
+            f"Thresholds by {by} are not possible for {goal}"
             if by in THRESHOLD_SCOPES
-            else f"A decision cannot be made by {by!r}"
+            else f"{by!r} is not a scope of thresholds"
         )
-        raise XmtcError(f"{found}; expected {' or '.join(able)}.")
-    return able if by is None else (by,)
+        raise XmtcError(f"{problem}; expected {' or '.join(scopes)}.")
+    return (by,)
 
 
 def score_on_halves(
-    judged: RankedResults, goal: ThresholdGoal, n_labels: int, tried: Sequence[ThresholdTrial]
+    results: RankedResults, goal: ThresholdGoal, n_labels: int, trials: Sequence[ThresholdTrial]
 ) -> list[float]:
-    """The goal that each trial reaches on one half of the documents, learnt from the other; the mean of both ways."""
-    even = np.arange(judged.n_docs) % 2 == 0
-    sums = np.zeros(len(tried))
-    for learnt in (even, ~even):
-        other = select_documents(judged, ~learnt)
-        decisions = fit_label_selectors(select_documents(judged, learnt), goal, n_labels, tried)
-        sums += [compute_goal(goal, decision, other) for decision in decisions]
-    return list(map(float, sums / 2))
+    """Return the goal of each trial in two-fold validation: tuned on one half, computed on the other, averaged."""
+    is_even = np.arange(results.n_docs) % 2 == 0
+    totals = np.zeros(len(trials))
+    for is_tuning in (is_even, ~is_even):
+        selectors = fit_label_selectors(select_documents(results, is_tuning), goal, n_labels, trials)
+        held_out = select_documents(results, ~is_tuning)
+        totals += [compute_goal(goal, selector, held_out) for selector in selectors]
+    return list(map(float, totals / 2))
 
 
-def select_documents(judged: RankedResults, which: np.ndarray) -> RankedResults:
-    found = judged.predictions
-    return RankedResults(Predictions.from_valid_arrays(found.labels[which], found.scores[which]), judged.Y[which])
+def select_documents(results: RankedResults, rows: np.ndarray) -> RankedResults:
+    labels, scores = results.predictions.labels[rows], results.predictions.scores[rows]
+    return RankedResults(Predictions.from_valid_arrays(labels, scores), results.Y[rows])
 
 
-def compute_goal(goal: ThresholdGoal, decision: LabelSelector, judged: RankedResults) -> float:
-    """The F1 that is the goal."""
-    reached = compute_assignment_metrics(RankedResults(decision(judged.predictions), judged.Y))
-    return {"f1": reached.by_document, "micro-f1": reached.micro, "macro-f1": reached.macro}[goal.name][2]
+def compute_goal(goal: ThresholdGoal, selector: LabelSelector, results: RankedResults) -> float:
+    """Return the F1 that is the goal, of the selected labels."""
+    metrics = compute_assignment_metrics(RankedResults(selector(results.predictions), results.Y))
+    return {"f1": metrics.by_document, "micro-f1": metrics.micro, "macro-f1": metrics.macro}[goal.name][2]
 
 
 def fit_label_selectors(
-    judged: RankedResults, goal: ThresholdGoal, n_labels: int, tried: Sequence[ThresholdTrial]
+    results: RankedResults, goal: ThresholdGoal, n_labels: int, trials: Sequence[ThresholdTrial]
 ) -> list[LabelSelector]:
-    """The decision of each trial, learnt from all these documents."""
-    shared = fit_shared_threshold(judged, goal)
-    more = [trial.smoothing for trial in tried if trial.by == SCOPE_LABEL]
-    of_labels = dict(zip(more, fit_label_thresholds(judged, goal, n_labels, shared, more), strict=True)) if more else {}
-    found = []
-    for trial in tried:
-        thresholds = {SCOPE_ALL: np.array([shared]), SCOPE_DOCUMENT: np.zeros(0)}.get(
-            trial.by, of_labels.get(trial.smoothing)
-        )
-        scale = fit_scale(judged) if trial.by == SCOPE_DOCUMENT else 1.0
-        found.append(
-            LabelSelector(str(goal), trial.by, np.asarray(thresholds, np.float32), scale, max(1, judged.predictions.k))
-        )
-    return found
+    """Tune the label selector of each trial on all these documents."""
+    shared = fit_shared_threshold(results, goal)
+    smoothings = [trial.smoothing for trial in trials if trial.by == SCOPE_LABEL]
+    rows = fit_label_thresholds(results, goal, n_labels, shared, smoothings) if smoothings else ()
+    thresholds_by_smoothing = dict(zip(smoothings, rows, strict=True))
+    selectors, depth = [], max(1, results.predictions.k)
+    for trial in trials:
+        thresholds, scale = np.array([shared], np.float32), 1.0
+        if trial.by == SCOPE_DOCUMENT:
+            thresholds, scale = np.zeros(0, np.float32), fit_scale(results)
+        elif trial.by == SCOPE_LABEL:
+            thresholds = thresholds_by_smoothing[trial.smoothing]
+        selectors.append(LabelSelector(str(goal), trial.by, thresholds, scale, depth))
+    return selectors
 
 
 # One threshold for all labels
 
 
-def fit_shared_threshold(judged: RankedResults, goal: ThresholdGoal) -> float:
-    """Where several serve the goal alike, the highest."""
-    _, scores, right = sort_predictions(judged)
-    if not right.any():
-        return 0.5
-    at, n_true, wanted = count_at_thresholds(scores, right), int(judged.n_true.sum()), goal.value or 0.0
+def fit_shared_threshold(results: RankedResults, goal: ThresholdGoal) -> float:
+    """Return the best threshold for a goal, the highest of equal ones."""
+    _, scores, is_correct = sort_predictions(results)
+    if not is_correct.any():
+        return FALLBACK_THRESHOLD
+    counts, n_true, value = count_at_thresholds(scores, is_correct), int(results.n_true.sum()), goal.value or 0.0
+    thresholds = counts.thresholds
     if goal.name == "micro-f1":
-        return float(at.thresholds[np.argmax(2 * at.n_correct / (at.n_assigned + n_true))])
-    if goal.name == "precision":  # as many tags as keep to it
-        enough = np.flatnonzero(at.n_correct / at.n_assigned >= wanted)
-        return float(at.thresholds[enough[-1]]) if len(enough) else float(at.thresholds[0])
-    if goal.name == "recall":  # as few tags as reach it
-        enough = np.flatnonzero(at.n_correct / n_true >= wanted)
-        return float(at.thresholds[enough[0]]) if len(enough) else float(at.thresholds[-1])
+        return float(thresholds[np.argmax(2 * counts.n_correct / (counts.n_assigned + n_true))])
+    if goal.name == "precision":  # the lowest threshold that reaches it, else the highest
+        reached = np.flatnonzero(counts.n_correct / counts.n_assigned >= value)
+        return float(thresholds[reached[-1]]) if len(reached) else float(thresholds[0])
+    if goal.name == "recall":  # the highest threshold that reaches it, else the lowest
+        reached = np.flatnonzero(counts.n_correct / n_true >= value)
+        return float(thresholds[reached[0]]) if len(reached) else float(thresholds[-1])
     if goal.name == "tags":
-        return float(at.thresholds[np.abs(at.n_assigned - wanted * judged.n_docs).argmin()])
-    tried = np.unique(at.thresholds[np.linspace(0, len(at.thresholds) - 1, MAX_CANDIDATE_THRESHOLDS).astype(int)])[::-1]
-    reached = [compute_mean_f1(goal, judged, threshold) for threshold in tried]
-    return float(tried[int(np.argmax(reached))])
+        return float(thresholds[np.abs(counts.n_assigned - value * results.n_docs).argmin()])
+    positions = np.linspace(0, len(thresholds) - 1, MAX_CANDIDATE_THRESHOLDS).astype(int)
+    candidates = np.unique(thresholds[positions])[::-1]
+    return float(candidates[int(np.argmax([compute_mean_f1(goal, results, value) for value in candidates]))])
 
 
-def sort_predictions(judged: RankedResults) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels, scores and whether they are right, of all predictions, highest score first."""
-    answered = judged.predictions.labels != NO_LABEL
-    labels, scores = judged.predictions.labels[answered], judged.predictions.scores[answered]
+def sort_predictions(results: RankedResults) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return labels, scores and correctness of all predictions, highest score first."""
+    is_predicted = results.predictions.labels != NO_LABEL
+    labels, scores = results.predictions.labels[is_predicted], results.predictions.scores[is_predicted]
     order = np.argsort(-scores, kind="stable")
-    return labels[order], scores[order], judged.hits[answered][order]
+    return labels[order], scores[order], results.hits[is_predicted][order]
 
 
-def count_at_thresholds(scores: np.ndarray, right: np.ndarray, weights: np.ndarray | None = None) -> ThresholdCounts:
-    """At each score that occurs; equal ones are given together. Each counts 1, or as much as its weight."""
+def count_at_thresholds(
+    scores: np.ndarray, is_correct: np.ndarray, weights: np.ndarray | None = None
+) -> ThresholdCounts:
+    """Return the (weighted) counts at each distinct score; scores are descending."""
     weights = np.ones(len(scores)) if weights is None else weights
-    last = np.append(scores[1:] != scores[:-1], True) if len(scores) else np.zeros(0, bool)
-    return ThresholdCounts(scores[last], np.cumsum(right * weights)[last], np.cumsum(weights)[last], -scores[last])
+    is_last = np.append(scores[1:] != scores[:-1], True) if len(scores) else np.zeros(0, bool)
+    n_correct, n_assigned = np.cumsum(is_correct * weights)[is_last], np.cumsum(weights)[is_last]
+    return ThresholdCounts(scores[is_last], n_correct, n_assigned, -scores[is_last])
 
 
-def compute_mean_f1(goal: ThresholdGoal, judged: RankedResults, threshold: float) -> float:
-    """The mean of F1 over documents, or over labels that documents have or get."""
-    given = (judged.predictions.scores >= threshold) & (judged.predictions.labels != NO_LABEL)
-    right = given & judged.hits
+def compute_mean_f1(goal: ThresholdGoal, results: RankedResults, threshold: float) -> float:
+    """Return the mean F1 over documents, or over the labels that are assigned or true."""
+    is_assigned = (results.predictions.scores >= threshold) & (results.predictions.labels != NO_LABEL)
+    is_correct = is_assigned & results.hits
     if goal.name == "f1":
-        return float(f1(right.sum(axis=1), given.sum(axis=1), judged.n_true).mean())
-    size, labels = judged.n_labels, judged.predictions.labels
-    n_right, n_given = np.bincount(labels[right], minlength=size), np.bincount(labels[given], minlength=size)
-    present = n_given + judged.frequencies > 0
-    return float(f1(n_right, n_given, judged.frequencies)[present].mean())
+        return float(f1(is_correct.sum(axis=1), is_assigned.sum(axis=1), results.n_true).mean())
+    labels = results.predictions.labels
+    n_correct, n_assigned = (
+        np.bincount(labels[mask], minlength=results.n_labels) for mask in (is_correct, is_assigned)
+    )
+    is_present = n_assigned + results.frequencies > 0
+    return float(f1(n_correct, n_assigned, results.frequencies)[is_present].mean())
 
 
-# As many labels as promise the largest F1
+# Number of labels by expected F1
 
 
-def fit_scale(judged: RankedResults) -> float:
-    """By which scores are to be multiplied, so that expected F1 gives documents the largest. Scores that are told too
-    low or too high have one that is not 1, and so have labels that come together, which expected F1 takes for
-    independent."""
-    reached = []
+def fit_scale(results: RankedResults) -> float:
+    """Return the factor of the scores with which selection by expected F1 gives the largest F1 of documents.
+
+    It differs from 1 if scores are too low or too high for probabilities, or if labels depend on each other, which the
+    expected F1 does not model.
+    """
+    values = []
     for scale in CANDIDATE_SCALES:
-        given = select_by_expected_f1(judged.predictions, scale)
-        right = (given & judged.hits).sum(axis=1)
-        reached.append(f1(right, given.sum(axis=1), judged.n_true).mean())
-    return float(CANDIDATE_SCALES[int(np.argmax(reached))])
+        is_selected = select_by_expected_f1(results.predictions, scale)
+        n_correct = (is_selected & results.hits).sum(axis=1)
+        values.append(f1(n_correct, is_selected.sum(axis=1), results.n_true).mean())
+    return float(CANDIDATE_SCALES[int(np.argmax(values))])
 
 
-# A threshold for each label
+# One threshold per label
 
 
 def fit_label_thresholds(
-    judged: RankedResults, goal: ThresholdGoal, n_labels: int, shared: float, smoothing_counts: Sequence[float]
+    results: RankedResults, goal: ThresholdGoal, n_labels: int, shared: float, smoothing_counts: Sequence[float]
 ) -> np.ndarray:
-    """(len(more), n_labels) the best ones, if so many true documents of the average label are added to a label's own.
-    A label that is in no answer keeps the threshold of all."""
-    labels, scores, right = sort_predictions(judged)
-    found = np.full((len(smoothing_counts), n_labels), shared, np.float32)
+    """Return the best threshold of each label, shape (len(smoothing_counts), n_labels), if so many true documents of
+    the average label are added. A label without predictions gets the shared threshold."""
+    labels, scores, is_correct = sort_predictions(results)
+    thresholds = np.full((len(smoothing_counts), n_labels), shared, np.float32)
     if not len(labels):
-        return found
-    average = compute_average_label(judged, goal, labels, scores, right)
-    rate = 0.0 if goal.name == "macro-f1" else compute_half_f1(judged, scores, right, shared)
-    order = np.argsort(labels, kind="stable")  # scores stay falling within each label
+        return thresholds
+    average = compute_average_label(results, goal, labels, scores, is_correct)
+    rate = 0.0 if goal.name == "macro-f1" else compute_half_f1(results, scores, is_correct, shared)
+    order = np.argsort(labels, kind="stable")  # scores stay descending within each label
     ends = np.append(np.flatnonzero(np.diff(labels[order])) + 1, len(labels))
     added = np.asarray(smoothing_counts)[:, None]
     for begin, end in zip(np.append(0, ends[:-1]), ends, strict=True):
-        own, label = order[begin:end], labels[order[begin]]
-        tried = np.append(scores[own], np.float32(shared))
-        own_right, own_given = look_up_counts(count_at_thresholds(scores[own], right[own]), tried)
-        all_right, all_given = look_up_counts(average, tried)
-        n_right, n_given = own_right + added * all_right, own_given + added * all_given
-        gain = n_right - rate * n_given if rate else 2 * n_right / (n_given + judged.frequencies[label] + added)
-        found[:, label] = tried[np.argmax(gain, axis=1)]
-    return found
+        rows, label = order[begin:end], labels[order[begin]]
+        candidates = np.append(scores[rows], np.float32(shared))
+        own_correct, own_assigned = look_up_counts(count_at_thresholds(scores[rows], is_correct[rows]), candidates)
+        average_correct, average_assigned = look_up_counts(average, candidates)
+        n_correct, n_assigned = own_correct + added * average_correct, own_assigned + added * average_assigned
+        n_true = results.frequencies[label] + added
+        gain = n_correct - rate * n_assigned if rate else 2 * n_correct / (n_assigned + n_true)
+        thresholds[:, label] = candidates[np.argmax(gain, axis=1)]
+    return thresholds
 
 
 def compute_average_label(
-    judged: RankedResults, goal: ThresholdGoal, labels: np.ndarray, scores: np.ndarray, right: np.ndarray
+    results: RankedResults, goal: ThresholdGoal, labels: np.ndarray, scores: np.ndarray, is_correct: np.ndarray
 ) -> ThresholdCounts:
-    """What happens for each true document of the average label: over all assignments, or, for macro-F1, with all
-    labels alike, however often they are true."""
-    weights = 1 / np.maximum(judged.frequencies, 1) if goal.name == "macro-f1" else np.ones(judged.n_labels)
-    at = count_at_thresholds(scores, right, weights[labels])
-    n_true = max(1e-9, float(weights @ judged.frequencies))
-    return at._replace(n_correct=at.n_correct / n_true, n_assigned=at.n_assigned / n_true)
+    """Return the counts per true document of the average label: over all assignments, or for macro-F1 with equal weight
+    for every label."""
+    weights = 1 / np.maximum(results.frequencies, 1) if goal.name == "macro-f1" else np.ones(results.n_labels)
+    counts = count_at_thresholds(scores, is_correct, weights[labels])
+    n_true = max(1e-9, float(weights @ results.frequencies))
+    return counts._replace(n_correct=counts.n_correct / n_true, n_assigned=counts.n_assigned / n_true)
 
 
-def compute_half_f1(judged: RankedResults, scores: np.ndarray, right: np.ndarray, threshold: float) -> float:
-    """Half of the F1 over all assignments, at a threshold."""
-    n_given = int(np.searchsorted(-scores, -np.float32(threshold), side="right"))
-    return float(right[:n_given].sum() / max(1, n_given + judged.n_true.sum()))
+def compute_half_f1(results: RankedResults, scores: np.ndarray, is_correct: np.ndarray, threshold: float) -> float:
+    """Return half of the micro-F1 at a threshold."""
+    n_assigned = int(np.searchsorted(-scores, -np.float32(threshold), side="right"))
+    return float(is_correct[:n_assigned].sum() / max(1, n_assigned + results.n_true.sum()))
 
 
-def look_up_counts(at: ThresholdCounts, tried: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many labels are right, and given, at these thresholds."""
-    n = np.searchsorted(at.negated_thresholds, -tried, side="right")
-    return np.where(n, at.n_correct[n - 1], 0), np.where(n, at.n_assigned[n - 1], 0)
+def look_up_counts(counts: ThresholdCounts, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of correct and of assigned labels at these thresholds."""
+    n = np.searchsorted(counts.negated_thresholds, -thresholds, side="right")
+    return np.where(n, counts.n_correct[n - 1], 0), np.where(n, counts.n_assigned[n - 1], 0)

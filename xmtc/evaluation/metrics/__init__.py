@@ -1,4 +1,4 @@
-"""Metrics, one module per kind; the import order is the order in which they are listed."""
+"""Metrics, one module per kind; they are listed in the order of import."""
 
 from xmtc.evaluation.metrics import (  # noqa: I001
     ranked,

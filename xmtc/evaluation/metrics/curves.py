@@ -1,7 +1,8 @@
-"""Areas under the curves of single labels, by label frequency, as in Table 6 of the AttentionXML paper: AUC, AUPR.
+"""Areas under the curves of single labels by label frequency (Table 6 of the AttentionXML paper): AUC, AUPR.
 
-For each label all test documents are ranked by the label's score; a group's value is the mean over its labels.
-Documents whose DEPTH best predictions do not hold the label tie below all that do."""
+For each label all test documents are ranked by the label's score; the value of a group is the mean over its labels.
+Documents without the label among their EVALUATION_DEPTH best predictions tie below all others.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from xmtc.evaluation.ranked_results import RankedResults
 from xmtc.evaluation.registry import MetricParameter, register_metric
 
 FREQUENCY_GROUPS = ("frequent", "medium", "rare")
-MIN_OCCURRENCES = 5  # of a label in the test set to have a curve
+MIN_OCCURRENCES = 5  # minimum test documents of a label with a curve
 
 
 def parse_group(text: str) -> str | None:
@@ -25,30 +26,30 @@ GROUP_PARAMETER = MetricParameter("|".join(FREQUENCY_GROUPS), example="rare", pa
 
 
 @register_metric("AUC", parameter=GROUP_PARAMETER)
-def auc(judged: RankedResults, group: str) -> float:
+def auc(results: RankedResults, group: str) -> float:
     """Mean area under the ROC curve of the labels of a frequency group."""
-    means, _ = judged.compute_once(compute_group_means)
+    means, _ = results.compute_once(compute_group_means)
     return means[FREQUENCY_GROUPS.index(group)]
 
 
 @register_metric("AUPR", parameter=GROUP_PARAMETER)
-def aupr(judged: RankedResults, group: str) -> float:
+def aupr(results: RankedResults, group: str) -> float:
     """Mean average precision of the labels of a frequency group."""
-    _, means = judged.compute_once(compute_group_means)
+    _, means = results.compute_once(compute_group_means)
     return means[FREQUENCY_GROUPS.index(group)]
 
 
-def compute_group_means(judged: RankedResults) -> tuple[list[float], list[float]]:
-    """The mean AUC and the mean AUPR of each frequency group; nan for a group without labels."""
-    has_curve = (judged.frequencies >= MIN_OCCURRENCES) & (judged.frequencies < judged.n_docs)
+def compute_group_means(results: RankedResults) -> tuple[list[float], list[float]]:
+    """Return the mean AUC and the mean AUPR of each frequency group; nan for a group without labels."""
+    has_curve = (results.frequencies >= MIN_OCCURRENCES) & (results.frequencies < results.n_docs)
     labels = np.flatnonzero(has_curve)
     if len(labels) == 0:
         return [np.nan] * 3, [np.nan] * 3
 
-    group = assign_frequency_groups(judged.frequencies[labels])
+    group = assign_frequency_groups(results.frequencies[labels])
     members = [group == number for number in range(3)]
 
-    auc_of, aupr_of = compute_label_curves(judged, labels)
+    auc_of, aupr_of = compute_label_curves(results, labels)
     return (
         [auc_of[mask].mean() if mask.any() else np.nan for mask in members],
         [aupr_of[mask].mean() if mask.any() else np.nan for mask in members],
@@ -56,12 +57,12 @@ def compute_group_means(judged: RankedResults) -> tuple[list[float], list[float]
 
 
 def assign_frequency_groups(frequencies: np.ndarray) -> np.ndarray:
-    """(n,) group of each label, 0 the most frequent, so that the three groups' total occurrences differ least. Labels
-    of equal frequency stay together, as the thresholds of AttentionXML's Table 6 keep them."""
+    """Return the group of each label, 0 for the most frequent, so that the total occurrences of the three groups are as
+    equal as possible. Labels of equal frequency are in one group, as in AttentionXML's Table 6."""
     values, step, size = np.unique(-frequencies, return_inverse=True, return_counts=True)
-    mass = np.cumsum(-values * size, dtype=np.float64)  # of the most frequent labels down to each frequency
+    mass = np.cumsum(-values * size, dtype=np.float64)  # occurrences of the labels with at least each frequency
 
-    # For every end of the first group, the end of the second that halves the rest best.
+    # For every end of the first group, the end of the second group that halves the rest best.
     half_of_rest = (mass + mass[-1]) / 2
     second = np.searchsorted(mass, half_of_rest)
     before = np.maximum(second - 1, 0)
@@ -72,55 +73,56 @@ def assign_frequency_groups(frequencies: np.ndarray) -> np.ndarray:
     return (step > first).astype(np.int64) + (step > second[first])
 
 
-def compute_label_curves(judged: RankedResults, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) twice: AUC and average precision of each label over all documents, ties exact as in scikit-learn."""
-    ranked = rank_documents_by_label(judged, labels)
+def compute_label_curves(results: RankedResults, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return AUC and average precision of each label over all documents; ties count as in scikit-learn."""
+    ranked = rank_documents_by_label(results, labels)
     is_last = (ranked.label[1:] != ranked.label[:-1]) | (ranked.score[1:] != ranked.score[:-1])
-    ends = np.append(np.flatnonzero(is_last), len(ranked.label) - 1)  # a curve has one point per run of equal scores
+    ends = np.append(np.flatnonzero(is_last), len(ranked.label) - 1)  # a curve has one point per distinct score
     label = ranked.label[ends]
 
-    n_right = judged.frequencies[labels].astype(np.float64)
-    n_wrong = judged.n_docs - n_right
+    n_positives = results.frequencies[labels].astype(np.float64)
+    n_negatives = results.n_docs - n_positives
 
-    # Sums run through all labels; what belongs to the labels before is taken off.
-    all_right, all_wrong = np.cumsum(ranked.n_correct)[ends], np.cumsum(ranked.n_incorrect)[ends]
-    right_so_far = all_right - (np.cumsum(n_right) - n_right)[label]
-    wrong_so_far = all_wrong - (np.cumsum(n_wrong) - n_wrong)[label]
-    new_right, new_wrong = np.diff(all_right, prepend=0), np.diff(all_wrong, prepend=0)
+    # The cumulative sums run over all labels; the totals of the labels before are subtracted.
+    cumulative_correct, cumulative_incorrect = np.cumsum(ranked.n_correct)[ends], np.cumsum(ranked.n_incorrect)[ends]
+    true_positives = cumulative_correct - (np.cumsum(n_positives) - n_positives)[label]
+    false_positives = cumulative_incorrect - (np.cumsum(n_negatives) - n_negatives)[label]
+    new_correct, new_incorrect = np.diff(cumulative_correct, prepend=0), np.diff(cumulative_incorrect, prepend=0)
 
-    area = np.bincount(label, new_wrong * (right_so_far - new_right / 2))
-    steps = np.bincount(label, new_right * right_so_far / (right_so_far + wrong_so_far))
-    return area / (n_right * n_wrong), steps / n_right
+    area = np.bincount(label, new_incorrect * (true_positives - new_correct / 2))
+    steps = np.bincount(label, new_correct * true_positives / (true_positives + false_positives))
+    return area / (n_positives * n_negatives), steps / n_positives
 
 
 class RankedDocuments(NamedTuple):
-    """Scored documents of several labels, label by label, best first. One entry may stand for many documents."""
+    """Scored documents label by label, best first. An entry may represent many documents with one score."""
 
-    label: np.ndarray  # position among the labels that have a curve
+    label: np.ndarray  # position among the labels with a curve
     score: np.ndarray
-    n_correct: np.ndarray  # how many documents with this score have the label
-    n_incorrect: np.ndarray  # how many do not
+    n_correct: np.ndarray  # documents of this entry with the label
+    n_incorrect: np.ndarray  # documents of this entry without the label
 
 
-def rank_documents_by_label(judged: RankedResults, labels: np.ndarray) -> RankedDocuments:
-    """Every document for each label. Those for which the label was not predicted are one entry, below all others."""
-    position = np.full(judged.n_labels, -1)
+def rank_documents_by_label(results: RankedResults, labels: np.ndarray) -> RankedDocuments:
+    """Rank every document for each label. Documents without a prediction of the label are one entry, below all
+    others."""
+    position = np.full(results.n_labels, -1)
     position[labels] = np.arange(len(labels))
 
-    predicted = judged.predictions.labels
+    predicted = results.predictions.labels
     is_counted = (predicted != NO_LABEL) & (position[predicted] >= 0)
-    label, hit = position[predicted[is_counted]], judged.hits[is_counted]
+    label, hit = position[predicted[is_counted]], results.hits[is_counted]
 
     n_predicted = np.bincount(label, minlength=len(labels))
     n_found = np.bincount(label[hit], minlength=len(labels))
-    right_left = judged.frequencies[labels] - n_found
-    wrong_left = judged.n_docs - n_predicted - right_left
+    missed = results.frequencies[labels] - n_found
+    rejected = results.n_docs - n_predicted - missed
 
     documents = RankedDocuments(
         label=np.append(label, np.arange(len(labels))),
-        score=np.append(judged.predictions.scores[is_counted], np.full(len(labels), -np.inf, dtype=np.float32)),
-        n_correct=np.append(hit, right_left),
-        n_incorrect=np.append(~hit, wrong_left),
+        score=np.append(results.predictions.scores[is_counted], np.full(len(labels), -np.inf, dtype=np.float32)),
+        n_correct=np.append(hit, missed),
+        n_incorrect=np.append(~hit, rejected),
     )
     order = np.lexsort((-documents.score, documents.label))
     return RankedDocuments(*(values[order] for values in documents))

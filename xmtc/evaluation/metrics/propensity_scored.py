@@ -1,7 +1,8 @@
-"""Ranked measures in which a rare label counts more: PSP, PSnDCG, rawPSP.
+"""Propensity-scored ranking metrics, in which a rare label counts more: PSP, PSnDCG, rawPSP.
 
-A hit counts the inverse of the label's propensity (xmtc/labels/propensity.py). The sums of PSP and PSnDCG run over all
-documents before they are divided, so that a perfect ranking reaches 1; rawPSP is not divided by what is reachable."""
+A correct prediction counts the inverse propensity of its label (xmtc/labels/propensity.py). PSP and PSnDCG are divided
+by the best possible value, summed over all documents, so that a perfect ranking reaches 1; rawPSP is not.
+"""
 
 from __future__ import annotations
 
@@ -14,61 +15,63 @@ from xmtc.evaluation.registry import K_PARAMETER, register_metric
 
 
 @register_metric("PSP", parameter=K_PARAMETER, is_per_document=True)
-def psp(judged: RankedResults, k: int) -> np.ndarray:
-    """As P@k, but a rare label counts more."""
-    return compute_propensity_scored(judged, rank_weights=np.ones(k), ideal=np.ones(1))
+def psp(results: RankedResults, k: int) -> np.ndarray:
+    """P@k weighted by inverse propensity, so that rare labels count more."""
+    return compute_propensity_scored(results, rank_weights=np.ones(k), ideal=np.ones(1))
 
 
 @register_metric("PSnDCG", parameter=K_PARAMETER, is_per_document=True)
-def psndcg(judged: RankedResults, k: int) -> np.ndarray:
-    """As nDCG@k, but a rare label counts more."""
-    return compute_propensity_scored(judged, rank_weights=discounts(k), ideal=ideal_dcg(judged, k))
+def psndcg(results: RankedResults, k: int) -> np.ndarray:
+    """nDCG@k weighted by inverse propensity, so that rare labels count more."""
+    return compute_propensity_scored(results, rank_weights=discounts(k), ideal=ideal_dcg(results, k))
 
 
 @register_metric("rawPSP", parameter=K_PARAMETER, is_per_document=True)
-def raw_psp(judged: RankedResults, k: int) -> np.ndarray:
-    """PSP@k before it is divided by the best reachable value, so that it may be above 1."""
-    return compute_gain(judged, require_inverse_propensities(judged), np.ones(k)) / k
+def raw_psp(results: RankedResults, k: int) -> np.ndarray:
+    """PSP@k before the division by the best possible value; may be above 1."""
+    return compute_gain(results, require_inverse_propensities(results), np.ones(k)) / k
 
 
-def require_inverse_propensities(judged: RankedResults) -> np.ndarray:
-    if judged.inverse_propensities is None:
-        measures = "PSP, PSnDCG and rawPSP"
-        raise XmtcError(f"{measures} need train_frequencies and n_train, the label counts of the training set.")
-    return judged.inverse_propensities
+def require_inverse_propensities(results: RankedResults) -> np.ndarray:
+    if results.inverse_propensities is None:
+        raise XmtcError(
+            "PSP, PSnDCG and rawPSP need train_frequencies and n_train; pass the label counts and the number of "
+            "documents of the training set."
+        )
+    return results.inverse_propensities
 
 
-def compute_propensity_scored(judged: RankedResults, rank_weights: np.ndarray, ideal: np.ndarray) -> np.ndarray:
-    """(n_docs,) each document's gain over the mean of the best possible gains. The mean of these values is
+def compute_propensity_scored(results: RankedResults, rank_weights: np.ndarray, ideal: np.ndarray) -> np.ndarray:
+    """Return the gain of each document divided by the mean of the best possible gains, so that the mean is
     sum(gain) / sum(best gain)."""
-    gained, best = compute_gains(judged, rank_weights, ideal)
-    return gained / best.mean() if best.any() else np.zeros(judged.n_docs)
+    gains, best = compute_gains(results, rank_weights, ideal)
+    return gains / best.mean() if best.any() else np.zeros(results.n_docs)
 
 
-def compute_gains(judged: RankedResults, rank_weights: np.ndarray, ideal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n_docs,) twice: each document's gain, and the best possible one."""
-    inverse = require_inverse_propensities(judged)
+def compute_gains(results: RankedResults, rank_weights: np.ndarray, ideal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the gain of each document and the best possible one, shape (n_docs,) each."""
+    inverse = require_inverse_propensities(results)
     return (
-        compute_gain(judged, inverse, rank_weights) / ideal,
-        compute_best_gain(judged, inverse, rank_weights) / ideal,
+        compute_gain(results, inverse, rank_weights) / ideal,
+        compute_best_gain(results, inverse, rank_weights) / ideal,
     )
 
 
-def compute_gain(judged: RankedResults, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
-    """(n_docs,) weighted sum of the inverse propensities of the right predictions."""
+def compute_gain(results: RankedResults, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of the inverse propensities of the correct predictions of each document."""
     k = len(rank_weights)
-    hits = judged.hits[:, :k]
+    hits = results.hits[:, :k]
 
-    labels = np.where(hits, judged.predictions.labels[:, :k], 0)  # a wrong label may have no propensity
-    return np.where(hits, inverse[labels], 0.0) @ rank_weights[: judged.predictions.k]
+    labels = np.where(hits, results.predictions.labels[:, :k], 0)  # an incorrect label may have no propensity
+    return np.where(hits, inverse[labels], 0.0) @ rank_weights[: results.predictions.k]
 
 
-def compute_best_gain(judged: RankedResults, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
-    """(n_docs,) the gain of a ranking of the true labels, rarest first."""
-    rows = judged.true_rows
-    values = inverse[judged.Y.indices]
+def compute_best_gain(results: RankedResults, inverse: np.ndarray, rank_weights: np.ndarray) -> np.ndarray:
+    """Return the gain of each document if its true labels were ranked rarest first."""
+    rows = results.true_rows
+    values = inverse[results.Y.indices]
     values = values[np.lexsort((-values, rows))]
 
-    rank = np.arange(len(rows)) - judged.Y.indptr[rows]
+    rank = np.arange(len(rows)) - results.Y.indptr[rows]
     weights = np.append(rank_weights, 0.0)[np.minimum(rank, len(rank_weights))]
-    return np.bincount(rows, values * weights, minlength=judged.n_docs)
+    return np.bincount(rows, values * weights, minlength=results.n_docs)
