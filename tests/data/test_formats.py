@@ -73,8 +73,8 @@ any_document = st.builds(
     characters,
     st.lists(characters.filter(bool), unique=True, max_size=4),
     features=st.none(),
-    kept=st.just(()),
-    pages=st.just(()),
+    extra=st.just(()),
+    page_offsets=st.just(()),
 )
 
 

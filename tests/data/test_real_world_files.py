@@ -359,7 +359,7 @@ def make_folder(folder: Path) -> Path:
 
 def test_a_folder_of_texts(tmp_path: Path) -> None:
     said: list[str] = []
-    options: dict[str, Any] = {"fields": Fields(labels=None), "labels_required": False, "voice": Notifier(said.append)}
+    options: dict[str, Any] = {"fields": Fields(labels=None), "labels_required": False, "notifier": Notifier(said.append)}
     folder = make_folder(tmp_path)
     found = [(document.id, document.text) for document in open_corpus(folder, **options)]
     assert found == [("a", "Käse\nund mehr"), ("b", "nothing odd")]
