@@ -1,9 +1,9 @@
 """Detection of the format of a corpus from its extension or its first line.
 
 The extension (without .gz, .bz2, .zst) determines the format of .jsonl, .ndjson, .csv, .parquet, .pq, .xlsx, .xls,
-.ods, .npz, .ft, .fasttext, .html, .htm and .pdf files. A folder has the format `folder`. Two files, as in X.npz,Y.npz or
-texts.txt,labels.txt, have the format npz or paired. For all other inputs, including .txt, .tsv and standard input, the
-first of these rules that matches the first line that is not blank determines the format:
+.ods, .npz, .ft, .fasttext, .html, .htm and .pdf files. A folder has the format `folder`. Two files, as in X.npz,Y.npz
+or texts.txt,labels.txt, have the format npz or paired. For all other inputs, including .txt, .tsv and standard input,
+the first of these rules that matches the first line that is not blank determines the format:
 
 1. the magic number of Parquet or of a zip archive       → parquet, xlsx, npz
 2. starts with `{`                                       → jsonl
@@ -21,7 +21,8 @@ train_labels.txt), which have the format paired; and documents without required 
 only if it is certain: JSON or features that can be parsed (those of the second line after a sparse header), a header
 with the text field, subjects that are URIs. Rules 8 and 9 do not apply, because a text may contain tabs, but a .tsv
 file still needs its header. A plain .txt file is then one document, also if labels are required and in a file next to
-it (a.txt and a.key). Any other plain file, and standard input, has one document per line, like fasttext without labels."""
+it (a.txt and a.key). Any other plain file, and standard input, has one document per line, like
+fasttext without labels."""
 
 from __future__ import annotations
 

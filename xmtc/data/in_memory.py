@@ -216,8 +216,8 @@ def validate_label(number: int, name: Any) -> str | int:
         ) from None
     if name == "":
         raise XmtcError(
-            f"The labels of document {number} contain an empty name; remove it, or pass [] for a document without "
-            "labels."
+            f"The labels of document {number} contain an empty name, expected a list of names; remove it, or pass [] "
+            "for a document without labels."
         )
     return name
 
@@ -295,9 +295,7 @@ def check_no_datetimes(frame: Any) -> Any:
     """Return the data frame; raise XmtcError if a column has times, which would become large numbers."""
     time_columns = [name for name in frame.columns if frame[name].to_numpy().dtype.kind in "mM"]
     if time_columns:
-        raise XmtcError(
-            f"Column {time_columns[0]!r} of X holds times; expected numbers, such as years: leave it out."
-        )
+        raise XmtcError(f"Column {time_columns[0]!r} of X holds times; expected numbers, such as years: leave it out.")
     return frame
 
 
@@ -316,6 +314,6 @@ def rows_to_array(rows: list[Any]) -> np.ndarray:
     lengths = {len(row) if isinstance(row, Sized) else 0 for row in rows}
     if len(lengths) > 1:
         raise XmtcError(
-            f"The rows of X have from {min(lengths)} to {max(lengths)} numbers; expected the same number in each, or texts."
+            f"The rows of X have from {min(lengths)} to {max(lengths)} numbers; expected equal lengths, or texts."
         )
     return np.asarray(rows)

@@ -1,10 +1,10 @@
 """CSV and TSV files with a header, quoted as spreadsheets and pandas do.
 
 A cell with a delimiter, a quote or a line break is in double quotes, and quotes within it are doubled. The delimiter is
-detected from the header: of comma, semicolon, tab and bar, the one that yields most of the fields. A first line `sep=;`,
-as Excel writes it, declares the delimiter. xmtc/data/records.py describes cells with several labels. An empty label cell
-means no labels. Rows of empty cells, and rows that repeat the header (in joined files), are skipped. If a quote is never
-closed, the rest of the file is one bad row."""
+detected from the header: of comma, semicolon, tab and bar, the one that yields most of the fields. A first line
+`sep=;`, as Excel writes it, declares the delimiter. xmtc/data/records.py describes cells with several labels. An empty
+label cell means no labels. Rows of empty cells, and rows that repeat the header (in joined files), are skipped. If a
+quote is never closed, the rest of the file is one bad row."""
 
 from __future__ import annotations
 
