@@ -175,7 +175,7 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
         ),
         (
             lambda: Classifier().fit(TEXTS, TAGS).tagger_.predict_labels(["text", None]),
-            "Text 1 is a NoneType; expected a string",
+            "Text 1 is missing (None); expected a string",
         ),
         (lambda: Classifier().fit(TEXTS, TAGS).evaluate(TEXTS, TAGS, ["P@x"]), "P@x"),
     ],

@@ -270,7 +270,7 @@ def test_split_that_falls_short_says_so(fish: Path, tmp_path: Path) -> None:
     [
         ({"share": 1.5}, "share=1.5 is out of range; expected a number between 0 and 1."),
         ({"count": 5}, "count=5 is out of range; expected 1 to 4 of 5 documents."),
-        ({"share": 0.5, "count": 2}, "Found both a share (0.5) and a count (2) for the test part; give one of them."),
+        ({"share": 0.5, "count": 2}, "Found both a share (0.5) and a count (2) for the test part; pass one of them."),
         ({"test": "train.jsonl"}, "The parts train.jsonl and train.jsonl must be two files; choose two names."),
     ],
 )
