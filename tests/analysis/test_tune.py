@@ -336,7 +336,7 @@ def test_held_out_documents():
     np.testing.assert_array_equal(valid.mask, again.mask)
     assert (valid.mask != other.mask).any()
     assert list(valid) == list(valid)  # a second pass gives the same
-    with pytest.raises(XmtcError, match="Found 1 documents with labels; expected at least two, one to train on"):
+    with pytest.raises(XmtcError, match="Found 1 documents with labels; expected at least two, one for training"):
         hold_out([Document("1", "a", ["x"]), Document("2", "b", [])])
 
 

@@ -94,7 +94,7 @@ def test_stats_as_json_from_standard_input_with_a_bad_line(tmp_path: Path) -> No
     found = json.loads(result.stdout)
     assert (found["documents"], found["rejected"], found["features_per_document"]) == (5, 1, None)
     assert result.stderr.startswith(
-        f"1 line of standard input set aside in {rejects}, the first at line 6: this is no valid JSON"
+        f"1 line of standard input set aside in {rejects}, the first at line 6: this is not valid JSON"
     )
     assert rejects.read_bytes().endswith(b"\t{\n")
 
@@ -138,10 +138,10 @@ def test_convert_without_labels(tmp_path: Path) -> None:
             "c.jsonl",
             "out.txt",
             ["--to", "sparse"],
-            "{source} holds text, and sparse holds features; "
-            "expected jsonl, csv, tsv, parquet or fasttext to write to.",
+            "{source} contains text, but sparse is a format for features; "
+            "expected jsonl, csv, tsv, parquet or fasttext.",
         ),
-        ("c.txt", "out.jsonl", [], "{source} holds features, and jsonl holds text; expected sparse to write to."),
+        ("c.txt", "out.jsonl", [], "{source} contains features, but jsonl is a format for text; expected sparse."),
         ("c.jsonl", "out", [], f"{{target}} does not say which format to write; pass --to, one of {WRITABLE}."),
         (
             "c.jsonl",
@@ -169,15 +169,15 @@ def save(path: Path, document: Document) -> None:
 @pytest.mark.parametrize(
     ("document", "trait"),
     [
-        (Document("7", "t", ["a b"]), "the label 'a b' with white space in it"),
-        (Document("7", "see __label__x", []), "a word that begins with __label__ in its text"),
+        (Document("7", "t", ["a b"]), "the label 'a b' with white space"),
+        (Document("7", "see __label__x", []), "a word that starts with __label__ in its text"),
         (Document("7", " \n", []), "neither text nor labels"),
     ],
 )
 def test_what_fasttext_cannot_hold(document: Document, trait: str, tmp_path: Path) -> None:
     with pytest.raises(XmtcError) as error:
         save(tmp_path / "c.ft", document)
-    assert str(error.value) == f"Document '7' has {trait}, which a fastText line cannot hold; write jsonl instead."
+    assert str(error.value) == f"Document '7' has {trait}, which fastText cannot represent; write jsonl instead."
     assert not list(tmp_path.iterdir())
 
 
@@ -270,7 +270,7 @@ def test_split_that_falls_short_says_so(fish: Path, tmp_path: Path) -> None:
     [
         ({"share": 1.5}, "share=1.5 is out of range; expected a number between 0 and 1."),
         ({"count": 5}, "count=5 is out of range; expected 1 to 4 of 5 documents."),
-        ({"share": 0.5, "count": 2}, "Found both a share (0.5) and a count (2) for the test part; give one of them."),
+        ({"share": 0.5, "count": 2}, "Found both a share (0.5) and a count (2) for the test part; pass one of them."),
         ({"test": "train.jsonl"}, "The parts train.jsonl and train.jsonl must be two files; choose two names."),
     ],
 )

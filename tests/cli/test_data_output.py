@@ -41,7 +41,7 @@ def test_a_folder_and_a_pair_of_matrices_are_corpora_too(tmp_path: Path) -> None
 def test_neither_part_is_empty(tmp_path: Path) -> None:
     source, parts = tmp_path / "c.jsonl", [tmp_path / "train.jsonl", tmp_path / "test.jsonl"]
     source.write_text('{"text": "one", "labels": []}\n')
-    with pytest.raises(XmtcError, match="holds one document; expected at least two, one for each part"):
+    with pytest.raises(XmtcError, match="has one document; expected at least two, one for each part"):
         call("split", source, *parts)
     source.write_text('{"text": "one", "labels": []}\n{"text": "two", "labels": []}\n')
     call("split", source, *parts)

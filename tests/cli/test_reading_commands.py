@@ -46,8 +46,8 @@ def place(tmp_path_factory) -> Path:
     (folder / "part-1.csv").write_bytes(table(train[:100], ";", "cp1252"))
     (folder / "part-2.csv").write_bytes(table(train[100:], ";", "cp1252"))
     said = run("train", "train.csv", "-o", "model", *TRAIN, cwd=folder)[1]
-    assert "train.csv is read as windows-1252 (über); --encoding names another." in said
-    assert "train.csv is read with semicolons between its cells; --delimiter names another." in said
+    assert "train.csv is read as windows-1252 (über); --encoding overrides this." in said
+    assert "train.csv is read with semicolons between its cells; --delimiter overrides this." in said
     return folder
 
 
@@ -133,7 +133,7 @@ def test_a_file_named_twice_is_told_or_refused(place):
 def test_a_workbook_in_and_answers_out(place):
     (place / "train.xlsx").write_bytes(workbook([HEADER, *rows(300, 0)], ("Notes", "Books")))
     said = run("train", "train.xlsx", "-o", "sheet", *TRAIN, cwd=place)[1]
-    assert "train.xlsx: the sheet 'Books' is read; --sheet names another." in said
+    assert "train.xlsx: the sheet 'Books' is read; --sheet overrides this." in said
     assert Tagger.load(place / "sheet").about["data"] == Tagger.load(place / "model").about["data"]
     (place / "test.xlsx").write_bytes(workbook([HEADER, *rows(40, 1)]))
     assert run("evaluate", "sheet", "test.xlsx", cwd=place)[0] == run("evaluate", "model", "test.csv", cwd=place)[0]
@@ -154,7 +154,7 @@ def test_texts_whole_and_in_lines(place):
     assert ids(run("predict", "model", "texts/a.txt", "--input-format", "fasttext", cwd=place)[0]) == ["1", "2"]
     assert ids(run("predict", "model", "texts", cwd=place)[0]) == ["a"]
     _, told = run("predict", "model", "texts", cwd=place)
-    assert "texts: 1 document more is in folders within it and not read; --recursive reads them, too." in told
+    assert "texts: 1 more document in subfolders is not read; pass --recursive to read them." in told
     answers, told = run("predict", "model", "texts", "--recursive", cwd=place)
     assert ids(answers) == ["a", "sub/b"]
     assert "folders within" not in told
@@ -178,13 +178,13 @@ def test_explain_takes_other_encodings(place):
     (place / "text.txt").write_bytes(text.encode("utf-16"))
     shown, said = run("explain", "model", "--file", "text.txt", "-k", "1", cwd=place)
     assert text in shown
-    assert "text.txt is read as utf-16; --encoding names another." in said
+    assert "text.txt is read as utf-16; --encoding overrides this." in said
 
 
 @pytest.mark.parametrize(
     ("encoding", "sentence"),
     [
-        ("cp1252", "standard input is read as windows-1252 (über); --encoding names another."),
+        ("cp1252", "standard input is read as windows-1252 (über); --encoding overrides this."),
         ("utf-16", ""),
         ("utf-16-le", ""),
         ("utf-8", ""),

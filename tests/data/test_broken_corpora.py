@@ -34,7 +34,7 @@ from xmtc.data.formats import FORMATS
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
-REMEDY = "; fix it, or set such lines aside with --on-error skip."
+REMEDY = "; fix it, or skip such lines with --on-error skip."
 FORMAT_NAMES = "jsonl, csv, tsv, parquet, xlsx, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired, text, html, pdf, folder"
 JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 
@@ -167,21 +167,21 @@ CASES = [
     case("an empty file, .txt", "c.txt", b"\n \n", "{file} is empty, expected at least one document; check where it comes from."),
     case("a folder, a file expected", "c", folder(a_txt=b""), "{file} is a folder, expected a file; name a file in it.", format="jsonl"),
     case("a folder of something else", "c", folder(a_doc=b""), "{file} is a folder without .txt, .html, .htm, .pdf files; expected documents, or the name of a corpus file in it."),
-    case("a folder of folders", "c", lambda path: folder(a_txt=b"")(path / "d") if path.mkdir() is None else None, "{file} is a folder with .txt, .html, .htm, .pdf files only in folders within it; pass --recursive."),
+    case("a folder of folders", "c", lambda path: folder(a_txt=b"")(path / "d") if path.mkdir() is None else None, "{file} has .txt, .html, .htm, .pdf files only in subfolders; pass --recursive."),
     case("an unknown format", "c.jsonl", JSON_LINE, f"There is no corpus format 'json'. Did you mean jsonl? The formats are {FORMAT_NAMES}.", format="json"),
-    case("no format recognised", "c.txt", b"Once upon a time\n", f"{{file}}: its first line 'Once upon a time' fits no known format; pass --input-format, one of {FORMAT_NAMES}."),
+    case("no format recognised", "c.txt", b"Once upon a time\n", f"{{file}}: its first line 'Once upon a time' matches no known format; pass --input-format, one of {FORMAT_NAMES}."),
     case("a JSON array", "c.json", b'[{"text": "a"},\n {"text": "b"}]', "{file} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."),
-    case("truncated gzip", "c.jsonl.gz", gzip.compress(JSON_LINE * 9)[:-9], "{file}, after line 9: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a whole file; fetch or compress it again."),
-    case("truncated bzip2", "c.jsonl.bz2", bz2.compress(JSON_LINE)[:-9], "{file}, after line 0: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a whole file; fetch or compress it again."),
-    case("truncated zstd", "c.jsonl.zst", pyarrow.compress(JSON_LINE * 9, "zstd", asbytes=True)[:-9], "{file}, after line 0: the data is damaged or ends too early (Truncated compressed stream), expected a whole file; fetch or compress it again."),
+    case("truncated gzip", "c.jsonl.gz", gzip.compress(JSON_LINE * 9)[:-9], "{file}, after line 9: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a complete file; download or compress it again."),
+    case("truncated bzip2", "c.jsonl.bz2", bz2.compress(JSON_LINE)[:-9], "{file}, after line 0: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a complete file; download or compress it again."),
+    case("truncated zstd", "c.jsonl.zst", pyarrow.compress(JSON_LINE * 9, "zstd", asbytes=True)[:-9], "{file}, after line 0: the data is damaged or ends too early (Truncated compressed stream), expected a complete file; download or compress it again."),
     case("an unknown way with bad lines", "c.jsonl", JSON_LINE, "on_error='ignore' is unknown, expected one of stop, skip.", on_error="ignore"),
     # JSON Lines
-    case("wrong UTF-8", "c.jsonl", '{"text": "café", "labels": ["x"]}\n'.encode() + b'{"text": "caf\xe9", "labels": []}\n' + JSON_LINE, "line 2: byte 0xe9 at position 14 is no UTF-8, expected UTF-8 text, or the encoding of the file as --encoding"),
-    jsonl("bad JSON", b'{"text": "b" "labels": []}', "line 2: this is no valid JSON (Expecting ',' delimiter at character 14), expected one JSON object per line"),
-    jsonl("JSON cut off", b'{"text": "b", "labels": [', "line 2: this is no valid JSON (Expecting value), expected one JSON object per line"),
-    jsonl("JSON too deep", b"[" * 100_000, "line 2: this is no readable JSON (maximum recursion depth exceeded while decoding a JSON array from a unicode string), expected one JSON object per line"),
+    case("wrong UTF-8", "c.jsonl", '{"text": "café", "labels": ["x"]}\n'.encode() + b'{"text": "caf\xe9", "labels": []}\n' + JSON_LINE, "line 2: byte 0xe9 at position 14 is not valid UTF-8, expected UTF-8 text, or the encoding of the file as --encoding"),
+    jsonl("bad JSON", b'{"text": "b" "labels": []}', "line 2: this is not valid JSON (Expecting ',' delimiter at character 14), expected one JSON object per line"),
+    jsonl("JSON cut off", b'{"text": "b", "labels": [', "line 2: this is not valid JSON (Expecting value), expected one JSON object per line"),
+    jsonl("JSON too deep", b"[" * 100_000, "line 2: this is not readable JSON (maximum recursion depth exceeded while decoding a JSON array from a unicode string), expected one JSON object per line"),
     jsonl("a list, not an object", b'["b", "x"]', "line 2: this line is a list, expected one JSON object per line"),
-    jsonl("half a character", b'{"text": "\\ud83d", "labels": []}', r"line 2: found half of a surrogate pair (\ud8… or \udc…), expected whole characters"),
+    jsonl("half a character", b'{"text": "\\ud83d", "labels": []}', r"line 2: found a lone surrogate (\ud8… or \udc…), expected complete characters"),
     jsonl("no text", b'{"Txt": "b", "labels": []}', "line 2: there is no field 'text' among 'Txt', 'labels' (did you mean 'Txt'?); name the right one with --text"),
     jsonl("no labels", b'{"text": "b", "tags": []}', "line 2: there is no field 'labels' among 'text', 'tags'; name the right one with --labels"),
     jsonl("no fields", b"{}", "line 2: there is no field 'text' among no fields at all; name the right one with --text"),
@@ -191,10 +191,10 @@ CASES = [
     jsonl("labels are null", b'{"text": "b", "labels": null}', "line 2: the field 'labels' is null, expected a list of names"),
     jsonl("labels are an object", b'{"text": "b", "labels": {"x": 1}}', "line 2: the field 'labels' is an object, expected a list of names"),
     jsonl("labels are a string", b'{"text": "b", "labels": "x;y"}', "line 2: the field 'labels' is the string 'x;y', expected a list of names (or a --separator to split the string by)"),
-    jsonl("a label is an object", b'{"text": "b", "labels": [{"name": "x"}]}', "line 2: the field 'labels' holds an object, expected a list of names"),
-    jsonl("a label is a fraction", b'{"text": "b", "labels": [1.5]}', "line 2: the field 'labels' holds the number 1.5, expected a list of names"),
-    jsonl("a label is true", b'{"text": "b", "labels": [true]}', "line 2: the field 'labels' holds true, expected a list of names"),
-    jsonl("a label is empty", b'{"text": "b", "labels": [""]}', "line 2: the field 'labels' holds an empty name, expected a list of names"),
+    jsonl("a label is an object", b'{"text": "b", "labels": [{"name": "x"}]}', "line 2: the field 'labels' contains an object, expected a list of names"),
+    jsonl("a label is a fraction", b'{"text": "b", "labels": [1.5]}', "line 2: the field 'labels' contains the number 1.5, expected a list of names"),
+    jsonl("a label is true", b'{"text": "b", "labels": [true]}', "line 2: the field 'labels' contains true, expected a list of names"),
+    jsonl("a label is empty", b'{"text": "b", "labels": [""]}', "line 2: the field 'labels' contains an empty name, expected a list of names"),
     jsonl("the id is a list", b'{"id": [7], "text": "b", "labels": []}', "line 2: the field 'id' is a list, expected a string or a whole number"),
     # tables
     case("CSV without the text", "c.csv", b"id,texts,labels\n1,a,x\n", "{file}, the header: there is no field 'text' among 'id', 'texts', 'labels' (did you mean 'texts'?); name the right one with --text."),
@@ -203,30 +203,30 @@ CASES = [
     case("TSV with other names", "c.tsv", b"title\ttags\na\tx\n", "{file}, the header: there is no field 'text' among 'title', 'tags'; name the right one with --text."),
     csv("too few cells", b"2,b", "line 3: this row has 2 cells, expected 3 as in the header"),
     csv("too many cells", b"2,b,x,y", "line 3: this row has 4 cells, expected 3 as in the header"),
-    csv("text after a quote", b'2,"b"b,x', "line 3: the quotes are not as in CSV (',' expected after '\"'), expected quotes around the whole cell"),
+    csv("text after a quote", b'2,"b"b,x', "line 3: the quotes are not valid CSV (',' expected after '\"'), expected quotes around the whole cell"),
     csv("a quote never closed", b'2,"b,x', "line 3: a quote opened in this row is never closed, expected a closing quote", raw=b'2,"b,x\\n3,c,y'),
-    csv("a wrong label list", b'2,b,[{}]', "line 3: the field 'labels' holds an object, expected a list of names"),
+    csv("a wrong label list", b'2,b,[{}]', "line 3: the field 'labels' contains an object, expected a list of names"),
     # Parquet
-    case("not Parquet", "c.parquet", b"text,labels\n", "{file} cannot be read as Parquet (Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file); check that it is a whole Parquet file, or pass --input-format."),
+    case("not Parquet", "c.parquet", b"text,labels\n", "{file} cannot be read as Parquet (Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file); check that it is a complete Parquet file, or pass --input-format."),
     case("Parquet without the text", "c.parquet", parquet(body=["a"], labels=[["x"]]), "{file}: there is no field 'text' among 'body', 'labels'; name the right one with --text."),
     case("a null in Parquet", "c.parquet", parquet(text=["a", None, "c"], labels=[["x"], ["é"], []]), "row 2: the field 'text' is null, expected a string", raw='{"text": null, "labels": ["é"]}'.encode()),
-    case("a string in Parquet that is no UTF-8", "c.parquet", parquet(text=no_utf8(b"a", b"b\xff", b"c"), labels=[["x"], ["é"], []]), "row 2: this row cannot be read (byte 0xff is no UTF-8), expected strings in UTF-8", raw='{"text": "b\\\\xff", "labels": ["é"]}'.encode()),
-    case("a label in Parquet that is no UTF-8", "c.parquet", parquet(text=["a", "b", "c"], labels=one_each(no_utf8(b"x", b"\xff", b"y"))), "row 2: this row cannot be read (byte 0xff is no UTF-8), expected strings in UTF-8", raw=b'{"text": "b", "labels": ["\\\\xff"]}'),
-    case("a column of Parquet whose name is no UTF-8", "c.parquet", renamed_column, "{file} cannot be read as Parquet (byte 0xff is no UTF-8); check that it is a whole Parquet file, or pass --input-format."),
+    case("a string in Parquet that is no UTF-8", "c.parquet", parquet(text=no_utf8(b"a", b"b\xff", b"c"), labels=[["x"], ["é"], []]), "row 2: this row cannot be read (byte 0xff is not valid UTF-8, expected UTF-8 text)", raw='{"text": "b\\\\xff", "labels": ["é"]}'.encode()),
+    case("a label in Parquet that is no UTF-8", "c.parquet", parquet(text=["a", "b", "c"], labels=one_each(no_utf8(b"x", b"\xff", b"y"))), "row 2: this row cannot be read (byte 0xff is not valid UTF-8, expected UTF-8 text)", raw=b'{"text": "b", "labels": ["\\\\xff"]}'),
+    case("a column of Parquet whose name is no UTF-8", "c.parquet", renamed_column, "{file} cannot be read as Parquet (byte 0xff is not valid UTF-8, expected UTF-8 text); check that it is a complete Parquet file, or pass --input-format."),
     # fastText, Annif, LibMultiLabel
     case("fastText label without a name", "c.ft", b"__label__x a\n__label__ b\n__label__y c\n", "line 2: found __label__ without a name, expected __label__name"),
     case("Annif without a tab", "c.tsv", b"a\t<http://x/1>\nb <http://x/2>\nc\t\n", "line 2: this line has 1 columns between tabs, expected text ⇥ <subject URIs>"),
     case("Annif without a URI", "c.tsv", b"a\t<http://x/1>\nb\tfish\nc\t\n", "line 2: found the subject 'fish', expected a URI in angle brackets"),
-    case("Annif folder without labels", "c", folder(a_txt=b"a", b_txt=b"b"), "{file} holds 2 documents and no .tsv or .key files beside them, expected one for each; add the label files."),
-    case("Annif text without labels", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", c_txt=b"c", c_key=b""), "file b.txt: there is no b.tsv or b.key beside it, expected its labels there", raw=b"{file}/b.txt"),
-    case("Annif labels in wrong UTF-8", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x\n\xff", c_txt=b"c", c_key=b""), "file b.txt: line 2 of b.key holds byte 0xff, which is no UTF-8, expected UTF-8 text", raw=b"{file}/b.txt"),
-    case("Annif file named in Latin-1", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x", **{"caf\udce9_txt": b"c", "caf\udce9_key": b"x"}), "file caf\\xe9.txt: its name is no UTF-8, expected one that can be written as the document's id", raw=b"{file}/caf\xe9.txt"),
+    case("Annif folder without labels", "c", folder(a_txt=b"a", b_txt=b"b"), "{file} contains 2 documents and no label files, expected a .tsv or .key file for each; add the label files."),
+    case("Annif text without labels", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", c_txt=b"c", c_key=b""), "file b.txt: there is no label file b.tsv or b.key next to it, expected one", raw=b"{file}/b.txt"),
+    case("Annif labels in wrong UTF-8", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x\n\xff", c_txt=b"c", c_key=b""), "file b.txt: byte 0xff in line 2 of b.key is not valid UTF-8, expected UTF-8 text", raw=b"{file}/b.txt"),
+    case("Annif file named in Latin-1", "c", folder(a_txt=b"a", a_key=b"x", b_txt=b"b", b_key=b"x", **{"caf\udce9_txt": b"c", "caf\udce9_key": b"x"}), "file caf\\xe9.txt: its name is not valid UTF-8, expected a name that can be the id of the document", raw=b"{file}/caf\xe9.txt"),
     case("LibMultiLabel with a tab in the text", "c.tsv", b"x y\tone two\nx\tb\tb\ny\tthree\n", "line 2: this line has 3 columns between tabs, expected 2 as in the first line"),
     # the XMC repository's sparse format
-    case("sparse without a header", "c.txt", b"0,1 0:1\n", "{file}, line 1: found '0,1 0:1', expected the header `documents features labels`; add it, or pass --input-format svmlight if there is none.", format="sparse"),
-    case("sparse with a header of 4,301 digits", "c.txt", b"1 5 " + b"9" * 4301 + b"\n0 1:1\n", f"{{file}}, line 1: found '1 5 {'9' * 35}…', expected the header `documents features labels`; add it, or pass --input-format svmlight if there is none."),
+    case("sparse without a header", "c.txt", b"0,1 0:1\n", "{file}, line 1: found '0,1 0:1', expected the header `documents features labels`; add it, or pass --input-format svmlight for a file without a header.", format="sparse"),
+    case("sparse with a header of 4,301 digits", "c.txt", b"1 5 " + b"9" * 4301 + b"\n0 1:1\n", f"{{file}}, line 1: found '1 5 {'9' * 35}…', expected the header `documents features labels`; add it, or pass --input-format svmlight for a file without a header."),
     xmc("a label of 5,000 digits", b"0" * 5000 + b" 2:1", f"line 3: found the label '{'0' * 39}…', expected a number below the header's 4"),
-    case("sparse that ends too early", "c.txt", b"3 5 4\n0 1:1\n1 2:1\n", "{file} ends after 2 documents, expected 3 as in the header; fetch it again, or fix the header."),
+    case("sparse that ends too early", "c.txt", b"3 5 4\n0 1:1\n1 2:1\n", "{file} ends after 2 documents, expected 3 as in the header; download it again, or fix the header."),
     case("sparse that goes on too long", "c.txt", b"2 5 4\n0 1:1\n1 2:1\n2 3:1\n", "line 4: this is document 3, expected 2 as in the header"),
     xmc("a feature out of range", b"1 5:1", "line 3: found the feature 5, expected a number from 0 on below the header's 5"),
     xmc("a negative feature", b"1 -1:1 2:1", "line 3: found the feature -1, expected a number from 0 on below the header's 5"),
@@ -246,21 +246,21 @@ CASES = [
     svmlight("a label that is a fraction", b"1.5 2:1", "line 2: found the label '1.5', expected whole numbers separated by commas"),
     svmlight("a negative feature in svmlight", b"1 -2:1", "line 2: found the feature -2, expected a number from 0 on that fits in 32 bits"),
     # npz
-    case("npz of unequal rows", "X.npz", npz([[1], [2]], [[1]]), "{file} has 2 rows and {folder}/Y.npz has 1, expected one row per document in both; check that they belong together."),
-    case("npz without labels", "X.npz", npz([[1]]), "{file} holds features and there is no {folder}/Y.npz, expected a pair; give both as {file},LABELS.npz."),
-    case("npz of another name", "train.npz", npz([[1]]), "{file} holds features and the name of its labels cannot be derived from its name, expected a pair; give both as {file},LABELS.npz."),
+    case("npz of unequal rows", "X.npz", npz([[1], [2]], [[1]]), "{file} has 2 rows and {folder}/Y.npz has 1, expected one row per document in both; check that they are a pair."),
+    case("npz without labels", "X.npz", npz([[1]]), "{file} contains features and there is no {folder}/Y.npz, expected a pair; pass both as {file},LABELS.npz."),
+    case("npz of another name", "train.npz", npz([[1]]), "{file} contains features and the name of the label file cannot be derived from its name, expected a pair; pass both as {file},LABELS.npz."),
     *(case(f"an archive, {name}", name, b"PK\x03\x04", "{file} is an archive, expected a file or a folder; unpack it, and name what was in it.") for name in ("c.zip", "c.csv.zip", "c.tar.gz")),
     *(case(f"a text with markup, {name}", name, b"{\\rtf1 moon}", "{file} is a file of a word processor, expected text; save it as .pdf, .html or .txt.") for name in ("c.docx", "c.rtf")),
-    case("npz that is a pickle", "X.npz", pickle.dumps({"X": 1}), "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
-    case("npz with a pickle in it", "X.npz", pickled_npz, "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
-    case("npz that is cut off", "X.npz", b"PK\x03\x04", "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."),
-    case("npz with nan", "X.npz", npz([[1], [np.nan], [1]], [[1], [1], [0]]), "row 2: found a value that is no finite number, expected finite ones", raw=b"0:nan"),
-    case("npz with a value too large for 32 bits", "X.npz", npz([[1], [1e300], [1]], [[1], [1], [0]]), "row 2: found a value that is no finite number, expected finite ones", raw=b"0:inf"),
-    *(case(f"npz with {what}", "X.npz", arrays, "{file} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz.") for what, arrays in ODD_ARRAYS.items()),
+    case("npz that is a pickle", "X.npz", pickle.dumps({"X": 1}), "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),
+    case("npz with a pickle in it", "X.npz", pickled_npz, "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),
+    case("npz that is cut off", "X.npz", b"PK\x03\x04", "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),
+    case("npz with nan", "X.npz", npz([[1], [np.nan], [1]], [[1], [1], [0]]), "row 2: found a value that is not finite, expected finite numbers", raw=b"0:nan"),
+    case("npz with a value too large for 32 bits", "X.npz", npz([[1], [1e300], [1]], [[1], [1], [0]]), "row 2: found a value that is not finite, expected finite numbers", raw=b"0:inf"),
+    *(case(f"npz with {what}", "X.npz", arrays, "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz.") for what, arrays in ODD_ARRAYS.items()),
     # paired
-    case("pair of unequal lines", "texts.txt", pair(b"a\nb\n", b"x\n"), "{file} has 2 lines and {folder}/labels.txt has 1, expected one line per document in both; check that they belong together, or pass --input-format if {file} holds labels itself."),
-    case("pair without labels", "c.txt", b"a\n", "{file} holds texts, and no file beside it has the name of their labels, as train_labels.txt is that of train_texts.txt; give both as {file},LABELS.txt.", format="paired"),
-    case("pair with labels that are no UTF-8", "texts.txt", pair(b"a\nb\nc\n", b"x\n\xff\ny\n"), "line 2: labels.txt holds byte 0xff in this line, which is no UTF-8, expected UTF-8 text"),
+    case("pair of unequal lines", "texts.txt", pair(b"a\nb\n", b"x\n"), "{file} has 2 lines and {folder}/labels.txt has 1, expected one line per document in both; check that they are a pair, or pass --input-format if {file} contains the labels."),
+    case("pair without labels", "c.txt", b"a\n", "{file} contains texts, and there is no label file with a matching name, such as train_labels.txt for train_texts.txt; pass both as {file},LABELS.txt.", format="paired"),
+    case("pair with labels that are no UTF-8", "texts.txt", pair(b"a\nb\nc\n", b"x\n\xff\ny\n"), "line 2: byte 0xff in this line of labels.txt is not valid UTF-8, expected UTF-8 text"),
 ]
 # fmt: on
 
@@ -341,9 +341,7 @@ def test_garbage_gives_documents_or_a_sentence(format: str | None, on_error: str
 def test_nothing_but_bad_lines(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(b"{\n{\n")
     corpus = open_corpus(tmp_path / "c.jsonl", on_error="skip", rejects=tmp_path / "bad.tsv")
-    with pytest.raises(
-        XmtcError, match=r"Every document was refused: 2 lines of .*c.jsonl set aside in .*bad.tsv, the"
-    ):
+    with pytest.raises(XmtcError, match=r"No document is valid: 2 lines of .*c.jsonl set aside in .*bad.tsv, the"):
         list(corpus)
     assert (tmp_path / "bad.tsv").read_bytes().count(b"\n") == 2
 
@@ -358,7 +356,7 @@ def test_rejects_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(b"{\n" + JSON_LINE)
     corpus = open_corpus(tmp_path / "c.jsonl", on_error="skip", rejects=tmp_path / "no" / "c.rejects")
     with pytest.raises(
-        XmtcError, match=r"cannot be written \(No such file or directory\); name another with --rejects"
+        XmtcError, match=r"cannot be written \(No such file or directory\); name another file with --rejects"
     ):
         list(corpus)
 
@@ -373,14 +371,14 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     corpus = open_corpus(path, on_error="skip")
     assert len(list(corpus)) == 1
     assert "c\\xff.jsonl set aside in" in str(corpus.rejects)
-    assert Path(f"{path}.rejects").read_bytes().startswith(b"1\tthis is no valid JSON")
+    assert Path(f"{path}.rejects").read_bytes().startswith(b"1\tthis is not valid JSON")
 
     folder(a_txt=b"a", a_key=b"x", **{"b\udcff\t\n_txt": b"\xff", "b\udcff\t\n_key": b"x"})(tmp_path / "texts")
     corpus = open_corpus(tmp_path / "texts", on_error="skip")
     assert len(list(corpus)) == 1
     location, reason, *raw = (tmp_path / "texts.rejects").read_bytes().split(b"\t")
     assert location == rb"b\xff\t\n.txt"
-    assert reason.startswith(b"its name is no UTF-8") or b"holds byte 0xff" in reason
+    assert reason.startswith(b"its name is not valid UTF-8") or b"byte 0xff in line" in reason
     assert b"\t".join(raw) == os.fsencode(tmp_path) + b"/texts/b\xff\t\\n.txt\n"
 
 

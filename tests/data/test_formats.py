@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import itertools
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 from scipy import sparse
 
+from xmtc.core.run import Run
 from xmtc.data.corpus import Corpus, open_corpus, open_corpus_writer
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
@@ -73,8 +75,8 @@ any_document = st.builds(
     characters,
     st.lists(characters.filter(bool), unique=True, max_size=4),
     features=st.none(),
-    kept=st.just(()),
-    pages=st.just(()),
+    extra=st.just(()),
+    page_offsets=st.just(()),
 )
 
 
@@ -337,7 +339,10 @@ def test_gzip_is_read_as_python_reads_it(tmp_path, kind, unzipping):
     assert b"".join(bytes(block.lines) for block in read_blocks(str(path), size=10_000)) == LINES
 
 
-@pytest.mark.parametrize("end", [b"no gzip", gzip.compress(LINES)[:-1], gzip.compress(LINES)[:5]])
+GZIPPED_LINES = gzip.compress(LINES, mtime=0)  # without the time, so that test ids are the same in every run
+
+
+@pytest.mark.parametrize("end", [b"no gzip", GZIPPED_LINES[:-1], GZIPPED_LINES[:5]])
 def test_damage_to_a_later_member_of_gzip_is_said(tmp_path, end, unzipping):
     path = tmp_path / "lines.gz"
     path.write_bytes(gzip.compress(LINES) + end)
@@ -379,3 +384,48 @@ def test_of_damaged_gzip_both_readers_say_the_same(tmp_path, monkeypatch, seed):
         return bytes(lines), ""
 
     assert outcome("zlib_ng.zlib_ng") == outcome("zlib")
+
+
+@pytest.mark.parametrize(
+    ("format", "content", "number"),
+    [
+        ("fasttext", b"__label__x a\n", 1),
+        ("annif", b"a text\t<http://x/1>\n", 1),
+        ("libmultilabel", b"x\ta text\n", 1),
+        ("svmlight", b"1 2:1\n", 1),
+        ("sparse", b"1 3 2\n1 2:1\n", 2),
+        ("paired", b"a text\n", 1),
+    ],
+)
+def test_ids_from_line_numbers_are_distinct_in_several_files(
+    tmp_path: Path, format: str, content: bytes, number: int
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}_texts.txt").write_bytes(content)
+        (tmp_path / f"{name}_labels.txt").write_bytes(b"x\n")
+    corpus = open_corpus([tmp_path / "a_texts.txt", tmp_path / "b_texts.txt"], format)
+    assert [document.id for document in corpus] == [f"a_texts.txt:{number}", f"b_texts.txt:{number}"]
+
+
+def test_ids_of_several_npz_files_are_distinct(tmp_path: Path) -> None:
+    for part in ("trn", "tst"):
+        for name in ("X", "Y"):
+            sparse.save_npz(tmp_path / f"{name}.{part}.npz", sparse.csr_array([[1.0]]))
+    corpus = open_corpus([tmp_path / "X.trn.npz", tmp_path / "X.tst.npz"])
+    assert [document.id for document in corpus] == ["X.trn.npz:1", "X.tst.npz:1"]
+
+
+def test_libmultilabel_without_labels(tmp_path: Path) -> None:
+    (tmp_path / "c.tsv").write_bytes(b"1\tx y\ta text\n")
+    (document,) = open_corpus(tmp_path / "c.tsv", "libmultilabel", Fields(labels=None), labels_required=False)
+    assert document == Document("1", "a text", [])
+
+
+def test_byte_order_mark_is_removed_from_lines_and_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(codecs.BOM_UTF8 + b'{"text": "a", "labels": ["x"]}\n')
+    assert list(read_lines(str(path))) == [b'{"text": "a", "labels": ["x"]}\n']
+    (batch,) = open_corpus(path).iter_batches(Run(threads=1))
+    assert list(batch.texts) == ["a"]
+    path.write_bytes(codecs.BOM_UTF8)
+    assert list(read_blocks(str(path))) == []

@@ -132,22 +132,25 @@ class TestLists:
 @pytest.mark.parametrize(
     ("y", "sentence"),
     [
-        ([[0.5, 0.2], [0.1, 1.0]], "A label of document 0 is 0.5; expected whole text, such as 'a', or a whole number"),
+        ([[0.5, 0.2], [0.1, 1.0]], "A label of document 0 is 0.5; expected a string, such as 'a', or a whole number"),
         (np.array([[0.5, 0.2]]), "Found 0.5 in a matrix of labels; expected only 0 and 1"),
         (np.array([[0, 2, 1]]), "Found 2 in a matrix of labels; expected only 0 and 1"),
         (np.array([[0, np.nan]]), "Found nan in a matrix of labels"),
-        (csr_array(np.array([[0, 0.5]])), "Found 0.5 in a matrix of labels; expected only 0 and 1. Of weights keep"),
+        (
+            csr_array(np.array([[0, 0.5]])),
+            "Found 0.5 in a matrix of labels; expected only 0 and 1. Binarise weights, as in Y >= 0.5",
+        ),
         (csr_array(np.array([[0, -1]])), "Found -1 in a matrix of labels"),
         (["a", "b"], "The labels of document 0 are 'a'; expected a list of labels, such as ['a', 'b']"),
         (np.array([1, 2, 3]), "The labels of document 0 are np.int64(1); expected a list of labels"),
         (np.array(["a", "b"]), "The labels of document 0 are np.str_('a'); expected a list"),
         ([{"a": 0.9}], "The labels of document 0 are {'a': 0.9}; expected a list of labels"),
         ([["a"], None], "The labels of document 1 are None; expected a list of labels"),
-        ([[True, "a"]], "A label of document 0 is True; expected whole text"),
-        ([[["a"]]], "A label of document 0 is ['a']; expected whole text"),
-        ([[("a", 0.5)]], "A label of document 0 is ('a', 0.5); expected whole text"),
-        ([["a"], ["b", ""]], "The labels of document 1 hold an empty name, expected a list of names; leave it out: of"),
-        ([[np.str_("")]], "The labels of document 0 hold an empty name, expected a list of names"),
+        ([[True, "a"]], "A label of document 0 is True; expected a string"),
+        ([[["a"]]], "A label of document 0 is ['a']; expected a string"),
+        ([[("a", 0.5)]], "A label of document 0 is ('a', 0.5); expected a string"),
+        ([["a"], ["b", ""]], "The labels of document 1 contain an empty name, expected a list of names; remove it"),
+        ([[np.str_("")]], "The labels of document 0 contain an empty name, expected a list of names"),
         (7, "Found 7 as labels; expected a list of labels for each document"),
         (np.zeros((2, 2, 2)), "A label of document 0 is"),
     ],
@@ -165,7 +168,7 @@ def test_labels_that_could_be_misread_are_refused(y, sentence):
         (lambda: frame([[0.5, 0, 1]]), "Found 0.5 in a matrix of labels"),
         (lambda: frame([[1, 0, 1]], ("a", "b", "a")), "have the same name; expected a name for each label"),
         (lambda: frame([[1, 0, 1]], ("a", "", "b")), "A column of the labels' data frame has an empty name; expected"),
-        (lambda: frame([["x", "y", "z"]]), "holds something else than numbers; expected columns of 0 and 1"),
+        (lambda: frame([["x", "y", "z"]]), "has values other than numbers; expected columns of 0 and 1"),
         (lambda: frame([["x"]], ("a",)), "The labels of document 0 are 'x'; expected a list of labels"),
         (lambda: frame([[1, None, 1]]), "Found nan in a matrix of labels"),
     ],
@@ -186,7 +189,7 @@ def test_empty_names_are_refused_as_in_files_and_blanks_are_names(tmp_path, labe
 
 
 def test_a_classifier_refuses_empty_names():
-    with pytest.raises(XmtcError, match="The labels of document 0 hold an empty name"):
+    with pytest.raises(XmtcError, match="The labels of document 0 contain an empty name"):
         Classifier(min_df=1).fit(["red apple", "green pear"], [[""], ["b"]])
 
 
@@ -230,7 +233,7 @@ class TestTexts:
                 lambda: frame(np.array([["2020-01-01"]], "datetime64[s]"), ("day",)),
                 "Column 'day' of X holds times; expected numbers",
             ),
-            (lambda: [[1.0, 2.0], [3.0]], "The rows of X have from 1 to 2 numbers; expected as many in each"),
+            (lambda: [[1.0, 2.0], [3.0]], "The rows of X have from 1 to 2 numbers; expected equal lengths"),
         ],
     )
     def test_what_is_no_text_is_refused(self, make, sentence):

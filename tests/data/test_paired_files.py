@@ -103,19 +103,19 @@ def test_unequal_numbers_of_lines(texts: int, labels: int, tmp_path: Path) -> No
             list(open_corpus(path, on_error=on_error))
         assert str(error.value) == (
             f"{path} has {texts} lines and {tmp_path}/train_labels.txt has {labels}, expected one line per document in "
-            f"both; check that they belong together, or pass --input-format if {path} holds labels itself."
+            f"both; check that they are a pair, or pass --input-format if {path} contains the labels."
         )
-    with pytest.raises(XmtcError, match=r"in both; check that they belong together\.$"):
+    with pytest.raises(XmtcError, match=r"in both; check that they are a pair\.$"):
         list(open_corpus(f"{path},{tmp_path}/train_labels.txt"))
 
 
 def test_a_bad_line_takes_its_other_half_along(tmp_path: Path) -> None:
     path = save(tmp_path, b"a\n\xff\nc\nd\n", b"x\ny\n\xfe\nz\n")
-    with pytest.raises(XmtcError, match="line 2: byte 0xff at position 1 is no UTF-8"):
+    with pytest.raises(XmtcError, match="line 2: byte 0xff at position 1 is not valid UTF-8"):
         list(open_corpus(path))
     corpus = open_corpus(path, on_error="skip")
     assert list(corpus) == [Document("1", "a", ["x"]), Document("4", "d", ["z"])]
-    reason = "train_labels.txt holds byte 0xfe in this line, which is no UTF-8, expected UTF-8 text"
+    reason = "byte 0xfe in this line of train_labels.txt is not valid UTF-8, expected UTF-8 text"
     rejects = (tmp_path / "train_texts.txt.rejects").read_bytes().splitlines()
     assert rejects[1] == f"3\t{reason}\tc".encode()
     assert (corpus.n_rejected, len(rejects)) == (2, 2)
@@ -136,14 +136,14 @@ def test_what_is_certain_is_not_taken_for_texts(tmp_path: Path) -> None:
 
 def test_texts_without_labels(tmp_path: Path) -> None:
     path = save(tmp_path, labels=None)
-    with pytest.raises(XmtcError, match="fits no known format"):
+    with pytest.raises(XmtcError, match="matches no known format"):
         open_corpus(path)
     with pytest.raises(XmtcError) as error:
         list(open_corpus(path, "paired"))
-    assert str(error.value).endswith(f"train_texts.txt; give both as {path},LABELS.txt.")
+    assert str(error.value).endswith(f"train_texts.txt; pass both as {path},LABELS.txt.")
     with pytest.raises(XmtcError, match=r"train_labels\.txt: there is no such file"):
         list(open_corpus(f"{path},{tmp_path}/train_labels.txt"))
-    with pytest.raises(XmtcError, match="paired is a pair of files, which standard input cannot hold"):
+    with pytest.raises(XmtcError, match="paired is a pair of files, which standard input cannot contain"):
         open_corpus("-", "paired")
     assert [document.labels for document in open_corpus(path, "paired", labels_required=False)] == [[]] * 4
 
@@ -165,7 +165,7 @@ def test_written_and_read_back(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "texts.txt.gz").read_bytes()) == TEXTS + b"two lines\n"
     before = (tmp_path / "labels.txt").read_bytes()
     with (
-        pytest.raises(XmtcError, match="has the label 'open sea' with white space in it"),
+        pytest.raises(XmtcError, match="has the label 'open sea' with white space"),
         open_corpus_writer(pair) as add,
     ):
         add(Document("1", "a", ["open sea"]))

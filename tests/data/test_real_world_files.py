@@ -153,7 +153,7 @@ READ = [
     kind("xlsx with a name that does not say it", "export", lambda: workbook(cells())),
     kind("xlsx with a title above its header", "c.xlsx", lambda: workbook([["Holdings of the library"], [], *cells()])),
     kind("xlsx with empty rows and a second header", "c.xlsx", lambda: workbook([*cells()[:2], [None] * 4, HEADER, *cells()[2:]]), "repeats its header once, first in line 4"),
-    kind("xlsx whose second sheet has the table", "c.xlsx", lambda: workbook(cells(), ("Notes", "Books")), "the sheet 'Books' is read; --sheet names another"),
+    kind("xlsx whose second sheet has the table", "c.xlsx", lambda: workbook(cells(), ("Notes", "Books")), "the sheet 'Books' is read; --sheet overrides this"),
     kind("xlsx with a sheet that was told", "c.xlsx", lambda: workbook(cells(), ("Books", "Other"), last=False), layout=Layout(sheet="books")),
     kind("xlsx with Python lists", "c.xlsx", lambda: workbook(cells("Python"))),
 ]  # fmt: skip
@@ -161,18 +161,18 @@ READ = [
 REFUSED = [
     kind("no such column", "c.csv", table(";", "cp1252"), "c.csv, the header: there is no field 'body' among 'ID', 'Title', 'Abstract', 'Subjects'; name the right one with --text.", text="body"),
     kind("two columns but for capitals", "c.csv", b"Text,TEXT,labels\na,b,x\n", "there is no field 'text' among 'Text', 'TEXT', 'labels'", text="text", labels="labels"),
-    kind("a second header in another order", "c.csv", lambda: table(",", "utf-8") + b"Title,ID,Subjects,Abstract\n", "line 5: a second header has the columns in another order; give the joined files one by one"),
-    kind("old Mac line ends", "c.csv", table(",", "utf-8").replace(b"\n", b"\r"), "its lines end with a carriage return alone, expected line feeds; convert it with tr"),
-    kind("UTF-8 with a line of Latin-1", "c.csv", table(",", "utf-8") + "b4,Öl,,\n".encode("latin-1"), "is no UTF-8, expected UTF-8 text, or the encoding of the file as --encoding"),
-    kind("the wrong encoding told", "c.csv", table(",", "cp1252"), "is no UTF-8, expected UTF-8 text, or the encoding of the file as --encoding", layout=Layout(encoding="utf-8")),
-    kind("UTF-16 cut in the middle", "c.csv", table(",", "utf-16")[:-1], "this is no UTF-16: truncated data"),
+    kind("a second header in another order", "c.csv", lambda: table(",", "utf-8") + b"Title,ID,Subjects,Abstract\n", "line 5: a second header has the columns in another order; pass the joined files separately"),
+    kind("old Mac line ends", "c.csv", table(",", "utf-8").replace(b"\n", b"\r"), "its lines end with carriage returns, expected line feeds; convert it with tr"),
+    kind("UTF-8 with a line of Latin-1", "c.csv", table(",", "utf-8") + "b4,Öl,,\n".encode("latin-1"), "is not valid UTF-8, expected UTF-8 text, or the encoding of the file as --encoding"),
+    kind("the wrong encoding told", "c.csv", table(",", "cp1252"), "is not valid UTF-8, expected UTF-8 text, or the encoding of the file as --encoding", layout=Layout(encoding="utf-8")),
+    kind("UTF-16 cut in the middle", "c.csv", table(",", "utf-16")[:-1], "it is not valid UTF-16: truncated data"),
     kind("xlsx without the column", "c.xlsx", lambda: workbook(cells()), "the header of the sheet 'Sheet1': there is no field 'body' among 'ID', 'Title', 'Abstract', 'Subjects'; name the right one with --text.", text="body"),
     kind("xlsx without the sheet", "c.xlsx", lambda: workbook(cells()), "has no sheet 'Books'; its sheets are 'Sheet1'.", layout=Layout(sheet="Books")),
     kind("xlsx that is no workbook", "c.xlsx", lambda: workbook([]) and b"PK\x03\x04rubbish", "cannot be read as a workbook"),
     kind("an empty xlsx", "c.xlsx", lambda: workbook([]), "is empty, expected at least one document"),
     kind("labels between ; and strict", "c.csv", lambda: text_of([["id", "title", "abstract", "subjects"], *([str(i), "a", "b", f"x{i % 3};y{i % 4}"] for i in range(12))]).encode(), "12 of 12 labels occur once and contain ';', such as 'x0;y0': did you mean --separator ';'? That would make 7 labels.", strict=True),
     kind("a JSON array", "c.json", b'[{"title": "a"}]', "is a JSON array, expected one JSON object per line; rewrite it with `jq"),
-    kind("a PDF of pictures", "c.pdf", lambda: pytest.importorskip("pypdf") and pdf("", ""), "its 2 pages hold no text, expected letters; if they are pictures, recognise their text first (OCR)", labels=None),
+    kind("a PDF of pictures", "c.pdf", lambda: pytest.importorskip("pypdf") and pdf("", ""), "its 2 pages have no text, expected text; if they are scanned, recognise their text first (OCR)", labels=None),
     kind("a PDF that is none", "c.pdf", lambda: pytest.importorskip("pypdf") and b"rubbish", "cannot be read as PDF", labels=None),
 ]  # fmt: skip
 
@@ -236,7 +236,7 @@ def test_encodings_are_told_apart(encoding: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"text,labels\na,\xff\n", b"text,labels\nabc \x81 def,x\n"])
 def test_a_byte_that_fell_in_is_no_encoding(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_bytes(content)
-    with pytest.raises(XmtcError, match=r"line 2: byte 0x.. at position .* is no UTF-8"):
+    with pytest.raises(XmtcError, match=r"line 2: byte 0x.. at position .* is not valid UTF-8"):
         list(open_corpus(tmp_path / "c.csv"))
 
 
@@ -301,10 +301,10 @@ def test_several_files_are_one_corpus(tmp_path: Path) -> None:
     for file in ("part-2.csv", "more.jsonl"):
         with pytest.raises(XmtcError, match="is part of the corpus that is read"):
             corpus.check_not_overwritten(tmp_path / file)
-    with pytest.raises(XmtcError, match="no file fits this pattern; check it, and put it in quotes"):
+    with pytest.raises(XmtcError, match="no file matches this pattern; check it, and put it in quotes"):
         open_corpus(str(tmp_path / "none-*.csv"))
     (tmp_path / "sparse.txt").write_text("1 2 2\n0 1:1\n")
-    with pytest.raises(XmtcError, match=r"holds features and .* holds texts; expected the same in all files"):
+    with pytest.raises(XmtcError, match=r"contains features and .* contains texts; expected the same in all files"):
         open_corpus([tmp_path / "sparse.txt", tmp_path / "more.jsonl"])
 
 
@@ -330,7 +330,7 @@ def test_a_file_that_is_named_again_is_read_once_and_told(tmp_path: Path, monkey
     (tmp_path / "y.txt").write_text("y\n")
     said: list[str] = []
     assert [document.text for document in open_corpus(paths, notifier=Notifier(said.append))] == texts
-    expected = "expected each file once: leave the others out, or copy it where its documents are to count twice."
+    expected = "expected each file once: remove the others, or copy the file if its documents should count twice."
     assert said == [f"{found}; {expected}"]
     with pytest.raises(XmtcError, match="expected each file once"):
         open_corpus(paths, notifier=Notifier(strict=True))
@@ -359,13 +359,17 @@ def make_folder(folder: Path) -> Path:
 
 def test_a_folder_of_texts(tmp_path: Path) -> None:
     said: list[str] = []
-    options: dict[str, Any] = {"fields": Fields(labels=None), "labels_required": False, "voice": Notifier(said.append)}
+    options: dict[str, Any] = {
+        "fields": Fields(labels=None),
+        "labels_required": False,
+        "notifier": Notifier(said.append),
+    }
     folder = make_folder(tmp_path)
     found = [(document.id, document.text) for document in open_corpus(folder, **options)]
     assert found == [("a", "Käse\nund mehr"), ("b", "nothing odd")]
     assert said == [
-        f"{folder}: 1 document more is in folders within it and not read; --recursive reads them, too.",
-        f"1 of 2 files in {folder}, as a.txt, is read as windows-1252 (Käse); --encoding names another.",
+        f"{folder}: 1 more document in subfolders is not read; pass --recursive to read them.",
+        f"1 of 2 files in {folder}, as a.txt, is read as windows-1252 (Käse); --encoding overrides this.",
     ]
     found = [document.id for document in open_corpus(folder, layout=Layout(recursive=True), **options)]
     assert found == ["a", "b", "sub/c"]
@@ -375,7 +379,7 @@ def test_a_text_file_is_one_document_with_labels_beside_it(tmp_path: Path) -> No
     (tmp_path / "a.txt").write_text("one\n\ntext\n")
     (document,) = open_corpus(tmp_path / "a.txt", labels_required=False)
     assert document == Document("a", "one\n\ntext\n", [])
-    with pytest.raises(XmtcError, match="its first line 'one' fits no known format"):
+    with pytest.raises(XmtcError, match="its first line 'one' matches no known format"):
         open_corpus(tmp_path / "a.txt")
     (tmp_path / "a.key").write_text("x\ny\n")
     (document,) = open_corpus(tmp_path / "a.txt")
@@ -420,7 +424,7 @@ def test_what_is_not_installed_is_named(module: str, name: str, extra: str, tmp_
 
 
 @pytest.mark.parametrize(("layout", "sentence"), [
-    ({"delimiter": ";;"}, "cannot stand between the cells of a table; expected one character, such as ; or tab"),
+    ({"delimiter": ";;"}, "cannot separate the cells of a table; expected one character, such as ; or tab"),
     ({"encoding": "windows-1525"}, "There is no encoding 'windows-1525'; did you mean windows-125"),
     ({"encoding": "base64"}, "There is no encoding 'base64'; expected one such as utf-8"),
 ])  # fmt: skip

@@ -307,7 +307,7 @@ MISTAKES = [
     (["model", "--file", "txt.txt"], "txt.txt: there is no such file; did you mean text.txt?"),
     (
         ["model", "--file", "mixed.txt"],
-        "mixed.txt, file mixed.txt: line 2 holds byte 0xe9, which is no UTF-8",
+        "mixed.txt, file mixed.txt: byte 0xe9 in line 2 is not valid UTF-8",
     ),
     (["model", "--file", "text.txt", "--encoding", "utf8x"], "There is no encoding 'utf8x'; did you mean utf-8?"),
     (["model", "text", "--html", "latin.txt"], "latin.txt exists and is not a page of `xmtc explain`; choose another"),

@@ -473,7 +473,7 @@ def test_what_cannot_decide_when_to_stop_is_refused():
     unlabelled = replace(data, Y=csr_array(data.Y.shape, dtype=np.float32))
     with pytest.raises(XmtcError, match="No validation document has a label"):
         SMALL.fit(data, unlabelled, ONE)
-    with pytest.raises(XmtcError, match="Found 1 documents with labels; expected two"):
+    with pytest.raises(XmtcError, match="Found 1 documents with labels; expected at least two, one for training"):
         SMALL.fit(data.select_rows(np.array([0])), run=ONE)
 
 

@@ -687,7 +687,7 @@ def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
             "RankAE: no output between 0 and 1 (bounded) can be margin=10 ahead of another; expected at most 1.",
         ),
         (lambda: RankAE(loss="hinge"), "loss='hinge' does not fit; expected one of 'ranking', 'bce'"),
-        (lambda: SMALL.fit(planted_features(1, 0), run=ONE), "Found 1 documents with labels; expected two"),
+        (lambda: SMALL.fit(planted_features(1, 0), run=ONE), "Found 1 documents with labels; expected at least two, one for training"),
         (
             lambda: Classifier("rank_ae", input="lstm").fit(np.eye(4), [["a"]] * 4, run=ONE),
             "RankAE reads words, but the corpus holds features",

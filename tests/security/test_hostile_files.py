@@ -46,7 +46,7 @@ CYCLE = pdf([b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [2 0 
 ATTRIBUTES = b"<p " + b" ".join(b"a%d=1" % i for i in range(6000)) + b">some words"
 REASONS = {
     "no_cell.xlsx": (NO_CELL, "it is damaged (capacity overflow)"),
-    "cycle.pdf": (CYCLE, "it cannot be read as PDF (Detected cyclic page references.), expected a whole PDF"),
+    "cycle.pdf": (CYCLE, "it cannot be read as PDF (Detected cyclic page references.), expected a complete PDF"),
     "attributes.html": (ATTRIBUTES, "a tag has 6,000 attributes, expected 5,000 at most"),
 }
 
@@ -205,7 +205,7 @@ class TestCommand:
         content, reason = REASONS[name]
         assert predict(model, tmp_path, name, content) == (
             2,
-            f"xmtc: {name}, file {name}: {reason}; fix it, or set such lines aside with --on-error skip.",
+            f"xmtc: {name}, file {name}: {reason}; fix it, or skip such lines with --on-error skip.",
         )
 
     def test_a_child_that_dies_sets_one_file_of_a_folder_aside(self, tmp_path, monkeypatch):
@@ -223,10 +223,7 @@ class TestCommand:
         with watching(tmp_path):
             corpus = open_corpus(tmp_path, fields=Fields(labels=None), labels_required=False, on_error="skip")
             assert [document.id for document in corpus] == ["a", "c"]
-        assert (
-            corpus.rejects.first_bad_line.reason
-            == "it takes longer than 1 seconds, expected a document that is read in less"
-        )
+        assert corpus.rejects.first_bad_line.reason == "it takes longer than 1 seconds, expected a smaller document"
 
     def test_a_line_without_end(self, tmp_path, monkeypatch):
         monkeypatch.setattr(files, "MAX_LINE_BYTES", 1000)
@@ -234,7 +231,7 @@ class TestCommand:
         with pytest.raises(XmtcError) as raised:
             list(open_corpus(tmp_path / "a.jsonl"))
         assert str(raised.value) == (
-            f"{tmp_path}/a.jsonl, line 2: the line is longer than 1,000 bytes, expected a document in each line; check "
+            f"{tmp_path}/a.jsonl, line 2: the line is longer than 1,000 bytes, expected one document per line; check "
             "the file, or pass --input-format."
         )
 
@@ -263,7 +260,7 @@ def test_a_long_attribute_is_no_list_of_attributes():
 
 def test_an_archive_of_many_arrays_is_refused(tmp_path):
     (tmp_path / "X.npz").write_bytes(zipped({f"{i}.npy": b"" for i in range(17)}))
-    with pytest.raises(XmtcError, match=r"X\.npz is no sparse matrix saved by scipy"):
+    with pytest.raises(XmtcError, match=r"X\.npz is not a sparse matrix saved by scipy"):
         list(open_corpus(tmp_path / "X.npz", labels_required=False))
 
 

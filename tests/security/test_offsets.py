@@ -80,5 +80,5 @@ def test_matrices_with_offsets_that_wrap_around_are_refused(tmp_path, kind):
     held = {"format": np.array(kind.encode()), "shape": np.array(found.shape), "data": found.data}
     held |= {"indices": found.indices, "indptr": wrapped(found.indptr.astype(np.int64)), "_is_array": np.array(True)}
     np.savez(tmp_path / "X.npz", **held)
-    with pytest.raises(XmtcError, match="is no sparse matrix saved by scipy"):
+    with pytest.raises(XmtcError, match="is not a sparse matrix saved by scipy"):
         list(open_corpus(f"{tmp_path}/X.npz,{tmp_path}/Y.npz"))

@@ -1,6 +1,6 @@
-"""A corpus: documents in any format, read one by one, and as often as needed.
+"""Corpora: documents in files of any supported format, streamed one by one.
 
-How the format is detected from extension and content is described in xmtc/data/format_detection.py."""
+xmtc/data/format_detection.py describes how the format is detected."""
 
 from __future__ import annotations
 
@@ -43,48 +43,45 @@ from xmtc.data.rejects import RejectsFile
 from xmtc.errors import XmtcError, escape_controls
 
 ERROR_MODES = ("stop", "skip")
-# Formats of text in lines, whose encoding is looked for; the others are bytes, or look for it file by file.
+# Line-based formats, whose encoding is detected here. The others are binary, or detect it for each file.
 LINE_FORMATS = ("jsonl", "csv", "tsv", "fasttext", "annif", "libmultilabel", "sparse", "svmlight", "paired")
 DEFAULT_DELIMITERS = {"csv": ",", "tsv": "\t"}
-TABLE_FORMATS = ("csv", "tsv", "xlsx", "parquet")  # where a separator stands between labels
+TABLE_FORMATS = ("csv", "tsv", "xlsx", "parquet")  # with labels separated within a cell
 
 
 class CorpusPart:
-    """One file or folder of a corpus."""
+    """A file or folder of a corpus, with its detected format, encoding and layout."""
 
     def __init__(self, source: CorpusInput, format: str | None) -> None:
         self.source = source
         source.pipe = as_pipe(source.path, source.layout.encoding)
         source.encoding = source.layout.encoding
-        found = (
-            None
-            if source.encoding
-            else self._detect_encoding(format or FORMAT_BY_EXTENSION.get(get_extension(source.path)))
-        )
-        if found is not None:
-            source.encoding = found.name
+        detected = None
+        if source.encoding is None:
+            detected = self._detect_encoding(format or FORMAT_BY_EXTENSION.get(get_extension(source.path)))
+        if detected is not None:
+            source.encoding = detected.name
         self.format: CorpusFormat = get_format(format or detect_format(source))
-        if found is not None and self.format.name in LINE_FORMATS and found.name != source.layout_hint.encoding:
-            example = f" ({found.example})" if found.example else ""
-            source.notifier.inform(f"{source.name} is read as {found.name}{example}; --encoding names another.")
+        if detected is not None and self.format.name in LINE_FORMATS and detected.name != source.layout_hint.encoding:
+            example = f" ({detected.example})" if detected.example else ""
+            source.notifier.inform(f"{source.name} is read as {detected.name}{example}; --encoding overrides this.")
         if self.format.detect_layout is not None:
             source.layout = self.format.detect_layout(source)
 
-        # Read here, because the header of a pipe can be looked at only before the pipe is read.
+        # Read now, because the header of a pipe can be peeked at only before the pipe is read.
         self.dimensions = self.format.read_dimensions(source) if self.format.read_dimensions else Dimensions()
 
     def _detect_encoding(self, format: str | None) -> Encoding | None:
-        """The encoding of a file in lines, if it is not UTF-8; of a file whose format is not known, as if it were."""
+        """Return the encoding of a file of a line-based or unknown format; None if it is UTF-8."""
         if format not in (None, *LINE_FORMATS):
             return None
         head = self._read_head()
-        found = detect_encoding(
-            head, is_whole=len(head) < DETECTION_BYTES, encoding_hint=self.source.layout_hint.encoding
-        )
-        return None if found.name == UTF8 else found
+        encoding_hint = self.source.layout_hint.encoding
+        detected = detect_encoding(head, is_whole=len(head) < DETECTION_BYTES, encoding_hint=encoding_hint)
+        return None if detected.name == UTF8 else detected
 
     def _read_head(self) -> bytes:
-        """How it begins; nothing of a folder, and of what is damaged, of which whoever reads it is told."""
+        """Return the first bytes; none of a folder or a damaged file, whose error is raised when it is read."""
         if self.source.pipe is not None:
             return self.source.pipe.peek_head()
         if not os.path.isfile(self.source.path):
@@ -102,7 +99,7 @@ class CorpusPart:
     def read(
         self, reject: Callable[[BadLine], None], on_read: Callable[[int], None], run: Run | None = None
     ) -> Iterator[Any]:
-        """Documents; with a run, by all of its threads, and in batches where the format has them."""
+        """Yield the documents; with a run, in batches and by all its threads if the format supports it."""
         source = replace(self.source, on_bad_line=reject, on_read=on_read, n_lines=0)
         if run is not None and self.format.read_batches is not None:
             return self.format.read_batches(source, run)
@@ -110,10 +107,10 @@ class CorpusPart:
 
 
 class Corpus:
-    """Documents in files or folders, read one by one: `for document in open_corpus("train.jsonl")`.
+    """Documents in files or folders, streamed by iteration: `for document in open_corpus("train.jsonl")`.
 
-    Each iteration reads the file anew, so a corpus can be passed over as often as needed and is never held in memory;
-    only a pipe can be read no more than once. How many documents there are takes a pass to tell, so it has no `len`.
+    Each iteration reads the files again and does not hold them in memory. A pipe can be read only once. A corpus has
+    no `len`, because counting its documents needs a pass.
     """
 
     def __init__(self, parts: list[CorpusPart], rejects: RejectsFile | None, progress: ProgressFactory) -> None:
@@ -123,11 +120,12 @@ class Corpus:
         self.notifier = parts[0].source.notifier
         self.fields = parts[0].source.fields
         self.labels_required = parts[0].source.labels_required
-        features, texts = ([p for p in parts if p.format.has_features is holds] for holds in (True, False))
-        if features and texts:
+        feature_parts = [part for part in parts if part.format.has_features]
+        text_parts = [part for part in parts if not part.format.has_features]
+        if feature_parts and text_parts:
             raise XmtcError(
-                f"{features[0].source.name} holds features and {texts[0].source.name} holds texts; expected the same "
-                f"in all files of one corpus."
+                f"{feature_parts[0].source.name} contains features and {text_parts[0].source.name} contains texts; "
+                f"expected the same in all files of one corpus."
             )
 
     def __repr__(self) -> str:
@@ -135,59 +133,60 @@ class Corpus:
 
     @property
     def path(self) -> str:
-        """What was opened, for messages."""
+        """The path or paths, for messages."""
         return " ".join(part.source.path for part in self.parts)
 
     @property
     def format(self) -> str:
-        """The name of the format; of several files, those that they have."""
+        """The name of the format; the distinct names if there are several files."""
         return ", ".join(dict.fromkeys(part.format.name for part in self.parts))
 
     @property
     def files(self) -> list[str]:
-        """What is read: the file or folder, or the two files of a pair; or several of them."""
+        """The files or folders that are read; a pair of files counts as two."""
         return [file for part in self.parts for file in part.files]
 
     @property
     def has_features(self) -> bool:
-        """Whether documents hold features instead of text."""
+        """True if documents have features instead of text."""
         return self.parts[0].format.has_features
 
     @property
     def dimensions(self) -> Dimensions:
-        """How many features and labels the files declare."""
-        found = [part.dimensions for part in self.parts]
+        """The numbers of features and labels that the files declare."""
         return Dimensions(
-            _max_or_none(each.n_features for each in found), _max_or_none(each.n_labels for each in found)
+            _max_or_none(part.dimensions.n_features for part in self.parts),
+            _max_or_none(part.dimensions.n_labels for part in self.parts),
         )
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the feature matrix as the file declares them; None if that takes a full pass."""
+        """The number of features that the files declare; None if they declare none."""
         return self.dimensions.n_features
 
     @property
     def n_labels(self) -> int | None:
-        """Labels as the file declares them; None if that takes a full pass."""
+        """The number of labels that the files declare; None if they declare none."""
         return self.dimensions.n_labels
 
     @property
     def n_rejected(self) -> int:
-        """Bad lines that were skipped in the last pass."""
+        """The number of bad lines that the last pass skipped."""
         return 0 if self.rejects is None else self.rejects.count
 
     @property
     def read_options(self) -> dict[str, Any]:
-        """How it was read, as far as it is not as usual: what a model remembers of the corpus that it is trained on."""
+        """The field and layout settings that are not defaults; a model stores them as hints for prediction."""
         source, format = self.parts[0].source, self.parts[0].format.name
-        found = asdict(self.fields) | asdict(source.layout)
+        options = asdict(self.fields) | asdict(source.layout)
         if format in LINE_FORMATS:
-            found["encoding"] = source.encoding
-        usual = asdict(Fields()) | asdict(Layout()) | {"encoding": UTF8, "delimiter": DEFAULT_DELIMITERS.get(format)}
-        return {name: value for name, value in found.items() if value not in (None, usual[name])}
+            options["encoding"] = source.encoding
+        defaults = asdict(Fields()) | asdict(Layout())
+        defaults |= {"encoding": UTF8, "delimiter": DEFAULT_DELIMITERS.get(format)}
+        return {name: value for name, value in options.items() if value not in (None, defaults[name])}
 
     def check_not_overwritten(self, path: str | Path) -> None:
-        """Refuse to write over the corpus, or over a file in its folder."""
+        """Raise XmtcError if the path is a file of the corpus or in its folder."""
         for file in split_path_pair(str(path)):
             if file != STANDARD_STREAM and self._contains_file(os.path.realpath(file)):
                 raise XmtcError(
@@ -195,18 +194,20 @@ class Corpus:
                 )
 
     def _contains_file(self, path: str) -> bool:
-        """Whether a file, links followed, is one of those that are read, or lies in a folder that is."""
+        """Return True if a resolved path is a file of the corpus or lies directly in a folder of the corpus."""
         if not os.path.exists(path):
             return False
-        folder = os.path.dirname(path)
-        targets = {file: [path, folder] if os.path.isdir(file) else [path] for file in self.files}
-        return any(os.path.exists(file) and os.path.samefile(file, each) for file in targets for each in targets[file])
+        return any(
+            os.path.samefile(file, path) or (os.path.isdir(file) and os.path.samefile(file, os.path.dirname(path)))
+            for file in self.files
+            if os.path.exists(file)
+        )
 
     def __iter__(self) -> Iterator[Document]:
         return self._iterate(None)
 
     def iter_batches(self, run: Run) -> Iterator[Document | DocumentBatch]:
-        """The same documents, read by all threads of the run; where the format allows, many at a time."""
+        """Yield the same documents, read by all threads of the run, and in batches if the format supports it."""
         return self._iterate(run)
 
     def _iterate(self, run: Run | None) -> Iterator[Any]:
@@ -219,21 +220,20 @@ class Corpus:
             yield from self._iter_documents(rejects.write, run)
 
     def _iter_documents(self, reject: Callable[[BadLine], None], run: Run | None) -> Iterator[Any]:
-        watch = LabelChecker()
+        checker = LabelChecker()
         for part in self.parts:
-            is_split = part.format.name in TABLE_FORMATS or (
-                part.format.name == "jsonl" and self.fields.separator is not None
-            )
-            is_watched = is_split and part.source.should_read_labels
+            is_split_jsonl = part.format.name == "jsonl" and self.fields.separator is not None
+            is_split = part.format.name in TABLE_FORMATS or is_split_jsonl
+            should_check = is_split and part.source.should_read_labels
             for document in self._iter_part(part, reject, run):
-                if is_watched:
-                    watch.add_document_labels(document.labels)
+                if should_check:
+                    checker.add_document_labels(document.labels)
                 yield document
-        for sentence in watch.find_problems():
-            self.notifier.warn(f"{display_name(self.path)}: {sentence}")
+        for problem in checker.find_problems():
+            self.notifier.warn(f"{display_name(self.path)}: {problem}")
 
     def _iter_part(self, part: CorpusPart, reject: Callable[[BadLine], None], run: Run | None) -> Iterator[Any]:
-        file = part.files[0]  # of a pair, the one whose lines are counted
+        file = part.files[0]  # of a pair, the one whose bytes are counted
         n_bytes = os.path.getsize(file) if os.path.isfile(file) else None
         is_empty = True
 
@@ -243,7 +243,7 @@ class Corpus:
                 yield document
 
         if is_empty and self.n_rejected:
-            raise XmtcError(f"Every document was refused: {self.rejects}")
+            raise XmtcError(f"No document is valid: {self.rejects}")
         if is_empty:
             name = part.source.name
             raise XmtcError(f"{name} is empty, expected at least one document; check where it comes from.")
@@ -266,102 +266,141 @@ def open_corpus(
     layout_hint: Layout = Layout(),
     notifier: Notifier | None = None,
 ) -> Corpus:
-    """Open the corpus in a file, a folder, a pair of files ("texts.txt,labels.txt"), or standard input ("-"); or in
-    several of them, a list or a pattern ("part-*.csv").
+    """Open a corpus for streaming.
 
-    A bad line is an error, or with on_error="skip" is written to the rejects file, by default `<path>.rejects`.
-    With labels_required=False, as for documents to be tagged, the labels may be missing altogether. `layout` says how
-    the bytes are laid out where they do not tell themselves, `likely` how they probably are."""
+    Parameters
+    ----------
+    path : str, Path or sequence of them
+        A file, a folder, a pair of files ("texts.txt,labels.txt"), standard input ("-") or a pattern ("part-*.csv");
+        or several of these.
+    format : str, optional
+        Name of the format; it is detected by default.
+    fields : Fields
+        Names of the fields.
+    labels_required : bool
+        Raise an error if a document has no label field. Use False for documents without labels.
+    on_error : {"stop", "skip"}
+        Raise an error at a bad line, or write it to the rejects file.
+    rejects : str or Path, optional
+        Rejects file; the default is ``<path>.rejects``.
+    progress : callable, optional
+        Factory of a progress bar.
+    layout : Layout
+        Encoding, delimiter and sheet, if they are not to be detected.
+    layout_hint : Layout
+        Probable layout, for example that of the training corpus; it decides where detection is uncertain.
+    notifier : Notifier, optional
+        Receiver of messages; the default emits Python warnings.
+
+    Returns
+    -------
+    Corpus
+        Iterable of `Document`.
+
+    Raises
+    ------
+    XmtcError
+        If the file is missing or its format is unknown.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from xmtc import open_corpus
+    >>> path = Path(tempfile.mkdtemp(), "fish.jsonl")
+    >>> _ = path.write_text('{"text": "Herring in the North Sea", "labels": ["fish", "sea"]}')
+    >>> [document.labels for document in open_corpus(path)]
+    [['fish', 'sea']]
+    """
     if on_error not in ERROR_MODES:
         raise XmtcError(f"on_error={on_error!r} is unknown, expected one of {', '.join(ERROR_MODES)}.")
 
     notifier = notifier or Notifier()
     paths = remove_duplicate_paths(expand_paths([path] if isinstance(path, (str, Path)) else path), notifier)
-    formats = [format or detect_pair_format(path) for path in paths]
-    files = [
-        path if chosen is None else get_format(chosen).resolve_files(path)[0] or path
-        for path, chosen in zip(paths, formats, strict=True)
-    ]
-    parts = []
-    for file, path, chosen in zip(files, paths, formats, strict=True):
-        _check_readable(file, chosen)
+    parts, files = [], []
+    for path in paths:
+        part_format = format or detect_pair_format(path)
+        file = path if part_format is None else get_format(part_format).resolve_files(path)[0] or path
+        _check_readable(file, part_format)
         source = CorpusInput(path, fields, labels_required, layout=layout, layout_hint=layout_hint, notifier=notifier)
         source.id_prefix = f"{os.path.basename(path)}:" if len(paths) > 1 else ""
-        parts.append(CorpusPart(source, chosen))
+        parts.append(CorpusPart(source, part_format))
+        files.append(file)
 
-    kept = RejectsFile(_rejects_path(files, rejects), display_name(" ".join(files))) if on_error == "skip" else None
-    return Corpus(parts, kept, progress)
+    rejects_file = None
+    if on_error == "skip":
+        rejects_file = RejectsFile(_rejects_path(files, rejects), display_name(" ".join(files)))
+    return Corpus(parts, rejects_file, progress)
 
 
 def expand_paths(paths: Sequence[str | Path]) -> list[str]:
-    """The files that paths and patterns stand for; those of a pattern sorted by name."""
-    found: list[str] = []
+    """Return the paths with patterns replaced by the matching files, sorted by name."""
+    expanded: list[str] = []
     for path in map(str, paths):
         is_pattern = glob.has_magic(path) and not os.path.lexists(path)
         matches = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]
         if not matches and not any(map(os.path.lexists, split_path_pair(path))):
-            raise XmtcError(f"{path}: no file fits this pattern; check it, and put it in quotes.")
-        found += matches or [path]
-    if not found:
+            raise XmtcError(f"{path}: no file matches this pattern; check it, and put it in quotes.")
+        expanded += matches or [path]
+    if not expanded:
         raise XmtcError("There is no file to read; name at least one.")
-    return found
+    return expanded
 
 
-def remove_duplicate_paths(paths: Sequence[str], voice: Notifier) -> list[str]:
-    """The same without what is named again, by whatever name; it is said once, however many there are."""
-    first: dict[tuple[str, ...], str] = {}
-    again: dict[str, str] = {}  # by the names that came first
+def remove_duplicate_paths(paths: Sequence[str], notifier: Notifier) -> list[str]:
+    """Return the paths without those of a file that occurred before; warn once if there are any."""
+    first_paths: dict[tuple[str, ...], str] = {}  # by resolved path
+    duplicates: dict[str, str] = {}  # by first path
     for path in paths:
         key = (path,) if path == STANDARD_STREAM else tuple(map(os.path.realpath, split_path_pair(path)))
-        if key in first:
-            again.setdefault(first[key], path)
-        first.setdefault(key, path)
-    if again:
-        one, other = map(display_name, next(iter(again.items())))
-        found = f"{one} is named more than once" if one == other else f"{one} and {other} are the same"
-        more = f" (and {len(again) - 1:,} more)" if len(again) > 1 else ""
-        voice.warn(
-            f"{found}, and read once{more}; expected each file once: leave the others out, or copy it where its "
-            "documents are to count twice."
+        if key in first_paths:
+            duplicates.setdefault(first_paths[key], path)
+        first_paths.setdefault(key, path)
+    if duplicates:
+        first, second = map(display_name, next(iter(duplicates.items())))
+        problem = f"{first} is named more than once" if first == second else f"{first} and {second} are the same"
+        more = f" (and {len(duplicates) - 1:,} more)" if len(duplicates) > 1 else ""
+        notifier.warn(
+            f"{problem}, and read once{more}; expected each file once: remove the others, or copy the file if its "
+            "documents should count twice."
         )
-    return list(first.values())
+    return list(first_paths.values())
 
 
 @contextmanager
 def open_corpus_writer(
     path: str | Path, format: str | None = None, source_corpus: Corpus | None = None
 ) -> Iterator[Callable[[Document], None]]:
-    """A function that adds a Document to a new corpus file, which is written whole or not at all.
+    """Yield a function that adds a Document to a new corpus file, which is written atomically.
 
-    `like` is the corpus that the documents come from: whether they hold text or features, and how many features there
-    are, is taken from it. It is never written over."""
+    `source_corpus` is the corpus that the documents come from. It determines whether they have text or features, and
+    how many features; it is never overwritten."""
     path = str(path)
     if source_corpus is not None:
         source_corpus.check_not_overwritten(path)
 
-    holds_features = source_corpus is not None and source_corpus.has_features
-    chosen = get_format(format or choose_output_format(path, holds_features))
-    if chosen.write is None:
+    has_features = source_corpus is not None and source_corpus.has_features
+    output_format = get_format(format or choose_output_format(path, has_features))
+    if output_format.write is None:
         raise XmtcError(
-            f"{path}: {chosen.name} can be read but not written; expected one of {list_writable_formats()}."
+            f"{path}: {output_format.name} can be read but not written; expected one of {list_writable_formats()}."
         )
 
-    if source_corpus is not None and chosen.has_features != holds_features:
-        held, wanted = ("features", "text") if holds_features else ("text", "features")
-        other = "sparse" if holds_features else "jsonl, csv, tsv, parquet or fasttext"
+    if source_corpus is not None and output_format.has_features != has_features:
+        content, format_content = ("features", "text") if has_features else ("text", "features")
+        expected = "sparse" if has_features else "jsonl, csv, tsv, parquet or fasttext"
         raise XmtcError(
-            f"{source_corpus.path} holds {held}, and {chosen.name} holds {wanted}; expected {other} to write to."
+            f"{source_corpus.path} contains {content}, but {output_format.name} is a format for {format_content}; "
+            f"expected {expected}."
         )
 
+    dimensions = Dimensions() if source_corpus is None else source_corpus.dimensions
     with ExitStack() as stack:
-        streams = [stack.enter_context(open_output(file)) for file in _list_output_files(path, chosen)]
-        yield stack.enter_context(
-            chosen.write(*streams, Dimensions() if source_corpus is None else source_corpus.dimensions)
-        )
+        streams = [stack.enter_context(open_output(file)) for file in _list_output_files(path, output_format)]
+        yield stack.enter_context(output_format.write(*streams, dimensions))
 
 
 def _list_output_files(path: str, format: CorpusFormat) -> tuple[str, ...]:
-    """The files that a corpus is written to."""
     if format.name != "paired":
         return (path,)
     files = split_path_pair(path)
@@ -373,14 +412,14 @@ def _list_output_files(path: str, format: CorpusFormat) -> tuple[str, ...]:
 def _check_readable(path: str, format: str | None) -> None:
     if path == STANDARD_STREAM:
         if format in PAIR_FORMATS:
-            raise XmtcError(f"{format} is a pair of files, which standard input cannot hold; give their path.")
+            raise XmtcError(f"{format} is a pair of files, which standard input cannot contain; pass their paths.")
         return
     try:
         if os.path.isdir(path):
             os.listdir(path)
             if format not in (None, "annif", "folder"):
                 raise IsADirectoryError
-        elif os.path.isfile(path) or not os.path.exists(path):  # a pipe must not be opened twice
+        elif os.path.isfile(path) or not os.path.exists(path):  # a pipe can be opened only once
             open(path, "rb").close()
             if format == "folder":
                 raise XmtcError(f"{path} is a file, expected a folder of documents; pass another --input-format.")

@@ -1,4 +1,4 @@
-"""What a reader reads from: numbered lines, the names of the fields, and what happens to a bad line."""
+"""The input of a format reader: numbered lines, field names, and the handling of bad lines."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from typing import IO, NamedTuple, NoReturn
 
 from xmtc.core import child_worker
 from xmtc.data.document import Document
-from xmtc.data.encodings import UTF8, Encoding
+from xmtc.data.encodings import UTF8, Encoding, describe_invalid_byte
 from xmtc.data.file_prefetch import discard_prefetched
 from xmtc.data.file_streams import STANDARD_STREAM, display_name, open_binary, read_lines
 from xmtc.data.layout import Layout, Notifier
 from xmtc.data.records import BadRecord, Fields, RecordParser
 from xmtc.errors import XmtcError
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
 
 class BadLine(XmtcError):
-    """A line (row, file) that is no document: its location in the corpus, and its bytes."""
+    """A line (row, file) that is not a valid document."""
 
     def __init__(self, name: str, location: int | str, reason: str, raw: bytes, unit: str = "line") -> None:
-        super().__init__(f"{name}, {unit} {location}: {reason}; fix it, or set such lines aside with --on-error skip.")
+        super().__init__(f"{name}, {unit} {location}: {reason}; fix it, or skip such lines with --on-error skip.")
         self.name = name
         self.location = location  # number of the line or row, or name of the file
         self.unit = unit
@@ -35,13 +33,15 @@ class BadLine(XmtcError):
 
 
 class Line(NamedTuple):
+    """A line with its number from 1."""
+
     number: int
-    text: str  # with its line ending: within a quoted cell of a table it is part of the text
+    text: str  # with the line ending, which belongs to the text within a quoted cell of a table
     raw: bytes
 
 
 class Pipe:
-    """The lines of standard input or a named pipe: the first ones can be peeked at, all can be read once."""
+    """Lines of standard input or a named pipe; the first lines can be peeked at, all lines can be read once."""
 
     def __init__(self, path: str, encoding: str | None = None) -> None:
         self.name = display_name(path)
@@ -51,20 +51,21 @@ class Pipe:
         self.is_consumed = False
 
     def peek(self) -> Generator[bytes]:
-        """The lines from the first on; they can still be read."""
+        """Yield the lines from the first on without consuming them."""
         yield from self.head
         for line in self.lines:
             self.head.append(line)
             yield line
 
     def peek_head(self) -> bytes:
-        """The first lines, as many as have arrived: whoever writes them may wait for an answer before the next. They
-        can still be read."""
+        """Return the complete lines that have arrived, without consuming them.
+
+        It waits for the first line only: the writer may expect an answer before it sends the next."""
         if not self.head:
             with closing(self.peek()) as lines:
                 next(lines, b"")
-        whole = self.initial_bytes.rfind(b"\n") + 1
-        return self.initial_bytes[:whole] or self.initial_bytes
+        n_complete = self.initial_bytes.rfind(b"\n") + 1
+        return self.initial_bytes[:n_complete] or self.initial_bytes
 
     def set_initial_bytes(self, content: bytes) -> None:
         self.initial_bytes = content
@@ -78,70 +79,61 @@ class Pipe:
 
 
 def as_pipe(path: str, encoding: str | None = None) -> Pipe | None:
-    """The pipe if the path is one, None for files and folders, which can be read again."""
+    """Return the pipe at a path; None for files and folders, which can be read repeatedly."""
     is_pipe = path == STANDARD_STREAM or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
     return Pipe(path, encoding) if is_pipe else None
 
 
-def raise_bad_line(bad: BadLine) -> NoReturn:
-    """Raise the error: what happens to a bad line by default."""
-    raise bad
-
-
-def describe_decode_error(raw: bytes, error: UnicodeDecodeError, encoding: str) -> str:
-    """What is wrong with a line that is not in its encoding."""
-    name = encoding.upper() if encoding == UTF8 else encoding
-    found = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is no {name}"
-    return f"{found}, expected {name} text, or the encoding of the file as --encoding"
+def raise_bad_line(bad_line: BadLine) -> NoReturn:
+    """Raise a bad line as an error (the default handling)."""
+    raise bad_line
 
 
 @dataclass
 class CorpusInput:
-    """One pass over a corpus."""
+    """Input of one pass over one file or folder."""
 
     path: str
     fields: Fields = field(default_factory=Fields)
     labels_required: bool = True
-    on_bad_line: Callable[[BadLine], None] = raise_bad_line  # raises, or keeps the line and returns
+    on_bad_line: Callable[[BadLine], None] = raise_bad_line  # raises the line, or stores it and returns
     pipe: Pipe | None = None
     on_read: Callable[[int], None] | None = None  # called with the number of bytes read from the file
-    n_lines: int = 0  # lines read so far, bad ones included
-    encoding: str | None = None  # of its text; None: UTF-8, or UTF-16 with a byte order mark
-    layout: Layout = field(default_factory=Layout)  # as it was told
-    layout_hint: Layout = field(default_factory=Layout)  # as that of the corpus which the model was trained on
+    n_lines: int = 0  # lines read so far, including bad lines
+    encoding: str | None = None  # None: UTF-8, or UTF-16 with a byte order mark
+    layout: Layout = field(default_factory=Layout)  # settings of the user
+    layout_hint: Layout = field(default_factory=Layout)  # layout of the corpus that the model was trained on
     notifier: Notifier = field(default_factory=Notifier)
-    id_prefix: str = ""  # of ids that are line numbers, where several files are read
+    id_prefix: str = ""  # distinguishes line numbers as ids if several files are read
 
     @property
     def name(self) -> str:
-        """The path, as error messages name it."""
+        """The path as shown in messages."""
         return display_name(self.path)
 
     @property
     def should_read_labels(self) -> bool:
-        """Whether labels are read; those of documents to be tagged are not."""
         return self.fields.labels is not None
 
     def report_bad_line(self, location: int | str, reason: str, raw: bytes, unit: str = "line") -> None:
-        """Raise a bad line as an error, or skip it, as `reject` does."""
+        """Pass a bad line to `on_bad_line`, which raises or stores it."""
         self.on_bad_line(BadLine(self.name, location=location, reason=reason, raw=raw, unit=unit))
 
     @property
     def line_encoding(self) -> str:
-        """The encoding of a line by itself; UTF-16 is UTF-8 by then."""
+        """The encoding of the bytes of a line; `read_lines` converts UTF-16 and UTF-32 to UTF-8."""
         return UTF8 if self.encoding is None or Encoding(self.encoding).is_wide else self.encoding
 
     def decode_lossy(self, raw: bytes) -> str:
-        """A line, for a first look."""
-        return raw.removeprefix(BYTE_ORDER_MARK).decode(self.line_encoding, errors="replace")
+        """Decode a line for format detection; invalid bytes are replaced."""
+        return raw.decode(self.line_encoding, errors="replace")
 
     def make_id(self, number: int) -> str:
-        """The id of a document that has none but its number."""
+        """Return the id of a document that has only a line number."""
         return f"{self.id_prefix}{number}"
 
     def make_record_parser(self, separator: str | None) -> RecordParser:
-        """What makes documents of records; labels in one string have the separator between them, unless another was
-        named."""
+        """Return a parser from records to documents; `Fields.separator` overrides the separator."""
         return RecordParser(self.fields, self.labels_required, self.fields.separator or separator, self.make_id)
 
     def read_raw_lines(self) -> Iterator[bytes]:
@@ -149,34 +141,32 @@ class CorpusInput:
         return iter(read_lines(self.path, self.on_read, self.encoding) if self.pipe is None else self.pipe)
 
     def peek(self) -> Generator[bytes]:
-        """The raw lines from the first on; they can still be read."""
+        """Yield the raw lines from the first on without consuming them."""
         return read_lines(self.path, encoding=self.encoding) if self.pipe is None else self.pipe.peek()
 
     def read_text_lines(self, keep_blank: bool = False) -> Iterator[Line]:
-        """The lines as text; those of white space alone are skipped, unless keep_blank."""
+        """Yield the decoded lines; lines of white space are skipped unless keep_blank."""
         return self.decode_text_lines(self.read_raw_lines(), keep_blank=keep_blank)
 
     def decode_text_lines(
         self, lines: Iterable[bytes], first_number: int = 1, keep_blank: bool = False
     ) -> Iterator[Line]:
-        """Some lines as text, of which the first has this number."""
+        """Decode lines and number them from first_number."""
         encoding = self.line_encoding
         for number, raw in enumerate(lines, first_number):
             self.n_lines = number
-            if number == 1:
-                raw = raw.removeprefix(BYTE_ORDER_MARK)
-
             try:
                 text = raw.decode(encoding)
             except UnicodeDecodeError as error:
-                self.report_bad_line(number, describe_decode_error(raw, error, encoding), raw)
+                problem = describe_invalid_byte(error, encoding, f" at position {error.start + 1}")
+                self.report_bad_line(number, f"{problem}, or the encoding of the file as --encoding", raw)
                 continue
 
             if keep_blank or not text.isspace():
                 yield Line(number, text, raw)
 
     def parse_documents(self, lines: Iterable[Line], parse: Callable[[str, int], Document]) -> Iterator[Document]:
-        """The documents of a format with one document per line; parse gets the line and its number."""
+        """Yield the document of each line; `parse` takes the line and its number, and may raise BadRecord."""
         for number, text, raw in lines:
             try:
                 document = parse(text.rstrip("\r\n"), number)
@@ -187,10 +177,9 @@ class CorpusInput:
 
     @contextmanager
     def open_seekable(self) -> Iterator[IO[bytes]]:
-        """Yield the bytes as a seekable file: the file itself, or a temporary copy if it is compressed or a pipe.
+        """Yield a seekable file: the file itself, or a temporary copy if it is compressed or a pipe.
 
-        A child process, which may write no file, holds the copy in memory.
-        """
+        A child process may not write files, and holds the copy in memory."""
         if self.pipe is None:
             with open_binary(self.path, self.on_read) as stream:
                 if isinstance(stream.raw, io.FileIO) and stream.seekable():

@@ -1,7 +1,7 @@
-"""A corpus that every machine already has: the docstrings of Python's standard library, numpy, scipy and scikit-learn.
+"""Demonstration corpus: the docstrings of Python's standard library, NumPy, SciPy and scikit-learn.
 
-A document is the docstring of a public function, class or method, without the name of that object. Its tags are the
-parts of its module path, its argument names and its "See Also" entries. Sources are parsed, never imported.
+A document is the docstring of a public function, class or method, without the name of the object. Its labels are the
+parts of the module path, the argument names and the "See Also" entries. Sources are parsed, never imported.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from xmtc.data.document import Document
+from xmtc.data.splits import TEST_SHARE, hold_out
 
 PACKAGES = ("numpy", "scipy", "sklearn")
-MIN_WORDS = 50  # shorter docstrings say too little to be tagged by what they say
-# Tests, other people's packages, build tools, and what newer Pythons have dropped.
+MIN_WORDS = 50  # shorter docstrings have too little content
+# Tests, third-party packages, build tools, and modules that newer versions of Python have removed.
 SKIPPED_FOLDERS = {
     *("tests", "test", "testing", "site-packages", "dist-packages", "lib-dynload", "externals", "_lib", "__pycache__"),
     *("distutils", "f2py", "_build_utils", "idlelib", "lib2to3", "turtledemo", "ensurepip", "pydoc_data"),
@@ -32,41 +31,37 @@ IGNORED_ARGUMENTS = {"self", "cls", "args", "kwargs"}
 
 
 class DocumentedObject(NamedTuple):
-    """An object with a docstring, as its source has it."""
+    """Public object with a docstring."""
 
-    name: str  # qualified: module path, class, name
+    name: str  # qualified name
     module: str
     docstring: str
     arguments: list[str]
 
 
 def build_demo_documents() -> list[Document]:
-    """The corpus, ordered by qualified name; the same on every call, and on every machine with the same packages."""
-    found: dict[str, DocumentedObject] = {}
+    """Return the documents, ordered by qualified name; the result depends only on the installed packages."""
+    objects: dict[str, DocumentedObject] = {}
     for file, module in find_source_files():
         for item in parse_documented_objects(file.read_text(encoding="utf-8", errors="replace"), module):
             if len(item.docstring.split()) >= MIN_WORDS:
-                found.setdefault(item.name, item)
+                objects.setdefault(item.name, item)
 
-    documents = [as_document(found[name]) for name in sorted(found)]
-    first_with = {document.text: document for document in reversed(documents)}  # by text, to leave duplicates out
-    return [document for document in documents if document.labels and first_with[document.text] is document]
+    documents = [as_document(objects[name]) for name in sorted(objects)]
+    first_by_text = {document.text: document for document in reversed(documents)}
+    return [document for document in documents if document.labels and first_by_text[document.text] is document]
 
 
 def split_demo_documents(
-    documents: Sequence[Document], seed: int = 0, share: float = 0.2
+    documents: Sequence[Document], seed: int = 0, share: float = TEST_SHARE
 ) -> tuple[list[Document], list[Document]]:
-    """Training and test documents: a share of them, drawn at random, is the test."""
-    n_test = round(share * len(documents))
-    is_test = np.zeros(len(documents), dtype=bool)
-    is_test[np.random.default_rng(seed).permutation(len(documents))[:n_test]] = True
-
-    train = [document for document, test in zip(documents, is_test, strict=True) if not test]
-    return train, [document for document, test in zip(documents, is_test, strict=True) if test]
+    """Return training and test documents."""
+    train, test = hold_out(documents, share, seed)
+    return list(train), list(test)
 
 
 def find_source_files() -> Iterator[tuple[Path, str]]:
-    """Python sources and the modules they are, in a fixed order."""
+    """Yield Python source files and their module names in a fixed order."""
     roots = [("", sysconfig.get_path("stdlib"))]
     for package in PACKAGES:
         spec = find_spec(package)
@@ -78,7 +73,7 @@ def find_source_files() -> Iterator[tuple[Path, str]]:
             subfolders[:] = sorted(name for name in subfolders if name.isidentifier() and name not in SKIPPED_FOLDERS)
             for file in sorted(files):
                 stem, ending = os.path.splitext(file)
-                is_private = not package and stem.startswith("_") and stem != "__init__"  # behind a public module
+                is_private = not package and stem.startswith("_") and stem != "__init__"
                 if ending == ".py" and stem.isidentifier() and not is_private:
                     path = Path(folder, file)
                     parts = [package, *path.relative_to(root).with_suffix("").parts]
@@ -86,12 +81,12 @@ def find_source_files() -> Iterator[tuple[Path, str]]:
 
 
 def parse_documented_objects(source: str, module: str) -> Iterator[DocumentedObject]:
-    """Public functions, classes and methods of a source text that have a docstring."""
+    """Yield the public functions, classes and methods with a docstring in a source text."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about other people's escape sequences
+            warnings.simplefilter("ignore")  # invalid escape sequences
             tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # a template, or a file for another Python
+    except (SyntaxError, ValueError):  # a template, or a file for another version of Python
         return
     yield from iter_documented_objects(tree.body, module, module)
 
@@ -112,7 +107,7 @@ def iter_documented_objects(body: Sequence[ast.stmt], prefix: str, module: str) 
 
 
 def get_argument_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
-    """Argument names of a function, or of a class's constructor."""
+    """Return the argument names of a function or of the constructor of a class."""
     if isinstance(node, ast.ClassDef):
         constructors = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
         return get_argument_names(constructors[0]) if constructors else []
@@ -120,13 +115,14 @@ def get_argument_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassD
 
 
 def parse_add_newdoc(call: ast.Call, package: str) -> Iterator[DocumentedObject]:
-    """Docstrings that numpy and scipy hang on compiled functions: `add_newdoc([module,] name, docstring)`, where the
-    docstring of an attribute comes as (attribute, docstring). Their arguments are those the docstring lists."""
+    """Yield the objects of NumPy's and SciPy's `add_newdoc([module,] name, docstring)` calls for compiled functions.
+
+    The docstring of an attribute is a tuple (attribute, docstring). Arguments are taken from the docstring."""
     if not (isinstance(call.func, ast.Name) and call.func.id == "add_newdoc"):
         return
     try:
         *path, documentation = [ast.literal_eval(argument) for argument in call.args]
-    except ValueError:  # put together at run time
+    except ValueError:  # computed at run time
         return
     module, owner = path if len(path) > 1 else (package, *path)
     for entry in documentation if isinstance(documentation, list) else [documentation]:
@@ -138,18 +134,18 @@ def parse_add_newdoc(call: ast.Call, package: str) -> Iterator[DocumentedObject]
 
 
 def as_document(item: DocumentedObject) -> Document:
-    """The docstring without the name of the object, and its tags in alphabetical order."""
+    """Return a document with the docstring without the object's name; labels are sorted."""
     name = item.name.rpartition(".")[2]
     text = re.sub(rf"(?:\b\w+\.)*\b{name}\b", "", item.docstring, flags=re.IGNORECASE)
 
     see_also = [entry.rpartition(".")[2] for entry in parse_section_names(item.docstring, "See Also")]
-    tags = {*item.module.split("."), *item.arguments, *see_also} - IGNORED_ARGUMENTS
-    # Private parts say how the package is built inside: scipy.signal._czt.zoom_fft is scipy.signal to its users.
-    return Document(item.name, text, sorted(tag for tag in tags if not tag.startswith("_")))
+    labels = {*item.module.split("."), *item.arguments, *see_also} - IGNORED_ARGUMENTS
+    # Private modules are not part of the interface: users know scipy.signal._czt.zoom_fft as scipy.signal.zoom_fft.
+    return Document(item.name, text, sorted(label for label in labels if not label.startswith("_")))
 
 
 def parse_section_names(docstring: str, title: str) -> list[str]:
-    """What a numpydoc section lists: `name : type` or `name, name`, with its explanation indented below."""
+    """Return the names in a numpydoc section: `name : type` or `name, name`, followed by indented explanations."""
     section = re.search(
         rf"^{title}\n-{{3,}}\n(.*?)(?=\n\S[^\n]*\n-{{3,}}|\Z)", docstring, flags=re.MULTILINE | re.DOTALL
     )
@@ -158,7 +154,7 @@ def parse_section_names(docstring: str, title: str) -> list[str]:
         head = re.sub(r":\w+:(?=`)|[`*~]", "", line).partition(":")[0]
         entries = [entry.strip() for entry in head.split(",")]
 
-        # An indented line is explanation; so is one whose entries are not all names.
+        # Indented lines, and lines whose entries are not all names, are explanations.
         if not line.startswith(" ") and all(re.fullmatch(r"[^\W\d][\w.]*", entry) for entry in entries):
             names.extend(entries)
     return names

@@ -1,4 +1,4 @@
-"""One document of a corpus: what every reader yields and every writer takes."""
+"""A document of a corpus: readers yield it, writers take it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,54 @@ from xmtc.errors import XmtcError
 
 
 class Document(NamedTuple):
-    """A text and the names of its labels; in a corpus of features, the text is empty."""
+    """A text, or a feature vector, with the names of its labels.
+
+    Parameters
+    ----------
+    id : str
+        Identifier; readers use the line number if the corpus has none.
+    text : str
+        Text; empty in a corpus of features.
+    labels : list of str
+        Names of the labels, each once.
+    features : tuple of (numpy.ndarray, numpy.ndarray), optional
+        Columns of the non-zero features (int32, ascending) and their values (float32).
+    extra : tuple
+        Values of the fields named in ``Fields.keep``.
+    page_offsets : tuple of int
+        Position of each page's first character in the text, for documents with pages.
+
+    Examples
+    --------
+    >>> from xmtc import Document
+    >>> Document("7", "Herring in the North Sea", ["fish", "sea"]).labels
+    ['fish', 'sea']
+    """
 
     id: str
     text: str
     labels: list[str]
-    features: tuple[np.ndarray, np.ndarray] | None = None  # non-zero columns int32, their values float32
-    extra: tuple[Any, ...] = ()  # values of the fields to carry along, as Fields.keep names them
-    page_offsets: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
+    features: tuple[np.ndarray, np.ndarray] | None = None
+    extra: tuple[Any, ...] = ()
+    page_offsets: tuple[int, ...] = ()
 
 
 def as_documents(texts: Iterable[str]) -> Iterator[Document]:
-    """Texts without labels, numbered."""
-    if isinstance(texts, str):
-        raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
+    """Yield a document without labels for each text; ids are the positions from 0."""
+    check_not_single_text(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise XmtcError(f"Text {number} is a {type(text).__name__}; expected a string.")
+            raise XmtcError(f"Text {number} is {describe_non_text(text)}; expected a string.")
         yield Document(str(number), text, [])
+
+
+def check_not_single_text(texts: Any) -> None:
+    """Raise XmtcError if one string was passed instead of a list of strings."""
+    if isinstance(texts, str):
+        raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
+
+
+def describe_non_text(value: Any) -> str:
+    """Return a description of a value that should be a text: its type, or that it is missing."""
+    is_missing = value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
+    return f"missing ({value})" if is_missing else f"a {type(value).__name__}"

@@ -1,8 +1,10 @@
-"""Which encoding a file of text has. Byte order marks and the zeros of UTF-16 tell it; then UTF-8 is tried, because
-nothing else looks like it by chance; and last, charset-normalizer judges what the bytes are in the older code pages.
+"""Detection of the character encoding of a text file.
 
-Windows-1252, the code page of western Europe and America, is taken wherever it is as plausible as the best of the
-others: short texts fit many code pages. Where nothing is plausible, the file counts as UTF-8 with bad lines in it."""
+Byte order marks and the zero bytes of UTF-16 are recognised first. Then UTF-8 is tried, because text in another
+encoding is hardly ever valid UTF-8. Otherwise charset-normalizer rates the older code pages.
+
+Short texts are plausible in many code pages, so Windows-1252 (western Europe and America) is chosen wherever it is as
+plausible as the best other one. If no code page is plausible, the file is treated as UTF-8 with bad lines."""
 
 from __future__ import annotations
 
@@ -13,65 +15,82 @@ from typing import NamedTuple
 from xmtc.errors import XmtcError, find_similar_names
 
 UTF8 = "utf-8"
-DETECTION_BYTES = 1 << 20  # of a file, what is looked at
-SAMPLE_BYTES = 1 << 16  # of those, what is judged: lines with letters beyond ASCII
+DETECTION_BYTES = 1 << 20  # prefix of a file that is examined
+SAMPLE_BYTES = 1 << 16  # sample of lines with non-ASCII bytes within that prefix, to rate code pages
 WIDE_BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is a prefix of this one
     codecs.BOM_UTF32_BE: "utf-32",
-}  # before UTF-16, whose mark begins the same
-WIDE_BYTE_ORDER_MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-# Likely first. What they are called elsewhere: Python's cp1252 is everybody's windows-1252.
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 DEFAULT_CODE_PAGE = "windows-1252"
+# In order of preference, with the names that are common outside Python ("windows-1252", not "cp1252").
 CODE_PAGES: tuple[str, ...] = (
     *(DEFAULT_CODE_PAGE, "windows-1250", "windows-1251", "mac-roman", "windows-1253", "windows-1254", "windows-1257"),
     *("cp850", "koi8-r", "shift_jis", "gb18030", "big5", "euc_jp", "euc_kr"),
 )
-MAX_HINT_CHAOS = (
-    0.5  # of chaos, from which on what was likely is not believed: another script, read in it, has twice as much
-)
-CHAOS_TOLERANCE, MAX_CHAOS = (
-    0.02,
-    0.15,
-)  # of what charset-normalizer calls chaos: a difference that is none; where text ends
-# Codecs of Python for domain names, source code and mail: some take quadratic time, or raise errors of their own.
+# Thresholds of charset-normalizer's "chaos" (0: text, 1: noise).
+MAX_CHAOS = 0.15  # of the best code page; above it the bytes are not text
+MAX_HINT_CHAOS = 0.5  # of the hinted code page; text in another script has about 1
+CHAOS_TOLERANCE = 0.02  # difference between code pages that counts as a tie
+# Python codecs that are not file encodings: some take quadratic time or raise unusual exceptions.
 NON_FILE_CODECS = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7", "charmap")
-# A letter beyond ASCII in a word, or a typographic mark: what a text has, and a byte that fell in by accident has not.
+# A non-ASCII letter next to another letter, or a typographic character: occurs in text, hardly by accident.
 NON_ASCII_TEXT_PATTERN = re.compile(r"[^\W\d_][^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f][^\W\d_]|[–—‘’“”„…€£§°«»¿¡]")
 NON_ASCII_BYTE_PATTERN = re.compile(rb"[^\x00-\x7f]")
 
 
 class Encoding(NamedTuple):
+    """A detected encoding."""
+
     name: str
-    example: str = ""  # a few words with letters beyond ASCII, by which a person can tell whether it is right
+    example: str = ""  # a few words with non-ASCII letters, so that a person can check the detection
 
     @property
     def is_wide(self) -> bool:
-        """Whether a line cannot be told by its bytes: they are UTF-16 or UTF-32."""
+        """True for UTF-16 and UTF-32, whose bytes cannot be split into lines."""
         return self.name.startswith(("utf-16", "utf-32"))
 
 
 def is_text_encoding(name: str) -> bool:
-    """Return True for a name of an encoding in which files of text are written."""
+    """Return True if the name is an encoding for text files."""
     try:
-        found = codecs.lookup(name)
+        codec = codecs.lookup(name)
     except (LookupError, ValueError):
         return False
-    return getattr(found, "_is_text_encoding", True) and found.name.replace("_", "-") not in NON_FILE_CODECS
+    return getattr(codec, "_is_text_encoding", True) and codec.name.replace("_", "-") not in NON_FILE_CODECS
 
 
 def normalise_encoding_name(name: str) -> str:
-    """Return the name of an encoding that Python knows, without a byte order mark; raise XmtcError for any other."""
+    """Return the lower-case name of an encoding without "-sig"; raise XmtcError if Python does not know it."""
     if is_text_encoding(name):
         return name.lower().replace("_sig", "").replace("-sig", "")
-    near = find_similar_names(name.lower(), ("utf-8", "utf-16", "latin-1", *CODE_PAGES))
-    hint = (
-        f"did you mean {near[0]}?" if near else f"expected one such as utf-8, utf-16, latin-1 or {DEFAULT_CODE_PAGE}."
-    )
+    similar = find_similar_names(name.lower(), ("utf-8", "utf-16", "latin-1", *CODE_PAGES))
+    if similar:
+        hint = f"did you mean {similar[0]}?"
+    else:
+        hint = f"expected one such as utf-8, utf-16, latin-1 or {DEFAULT_CODE_PAGE}."
     raise XmtcError(f"There is no encoding {name!r}; {hint}")
 
 
+def describe_invalid_byte(error: UnicodeDecodeError, encoding: str = UTF8, place: str = "") -> str:
+    """Return a message part: the byte that is invalid in the encoding, with its place, and what is expected."""
+    name = "UTF-8" if encoding == UTF8 else encoding
+    return f"byte 0x{error.object[error.start]:02x}{place} is not valid {name}, expected {name} text"
+
+
 def detect_encoding(head: bytes, is_whole: bool, encoding_hint: str | None = None) -> Encoding:
-    """The encoding of a file that begins so; `likely` is that of the corpus which the model was trained on."""
+    """Detect the encoding of a file.
+
+    Parameters
+    ----------
+    head : bytes
+        First bytes of the file.
+    is_whole : bool
+        True if these are all its bytes.
+    encoding_hint : str, optional
+        Encoding of the corpus that the model was trained on.
+    """
     for mark, name in WIDE_BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             return Encoding(name)
@@ -79,17 +98,19 @@ def detect_encoding(head: bytes, is_whole: bool, encoding_hint: str | None = Non
         return Encoding(wide)
     lines = head.splitlines(keepends=True)
     if not is_whole and len(lines) > 1:
-        lines.pop()  # which may end in the middle of a letter
-    odd = [line for line in lines if NON_ASCII_BYTE_PATTERN.search(line)]
-    if not odd or any(map(is_utf8, odd)):
+        lines.pop()  # it may end within a multi-byte character
+    non_ascii_lines = [line for line in lines if NON_ASCII_BYTE_PATTERN.search(line)]
+    if not non_ascii_lines or any(map(is_utf8, non_ascii_lines)):
         return Encoding(UTF8)
-    sample = b"".join(odd)[:SAMPLE_BYTES]
-    chosen = choose_code_page(sample, encoding_hint)
-    return Encoding(UTF8) if chosen is None else Encoding(chosen, find_example_words(try_decode(sample, chosen) or ""))
+    sample = b"".join(non_ascii_lines)[:SAMPLE_BYTES]
+    code_page = choose_code_page(sample, encoding_hint)
+    if code_page is None:
+        return Encoding(UTF8)
+    return Encoding(code_page, find_example_words(try_decode(sample, code_page) or ""))
 
 
 def detect_utf16_without_mark(head: bytes) -> str | None:
-    """UTF-16 without its mark: of western text, every other byte is zero."""
+    """Detect UTF-16 without a byte order mark: in western text every other byte is zero."""
     sample = head[:1000]
     if len(sample) < 8:
         return None
@@ -111,12 +132,13 @@ def try_decode(content: bytes, encoding: str) -> str | None:
 
 
 def choose_code_page(content: bytes, encoding_hint: str | None = None) -> str | None:
-    """The code page in which bytes are most like text, and most like a language; None if they are in none. A likely one
-    is taken where they are text in it."""
+    """Return the code page in which the bytes are most plausible as text; None if there is none.
+
+    The hinted encoding is chosen if the bytes are text in it."""
     pages = CODE_PAGES if encoding_hint is None or encoding_hint in CODE_PAGES else (encoding_hint, *CODE_PAGES)
-    readable = [name for name in pages if NON_ASCII_TEXT_PATTERN.search(try_decode(content, name) or "")]
+    candidates = [name for name in pages if NON_ASCII_TEXT_PATTERN.search(try_decode(content, name) or "")]
     chaos, coherence = {}, {}
-    for name in readable:
+    for name in candidates:
         chaos[name], coherence[name] = measure_chaos_and_coherence(content, name)
     best = min(chaos.values(), default=1.0)
     if best > MAX_CHAOS:
@@ -125,17 +147,18 @@ def choose_code_page(content: bytes, encoding_hint: str | None = None) -> str | 
         return encoding_hint
     if chaos.get(DEFAULT_CODE_PAGE, 1.0) <= best + CHAOS_TOLERANCE:
         return DEFAULT_CODE_PAGE
-    return max((name for name in readable if chaos[name] == best), key=coherence.__getitem__)
+    return max((name for name in candidates if chaos[name] == best), key=coherence.__getitem__)
 
 
 def measure_chaos_and_coherence(content: bytes, encoding: str) -> tuple[float, float]:
-    """How unlike a text the bytes are in an encoding, and how like a language: as charset-normalizer measures it."""
+    """Return charset-normalizer's chaos (unlike text) and coherence (like a language) of bytes in an encoding."""
     from charset_normalizer import from_bytes
 
-    found = from_bytes(content, cp_isolation=[encoding], threshold=1.0, enable_fallback=False).best()
-    return (1.0, 0.0) if found is None else (found.chaos, found.coherence)
+    match = from_bytes(content, cp_isolation=[encoding], threshold=1.0, enable_fallback=False).best()
+    return (1.0, 0.0) if match is None else (match.chaos, match.coherence)
 
 
 def find_example_words(text: str) -> str:
+    """Return up to three words with non-ASCII letters, separated by commas."""
     words = [word for word in re.findall(r"[^\W\d_]+", text) if not word.isascii()]
     return ", ".join(list(dict.fromkeys(word[:20] for word in words))[:3])

@@ -1,5 +1,7 @@
-"""A file is read and decompressed while the program that will work on it is still being loaded: NumPy, SciPy and numba
-take a second, in which all other threads are idle. What is here must not need any of them."""
+"""Reading and decompressing a file while the program still imports its libraries.
+
+NumPy, SciPy and numba take a second to import, during which other threads are idle. This module imports none of
+them."""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ from contextlib import contextmanager
 from xmtc.core.threads import PrefetchIterator
 from xmtc.data.file_streams import LineBlock, OnRead, read_blocks, strip_compression_extension
 
-PREFETCH_EXTENSIONS = (".jsonl", ".ndjson")  # files that are read so
-MAX_PREFETCHED_BLOCKS = 32  # blocks that wait: as many as 16 threads work on at a time
+PREFETCH_EXTENSIONS = (".jsonl", ".ndjson")
+MAX_PREFETCHED_BLOCKS = 32  # as many as 16 threads process at a time
 
 
 class PrefetchedFile:
-    """The blocks of a file, which it has begun to read."""
+    """Blocks of lines of a file, read in a background thread."""
 
     def __init__(self, path: str) -> None:
         self.n_bytes = self.n_reported = 0
@@ -41,7 +43,7 @@ ACTIVE_PREFETCHES: dict[str, PrefetchedFile] = {}
 
 @contextmanager
 def prefetch_file(path: str) -> Iterator[None]:
-    """Begin to read a file that will be read in blocks; what nobody has taken at the end is let go of."""
+    """Start to read a JSON Lines file in the background; close it at the end if no reader has taken it."""
     if strip_compression_extension(path).lower().endswith(PREFETCH_EXTENSIONS) and os.path.isfile(path):
         ACTIVE_PREFETCHES[path] = PrefetchedFile(path)
     try:
@@ -51,15 +53,15 @@ def prefetch_file(path: str) -> Iterator[None]:
 
 
 def take_prefetched(path: str, on_read: OnRead | None) -> PrefetchedFile | None:
-    """What was fetched of a file; None if nothing was, or somebody else has it."""
-    found = ACTIVE_PREFETCHES.pop(path, None)
-    if found is not None and on_read is not None:
-        found.on_read = on_read
-    return found
+    """Return the prefetched file and leave it to the caller; None if there is none."""
+    prefetched = ACTIVE_PREFETCHES.pop(path, None)
+    if prefetched is not None and on_read is not None:
+        prefetched.on_read = on_read
+    return prefetched
 
 
 def discard_prefetched(path: str) -> None:
-    """Whoever reads a file in another way needs none of it."""
-    found = ACTIVE_PREFETCHES.pop(path, None)
-    if found is not None:
-        found.close()
+    """Close a prefetched file that is read in another way."""
+    prefetched = ACTIVE_PREFETCHES.pop(path, None)
+    if prefetched is not None:
+        prefetched.close()

@@ -1,8 +1,8 @@
-"""Files as streams: decompressed while they are read, written whole or not at all.
+"""Streams of files: decompression while reading, and atomic writing.
 
-Reading looks at the first bytes, so a `.gz` that is plain text and a nameless file that is zstd both work, and so does
-UTF-16 with its byte order mark, which comes out as UTF-8. Writing goes by the extension of the target. "-" is standard
-input or standard output."""
+Reading detects the compression (gzip, bzip2, zstd) from the first bytes and ignores the extension. UTF-16 and UTF-32
+with a byte order mark are converted to UTF-8, and the mark of UTF-8 is removed. Writing chooses the compression by the
+extension. The path "-" is standard input or standard output."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ zlib_backend: Any = zlib
 with suppress(ImportError):
     from zlib_ng import zlib_ng
 
-    zlib_backend = zlib_ng  # says the same of the same bytes, in half the time
+    zlib_backend = zlib_ng  # same results in half the time
 
 STANDARD_STREAM = "-"
 NEWLINE = ord("\n")
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 OnRead = Callable[[int], None]
 OnFirstBytes = Callable[[bytes], None]
-BINARY_SIGNATURES = (b"PAR1", b"PK\x03\x04")  # Parquet and workbooks, whose bytes may look like UTF-16
+BINARY_SIGNATURES = (b"PAR1", b"PK\x03\x04")  # Parquet and zip archives, whose bytes may look like UTF-16
 STREAM_ERRORS = (EOFError, OSError, zlib.error, zlib_backend.error)
-BLOCK_BYTES = 2_000_000  # of lines that are read at a time: many for every thread, and yet enough to share words
-BUFFER_BYTES, COMPRESSED_CHUNK_BYTES = 1 << 20, 1 << 18  # that are read at a time, and decompressed
-MAX_LINE_BYTES = 2**27  # a compressed file of a few kilobytes can hold a line that fills the memory
-GZIP = 16 + zlib.MAX_WBITS  # how zlib is told that it is gzip, with its headers and checksums
+BLOCK_BYTES = 2_000_000  # small enough for many blocks per thread, large enough for words to recur in a block
+BUFFER_BYTES = 1 << 20
+COMPRESSED_CHUNK_BYTES = 1 << 18
+MAX_LINE_BYTES = 2**27  # a compressed file of a few kilobytes can contain a line that fills the memory
+GZIP_WBITS = 16 + zlib.MAX_WBITS  # zlib's code for gzip headers and checksums
 
 
 class ProgressFile(io.FileIO):
@@ -55,46 +56,47 @@ class ProgressFile(io.FileIO):
 
 
 class GzipReader(io.RawIOBase):
-    """A stream of gzip as what it holds. Python's own works in steps of 8 KiB and copies three times, and after each
-    step it waits for its turn among the threads."""
+    """Decompressed gzip stream.
+
+    Python's gzip module decompresses steps of 8 KiB, copies them three times, and reacquires the interpreter lock
+    after each step."""
 
     def __init__(self, stream: io.BufferedReader[Any]) -> None:
-        self.stream, self.decompressor = stream, zlib_backend.decompressobj(GZIP)
+        self.stream, self.decompressor = stream, zlib_backend.decompressobj(GZIP_WBITS)
         self.pending = b""  # not yet decompressed
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        found = b""
-        while not found and (self._has_input() or not self.decompressor.eof):
+        content = b""
+        while not content and (self._has_input() or not self.decompressor.eof):
             if self.decompressor.eof:
-                self.decompressor = zlib_backend.decompressobj(GZIP)
+                self.decompressor = zlib_backend.decompressobj(GZIP_WBITS)
             elif not self.pending:
                 raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-            found = self.decompressor.decompress(self.pending, len(buffer))
-            self.pending = (
-                self.decompressor.unused_data.lstrip(b"\0")
-                if self.decompressor.eof
-                else self.decompressor.unconsumed_tail
-            )
-        buffer[: len(found)] = found
-        return len(found)
+            content = self.decompressor.decompress(self.pending, len(buffer))
+            if self.decompressor.eof:
+                self.pending = self.decompressor.unused_data.lstrip(b"\0")
+            else:
+                self.pending = self.decompressor.unconsumed_tail
+        buffer[: len(content)] = content
+        return len(content)
 
     def _has_input(self) -> bool:
-        """Whether something waits to be decompressed. Between members, and after the last, zeros may stand."""
-        while not self.pending and (read := self.stream.read1(COMPRESSED_CHUNK_BYTES)):
-            self.pending = read.lstrip(b"\0") if self.decompressor.eof else read
+        """Return True if compressed input remains. Zero bytes after a gzip member are padding."""
+        while not self.pending and (chunk := self.stream.read1(COMPRESSED_CHUNK_BYTES)):
+            self.pending = chunk.lstrip(b"\0") if self.decompressor.eof else chunk
         return bool(self.pending)
 
 
 class Utf8Transcoder(io.RawIOBase):
-    """A stream of UTF-16 or UTF-32 as one of UTF-8."""
+    """UTF-16 or UTF-32 stream converted to UTF-8."""
 
     def __init__(self, stream: io.BufferedReader[Any], encoding: str) -> None:
         self.stream, self.encoding = stream, encoding
         self.decoder = codecs.getincrementaldecoder(encoding)()
-        self.pending = b""  # in UTF-8, not yet read
+        self.pending = b""  # UTF-8, not yet read
 
     def readable(self) -> bool:
         return True
@@ -105,7 +107,7 @@ class Utf8Transcoder(io.RawIOBase):
             try:
                 self.pending = self.decoder.decode(content, final=not content).encode()
             except UnicodeError as error:
-                raise EOFError(f"this is no {self.encoding.upper()}: {getattr(error, 'reason', error)}") from None
+                raise EOFError(f"it is not valid {self.encoding.upper()}: {getattr(error, 'reason', error)}") from None
             if not content:
                 break
         n = min(len(buffer), len(self.pending))
@@ -114,13 +116,13 @@ class Utf8Transcoder(io.RawIOBase):
 
 
 def strip_compression_extension(path: str) -> str:
-    """The path less its `.gz`, `.bz2` or `.zst`, so that the extension left says what is inside."""
+    """Return the path without a final `.gz`, `.bz2` or `.zst`."""
     stem, extension = os.path.splitext(path)
     return stem if extension.lower() in COMPRESSIONS else path
 
 
 def display_name(path: str) -> str:
-    """The name of a file that is read, for messages."""
+    """Return the name of an input file for messages."""
     return "standard input" if path == STANDARD_STREAM else path
 
 
@@ -128,8 +130,10 @@ def display_name(path: str) -> str:
 def open_binary(
     path: str, on_read: OnRead | None = None, encoding: str | None = None
 ) -> Iterator[io.BufferedReader[Any]]:
-    """The bytes of a file or of standard input, decompressed if the first bytes are those of a compressed file, and in
-    UTF-8 if they are UTF-16 or the encoding says so; on_read is called with the number of bytes read from the file."""
+    """Open a file or standard input as a stream of decompressed bytes.
+
+    UTF-16 and UTF-32 are converted to UTF-8 if the encoding names them or, without an encoding, if the first bytes are
+    their mark. `on_read` is called with the number of bytes read from the file."""
     with ExitStack() as stack:
         stream = stack.enter_context(_open_raw(path, on_read))
         compression = _detect_compression(stream.peek(10))
@@ -142,14 +146,15 @@ def open_binary(
 
 
 def _detect_wide_encoding(stream: io.BufferedReader[Any], encoding: str | None, is_pipe: bool) -> str | None:
-    """UTF-16 or UTF-32, if it was named or the first bytes are its mark; of a pipe, which cannot be looked at before,
-    also if it is UTF-16 without."""
+    """Return the name of UTF-16 or UTF-32 if it was passed or detected.
+
+    UTF-16 without a mark is detected here only for pipes; a file is examined before it is opened."""
     if encoding is not None:
         return encoding if Encoding(encoding).is_wide else None
     try:
         head = stream.peek(4)
     except STREAM_ERRORS:
-        return None  # whoever reads on is told
+        return None  # the next read raises the error
     marked = next((name for mark, name in WIDE_BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
     return marked or (detect_utf16_without_mark(head) if is_pipe and not head.startswith(BINARY_SIGNATURES) else None)
 
@@ -157,8 +162,9 @@ def _detect_wide_encoding(stream: io.BufferedReader[Any], encoding: str | None, 
 def read_lines(
     path: str, on_read: OnRead | None = None, encoding: str | None = None, on_first_bytes: OnFirstBytes | None = None
 ) -> Generator[bytes]:
-    """The lines of a file or of standard input, each with its line ending, as bytes; on_arrival is handed those
-    bytes that are there when the reading begins."""
+    """Yield the lines of a file or of standard input as bytes with their line endings.
+
+    `on_first_bytes` is called with the bytes that are available when reading starts."""
     number = 0
     with open_binary(path, on_read, encoding) as stream:
         try:
@@ -167,88 +173,92 @@ def read_lines(
             while line := stream.readline(MAX_LINE_BYTES):
                 if len(line) == MAX_LINE_BYTES:
                     raise line_too_long_error(path, number + 1)
-                yield line
+                yield line if number else line.removeprefix(codecs.BOM_UTF8)
                 number += 1
         except STREAM_ERRORS as error:
             raise damaged_file_error(path, number, error) from None
 
 
 class LineBlock(NamedTuple):
-    lines: bytearray  # whole ones
-    first_line_number: int  # number of the first
+    """Consecutive complete lines of a file."""
+
+    lines: bytearray
+    first_line_number: int
     n_lines: int
 
 
 def read_blocks(
     path: str, on_read: OnRead | None = None, encoding: str | None = None, size: int = BLOCK_BYTES
 ) -> Generator[LineBlock]:
-    """The lines of a file, many at a time."""
+    """Yield blocks of complete lines, each of about `size` bytes."""
     first = 1
     with open_binary(path, on_read, encoding) as stream:
         while True:
-            read = bytearray(size)  # of zeros, so that what has arrived can be counted after an error, too
+            content = bytearray(size)  # zeros, so that the lines read before an error can be counted
             try:
-                n = stream.readinto(read)
-                del read[n:]
+                n = stream.readinto(content)
+                del content[n:]
                 if n == size:
-                    read += stream.readline(MAX_LINE_BYTES)
+                    content += stream.readline(MAX_LINE_BYTES)
             except STREAM_ERRORS as error:
-                raise damaged_file_error(path, first - 1 + read.count(b"\n"), error) from None
-            if len(read) >= MAX_LINE_BYTES and len(read) - size == MAX_LINE_BYTES:
-                raise line_too_long_error(path, first + read.count(b"\n"))
-            if not read:
+                raise damaged_file_error(path, first - 1 + content.count(b"\n"), error) from None
+            if len(content) >= MAX_LINE_BYTES and len(content) - size == MAX_LINE_BYTES:
+                raise line_too_long_error(path, first + content.count(b"\n"))
+            if first == 1 and content.startswith(codecs.BOM_UTF8):
+                del content[: len(codecs.BOM_UTF8)]
+            if not content:
                 return
-            yield (block := LineBlock(read, first, count_lines(read)))
+            yield (block := LineBlock(content, first, count_lines(content)))
             first += block.n_lines
 
 
 def count_lines(content: bytearray) -> int:
-    """Also of those that end without a line ending."""
+    """Return the number of lines, including a last line without a line ending."""
     return content.count(b"\n") + (not content.endswith(b"\n"))
 
 
 def line_too_long_error(path: str, number: int) -> XmtcError:
     return XmtcError(
-        f"{display_name(path)}, line {number}: the line is longer than {MAX_LINE_BYTES:,} bytes, expected a document "
-        "in each line; check the file, or pass --input-format."
+        f"{display_name(path)}, line {number}: the line is longer than {MAX_LINE_BYTES:,} bytes, expected one document "
+        "per line; check the file, or pass --input-format."
     )
 
 
 def damaged_file_error(path: str, number: int, error: BaseException) -> XmtcError:
     return XmtcError(
         f"{display_name(path)}, after line {number}: the data is damaged or ends too early ({describe_error(error)}), "
-        f"expected a whole file; fetch or compress it again."
+        f"expected a complete file; download or compress it again."
     )
 
 
 def check_output_path(path: str) -> None:
-    """Refuse, before the work, a file that could not be written after it."""
-    if path != STANDARD_STREAM and (os.path.isdir(path) or not path):
-        raise XmtcError(f"{path or 'An empty name'} is no name for a file to write; choose another.")
+    """Raise XmtcError, before long work, if the path cannot be written."""
+    if path != STANDARD_STREAM and not path:
+        raise XmtcError("The name of the output file is empty; choose another.")
+    if path != STANDARD_STREAM and os.path.isdir(path):
+        raise XmtcError(f"{path} is a folder, expected a file to write; choose another name.")
     if path != STANDARD_STREAM and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise XmtcError(f"The folder of {path} is not there; make it, or choose another.")
+        raise XmtcError(f"The folder of {path} is not there; create it, or choose another.")
     check_outside_model_folder(path)
 
 
 def check_outside_model_folder(path: str) -> None:
-    """Refuse a file within a model or another folder that is replaced as a whole: what else is in it could only be lost
-    by that, or stand in its way."""
+    """Raise XmtcError if the path is in a model or vocabulary folder, which is replaced as a whole."""
     from xmtc.storage.folder import is_complete_folder
 
     for folder in Path(os.path.realpath(path)).parents if path != STANDARD_STREAM else ():
         if is_complete_folder(folder):
             raise XmtcError(
-                f"{path} lies in the folder of a model or vocabulary, which is written and replaced as a whole; choose "
-                "another place."
+                f"{path} lies in the folder of a model or vocabulary, which is replaced as a whole; choose another."
             )
 
 
 @contextmanager
 def open_output(path: str) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file once everything is written; after an error an old file is still as it was."""
+    """Open a stream for writing a file atomically: after an error, an existing file is unchanged."""
     if path == STANDARD_STREAM:
         if sys.stdout is None:
-            raise XmtcError("Standard output is closed; expected a place to write to, so name a file.")
+            raise XmtcError("Standard output is closed; write to a file instead.")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
@@ -271,8 +281,8 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
 def _open_raw(path: str, on_read: OnRead | None) -> Iterator[io.BufferedReader[Any]]:
     if path == STANDARD_STREAM:
         if sys.stdin is None:
-            raise XmtcError("Standard input is closed; expected something to read there, so pipe it in or name a file.")
-        # Detached at the end: closing this reader would close the process' standard input (as zstd's reader does).
+            raise XmtcError("Standard input is closed; pipe the input in, or name a file.")
+        # Detached at the end: closing this reader would close the standard input of the process (zstd's reader does).
         stdin = io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
         try:
             yield stdin
@@ -291,16 +301,16 @@ def _open_raw(path: str, on_read: OnRead | None) -> Iterator[io.BufferedReader[A
 
 
 def unreadable_file_error(path: str, error: OSError) -> XmtcError:
-    """The error for a file that cannot be opened."""
+    """Return the error for a file that cannot be opened, with a suggestion if a similar name exists."""
     if isinstance(error, FileNotFoundError):
         folder, name = os.path.split(path)
         siblings = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
         if os.path.islink(path):
             return XmtcError(f"{path} is a link to {os.path.realpath(path)}, which is not there; check the link.")
-        near = find_similar_names(name, siblings)
-        hint = f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path."
+        similar = find_similar_names(name, siblings)
+        hint = f"did you mean {os.path.join(folder, similar[0])}?" if similar else "check the path."
         return XmtcError(f"{path}: there is no such file; {hint}")
-    is_folder = os.name == "nt" and os.path.isdir(path)  # of which Windows only says that permission is denied
+    is_folder = os.name == "nt" and os.path.isdir(path)  # Windows reports "permission denied"
     if is_folder or isinstance(error, IsADirectoryError):
         return XmtcError(f"{path} is a folder, expected a file; name a file in it.")
     return XmtcError(f"{path} cannot be read ({describe_error(error)}); check the path and its permissions.")
@@ -311,7 +321,7 @@ def _detect_compression(head: bytes) -> str | None:
         return "gzip"
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         return "zstd"
-    # "BZh" alone could begin a text; the magic number of a block, or of the end, follows the digit
+    # "BZh" could be the start of a text; in bzip2 the magic number of a block or of the end follows the digit
     return "bzip2" if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90") else None
 
 
@@ -328,12 +338,12 @@ def _open_decompressor(raw: io.BufferedReader, compression: str) -> Any:
 def _open_compressor(raw: IO[bytes], path: str) -> AbstractContextManager[Any]:
     compression = COMPRESSIONS.get(os.path.splitext(path)[1].lower())
     if compression == "gzip":
-        return gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0)  # same bytes every time
+        return gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0)  # reproducible bytes
     if compression == "bzip2":
         return bz2.BZ2File(raw, "wb")
     if compression == "zstd":
         import pyarrow
 
-        # it closes what it writes to, and the file is not finished then
+        # A duplicate, because pyarrow closes the file, which is renamed later
         return pyarrow.CompressedOutputStream(os.fdopen(os.dup(raw.fileno()), "wb"), "zstd")
     return nullcontext(raw)

@@ -1,43 +1,40 @@
-"""Which format a corpus has: detected from its extension, or else from its first line.
+"""Detection of the format of a corpus from its extension or its first line.
 
-The extension (without .gz, .bz2, .zst) decides for .jsonl, .ndjson, .csv, .parquet, .pq, .xlsx, .xls, .ods, .npz, .ft,
-.fasttext, .html, .htm and .pdf; a folder is one of documents. Two files, as in X.npz,Y.npz or texts.txt,labels.txt, are
-npz or paired. For anything else, including .txt, .tsv and standard input, the first line that is not blank is compared
-with these rules, and the first that fits decides:
+The extension (without .gz, .bz2, .zst) determines the format of .jsonl, .ndjson, .csv, .parquet, .pq, .xlsx, .xls,
+.ods, .npz, .ft, .fasttext, .html, .htm and .pdf files. A folder has the format `folder`. Two files, as in X.npz,Y.npz
+or texts.txt,labels.txt, have the format npz or paired. For all other inputs, including .txt, .tsv and standard input,
+the first of these rules that matches the first line that is not blank determines the format:
 
 1. the magic number of Parquet or of a zip archive       → parquet, xlsx, npz
-2. begins with `{`                                       → jsonl
-3. holds a word that begins with `__label__`             → fasttext
-4. three whole numbers and nothing else                  → sparse
+2. starts with `{`                                       → jsonl
+3. contains a word that starts with `__label__`          → fasttext
+4. consists of three whole numbers                       → sparse
 5. `1,2 3:0.5 …`: label numbers, then feature:value      → svmlight
-6. tabs, and a cell is called as the text or label field → tsv (with a header)
-7. two cells, the second of nothing but `<…>` words      → annif
+6. tabs, and a cell is the name of the text or labels    → tsv (with a header)
+7. two cells, the second consists of `<…>` words         → annif
 8. two or three cells, the last of several words         → libmultilabel
-9. any other line with tabs, or a file called .tsv       → tsv, whose header is then checked
-10. `sep=;`, or a cell called as the text field          → csv (whatever stands between the cells)
+9. any other line with tabs, or the extension .tsv       → tsv, whose header is checked later
+10. `sep=;`, or a cell is the name of the text field     → csv (with any delimiter)
 
-Two kinds of files are usually plain texts: those called so, beside a file of labels (train_texts.txt and
-train_labels.txt), which are read as paired; and documents to be tagged, which need no labels. For them a format is
-detected only if it is certain: JSON that can be parsed, features that can be parsed (below a sparse header, those of
-the next line), a header with the text field, subjects that are URIs. Rules 8 and 9 do not apply: a text may contain
-tabs. A file called .tsv still needs its header. A plain file called .txt is then one document, also where labels are
-needed if they lie beside it (a.txt and a.key); any other plain file, and standard input, has a document in each line,
-as fasttext without labels."""
+Two kinds of files are usually plain texts: text files with a matching label file (train_texts.txt and
+train_labels.txt), which have the format paired; and documents without required labels. For these, a format is detected
+only if it is certain: JSON or features that can be parsed (those of the second line after a sparse header), a header
+with the text field, subjects that are URIs. Rules 8 and 9 do not apply, because a text may contain tabs, but a .tsv
+file still needs its header. A plain .txt file is then one document, also if labels are required and in a file next to
+it (a.txt and a.key). Any other plain file, and standard input, has one document per line, like
+fasttext without labels."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from itertools import dropwhile, islice
 from pathlib import Path
 
-from xmtc.data.corpus_input import BYTE_ORDER_MARK, CorpusInput
+from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.file_streams import STANDARD_STREAM, strip_compression_extension
-from xmtc.data.formats import FORMATS, list_writable_formats, paired, svmlight, table
-from xmtc.data.formats import document_files as whole
+from xmtc.data.formats import FORMATS, document_files, list_writable_formats, paired, svmlight, table
 from xmtc.data.records import BadRecord, Fields, load_json, match_name, quote_text
 from xmtc.errors import XmtcError
 
@@ -61,19 +58,17 @@ FORMAT_BY_EXTENSION = {
 }
 ARCHIVE_HINT = "an archive, expected a file or a folder; unpack it, and name what was in it"
 WORD_PROCESSOR_HINT = "a file of a word processor, expected text; save it as .pdf, .html or .txt"
-UNSUPPORTED_EXTENSIONS = dict.fromkeys(
-    (".zip", ".tar", ".tgz", ".7z", ".rar"), ARCHIVE_HINT
-)  # what people have and nothing here reads
+UNSUPPORTED_EXTENSIONS = dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), ARCHIVE_HINT)
 UNSUPPORTED_EXTENSIONS |= dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WORD_PROCESSOR_HINT)
 PAIR_FORMATS = ("npz", "paired")  # formats of two files
 TAB_EXTENSIONS = (".tsv", ".tab")
 FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
 SPARSE_HEADER = re.compile(r"\d+\s+\d+\s+\d+\s*", re.ASCII)
 JSON_ARRAY = re.compile(r"\[\s*({|$)")
-XLS_SIGNATURE = b"\xd0\xcf\x11\xe0"  # what .xls begins with
-WORKBOOK_MEMBER_PATTERN = re.compile(
-    rb"\[Content_Types\]\.xml|_rels/|docProps/|xl/|opendocument\.spreadsheet"
-)  # within a zip archive
+ZIP_SIGNATURE = b"PK\x03\x04"
+XLS_SIGNATURE = b"\xd0\xcf\x11\xe0"
+# Names of members in the zip archive of a workbook.
+WORKBOOK_MEMBER_PATTERN = re.compile(rb"\[Content_Types\]\.xml|_rels/|docProps/|xl/|opendocument\.spreadsheet")
 FEATURE = r"\d+:[-+\d.eE]+"
 FEATURE_LINE = re.compile(rf"(?:[-+\d.,]+\s+|\s*)(?:qid:\d+\s+)?{FEATURE}(?:\s+{FEATURE})*\s*(?:#.*)?", re.ASCII)
 
@@ -83,14 +78,14 @@ def get_extension(path: str) -> str:
 
 
 def detect_pair_format(path: str) -> str | None:
-    """The format of two files that a path names; None if it names one."""
+    """Return the format of a path that names two files; None if it names one."""
     if ".npz," in path:
         return "npz"
     return "paired" if len(paired.split_path_pair(path)) == 2 else None
 
 
 def detect_format(source: CorpusInput) -> str:
-    """The name of the format of a corpus."""
+    """Return the name of the format of a corpus; raise XmtcError if it is unknown."""
     if os.path.isdir(source.path):
         return "folder"
     extension = get_extension(source.path)
@@ -102,11 +97,9 @@ def detect_format(source: CorpusInput) -> str:
     first = _peek_nonblank_line(source)
     format = _detect_by_first_line(first, source)
     has_labels = paired.find_paired_labels(source.path) is not None
-    is_document = extension == ".txt" and whole.find_label_file(Path(source.path)) is not None
+    is_document = extension == ".txt" and document_files.find_label_file(Path(source.path)) is not None
     may_be_texts = has_labels or is_document or not source.labels_required
-    if may_be_texts and not _is_certain(
-        format, source.decode_lossy(first), partial(_peek_nonblank_line, source, after=1), source
-    ):
+    if may_be_texts and not _is_certain(format, source.decode_lossy(first), source):
         format = None
     if format is not None:
         return format
@@ -120,13 +113,13 @@ def detect_format(source: CorpusInput) -> str:
     return "text" if extension == ".txt" else "fasttext"
 
 
-def choose_output_format(path: str, holds_features: bool) -> str:
-    """The name of the format in which a corpus is written, from the extension of the target."""
+def choose_output_format(path: str, has_features: bool) -> str:
+    """Return the name of the format for an output file, from its extension."""
     extension = get_extension(path)
     if detect_pair_format(path) == "paired":
         return "paired"
     if extension == ".txt":
-        return "sparse" if holds_features else "fasttext"
+        return "sparse" if has_features else "fasttext"
     if extension in TAB_EXTENSIONS:
         return "tsv"
     if extension not in FORMAT_BY_EXTENSION:
@@ -136,17 +129,19 @@ def choose_output_format(path: str, holds_features: bool) -> str:
 
 
 def _peek_nonblank_line(source: CorpusInput, after: int = 0) -> bytes:
-    """The first line that is not blank, or a line that comes `after` lines later."""
+    """Return the first line that is not blank, or the line that follows `after` lines later."""
     with closing(source.peek()) as lines:
-        from_first = dropwhile(lambda line: not line.removeprefix(BYTE_ORDER_MARK).strip(), lines)
+        from_first = dropwhile(lambda line: not line.strip(), lines)
         return next(islice(from_first, after, None), b"")
 
 
 def _detect_by_first_line(first: bytes, source: CorpusInput) -> str | None:
     if first.startswith(b"PAR1"):
         return "parquet"
-    if first.startswith((b"PK\x03\x04", XLS_SIGNATURE)):
-        return "xlsx" if first.startswith(XLS_SIGNATURE) or WORKBOOK_MEMBER_PATTERN.search(first) else "npz"
+    if first.startswith(XLS_SIGNATURE):
+        return "xlsx"
+    if first.startswith(ZIP_SIGNATURE):
+        return "xlsx" if WORKBOOK_MEMBER_PATTERN.search(first) else "npz"
 
     line = source.decode_lossy(first).rstrip("\r\n")
     if line.lstrip().startswith("{"):
@@ -163,11 +158,14 @@ def _detect_by_first_line(first: bytes, source: CorpusInput) -> str | None:
 
 
 def _is_header(line: str, source: CorpusInput) -> bool:
-    """Whether a line has the text field among its cells; where the delimiter was told, it is a table for sure."""
+    """Return True if a cell of the line is the text field, or if the user set the delimiter of a table."""
     if source.layout.delimiter is not None:
         return True
-    names = table.split_header(line, table.sniff_delimiter(line, source.fields, ","))
-    return match_name(names, source.fields.text_names[0]) is not None
+    return match_name(_split_header(line, source), source.fields.text_names[0]) is not None
+
+
+def _split_header(line: str, source: CorpusInput) -> list[str]:
+    return table.split_header(line, table.sniff_delimiter(line, source.fields, ","))
 
 
 def _normalise_cells(cells: list[str]) -> set[str]:
@@ -184,22 +182,22 @@ def _detect_by_cells(cells: list[str], fields: Fields) -> str:
     return "tsv"
 
 
-def _is_certain(format: str | None, first: str, second: Callable[[], bytes], source: CorpusInput) -> bool:
-    """Whether a file that may hold plain texts really has the format that its first line looks like."""
+def _is_certain(format: str | None, first: str, source: CorpusInput) -> bool:
+    """Return True if a file that may contain plain texts certainly has the format of its first line."""
     cells = first.rstrip("\r\n").split("\t")
     if format == "jsonl":
         return _is_json_object(first)
-    if format in ("sparse", "svmlight"):
-        return _has_features(source.decode_lossy(second()) if format == "sparse" else first)
+    if format == "sparse":
+        return _has_features(source.decode_lossy(_peek_nonblank_line(source, after=1)))
+    if format == "svmlight":
+        return _has_features(first)
     if format == "annif":
         return all(re.fullmatch("<[^<>:]+:[^<>]+>", word) for word in cells[1].split() or [""])
     if format == "csv":
-        return (
-            len(table.split_header(first, table.sniff_delimiter(first, source.fields, ","))) > 1
-        )  # not a heading "Text"
-    return format != "libmultilabel" and (
-        format != "tsv" or source.fields.text_names[0].casefold() in _normalise_cells(cells)
-    )
+        return len(_split_header(first, source)) > 1  # a text may start with the heading "Text"
+    if format == "tsv":
+        return source.fields.text_names[0].casefold() in _normalise_cells(cells)
+    return format != "libmultilabel"
 
 
 def _is_json_object(line: str) -> bool:
@@ -225,6 +223,6 @@ def _unknown_format_error(source: CorpusInput, first: bytes) -> XmtcError:
             f"{source.name} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."
         )
     return XmtcError(
-        f"{source.name}: its first line {quote_text(line)} fits no known format; "
+        f"{source.name}: its first line {quote_text(line)} matches no known format; "
         f"pass --input-format, one of {', '.join(FORMATS)}."
     )

@@ -1,12 +1,13 @@
-"""Arrays, tensors and data frames of any library. pandas, polars and PyTorch are never imported: their objects are
-known by what they can do."""
+"""Conversion of arrays, tensors, data frames and lists to texts, features and labels.
+
+pandas, polars and PyTorch are not imported: their objects are recognised by their attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Number
-from reprlib import repr as shortened
+from reprlib import repr as abbreviate
 from typing import Any
 
 import numpy as np
@@ -14,60 +15,69 @@ from scipy.sparse import csr_array, issparse
 
 from xmtc.core.array_validation import MAX_INDEX, NUMERIC_KINDS
 from xmtc.data.corpus import Corpus
-from xmtc.data.document import Document
+from xmtc.data.document import Document, check_not_single_text, describe_non_text
 from xmtc.errors import XmtcError
 
-UNORDERED_TYPES = (dict, set, frozenset)  # which say not whose each of their members is
+UNORDERED_TYPES = (dict, set, frozenset)
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame, of pandas or of polars."""
+    """Return True for a data frame of pandas or polars."""
     return hasattr(X, "columns") and hasattr(X, "to_numpy")
 
 
 def as_array(values: Any) -> np.ndarray | None:
-    """The array that something is or says it is, such as a tensor or a column of a data frame; None for a list."""
-    if hasattr(values, "detach"):  # a tensor, perhaps on a GPU and part of a graph
+    """Convert an array-like (tensor, column of a data frame) to an array; return None for a list."""
+    if hasattr(values, "detach"):  # a tensor, possibly on a GPU and part of a graph
         values = values.detach().cpu()
-    if np.ma.is_masked(values):  # an array without its mask would hold what it hides
+    if np.ma.is_masked(values):  # conversion would reveal the masked values
         raise XmtcError("Found an array with masked values; fill them, as in X.filled(0), or drop those documents.")
     if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
         return np.asarray(values)
     return None
 
 
-# The kinds of targets: a list of labels for each document; a column of an array, with one label for each; indicators.
+# Kinds of targets: a list of labels per document; a column with one label per document; three kinds of indicators.
 LISTS, COLUMN = "lists", "column"
 ARRAY, SPARSE, FRAME = INDICATORS = "array", "sparse", "frame"
 
 
 @dataclass(frozen=True)
 class LabelTarget:
-    """The labels of documents, as their names, and how they were given."""
+    """Label names of documents, and the form in which the user passed them."""
 
     kind: str
     labels: list[list[str]]  # of each document
-    has_integer_labels: bool = False  # names are numbers, and were given as such
-    columns: list[str] | None = None  # of an indicator: the names of all its labels, in order
+    has_integer_labels: bool = False  # the user passed integers
+    columns: list[str] | None = None  # names of all labels in order, if the target is an indicator
 
     def as_json(self) -> dict[str, Any]:
-        """How answers are to be given, for about.json: nothing where they are names."""
-        return (
-            {} if self == LabelTarget(LISTS, self.labels) else {"kind": self.kind, "numbers": self.has_integer_labels}
-        )
+        """Return the form of predictions for about.json; empty for lists of names."""
+        if self == LabelTarget(LISTS, self.labels):
+            return {}
+        return {"kind": self.kind, "numbers": self.has_integer_labels}
 
 
 def check_integer_names(names: Iterable[str]) -> None:
-    """Raise ValueError unless all names of labels are whole numbers, for a model that gives them back as such."""
+    """Raise ValueError unless all label names are whole numbers, for a model that returns integers."""
     for name in names:
         if str(int(name)) != name:
-            raise ValueError(f"its label {name!r:.80} is no number")
+            raise ValueError(f"its label {name!r:.80} is not a whole number")
 
 
 def as_label_target(y: Any, names: Sequence[str] | None = None, training_kind: str = "") -> LabelTarget:
-    """Labels from lists of names or an indicator. `names` are those of the labels of a trained model: an indicator that
-    does not name its columns then has theirs, and must have as many. `kind` is that of the numbers that it was trained
-    on, where y alone says too little: [[0, 1]] are two labels among lists, [[0], [1]] one each in a column."""
+    """Convert lists of names, a column or an indicator matrix to a LabelTarget.
+
+    Parameters
+    ----------
+    y : array-like
+        Lists of label names, or a matrix, array or data frame of zeros and ones.
+    names : sequence of str, optional
+        Label names of a trained model; an indicator without column names must have as many columns.
+    training_kind : str
+        Kind of target that the model was trained on, which resolves ambiguous values of y: [[0, 1]] are two labels in a
+        list or two cells of an indicator, [[0], [1]] one label each in a column.
+    """
     if is_frame(y):
         return target_from_frame(y, training_kind)
     if issparse(y):
@@ -87,14 +97,14 @@ def as_label_target(y: Any, names: Sequence[str] | None = None, training_kind: s
 
 def target_from_lists(rows: Any, kind: str = LISTS) -> LabelTarget:
     if not isinstance(rows, (Sequence, np.ndarray)):
-        raise XmtcError(f"Found {shortened(rows)} as labels; expected a list of labels for each document.")
-    found = [validate_label_list(number, row) for number, row in enumerate(rows)]
-    are_numbers = all(isinstance(label, int) for row in found for label in row) and any(found)
-    return LabelTarget(kind, [list(dict.fromkeys(map(str, row))) for row in found], are_numbers)
+        raise XmtcError(f"Found {abbreviate(rows)} as labels; expected a list of labels for each document.")
+    labels = [validate_label_list(number, row) for number, row in enumerate(rows)]
+    are_integers = all(isinstance(label, int) for row in labels for label in row) and any(labels)
+    return LabelTarget(kind, [list(dict.fromkeys(map(str, row))) for row in labels], are_integers)
 
 
 def target_from_frame(frame: Any, training_kind: str = "") -> LabelTarget:
-    """A data frame of zeros and ones, whose columns have the labels' names; or of one column that holds lists."""
+    """Convert a data frame of zeros and ones with the labels as columns, or a data frame with one column of lists."""
     array = np.asarray(frame.to_numpy())
     if is_label_column(array, training_kind):
         return target_from_lists(array, COLUMN)
@@ -107,13 +117,13 @@ def target_from_frame(frame: Any, training_kind: str = "") -> LabelTarget:
     names = [validate_label(0, name) for name in frame.columns]
     if len(set(map(str, names))) < len(names):
         raise XmtcError("Two columns of the labels' data frame have the same name; expected a name for each label.")
-    kind = FRAME if hasattr(frame, "iloc") else ARRAY  # pandas' frames come back as such
-    found = target_from_indicator(kind, csr_array(check_binary(array)), list(map(str, names)))
-    return replace(found, has_integer_labels=all(isinstance(name, int) for name in names))
+    kind = FRAME if hasattr(frame, "iloc") else ARRAY  # predictions are data frames only for pandas
+    target = target_from_indicator(kind, csr_array(check_binary(array)), list(map(str, names)))
+    return replace(target, has_integer_labels=all(isinstance(name, int) for name in names))
 
 
 def target_from_indicator(kind: str, Y: csr_array, names: Sequence[str] | None) -> LabelTarget:
-    """From a matrix of zeros and ones."""
+    """Convert a matrix of zeros and ones; without names, labels are column numbers."""
     check_binary(Y.data)
     if names is not None and len(names) != Y.shape[1]:
         raise XmtcError(f"y has {Y.shape[1]} columns, but there are {len(names)} labels; expected one for each.")
@@ -127,12 +137,12 @@ def target_from_indicator(kind: str, Y: csr_array, names: Sequence[str] | None) 
 
 
 def check_binary(values: np.ndarray) -> np.ndarray:
-    """Refuse numbers other than 0 and 1."""
-    strange = values[~np.isin(values, (0, 1))]
-    if strange.size:
+    """Return the values; raise XmtcError if there are others than 0 and 1."""
+    invalid = values[~np.isin(values, (0, 1))]
+    if invalid.size:
         raise XmtcError(
-            f"Found {strange.flat[0]} in a matrix of labels; expected only 0 and 1. "
-            "Of weights keep what counts, as in Y >= 0.5; label numbers go in a list for each document."
+            f"Found {invalid.flat[0]} in a matrix of labels; expected only 0 and 1. "
+            "Binarise weights, as in Y >= 0.5; pass label numbers as a list for each document."
         )
     return values
 
@@ -142,30 +152,32 @@ def to_numeric(array: np.ndarray) -> np.ndarray:
         return array.astype(np.float64)
     except (TypeError, ValueError):
         raise XmtcError(
-            "The labels' data frame holds something else than numbers; expected columns of 0 and 1, or one of lists."
+            "The labels' data frame has values other than numbers; expected columns of 0 and 1, or one column of lists."
         ) from None
 
 
 def is_label_column(array: np.ndarray, training_kind: str = "") -> bool:
-    """Whether an array has the number of one label for each document in its only column, and not zeros and ones; these
-    are such numbers where training had a column of others."""
+    """Return True if an array has one column of label numbers, one per document.
+
+    A column of zeros and ones is an indicator unless the model was trained on a column of label numbers."""
     is_column = array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iu"
     return is_column and (training_kind == COLUMN or not np.isin(array, (0, 1)).all())
 
 
 def is_binary_table(rows: Any) -> bool:
-    """Whether lists are the rows of an indicator (`Y.tolist()`): equally long, at least two wide, and nothing but 0, 1,
-    True and False in them."""
+    """Return True if lists are the rows of an indicator (`Y.tolist()`).
+
+    The rows have the same length, at least two, and contain only 0, 1, True and False."""
     if not isinstance(rows, list) or not rows or isinstance(rows[0], (str, bytes, dict)):
         return False
-    found = [to_python_list(row) for row in rows]
-    if None in found or len({len(row or ()) for row in found}) > 1 or len(found[0] or ()) < 2:
+    lists = [to_python_list(row) for row in rows]
+    if None in lists or len({len(row or ()) for row in lists}) > 1 or len(lists[0] or ()) < 2:
         return False
-    return all(isinstance(value, (int, float)) and value in (0, 1) for row in found for value in row or ())
+    return all(isinstance(value, (int, float)) and value in (0, 1) for row in lists for value in row or ())
 
 
 def to_python_list(row: Any) -> list[Any] | None:
-    """The members of one list, array or tensor, as Python has them; None for what has no order or no members."""
+    """Convert a list, tuple, 1-D array or tensor to a list of Python objects; return None for other types."""
     array = as_array(row)
     if array is not None:
         return array.tolist() if array.ndim == 1 else None
@@ -175,12 +187,12 @@ def to_python_list(row: Any) -> list[Any] | None:
 
 
 def to_python_scalar(value: Any) -> Any:
-    """A number of NumPy or PyTorch as Python has it."""
+    """Convert a scalar of NumPy or PyTorch to a Python number."""
     return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def validate_label_list(number: int, row: Any) -> list[str | int]:
-    """The labels of one document."""
+    """Return the labels of one document; raise XmtcError if they are not a list of labels."""
     if isinstance(row, (str, bytes, dict)) or not isinstance(row, Iterable):
         raise XmtcError(f"The labels of document {number} are {row!r}; expected a list of labels, such as ['a', 'b'].")
     values = to_python_list(row)
@@ -188,36 +200,37 @@ def validate_label_list(number: int, row: Any) -> list[str | int]:
 
 
 def validate_label(number: int, name: Any) -> str | int:
-    """A label as text, or as the whole number that it is. What stands for a missing one, what no file could hold and
-    what is more likely the weight of a label than its name is refused."""
+    """Return a label as a string or integer.
+
+    Raise XmtcError for missing values, fractions (probably weights of labels) and strings that cannot be encoded."""
     name = to_python_scalar(name)
     if isinstance(name, float) and name.is_integer():
         return int(name)
     try:
         if not isinstance(name, (str, int)) or isinstance(name, bool):
             raise TypeError
-        str(name).encode()  # half of a surrogate pair has no bytes
+        str(name).encode()  # fails for a lone surrogate
     except (TypeError, UnicodeEncodeError):
         raise XmtcError(
-            f"A label of document {number} is {name!r}; expected whole text, such as 'a', or a whole number."
+            f"A label of document {number} is {name!r}; expected a string, such as 'a', or a whole number."
         ) from None
-    if name == "":  # as in the lists of files, where blanks are names
+    if name == "":
         raise XmtcError(
-            f"The labels of document {number} hold an empty name, expected a list of names; leave it out: of a "
-            "document without labels, the list is []."
+            f"The labels of document {number} contain an empty name, expected a list of names; remove it, or pass [] "
+            "for a document without labels."
         )
     return name
 
 
 def to_documents(X: Any, y: Any = None) -> Iterator[Document]:
-    """Documents from texts or features, and their labels, in any form that a Classifier takes."""
+    """Yield documents from texts or features, and labels, in any form that a Classifier accepts."""
     X = as_texts_or_matrix(X)
     X = X if isinstance(X, list) else csr_array(np.asarray(X, np.float32) if not issparse(X) else X, dtype=np.float32)
     return iter_documents(X, None if y is None else as_label_target(y).labels)
 
 
 def iter_documents(X: Any, labels: Sequence[list[str]] | None = None) -> Iterator[Document]:
-    """Documents from a list of texts or a sparse matrix of features, and the names of their labels."""
+    """Yield documents from a list of texts or a sparse matrix of features, and the names of their labels."""
     n_docs = X.shape[0] if issparse(X) else len(X)
     if labels is not None and len(labels) != n_docs:
         raise XmtcError(
@@ -231,29 +244,23 @@ def iter_documents(X: Any, labels: Sequence[list[str]] | None = None) -> Iterato
 
 
 def iter_feature_rows(X: csr_array) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-    for begin, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
-        yield "", (X.indices[begin:end].astype(np.int32), X.data[begin:end])
-
-
-def describe_non_text(value: Any) -> str:
-    """What stands where a text should: its type, or that nothing does."""
-    is_missing = value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
-    return f"missing ({value})" if is_missing else f"a {type(value).__name__}"
+    for start, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        yield "", (X.indices[start:end].astype(np.int32), X.data[start:end])
 
 
 def is_corpus_like(X: Any) -> bool:
-    """Whether X brings its labels along: a corpus, or documents of one."""
+    """Return True if X contains labels: a corpus, or a sequence of documents."""
     return isinstance(X, Corpus) or (isinstance(X, Sequence) and len(X) > 0 and isinstance(X[0], Document))
 
 
 def as_texts_or_matrix(X: Any) -> Any:
-    """A list of texts, or what a matrix of features can be made of: a sparse matrix, an array, a data frame."""
-    if isinstance(X, str):
-        raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
+    """Return a list of texts, or a matrix of features: a sparse matrix, an array or a data frame."""
+    check_not_single_text(X)
     if issparse(X):
         return X
     if is_frame(X):
-        return get_text_column(X) if find_text_columns(X) else check_no_datetimes(X)
+        text_columns = find_text_columns(X)
+        return get_text_column(X, text_columns) if text_columns else check_no_datetimes(X)
     array = as_array(X)
     if array is None:
         X = list(as_iterable(X))
@@ -264,7 +271,7 @@ def as_texts_or_matrix(X: Any) -> Any:
 
 
 def find_text_columns(frame: Any) -> list[Any]:
-    """The names of a data frame's columns that hold a text, though some may be missing."""
+    """Return the names of the columns of a data frame with at least one text."""
     columns = {name: frame[name].to_numpy() for name in frame.columns}
     return [
         name
@@ -273,25 +280,22 @@ def find_text_columns(frame: Any) -> list[Any]:
     ]
 
 
-def get_text_column(frame: Any) -> list[Any]:
-    """The texts of a data frame that holds nothing else."""
-    names = find_text_columns(frame)
+def get_text_column(frame: Any, names: list[Any]) -> list[Any]:
+    """Return the texts of a data frame with a single column; `names` are its text columns."""
     if len(frame.columns) > 1:
-        named = ", ".join(map(repr, names))
+        listed = ", ".join(map(repr, names))
         raise XmtcError(
-            f"X is a data frame of {len(frame.columns)} columns, of which {named} hold texts; "
+            f"X is a data frame of {len(frame.columns)} columns, of which {listed} hold texts; "
             f"expected one column of texts, such as X[{names[0]!r}], or only numbers."
         )
     return frame[names[0]].to_numpy().tolist()
 
 
 def check_no_datetimes(frame: Any) -> Any:
-    """Refuse times among features, which would become large numbers without a meaning."""
-    times = [name for name in frame.columns if frame[name].to_numpy().dtype.kind in "mM"]
-    if times:
-        raise XmtcError(
-            f"Column {times[0]!r} of X holds times; expected numbers, such as the year of each: leave it out."
-        )
+    """Return the data frame; raise XmtcError if a column has times, which would become large numbers."""
+    time_columns = [name for name in frame.columns if frame[name].to_numpy().dtype.kind in "mM"]
+    if time_columns:
+        raise XmtcError(f"Column {time_columns[0]!r} of X holds times; expected numbers, such as years: leave it out.")
     return frame
 
 
@@ -302,7 +306,7 @@ def as_iterable(values: Any) -> Iterable[Any]:
 
 
 def has_numeric_rows(X: list[Any]) -> bool:
-    """Whether a list is one of rows of numbers."""
+    """Return True if the first element of a list is a row of numbers."""
     return bool(X) and isinstance(X[0], (list, tuple, np.ndarray)) and all(isinstance(v, Number) for v in X[0])
 
 
@@ -310,6 +314,6 @@ def rows_to_array(rows: list[Any]) -> np.ndarray:
     lengths = {len(row) if isinstance(row, Sized) else 0 for row in rows}
     if len(lengths) > 1:
         raise XmtcError(
-            f"The rows of X have from {min(lengths)} to {max(lengths)} numbers; expected as many in each, or texts."
+            f"The rows of X have from {min(lengths)} to {max(lengths)} numbers; expected equal lengths, or texts."
         )
     return np.asarray(rows)

@@ -1,4 +1,4 @@
-"""A matrix of labels and a fingerprint, from a stream of documents that is read once."""
+"""Collection of a label matrix and a fingerprint from a stream of documents that is read once."""
 
 from __future__ import annotations
 
@@ -19,34 +19,33 @@ from xmtc.data.batch import DocumentBatch, Texts, as_int32_view
 from xmtc.data.document import Document
 
 SINGLE_THREADED_RUN = Run(threads=1)
-MAX_PENDING_HASHES = 16  # batches whose texts may wait for a thread that hashes them
-BATCHES_PER_LOOKUP = 32  # batches whose labels are numbered at a time
+MAX_PENDING_HASHES = 16  # batches in the queue of the hashing thread
+BATCHES_PER_LOOKUP = 32  # batches whose labels are numbered together
 EMPTY_TEXTS = Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
 Documents = TypeVar("Documents", Document, Document | DocumentBatch)
 
 
 class LabelCollector:
-    """Collects the labels of documents while something else reads them, and makes a matrix of them afterwards."""
+    """Collector of the labels of documents while another consumer reads them."""
 
     def __init__(self, run: Run = SINGLE_THREADED_RUN) -> None:
         self.run = run
-        self.id_by_label: dict[str, int] = {}  # of the labels, in order of appearance
-        self.label_ids = array("i")  # label numbers of all documents, one after the other
-        self.offsets = array("q", [0])  # document i has flat[offsets[i]:offsets[i + 1]]
-        self.content_lengths = array("q")  # bytes of text, or values of features, of each document
-        self.pending_batches: list[
-            DocumentBatch
-        ] = []  # whose labels are to be numbered, many at a time; without their texts
-        self.content_hash = hashlib.blake2b(digest_size=16)  # all of them end to end
+        self.id_by_label: dict[str, int] = {}  # in order of appearance
+        self.label_ids = array("i")  # of all documents, one after the other
+        self.offsets = array("q", [0])  # document i has label_ids[offsets[i]:offsets[i + 1]]
+        self.content_lengths = array("q")  # bytes of the text or of the features of each document
+        self.pending_batches: list[DocumentBatch] = []  # without texts; their labels are not numbered yet
+        self.content_hash = hashlib.blake2b(digest_size=16)  # of the concatenated contents
 
     def collect(self, documents: Iterable[Documents]) -> Iterator[Documents]:
-        """The same documents; their labels are collected as they are read."""
-        with closing(BackgroundWorker(self.content_hash.update, MAX_PENDING_HASHES)) as hash_behind:
+        """Yield the documents unchanged and collect their labels."""
+        with closing(BackgroundWorker(self.content_hash.update, MAX_PENDING_HASHES)) as background_hash:
+            hash_texts = self.content_hash.update if self.run.n_threads == 1 else background_hash
             for document in documents:
                 if isinstance(document, DocumentBatch):
-                    self._add_batch(document, self.content_hash.update if self.run.n_threads == 1 else hash_behind)
+                    self._add_batch(document, hash_texts)
                 else:
-                    hash_behind.finish()
+                    background_hash.finish()
                     self._number_pending()
                     self._add(document)
                 yield document
@@ -70,40 +69,42 @@ class LabelCollector:
             self._number_pending()
 
     def _number_pending(self) -> None:
-        """Number the labels of the batches that wait: each name is looked up once for all of them."""
+        """Number the labels of the pending batches; each distinct name is looked up once."""
         if not self.pending_batches:
             return
         import pyarrow
 
-        found = pyarrow.concat_arrays([batch.label_names for batch in self.pending_batches]).dictionary_encode()
-        names = found.dictionary.to_pylist()
-        numbers = np.array([self.id_by_label.setdefault(name, len(self.id_by_label)) for name in names], np.int32)
-        found_numbers = numbers[as_int32_view(found.indices, len(found))]
-        of_batches = np.split(found_numbers, np.cumsum([len(b.label_names) for b in self.pending_batches])[:-1])
-        for batch, of_batch in zip(self.pending_batches, of_batches, strict=True):
+        encoded = pyarrow.concat_arrays([batch.label_names for batch in self.pending_batches]).dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        distinct_ids = np.array([self.id_by_label.setdefault(name, len(self.id_by_label)) for name in names], np.int32)
+        ids = distinct_ids[as_int32_view(encoded.indices, len(encoded))]
+        batch_ends = np.cumsum([len(batch.label_names) for batch in self.pending_batches])
+        for batch, batch_ids in zip(self.pending_batches, np.split(ids, batch_ends[:-1]), strict=True):
             self.offsets.frombytes((batch.label_offsets[1:] + len(self.label_ids)).tobytes())
-            self.label_ids.frombytes(of_batch[batch.label_ids].tobytes())
+            self.label_ids.frombytes(batch_ids[batch.label_ids].tobytes())
         self.pending_batches.clear()
 
     def fingerprint(self) -> str:
-        """The same for the same documents alone, whether they came one by one or in batches."""
-        found = self.content_hash.copy()
+        """Return a hash of the documents, which does not depend on their division into batches."""
+        content_hash = self.content_hash.copy()
         for part in (self.content_lengths, self.offsets, self.label_ids):
-            found.update(part)
-        found.update(repr(list(self.id_by_label)).encode("utf-8", "replace"))
-        return found.hexdigest()
+            content_hash.update(part)
+        content_hash.update(repr(list(self.id_by_label)).encode("utf-8", "replace"))
+        return content_hash.hexdigest()
 
     def to_matrix(self, names: Iterable[str]) -> csr_array:
-        """(n_docs, n_names) float32 with ones at the labels. Labels that are not among the names have further columns
-        at the end: labels that a model with these names cannot predict."""
-        columns = {name: i for i, name in enumerate(names)}
-        found = sorted(self.id_by_label)
-        column_of = np.empty(len(found), np.int32)  # by label number
-        column_of[[self.id_by_label[name] for name in found]] = [
-            columns.setdefault(name, len(columns)) for name in found
-        ]
+        """Return the label matrix, shape (n_docs, n_columns), float32 ones.
 
-        indices = column_of[np.frombuffer(self.label_ids, np.int32)] if len(self.label_ids) else np.zeros(0, np.int32)
+        The first columns are those of `names`. Labels that are not among them, which a model with these names cannot
+        predict, have further columns in alphabetical order."""
+        columns = {name: i for i, name in enumerate(names)}
+        labels = sorted(self.id_by_label)
+        label_columns = [columns.setdefault(label, len(columns)) for label in labels]
+        column_by_id = np.empty(len(labels), np.int32)
+        column_by_id[[self.id_by_label[label] for label in labels]] = label_columns
+
+        ids = np.frombuffer(self.label_ids, np.int32) if len(self.label_ids) else np.zeros(0, np.int32)
+        indices = column_by_id[ids]
         ones = np.ones(len(indices), np.float32)
         indptr = narrow_indptr(np.array(self.offsets))
 

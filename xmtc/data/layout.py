@@ -1,4 +1,4 @@
-"""How the bytes of a corpus are laid out, where it is told; what is left out is looked up in the file itself."""
+"""Physical layout of a corpus (encoding, delimiter, sheet), and the messages that readers emit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,29 @@ DELIMITER_ALIASES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "
 
 
 class CorpusWarning(UserWarning):
-    """What was noticed while a corpus was read, and may not be meant."""
+    """Warning about a corpus that may not contain what the user intended."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    delimiter: str | None = None  # between the cells of a table: one character, or its name
+    """Layout settings of a corpus; None means that the reader detects the value.
+
+    Parameters
+    ----------
+    delimiter : str, optional
+        Character between the cells of a table, or its name ("tab", "comma", "semicolon", "bar").
+    encoding : str, optional
+        Character encoding.
+    sheet : str, optional
+        Sheet of a workbook.
+    recursive : bool
+        Read the subfolders of a folder, too.
+    """
+
+    delimiter: str | None = None
     encoding: str | None = None
-    sheet: str | None = None  # of a workbook
-    recursive: bool = False  # folders within a folder are read, too
+    sheet: str | None = None
+    recursive: bool = False
 
     def __post_init__(self) -> None:
         if self.encoding is not None:
@@ -30,31 +44,33 @@ class Layout:
             object.__setattr__(self, "delimiter", DELIMITER_ALIASES.get(self.delimiter.lower(), self.delimiter))
             if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
                 raise XmtcError(
-                    f"The delimiter {self.delimiter!r} cannot stand between the cells of a table; expected one "
-                    f"character, such as ; or tab."
+                    f"The delimiter {self.delimiter!r} cannot separate the cells of a table; expected one character, "
+                    f"such as ; or tab."
                 )
 
 
-def emit_python_warning(sentence: str) -> None:
-    """Say something to somebody who reads a corpus in Python."""
-    warn(sentence, CorpusWarning, stacklevel=2)
+def emit_python_warning(message: str) -> None:
+    warn(message, CorpusWarning, stacklevel=2)
 
 
 @dataclass
 class Notifier:
-    """Says what was noticed, each thing once: what was found out about a file, and what is suspicious about it, which
-    is an error where `strict` is."""
+    """Emitter of messages about a corpus; each message is emitted once.
+
+    With `strict`, a warning is raised as an error."""
 
     emit: Callable[[str], None] = emit_python_warning
     strict: bool = False
     emitted_messages: set[str] = field(default_factory=set)
 
-    def inform(self, sentence: str) -> None:
-        if sentence not in self.emitted_messages:
-            self.emitted_messages.add(sentence)
-            self.emit(sentence)
+    def inform(self, message: str) -> None:
+        """Emit a message about what was detected."""
+        if message not in self.emitted_messages:
+            self.emitted_messages.add(message)
+            self.emit(message)
 
-    def warn(self, sentence: str) -> None:
+    def warn(self, message: str) -> None:
+        """Emit a message about a suspicious input, or raise it as XmtcError if strict."""
         if self.strict:
-            raise XmtcError(sentence)
-        self.inform(sentence)
+            raise XmtcError(message)
+        self.inform(message)

@@ -1,16 +1,16 @@
-"""From named fields (a JSON object, a table's row) to a Document, and label names to and from one cell.
+"""Conversion of records (JSON objects, rows of tables) to documents, and of label cells to label names.
 
-A label cell holds a list as JSON, Python or numpy writes it, or names with `|` between them; `Fields.separator` names
-another separator. In JSON Lines a string is split into names only if there is a separator. Empty parts and blanks
-around names are dropped from cells; names in lists stay as they are. Repeated names count once. Whole numbers become
-strings. A field is found by its name, or by the only one that is the same but for capitals."""
+A label cell is a list as JSON, Python or NumPy prints it, or names separated by `|` (`Fields.separator` sets another
+separator). In JSON Lines a string is split only if a separator was set. Empty parts and white space around names are
+dropped from cells; names in lists are not changed. Duplicates are dropped. Whole numbers become strings. A field is
+matched by its exact name, or else by the only name that differs in case or surrounding white space."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,34 +21,62 @@ from xmtc.errors import find_similar_names
 
 CELL_SEPARATOR = "|"
 MAX_LISTED_FIELDS = 12
-MAX_COMPARED_FIELDS = 1000  # to find the one most likely meant
-# A list as Python prints it, and numpy, which leaves the commas out: ['a', "b's"], ['a' 'b']. Names in quotes only.
+MAX_COMPARED_FIELDS = 1000  # in the search for a similar name
+# A list as Python prints it, or as NumPy does without commas: ['a', "b's"], ['a' 'b']. Names must be quoted.
 QUOTED_STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 LIST_ITEM = re.compile(rf"{QUOTED_STRING}|-?\d+")
 PYTHON_LIST = re.compile(rf"\s*\[\s*(?:(?:{QUOTED_STRING}|-?\d+)(?:\s*,\s*|\s+|(?=\])))+\]\s*", re.DOTALL)
 
 
 class BadRecord(Exception):
-    """Why a line, a row or a file cannot be a document; the reader adds the location to the message."""
+    """The reason why a line, row or file is not a valid document; the reader adds the location."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Names of a corpus' fields. Several text fields ("title,abstract") are joined by a space."""
+    """Names of the fields of a corpus.
+
+    Parameters
+    ----------
+    text : str
+        Text field; several fields ("title,abstract") are joined by a space.
+    labels : str, optional
+        Label field; None skips the labels.
+    id : str
+        Id field. "id" is optional, and the line number replaces it; any other name is required.
+    separator : str, optional
+        Separator between the labels in a string.
+    keep : tuple of str
+        Fields that are copied to the predictions.
+    """
 
     text: str = "text"
-    labels: str | None = "labels"  # None: labels are not read
-    id: str = "id"  # optional under this name, with the line number as default; a field of another name is required
-    separator: str | None = None  # between the labels in one string
-    keep: tuple[str, ...] = ()  # to carry along, for whoever reads the answers
+    labels: str | None = "labels"
+    id: str = "id"
+    separator: str | None = None
+    keep: tuple[str, ...] = ()
 
     @property
     def text_names(self) -> list[str]:
         return [name.strip() for name in self.text.split(",")]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all fields that are read."""
+        return [*self.text_names, *filter(None, (self.labels, self.id)), *self.keep]
+
+    def check_columns(self, columns: Sequence[str], labels_required: bool) -> None:
+        """Raise BadRecord if a required field is not a column of a table."""
+        for name in self.text_names:
+            require_field(columns, name, "text")
+        if labels_required and self.labels is not None:
+            require_field(columns, self.labels, "labels")
+        for name in self.keep:
+            require_field(columns, name, "keep")
+
 
 class RecordParser:
-    """From a record and its line number to its Document. With separator None, labels must be a list."""
+    """Parser from a record and its line number to a Document; if the separator is None, labels must be a list."""
 
     def __init__(
         self, fields: Fields, labels_required: bool, separator: str | None, make_id: Callable[[int], str] = str
@@ -58,7 +86,7 @@ class RecordParser:
         self.labels_required = labels_required and fields.labels is not None
         self.separator = separator
         self.make_id = make_id
-        self.missing_text_fields = set(self.text_names)  # text fields that no record had so far
+        self.missing_text_fields = set(self.text_names)  # those that no record has had so far
 
     def __call__(self, record: Mapping[str, Any], number: int) -> Document:
         text = self._extract_text(record)
@@ -81,11 +109,10 @@ class RecordParser:
         return document._replace(extra=self._extract_kept_values(record)) if self.fields.keep else document
 
     def _extract_kept_values(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The values of the fields to carry along."""
         return tuple(get_field(record, name) for name in self.fields.keep)
 
     def _extract_text(self, record: Mapping[str, Any]) -> str:
-        """The text; of several fields, some may be absent, null or empty."""
+        """Return the joined text fields; some of several fields may be absent, null or empty."""
         if len(self.text_names) == 1:
             text = record.get(self.text_names[0])
             if type(text) is str:
@@ -97,57 +124,51 @@ class RecordParser:
             if part is not None and not isinstance(part, str):
                 raise BadRecord(f"the field {name!r} is {describe_json_value(part)}, expected a string")
         if all(part is None for part in parts):
-            names = [name for name in self.text_names if match_name(record, name) is None]
-            if len(names) == len(parts):
-                require_field(record, names[0], "text")
+            if all(match_name(record, name) is None for name in self.text_names):
+                require_field(record, self.text_names[0], "text")
             raise BadRecord(f"the field {', '.join(map(repr, self.text_names))} is null, expected a string")
         if self.missing_text_fields:
             self.missing_text_fields = {name for name in self.missing_text_fields if match_name(record, name) is None}
         return " ".join(part for part in parts if part)
 
     def describe_missing_fields(self) -> str | None:
-        """What to say at the end of a corpus, if one of several text fields was in no document at all."""
-        if (
-            not self.missing_text_fields
-            or len(self.text_names) == 1
-            or len(self.missing_text_fields) == len(self.text_names)
-        ):
+        """Return a message if some, but not all, of several text fields were in no document."""
+        if not 0 < len(self.missing_text_fields) < len(self.text_names):
             return None
         listed = " and ".join(map(repr, sorted(self.missing_text_fields)))
         return f"no document has the field {listed}; check the names given with --text."
 
 
 def get_field(record: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, None if it is absent."""
+    """Return the value of a field; None if it is absent."""
     value = record.get(name)
     if value is None and name not in record:
-        found = match_name(record, name)
-        return None if found is None else record[found]
+        matched = match_name(record, name)
+        return None if matched is None else record[matched]
     return value
 
 
-def match_name(present: Iterable[str], name: str) -> str | None:
-    """The field of that name, or else the only one that is the same but for capitals and blanks around it."""
-    present = list(present)
-    if name in present:
+def match_name(candidates: Iterable[str], name: str) -> str | None:
+    """Return the candidate of that name, or the only one that differs in case or surrounding white space."""
+    candidates = list(candidates)
+    if name in candidates:
         return name
-    alike = [field for field in present if isinstance(field, str) and field.strip().casefold() == name.casefold()]
-    return alike[0] if len(alike) == 1 else None
+    matches = [other for other in candidates if isinstance(other, str) and other.strip().casefold() == name.casefold()]
+    return matches[0] if len(matches) == 1 else None
 
 
-def require_field(present: Iterable[str], name: str, option: str) -> None:
-    """Raise BadRecord if the field is missing, with the names of those present and the one most likely meant."""
-    names = [str(field) for field in present]
+def require_field(fields: Iterable[str], name: str, option: str) -> None:
+    """Raise BadRecord if a field is missing, with the existing fields and the most similar one."""
+    names = [str(field) for field in fields]
     if match_name(names, name) is not None:
         return
 
     lowered = {field.lower(): field for field in names}
-    near = (
-        [name.lower()]
-        if name.lower() in lowered
-        else find_similar_names(name.lower(), list(lowered)[:MAX_COMPARED_FIELDS])
-    )
-    hint = f" (did you mean {lowered[near[0]]!r}?)" if near else ""
+    if name.lower() in lowered:
+        similar = [name.lower()]
+    else:
+        similar = find_similar_names(name.lower(), list(lowered)[:MAX_COMPARED_FIELDS])
+    hint = f" (did you mean {lowered[similar[0]]!r}?)" if similar else ""
     listed = ", ".join(map(repr, names[:MAX_LISTED_FIELDS])) + (", …" if len(names) > MAX_LISTED_FIELDS else "")
     raise BadRecord(
         f"there is no field {name!r} among {listed or 'no fields at all'}{hint}; name the right one with --{option}"
@@ -155,7 +176,7 @@ def require_field(present: Iterable[str], name: str, option: str) -> None:
 
 
 def validate_label_names(value: Any, name: str | None, separator: str | None) -> list[str]:
-    """The label names, each once, or BadRecord."""
+    """Return the distinct label names in the value of a field; raise BadRecord if it is not a list of names."""
     if isinstance(value, str) and separator is not None:
         value = split_labels(value, separator)
     if not isinstance(value, list):
@@ -166,11 +187,11 @@ def validate_label_names(value: Any, name: str | None, separator: str | None) ->
 
 
 def split_labels(cell: str, separator: str) -> list[Any]:
-    """The label names in one cell."""
-    begin = cell.lstrip()[:2]
-    if begin.startswith("["):
-        if begin != "['":  # as Python writes it, and JSON never does: to try would take long
-            with suppress(BadRecord):  # a name may begin with a bracket
+    """Return the label names in one cell."""
+    start = cell.lstrip()[:2]
+    if start.startswith("["):
+        if start != "['":  # Python's quotes are never valid JSON, and the attempt would take long
+            with suppress(BadRecord):  # a name may start with a bracket
                 return load_json(cell)
         if PYTHON_LIST.fullmatch(cell):
             return [_unquote(item) for item in LIST_ITEM.findall(cell)]
@@ -182,19 +203,19 @@ def _unquote(item: str) -> str:
         return item
     if "\\" in item:
         with suppress(ValueError, SyntaxError), catch_warnings():
-            simplefilter("ignore")  # about backslashes that begin no escape
+            simplefilter("ignore")  # warnings about invalid escape sequences
             return ast.literal_eval(item)
     return item[1:-1]
 
 
 def join_labels(labels: list[str]) -> str:
-    """The labels as one cell, such that split_labels gives the same labels again."""
+    """Return the labels as one cell from which `split_labels` restores them."""
     cell = CELL_SEPARATOR.join(labels)
     return cell if split_labels(cell, CELL_SEPARATOR) == labels else json.dumps(labels, ensure_ascii=False)
 
 
 def load_json(text: str) -> Any:
-    """The JSON value, or BadRecord; half of a surrogate pair is refused because no file can hold it again."""
+    """Parse JSON or raise BadRecord; lone surrogates are refused because they cannot be encoded."""
     try:
         value = json.loads(text)
         if "\\ud" in text or "\\uD" in text:
@@ -202,15 +223,15 @@ def load_json(text: str) -> Any:
         return value
     except json.JSONDecodeError as error:
         at = f" at character {error.pos + 1}" if error.pos < len(text) else ""
-        raise BadRecord(f"this is no valid JSON ({error.msg}{at}), expected one JSON object per line") from None
+        raise BadRecord(f"this is not valid JSON ({error.msg}{at}), expected one JSON object per line") from None
     except UnicodeEncodeError:
-        raise BadRecord("found half of a surrogate pair (\\ud8… or \\udc…), expected whole characters") from None
+        raise BadRecord("found a lone surrogate (\\ud8… or \\udc…), expected complete characters") from None
     except (ValueError, RecursionError) as error:
-        raise BadRecord(f"this is no readable JSON ({error}), expected one JSON object per line") from None
+        raise BadRecord(f"this is not readable JSON ({error}), expected one JSON object per line") from None
 
 
 def describe_json_value(value: Any) -> str:
-    """A description of a value, for an error message."""
+    """Return a description of a JSON value for an error message."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, (int, float)):
@@ -223,15 +244,15 @@ def describe_json_value(value: Any) -> str:
 
 
 def quote_text(text: str, limit: int = 40) -> str:
-    """The text in quotes, cut to fit an error message; tabs and line breaks escaped."""
+    """Return the text in quotes for an error message, shortened, with tabs and line breaks escaped."""
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
 def _label_to_text(label: Any, name: str | None) -> str:
     if isinstance(label, int) and not isinstance(label, bool):
         return str(label)
-    found = "an empty name" if label == "" else describe_json_value(label)
-    raise BadRecord(f"the field {name!r} holds {found}, expected a list of names")
+    description = "an empty name" if label == "" else describe_json_value(label)
+    raise BadRecord(f"the field {name!r} contains {description}, expected a list of names")
 
 
 def _id_to_text(value: Any, name: str) -> str:

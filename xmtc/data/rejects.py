@@ -1,8 +1,8 @@
-"""The file of lines that are no documents, so that nothing disappears silently.
+"""The rejects file: the bad lines of a corpus that were skipped, with the reason for each.
 
-The rejects file is a TSV of bytes: line number ⇥ reason ⇥ the line unchanged. A record of several lines (a quoted
-cell with line breaks) is written as one, its line breaks as `\\n`. It is written anew in each pass over the corpus, and
-only if a line is refused."""
+It is a TSV of bytes: line number ⇥ reason ⇥ the line unchanged. A record of several lines (a quoted cell with line
+breaks) is written as one line, with its line breaks as `\\n`. Each pass over the corpus overwrites the file, but only
+if it finds a bad line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xmtc.errors import XmtcError, escape_controls
 
 
 class RejectsFile:
-    """The bad lines of one pass over a corpus."""
+    """Writer of the bad lines of one pass over a corpus."""
 
     def __init__(self, path: str, corpus: str) -> None:
         self.path, self.corpus = path, corpus
@@ -25,6 +25,7 @@ class RejectsFile:
 
     @contextmanager
     def open_pass(self) -> Iterator[None]:
+        """Reset the count, and close the file at the end of the pass."""
         self.count, self.first_bad_line = 0, None
         try:
             yield
@@ -33,25 +34,30 @@ class RejectsFile:
                 self._file.close()
                 self._file = None
 
-    def write(self, bad: BadLine) -> None:
+    def write(self, bad_line: BadLine) -> None:
         """Write the line to the rejects file and count it."""
         try:
             if self._file is None:
-                self._file = io.FileIO(self.path, "w")  # unbuffered: a bad line is on disk at once
-            line = bad.raw.rstrip(b"\r\n").replace(b"\r\n", b"\\n").replace(b"\n", b"\\n")
-            where = str(bad.location) if bad.name == self.corpus else f"{bad.name}:{bad.location}"
-            self._file.write(f"{escape_controls(where)}\t{escape_controls(bad.reason)}\t".encode() + line + b"\n")
+                self._file = io.FileIO(self.path, "w")  # unbuffered, so that every bad line is on disk at once
+            line = bad_line.raw.rstrip(b"\r\n").replace(b"\r\n", b"\\n").replace(b"\n", b"\\n")
+            is_only_file = bad_line.name == self.corpus
+            location = str(bad_line.location) if is_only_file else f"{bad_line.name}:{bad_line.location}"
+            prefix = f"{escape_controls(location)}\t{escape_controls(bad_line.reason)}\t"
+            self._file.write(prefix.encode() + line + b"\n")
         except OSError as error:
-            raise XmtcError(f"{self.path} cannot be written ({error.strerror}); name another with --rejects.") from None
+            raise XmtcError(
+                f"{self.path} cannot be written ({error.strerror}); name another file with --rejects."
+            ) from None
         self.count += 1
-        self.first_bad_line = self.first_bad_line or bad
+        self.first_bad_line = self.first_bad_line or bad_line
 
     def __str__(self) -> str:
-        """One sentence for the user at the end of a pass."""
-        if self.first_bad_line is None:
+        """Return a summary of the pass in one sentence."""
+        first = self.first_bad_line
+        if first is None:
             return escape_controls(f"no line of {self.corpus} was set aside.")
-        lines = f"1 {self.first_bad_line.unit}" if self.count == 1 else f"{self.count} {self.first_bad_line.unit}s"
+        units = f"1 {first.unit}" if self.count == 1 else f"{self.count} {first.unit}s"
         return escape_controls(
-            f"{lines} of {self.corpus} set aside in {self.path}, "
-            f"the first at {self.first_bad_line.unit} {self.first_bad_line.location}: {self.first_bad_line.reason}."
+            f"{units} of {self.corpus} set aside in {self.path}, "
+            f"the first at {first.unit} {first.location}: {first.reason}."
         )

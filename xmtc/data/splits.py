@@ -1,14 +1,14 @@
-"""Documents divided in two, in several ways. All are seeded: the same seed gives the same documents.
+"""Seeded splits of documents into training and test or validation sets.
 
-`split_corpus` writes a corpus as two files, for training and for test. Every label stays in the training part:
-documents are visited in random order, and each goes to the test part unless it is the last training document of one of
-its labels, until the test part is full. So a label with a single document has it in the training part.
+`split_corpus` writes a corpus as two files. Every label keeps a training document: documents are visited in random
+order, and each goes to the test set unless it is the last training document of one of its labels, until the test set
+is full.
 
-`hold_out` divides documents without writing them, to compare hyper-parameters. It draws a plain random sample, so that
-rare and unseen labels are as frequent in it as they will be in new documents.
+`hold_out` splits documents without writing them. It draws a plain random sample, so that rare and unseen labels are as
+frequent in it as in new documents.
 
-`train_valid_split` divides the arrays that a method is trained on. The validation documents decide when training stops,
-or what scores mean. They are a random sample, too; `kept_labels` draws one that leaves every label a document."""
+`train_valid_split` splits the arrays of a Dataset, for early stopping and calibration. The validation set is a random
+sample, too; `sample_rows_keeping_labels` draws one that leaves every label a training document."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from xmtc.data.formats.paired import split_path_pair
 from xmtc.errors import XmtcError
 
 TEST_SHARE = 0.2
-VALIDATION_SHARE, MAX_VALIDATION_DOCUMENTS = 0.05, 4000  # validation documents: one in 20, at most 4,000
+VALIDATION_SHARE, MAX_VALIDATION_DOCUMENTS = 0.05, 4000
 
 
 @dataclass(frozen=True)
 class SplitSizes:
-    """How many documents each part got, and how many were requested for the test part."""
+    """Numbers of documents in each set, and the number that was requested for the test set."""
 
     n_train: int
     n_test: int
@@ -49,10 +49,10 @@ def split_corpus(
     seed: int = 0,
     format: str | None = None,
 ) -> SplitSizes:
-    """Write a corpus as two files; the test part gets a share of the documents (0.2 by default), or a count of them.
+    """Write a corpus as two files; the test set gets a share of the documents (0.2 by default), or a count.
 
-    The first pass over the corpus keeps label numbers only; the second writes both parts, in the order of the corpus.
-    The test part is smaller than requested if every other document is the last training document of a label."""
+    The first pass over the corpus stores only label ids; the second writes both files in the order of the corpus. The
+    test set is smaller than requested if every other document is the last training document of a label."""
     _check_output_paths(corpus, train, test)
     labels, ends = _collect_labels(corpus)
     n_requested = _compute_test_size(len(ends), share, count)
@@ -69,26 +69,26 @@ def split_corpus(
             (add_to_test if in_test[n_read - 1] else add_to_train)(document)
 
         if n_read != len(in_test):
-            raise XmtcError(f"{corpus.path} changed while it was read; nothing was written, so split it again.")
+            raise XmtcError(f"{corpus.path} changed while it was read; nothing was written, so run the split again.")
 
     n_test = int(in_test.sum())
     return SplitSizes(n_train=len(in_test) - n_test, n_test=n_test, n_requested=n_requested)
 
 
 def choose_test_documents(labels: np.ndarray, ends: np.ndarray, n_test: int, seed: int) -> np.ndarray:
-    """(n_docs,) bool: at most n_test documents that are not the last training document of any label.
+    """Return a mask, shape (n_docs,), of at most n_test documents; every label keeps a document outside of it.
 
-    labels: label numbers of all documents, one after the other; ends: (n_docs,) where each document's labels end."""
+    `labels` are the label ids of all documents, one after the other; document i has labels[ends[i - 1]:ends[i]]."""
     in_test = np.zeros(len(ends), dtype=bool)
     n_training = np.bincount(labels).tolist()  # training documents of each label
-    flat, stops = labels.tolist(), ends.tolist()
+    label_list, end_list = labels.tolist(), ends.tolist()
 
     n_left = n_test
-    for doc in np.random.default_rng(seed).permutation(len(stops)).tolist():
+    for doc in np.random.default_rng(seed).permutation(len(end_list)).tolist():
         if n_left == 0:
             break
 
-        doc_labels = flat[stops[doc - 1] if doc else 0 : stops[doc]]
+        doc_labels = label_list[end_list[doc - 1] if doc else 0 : end_list[doc]]
         if all(n_training[label] > 1 for label in doc_labels):
             for label in doc_labels:
                 n_training[label] -= 1
@@ -100,7 +100,7 @@ def choose_test_documents(labels: np.ndarray, ends: np.ndarray, n_test: int, see
 
 @dataclass(frozen=True)
 class Subset:
-    """Some of the documents of a corpus; each pass streams them anew."""
+    """Subset of the documents of a corpus, streamed again by each iteration."""
 
     documents: Iterable[Document]
     mask: np.ndarray  # (n_docs,) bool
@@ -113,19 +113,34 @@ class Subset:
 
 
 def hold_out(documents: Iterable[Document], share: float = TEST_SHARE, seed: int = 0) -> tuple[Subset, Subset]:
-    """Documents for training, and a share of those with labels that is held out of it.
+    """Hold out a random share of the labelled documents.
 
-    The documents are passed over once here and once more for each use of a part, so they cannot be a generator."""
+    Parameters
+    ----------
+    documents : iterable of Document
+        Corpus or list, not a generator: it is iterated once here and once for each use of a result.
+    share : float
+        Share of the labelled documents that is held out.
+    seed : int
+        Seed of the random sample.
+
+    Returns
+    -------
+    tuple of (Subset, Subset)
+        Training documents, including those without labels, and held-out documents.
+
+    Examples
+    --------
+    >>> from xmtc import Document
+    >>> documents = [Document(str(i), "text", ["label"]) for i in range(10)]
+    >>> train, test = hold_out(documents, share=0.3)
+    >>> len(train), len(test)
+    (7, 3)
+    """
     has_labels = np.array([bool(document.labels) for document in documents], dtype=bool)
-    labelled = np.flatnonzero(has_labels)
-    if len(labelled) < 2:
-        raise XmtcError(
-            f"Found {len(labelled)} documents with labels; expected at least two, one to train on, one to measure on."
-        )
-
-    order = np.random.default_rng(seed).permutation(labelled)
+    labelled = _shuffle_labelled(np.flatnonzero(has_labels), seed)
     held_out = np.zeros(len(has_labels), dtype=bool)
-    held_out[order[: _compute_test_size(len(labelled), share)]] = True
+    held_out[labelled[: _compute_test_size(len(labelled), share)]] = True
     return Subset(documents, ~held_out), Subset(documents, held_out)
 
 
@@ -136,8 +151,7 @@ def train_valid_split(
     share: float = VALIDATION_SHARE,
     max_valid: int = MAX_VALIDATION_DOCUMENTS,
 ) -> tuple[Dataset, Dataset]:
-    """Training and validation documents: `data` and `valid` if the user has validation documents, or else a share of
-    the documents with labels is held out of `data`."""
+    """Return training and validation data; if there is no `valid`, hold out a share of the labelled documents."""
     if valid is not None:
         _check_has_labels(valid)
         return data, valid
@@ -148,19 +162,22 @@ def train_valid_split(
 def sample_labelled_rows(
     data: Dataset, seed: int, share: float = VALIDATION_SHARE, max_rows: int = MAX_VALIDATION_DOCUMENTS
 ) -> np.ndarray:
-    """The rows of a random share of the documents with labels: new documents, too, have labels that are rare."""
-    labelled = find_labelled_rows(data)
-    if len(labelled) < 2:
-        raise XmtcError(
-            f"Found {len(labelled)} documents with labels; expected two, of which one is held out of training."
-        )
+    """Return the rows of a random share of the labelled documents, ascending."""
+    labelled = _shuffle_labelled(find_labelled_rows(data), seed)
+    return np.sort(labelled[: min(max_rows, max(1, int(len(labelled) * share)))])
 
-    order = np.random.default_rng(seed).permutation(labelled)
-    return np.sort(order[: min(max_rows, max(1, int(len(labelled) * share)))])
+
+def _shuffle_labelled(rows: np.ndarray, seed: int) -> np.ndarray:
+    """Return rows of labelled documents in random order; raise XmtcError if there are fewer than two."""
+    if len(rows) < 2:
+        raise XmtcError(
+            f"Found {len(rows)} documents with labels; expected at least two, one for training and one to hold out."
+        )
+    return np.random.default_rng(seed).permutation(rows)
 
 
 def sample_rows_keeping_labels(data: Dataset, seed: int, n_rows: int) -> np.ndarray:
-    """The rows of at most so many documents with labels, none of which is the last document of a label."""
+    """Return the rows of at most n_rows labelled documents; every label keeps a document outside of them."""
     assert data.Y is not None
     labelled = find_labelled_rows(data)
     Y = data.Y[labelled]
@@ -168,7 +185,7 @@ def sample_rows_keeping_labels(data: Dataset, seed: int, n_rows: int) -> np.ndar
 
 
 def find_labelled_rows(data: Dataset) -> np.ndarray:
-    """Of the documents with labels; one that weighs nothing is none."""
+    """Return the rows of the documents with labels and a positive weight."""
     assert data.Y is not None
     has_labels = np.diff(data.Y.indptr) > 0
     return np.flatnonzero(has_labels if data.weights is None else has_labels & (data.weights > 0))
@@ -179,30 +196,30 @@ def drop_rows(data: Dataset, rows: np.ndarray) -> Dataset:
 
 
 def _check_output_paths(corpus: Corpus, train: str, test: str) -> None:
-    """Refuse, before the first pass, which may be long, what could not be written after it."""
-    train_files, test_files = (set(map(os.path.realpath, split_path_pair(part))) for part in (train, test))
+    """Raise XmtcError, before the first pass, if the results cannot be written to these paths."""
+    train_files, test_files = (set(map(os.path.realpath, split_path_pair(path))) for path in (train, test))
     if STANDARD_STREAM in (train, test) or train_files & test_files:
         raise XmtcError(f"The parts {train} and {test} must be two files; choose two names.")
-    for part in (train, test):
-        corpus.check_not_overwritten(part)
+    for path in (train, test):
+        corpus.check_not_overwritten(path)
 
 
 def _collect_labels(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    """Label numbers of all documents, one after the other, and where each document's labels end."""
-    numbers: dict[str, int] = {}
+    """Return the label ids of all documents, one after the other, and the end of each document's labels."""
+    id_by_label: dict[str, int] = {}
     labels, ends = array("q"), array("q")
     for document in corpus:
-        labels.extend(numbers.setdefault(label, len(numbers)) for label in document.labels)
+        labels.extend(id_by_label.setdefault(label, len(id_by_label)) for label in document.labels)
         ends.append(len(labels))
     return np.array(labels, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
 def _compute_test_size(n_docs: int, share: float | None, count: int | None = None) -> int:
-    """How many of the documents a test part with this share or count has; neither part is empty."""
+    """Return the size of a test set with this share or count; neither set is empty."""
     if share is not None and count is not None:
-        raise XmtcError(f"Found both a share ({share}) and a count ({count}) for the test part; give one of them.")
+        raise XmtcError(f"Found both a share ({share}) and a count ({count}) for the test part; pass one of them.")
     if n_docs < 2:
-        raise XmtcError("The corpus holds one document; expected at least two, one for each part.")
+        raise XmtcError("The corpus has one document; expected at least two, one for each part.")
 
     if count is not None:
         if not 0 < count < n_docs:
@@ -218,6 +235,6 @@ def _compute_test_size(n_docs: int, share: float | None, count: int | None = Non
 def _check_has_labels(valid: Dataset) -> None:
     if valid.Y is None or not valid.Y.nnz:
         raise XmtcError(
-            "No validation document has a label that training documents have, so that nothing can be told from "
-            "them; check their labels field, or leave them out."
+            "No validation document has a label of the training documents; check the labels field, or train without "
+            "validation documents."
         )

@@ -1,7 +1,7 @@
-"""Statistics of a corpus in one pass: those of the papers' data set tables, and what is worth knowing before training.
+"""Statistics of a corpus, computed in one pass: those of papers' data set tables, and indicators of problems.
 
-A word is a run of characters between white space, lower-cased. Memory grows with the number of documents, distinct
-words and labels, not with the length of the texts."""
+A word is a lower-cased run of characters between white space. Memory grows with the number of documents, distinct words
+and labels, not with the length of the texts."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from xmtc.data.document import Document
 
 @dataclass(frozen=True)
 class Statistics:
-    """A data set in numbers."""
+    """Statistics of a corpus."""
 
     documents: int
     features: int  # distinct words of a text corpus, columns of a feature corpus
-    labels: int  # those that occur
+    labels: int  # that occur
     labels_per_document: float
     documents_per_label: float
     words_per_document: float | None  # None in a feature corpus
     features_per_document: float | None  # None in a text corpus
-    duplicates: int  # documents, not empty, whose text or features occurred before
-    empty_documents: int  # without a word or a feature
+    duplicates: int  # documents that are not empty and whose text or features occurred before
+    empty_documents: int  # without words or features
     unlabelled_documents: int
     labels_seen_once: int
-    top_fifth_share: float  # share of all label assignments on the 20 % most frequent labels
-    rejected: int  # bad lines that were skipped
+    top_fifth_share: float  # share of the label assignments that the 20 % most frequent labels have
+    rejected: int  # skipped bad lines
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Tally:
 
 
 def compute_corpus_statistics(corpus: Corpus) -> Statistics:
-    """The statistics of a corpus."""
+    """Read a corpus once and return its statistics."""
     tally = Tally()
     for document in corpus:
         tally.add(document)
@@ -89,13 +89,13 @@ def compute_corpus_statistics(corpus: Corpus) -> Statistics:
 
 
 def top_fifth_share(label_counts: Counter[str]) -> float:
-    """Share of all label assignments that are of the 20 % most frequent labels, whose number is rounded up."""
+    """Return the share of label assignments that the 20 % most frequent labels (rounded up) have."""
     n_top = -(-len(label_counts) // 5)
     return sum(count for _, count in label_counts.most_common(n_top)) / max(1, label_counts.total())
 
 
 def _fingerprint(document: Document) -> bytes:
-    """8 bytes for the content: among a million documents, two that differ are taken for one with chance 3e-8."""
+    """Return an 8-byte hash of the content; the chance of a collision among a million documents is 3e-8."""
     if document.features is None:
         return blake2b(document.text.encode(), digest_size=8).digest()
     columns, values = document.features

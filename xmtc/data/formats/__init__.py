@@ -1,7 +1,8 @@
-"""Every corpus format by name. One line here and one file are all a new format needs.
+"""The table of corpus formats.
 
-A format's module holds a Format: `read` yields the Documents of a Source one by one; `write`, if the format can be
-written, is a context manager whose value is a function to call with each Document."""
+The module of a format defines a `CorpusFormat`. Its `read` yields the documents of a `CorpusInput`. Its `write`, if
+the format can be written, is a context manager that yields a function to call with each document. A new format needs
+its module, a line in FORMATS, and its extension or detection rule in xmtc/data/format_detection.py."""
 
 from __future__ import annotations
 
@@ -15,7 +16,6 @@ from xmtc.data.batch import DocumentBatch
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.layout import Layout
-from xmtc.data.records import Fields as Fields
 from xmtc.errors import XmtcError, find_similar_names
 
 FORMATS = {
@@ -40,44 +40,43 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Dimensions:
-    """How many features and labels a corpus declares, which may be more than occur in it; None if it declares none."""
+    """Numbers of features and labels that a corpus declares; None if it declares none. Not all need to occur."""
 
     n_features: int | None = None
     n_labels: int | None = None
 
 
-# From a stream for each file, and Dimensions.
+# Takes a stream for each file, then Dimensions.
 Writer = Callable[..., AbstractContextManager[Callable[[Document], None]]]
 
 
 @dataclass(frozen=True)
 class CorpusFormat:
-    """How to read and write one kind of file."""
+    """Reader and writer of one file format."""
 
     name: str
     read: Callable[[CorpusInput], Iterator[Document]]
     write: Writer | None = None
     has_features: bool = False  # instead of text
     read_dimensions: Callable[[CorpusInput], Dimensions] | None = None
-    detect_layout: Callable[[CorpusInput], Layout] | None = (
-        None  # what a look at the beginning tells, beside what was told
-    )
-    read_batches: Callable[[CorpusInput, Run], Iterator[Document | DocumentBatch]] | None = (
-        None  # by all cores, for training
-    )
-    resolve_files: Callable[[str], tuple[str | None, ...]] = lambda path: (path,)  # that a path stands for
+    # Completes the user's layout from the first lines of the file.
+    detect_layout: Callable[[CorpusInput], Layout] | None = None
+    # Multi-threaded reader, for training.
+    read_batches: Callable[[CorpusInput, Run], Iterator[Document | DocumentBatch]] | None = None
+    # Returns the files that a path stands for.
+    resolve_files: Callable[[str], tuple[str | None, ...]] = lambda path: (path,)
 
 
 def get_format(name: str) -> CorpusFormat:
-    """A format by its name in FORMATS. Its module is imported here, when it is needed."""
+    """Return a format by its name in FORMATS, and import its module."""
     if name not in FORMATS:
-        near = find_similar_names(name, FORMATS)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        similar = find_similar_names(name, FORMATS)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
         raise XmtcError(f"There is no corpus format {name!r}.{hint} The formats are {', '.join(FORMATS)}.")
     module, _, attribute = FORMATS[name].partition(":")
     return getattr(import_module(module), attribute)
 
 
 def list_writable_formats() -> str:
-    """The formats that can be written, for a sentence."""
+    """Return the names of the formats that can be written, separated by commas."""
     return ", ".join(name for name in FORMATS if get_format(name).write)

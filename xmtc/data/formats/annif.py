@@ -1,5 +1,6 @@
-"""Annif's corpora: a TSV of `text ⇥ <http://uri> <http://uri>` lines, or a folder of full texts, as
-xmtc/data/formats/folder.py reads it. A subject's URI, without its angle brackets, is the label's name."""
+"""Annif corpora: a TSV file of `text ⇥ <http://uri> <http://uri>` lines, or a folder of full texts (folder.py).
+
+The name of a label is the URI of the subject without angle brackets."""
 
 from __future__ import annotations
 

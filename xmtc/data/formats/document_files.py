@@ -1,7 +1,7 @@
-"""Files that are one document each, alone or in a folder: what a plain text, a web page and a PDF share.
+"""Common code for files with one document each (plain text, web pages, PDF), alone or in a folder.
 
-A document is called as its file is. Its labels, where they are needed, are in a file beside it: in `name.tsv`,
-`<http://uri> ⇥ label` per line, or else in `name.key`, one label per line, as Annif has them."""
+The id of a document is the name of its file. Its labels are in a file next to it, in Annif's formats: `name.tsv` with
+`<http://uri> ⇥ label` per line, or else `name.key` with one label per line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 from xmtc.core.child_process import CHILD_POOL, ChildTaskError, TaskLimits
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
-from xmtc.data.encodings import UTF8, Encoding, detect_encoding
+from xmtc.data.encodings import UTF8, Encoding, describe_invalid_byte, detect_encoding
 from xmtc.data.file_streams import (
     STREAM_ERRORS,
     damaged_file_error,
@@ -30,66 +30,71 @@ LABEL_FILE_EXTENSIONS = (".tsv", ".key")
 
 
 class ExtractedText(NamedTuple):
-    """What the file of a document holds."""
+    """Text extracted from a file."""
 
     text: str
-    page_offsets: tuple[int, ...] = ()  # where in the text each page begins
+    page_offsets: tuple[int, ...] = ()  # position of each page's first character
     encoding: Encoding = Encoding(UTF8)
 
 
-# From the bytes of a file, what they were said to be encoded in, and what they are likely to be; or BadRecord.
+# Takes the bytes of a file, the user's encoding and an encoding hint; raises BadRecord.
 TextExtractor = Callable[[bytes, str | None, str | None], ExtractedText]
 
 
 def extract_in_child(parser: str, raw: bytes, user_encoding: str | None, encoding_hint: str | None) -> ExtractedText:
-    """Return the content of a file that html.py or pdf.py parses, in a child process; or raise BadRecord."""
+    """Run `parse` of html.py or pdf.py in a child process; raise BadRecord if it fails or exceeds its limits."""
     try:
-        (found,) = CHILD_POOL.run(
+        (result,) = CHILD_POOL.run(
             "xmtc.data.formats.document_files:parse",
             [parser, user_encoding, encoding_hint],
             raw,
             TaskLimits.for_file_size(len(raw)),
         )
     except ChildTaskError as problem:
-        raise BadRecord(f"{problem}, expected a document that is read in less") from None
-    if isinstance(found, str):
-        raise BadRecord(found)
-    text, pages, encoding = found
-    return ExtractedText(text, tuple(pages), Encoding(*encoding))
+        raise BadRecord(f"{problem}, expected a smaller document") from None
+    if isinstance(result, str):
+        raise BadRecord(result)
+    text, page_offsets, encoding = result
+    return ExtractedText(text, tuple(page_offsets), Encoding(*encoding))
 
 
 def parse(request: list[Any], content: IO[bytes]) -> Iterator[ExtractedText | str]:
-    """Yield the content of a file, or what is wrong with it: a task for a child process."""
-    parser, told, likely = request
+    """Yield the text of a file, or the reason why it is bad (task of a child process)."""
+    parser, user_encoding, encoding_hint = request
     try:
-        yield import_module(f"xmtc.data.formats.{parser}").parse(content.read(), told, likely)
+        yield import_module(f"xmtc.data.formats.{parser}").parse(content.read(), user_encoding, encoding_hint)
     except BadRecord as problem:
         yield str(problem)
 
 
 def read_document_file(source: CorpusInput, extract: TextExtractor) -> Iterator[Document]:
-    """The one document of a file, or of standard input."""
-    told = source.layout.encoding
-    if source.pipe is not None:
-        raw, path = b"".join(source.read_raw_lines()), None
-        told = None if told and Encoding(told).is_wide else told  # which it is no more
-    else:
-        raw, path = b"", Path(source.path)
+    """Yield the document of a file or of standard input; nothing if it has no text."""
     try:
-        raw = raw if path is None else _read_bytes(source.path, source)
-        content = extract(raw, told, source.layout_hint.encoding)
-        labels = read_label_file(path, source.labels_required) if path is not None and source.should_read_labels else []
-        document = Document(source.make_id(1) if path is None else to_document_id(path.name), content.text, labels)
+        if source.pipe is None:
+            path = Path(source.path)
+            document, encoding = read_folder_document(path.parent, path, source, extract)
+        else:
+            document, encoding = _read_pipe_document(source, extract)
     except BadRecord as problem:
         source.report_bad_line(os.path.basename(source.name), str(problem), raw=os.fsencode(source.path), unit="file")
         return
-    if content.text.strip():
-        report_encodings(source, [(os.path.basename(source.name), content.encoding)])
-        yield document._replace(page_offsets=content.page_offsets)
+    if document.text.strip():
+        report_encodings(source, [(os.path.basename(source.name), encoding)])
+        yield document
+
+
+def _read_pipe_document(source: CorpusInput, extract: TextExtractor) -> tuple[Document, Encoding]:
+    raw = b"".join(source.read_raw_lines())
+    # read_raw_lines has already converted UTF-16 and UTF-32 to UTF-8.
+    user_encoding = source.layout.encoding
+    if user_encoding is not None and Encoding(user_encoding).is_wide:
+        user_encoding = None
+    content = extract(raw, user_encoding, source.layout_hint.encoding)
+    return Document(source.make_id(1), content.text, [], page_offsets=content.page_offsets), content.encoding
 
 
 def _read_bytes(path: str, source: CorpusInput) -> bytes:
-    """Return the bytes of a file as they are, whatever byte order mark they begin with."""
+    """Return the decompressed bytes of a file, without conversion of UTF-16."""
     with open_binary(path, source.on_read, UTF8) as stream:
         try:
             raw = stream.read(MAX_DOCUMENT_BYTES + 1)
@@ -103,53 +108,58 @@ def _read_bytes(path: str, source: CorpusInput) -> bytes:
 def read_folder_document(
     folder: Path, file: Path, source: CorpusInput, extract: TextExtractor
 ) -> tuple[Document, Encoding]:
-    """The document of a file in a folder, called by its path from there; or BadRecord."""
+    """Read a file of a folder; the id is its path from the folder. Raise BadRecord if it is bad."""
     labels = read_label_file(file, source.labels_required) if source.should_read_labels else []
-    name = to_document_id(file.relative_to(folder).as_posix())
+    id = to_document_id(file.relative_to(folder).as_posix())
     content = extract(_read_bytes(str(file), source), source.layout.encoding, source.layout_hint.encoding)
-    return Document(name, content.text, labels, page_offsets=content.page_offsets), content.encoding
+    return Document(id, content.text, labels, page_offsets=content.page_offsets), content.encoding
 
 
 def to_document_id(name: str) -> str:
-    """The id of a document from the name of its file."""
+    """Return the name of a file without its extensions; raise BadRecord if it is not valid UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise BadRecord("its name is no UTF-8, expected one that can be written as the document's id") from None
+        raise BadRecord("its name is not valid UTF-8, expected a name that can be the id of the document") from None
     return os.path.splitext(strip_compression_extension(name))[0]
 
 
 def decode_text(raw: bytes, user_encoding: str | None, encoding_hint: str | None) -> tuple[str, Encoding]:
-    """The text of a file and its encoding."""
-    encoding = (
-        Encoding(user_encoding) if user_encoding else detect_encoding(raw, is_whole=True, encoding_hint=encoding_hint)
-    )
+    """Return the text of a file and its encoding, which is detected unless the user set it."""
+    if user_encoding:
+        encoding = Encoding(user_encoding)
+    else:
+        encoding = detect_encoding(raw, is_whole=True, encoding_hint=encoding_hint)
     try:
         text = raw.decode(encoding.name)
     except UnicodeDecodeError as error:
-        name = "UTF-8" if encoding.name == UTF8 else encoding.name
-        found = f"line {raw.count(10, 0, error.start) + 1} holds byte 0x{raw[error.start]:02x}, which is no {name}"
-        raise BadRecord(f"{found}, expected {name} text, or the encoding of the file as --encoding") from None
+        problem = describe_invalid_byte(error, encoding.name, f" in line {_get_line_number(raw, error)}")
+        raise BadRecord(f"{problem}, or the encoding of the file as --encoding") from None
     return text.removeprefix("\ufeff"), encoding
 
 
-def report_encodings(source: CorpusInput, found: list[tuple[str, Encoding]]) -> None:
-    """Say which files were not read as UTF-8, and in what instead."""
+def _get_line_number(raw: bytes, error: UnicodeDecodeError) -> int:
+    return raw.count(b"\n", 0, error.start) + 1
+
+
+def report_encodings(source: CorpusInput, files: list[tuple[str, Encoding]]) -> None:
+    """Emit a message for each encoding other than UTF-8 in which files (name, encoding) were read."""
     if source.layout.encoding is not None:
         return
     expected = (UTF8, source.layout_hint.encoding)
-    for name, count in Counter(encoding.name for _, encoding in found if encoding.name not in expected).items():
-        file, encoding = next(each for each in found if each[1].name == name)
+    for name, count in Counter(encoding.name for _, encoding in files if encoding.name not in expected).items():
+        file, encoding = next((file, encoding) for file, encoding in files if encoding.name == name)
         example = f" ({encoding.example})" if encoding.example else ""
-        where = source.name if len(found) == 1 else f"{count:,} of {len(found):,} files in {source.name}, as {file},"
+        subject = source.name if len(files) == 1 else f"{count:,} of {len(files):,} files in {source.name}, as {file},"
         verb = "is" if count == 1 else "are"
-        source.notifier.inform(f"{where} {verb} read as {name}{example}; --encoding names another.")
+        source.notifier.inform(f"{subject} {verb} read as {name}{example}; --encoding overrides this.")
 
 
 def find_label_file(document: Path) -> Path | None:
-    """The file with a document's labels, which lies beside it."""
+    """Return the label file next to a document; None if there is none."""
     stem = Path(strip_compression_extension(str(document)))
-    return next((file for end in LABEL_FILE_EXTENSIONS if (file := stem.with_suffix(end)).is_file()), None)
+    candidates = (stem.with_suffix(extension) for extension in LABEL_FILE_EXTENSIONS)
+    return next((file for file in candidates if file.is_file()), None)
 
 
 def read_label_file(document: Path, required: bool) -> list[str]:
@@ -157,7 +167,7 @@ def read_label_file(document: Path, required: bool) -> list[str]:
     if file is None:
         if required:
             stem = document.stem
-            raise BadRecord(f"there is no {stem}.tsv or {stem}.key beside it, expected its labels there")
+            raise BadRecord(f"there is no label file {stem}.tsv or {stem}.key next to it, expected one")
         return []
     try:
         raw = file.read_bytes()
@@ -165,20 +175,18 @@ def read_label_file(document: Path, required: bool) -> list[str]:
     except OSError as error:
         raise unreadable_file_error(str(file), error) from None
     except UnicodeDecodeError as error:
-        found = f"line {raw.count(10, 0, error.start) + 1} of {file.name} holds byte 0x{raw[error.start]:02x}"
-        raise BadRecord(f"{found}, which is no UTF-8, expected UTF-8 text") from None
-    lines = [line.strip() for line in content.splitlines() if line.strip()]
-    return validate_label_names(
-        [parse_subject_uri(line.split("\t")[0].strip()) for line in lines] if file.suffix == ".tsv" else lines,
-        "labels",
-        None,
-    )
+        place = f" in line {_get_line_number(raw, error)} of {file.name}"
+        raise BadRecord(describe_invalid_byte(error, place=place)) from None
+    labels = [line.strip() for line in content.splitlines() if line.strip()]
+    if file.suffix == ".tsv":
+        labels = [parse_subject_uri(line.split("\t")[0].strip()) for line in labels]
+    return validate_label_names(labels, "labels", None)
 
 
 def parse_subject_uri(word: str) -> str:
-    """A subject's URI, without its angle brackets."""
+    """Return the URI of a subject without angle brackets."""
     if word.startswith("<") and word.endswith(">") and len(word) > 2:
         return word[1:-1]
-    if "://" in word:  # Annif itself reads subjects without the brackets
+    if "://" in word:  # Annif also accepts subjects without brackets
         return word
     raise BadRecord(f"found the subject {quote_text(word)}, expected a URI in angle brackets")

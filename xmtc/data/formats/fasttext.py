@@ -1,7 +1,7 @@
-"""fastText: one document per line, each label a word that begins with `__label__`, usually before the text.
+"""The fastText format: one document per line; words that start with `__label__` are its labels.
 
-A line without labels is a document without labels, so a file of plain texts, one per line, reads as fastText too. The
-format holds no ids: the line number is the id."""
+A line without labels is a document without labels, so a file with one plain text per line is valid, too. The id of a
+document is its line number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xmtc.data.records import BadRecord, validate_label_names
 from xmtc.errors import XmtcError
 
 PREFIX = "__label__"
-BLANKS = r" \t\v\f\r\n\0"  # what fastText itself splits at; a no-break space is part of a word
+BLANKS = r" \t\v\f\r\n\0"  # as in fastText's own reader; a no-break space is part of a word
 LABEL = re.compile(rf"(?<![^{BLANKS}]){PREFIX}([^{BLANKS}]*)[{BLANKS}]*")
 BLANK = re.compile(rf"[{BLANKS}]")
 
@@ -47,12 +47,12 @@ def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Docum
 
 
 def format_line(document: Document) -> str:
-    """The document as one line; line breaks in its text become spaces."""
+    """Return the document as one line; line breaks in its text become spaces."""
     for label in document.labels:
         if BLANK.search(label):
-            raise _unwritable_document_error(document, f"the label {label!r} with white space in it")
+            raise _unwritable_document_error(document, f"the label {label!r} with white space")
     if LABEL.search(document.text):
-        raise _unwritable_document_error(document, f"a word that begins with {PREFIX} in its text")
+        raise _unwritable_document_error(document, f"a word that starts with {PREFIX} in its text")
     text = re.sub(r"[\r\n]+", " ", document.text)
     if not document.labels and not text.strip():
         raise _unwritable_document_error(document, "neither text nor labels")
@@ -60,7 +60,7 @@ def format_line(document: Document) -> str:
 
 
 def _unwritable_document_error(document: Document, trait: str) -> XmtcError:
-    return XmtcError(f"Document {document.id!r} has {trait}, which a fastText line cannot hold; write jsonl instead.")
+    return XmtcError(f"Document {document.id!r} has {trait}, which fastText cannot represent; write jsonl instead.")
 
 
 FASTTEXT = CorpusFormat("fasttext", read, write)

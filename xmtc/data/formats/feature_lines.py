@@ -1,4 +1,4 @@
-"""What the XMC repository's and svmlight's lines share: `labels feature:value feature:value …`."""
+"""Parsing of `labels feature:value feature:value …` lines, for the sparse and svmlight formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_FEATURE_COLUMN = int(np.iinfo(np.int32).max)
 
 
 def split_line(line: str) -> tuple[str, list[str]]:
-    """The labels of a line, joined by commas, and its features; no labels if it begins with a blank or a feature."""
+    """Return the comma-separated labels and the features; no labels if the line starts with a blank or a feature."""
     words = line.split()
     if not words or line[0].isspace() or ":" in words[0]:
         return "", words
@@ -21,13 +21,13 @@ def split_line(line: str) -> tuple[str, list[str]]:
 
 
 def parse_labels(joined: str, parse_label: Callable[[str], int]) -> list[str]:
-    """The label numbers as names, each once."""
+    """Return the distinct label numbers as names."""
     labels = [str(parse_label(label)) for label in joined.split(",")] if joined else []
     return labels if len(set(labels)) == len(labels) else list(dict.fromkeys(labels))
 
 
 def parse_features(words: list[str], n_features: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Columns (ascending int32) and values (float32) of `feature:value` words."""
+    """Return columns (int32, ascending) and values (float32) of `feature:value` words."""
     try:
         if "_" in "".join(words):
             raise ValueError("Python would read 1_0 as 10")
@@ -39,7 +39,7 @@ def parse_features(words: list[str], n_features: int | None) -> tuple[np.ndarray
 
     if len(words) == 0:
         return columns.astype(np.int32), values.astype(np.float32)
-    if not np.abs(values).max() <= MAX_FEATURE_VALUE:  # written so that nan is refused, too
+    if not np.abs(values).max() <= MAX_FEATURE_VALUE:  # this form also refuses nan
         word = words[int(np.argmin(np.abs(values) <= MAX_FEATURE_VALUE))]
         raise BadRecord(f"found the value {quote_text(word)}, expected a finite number")
     if not (columns[1:] > columns[:-1]).all():
@@ -51,18 +51,18 @@ def parse_features(words: list[str], n_features: int | None) -> tuple[np.ndarray
 def _sort_features(columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.argsort(columns, kind="stable")
     columns, values = columns[order], values[order]
-    twice = columns[1:][columns[1:] == columns[:-1]]
-    if len(twice):
-        raise BadRecord(f"the feature {twice[0]} occurs twice, expected each feature once")
+    repeated = columns[1:][columns[1:] == columns[:-1]]
+    if len(repeated):
+        raise BadRecord(f"the feature {repeated[0]} occurs twice, expected each feature once")
     return columns, values
 
 
 def _check_range(columns: np.ndarray, n_features: int | None) -> None:
     end = MAX_FEATURE_COLUMN if n_features is None else n_features
     if columns[0] < 0 or columns[-1] >= end:
-        found = columns[0] if columns[0] < 0 else columns[-1]
+        column = columns[0] if columns[0] < 0 else columns[-1]
         limit = "that fits in 32 bits" if n_features is None else f"below the header's {n_features}"
-        raise BadRecord(f"found the feature {found}, expected a number from 0 on {limit}")
+        raise BadRecord(f"found the feature {column}, expected a number from 0 on {limit}")
 
 
 def _describe_malformed_feature(words: list[str]) -> str:

@@ -1,8 +1,8 @@
-"""A folder of documents: every .txt, .html, .htm and .pdf file is one, called as the file is, with its labels beside it
-(xmtc/data/formats/document_files.py). This is Annif's full-text corpus.
+"""Folders of documents (Annif's full-text corpora): every .txt, .html, .htm and .pdf file is one document.
 
-Hidden files are skipped. Of files that differ only in their ending, as a PDF beside its text, the first of the list
-above is read. Folders within are read with --recursive; an id is then the path from the folder."""
+Labels are in a file next to each document (xmtc/data/formats/document_files.py). Hidden files are skipped. Of files
+that differ only in their extension, such as a PDF and its text, the first in the order above is read. Subfolders are
+read with --recursive. An id is the path from the folder without extension."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def read(source: CorpusInput) -> Iterator[Document]:
         raise _no_documents_error(source, folder)
     if source.labels_required and not any(map(find_label_file, files)):
         raise XmtcError(
-            f"{source.name} holds {len(files)} documents and no .tsv or .key files beside them, expected one for each; "
+            f"{source.name} contains {len(files)} documents and no label files, expected a .tsv or .key file for each; "
             f"add the label files."
         )
 
     if not source.layout.recursive:
         report_nested_documents(source, folder, len(files))
-    found: list[tuple[str, Encoding]] = []
+    encodings: list[tuple[str, Encoding]] = []
     for file in files:
         try:
             document, encoding = read_folder_document(folder, file, source, EXTRACTORS[file.suffix.lower()])
@@ -43,41 +43,42 @@ def read(source: CorpusInput) -> Iterator[Document]:
             name = file.relative_to(folder).as_posix()
             source.report_bad_line(name, str(problem), raw=os.fsencode(file), unit="file")
         else:
-            found.append((file.name, encoding))
+            encodings.append((file.name, encoding))
             yield document
-    report_encodings(source, found)
+    report_encodings(source, encodings)
 
 
 def report_nested_documents(source: CorpusInput, folder: Path, n_read: int) -> None:
-    """Say that there are more documents, in folders within."""
-    n_within = len(list_document_files(folder, recursive=True)) - n_read
-    if n_within:
-        more = "1 document more is" if n_within == 1 else f"{n_within:,} documents more are"
-        source.notifier.inform(f"{source.name}: {more} in folders within it and not read; --recursive reads them, too.")
+    """Emit a message if there are more documents in subfolders."""
+    n_nested = len(list_document_files(folder, recursive=True)) - n_read
+    if n_nested:
+        documents = (
+            "1 more document in subfolders is" if n_nested == 1 else f"{n_nested:,} more documents in subfolders are"
+        )
+        source.notifier.inform(f"{source.name}: {documents} not read; pass --recursive to read them.")
 
 
 def list_document_files(folder: Path, recursive: bool) -> list[Path]:
-    """The files of a folder that are documents, sorted; of those of one name, the one of the first ending."""
-    chosen: dict[Path, Path] = {}
-    for file in sorted(
-        _visible_files(folder, recursive), key=lambda file: DOCUMENT_EXTENSIONS.index(file.suffix.lower())
-    ):
-        chosen.setdefault(file.with_suffix(""), file)
-    return [chosen[name] for name in sorted(chosen)]
+    """Return the documents of a folder, sorted; of files with the same stem, the one with the first extension."""
+    file_by_stem: dict[Path, Path] = {}
+    files = _find_visible_files(folder, recursive)
+    for file in sorted(files, key=lambda file: DOCUMENT_EXTENSIONS.index(file.suffix.lower())):
+        file_by_stem.setdefault(file.with_suffix(""), file)
+    return [file_by_stem[stem] for stem in sorted(file_by_stem)]
 
 
-def _visible_files(folder: Path, recursive: bool) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
+def _find_visible_files(folder: Path, recursive: bool) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if recursive and not name.startswith(".")]
         for name in files:
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTRACTORS:
-                yield Path(place, name)
+                yield Path(parent, name)
 
 
 def _no_documents_error(source: CorpusInput, folder: Path) -> XmtcError:
     listed = ", ".join(DOCUMENT_EXTENSIONS)
     if not source.layout.recursive and list_document_files(folder, recursive=True):
-        return XmtcError(f"{source.name} is a folder with {listed} files only in folders within it; pass --recursive.")
+        return XmtcError(f"{source.name} has {listed} files only in subfolders; pass --recursive.")
     return XmtcError(
         f"{source.name} is a folder without {listed} files; expected documents, or the name of a corpus file in it."
     )

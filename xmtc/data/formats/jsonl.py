@@ -1,9 +1,8 @@
-"""JSON Lines by all cores: blocks of lines are read ahead, and parsed by pyarrow, which leaves Python to others
-meanwhile and makes arrays of them instead of objects.
+"""JSON Lines, read line by line or, for training, in blocks by all threads.
 
-It takes what is plain: a text, a list of names and an id that is a string or a whole number, on every line of a block.
-A block that has anything else, be it only a blank line, is read line by line, as it always was: what is right and what
-is wrong, and how that is said, is decided there alone."""
+pyarrow parses a block without the interpreter lock and produces arrays instead of objects. It accepts only simple
+blocks: every line has a text, a list of label names, and an id that is a string or a whole number. Any other block,
+for example one with a blank line, is read line by line, so that errors and messages come from one place."""
 
 from __future__ import annotations
 
@@ -27,59 +26,57 @@ from xmtc.data.file_streams import NEWLINE, LineBlock, read_blocks
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.records import BadRecord, Fields, describe_json_value, load_json
 
-MAX_ARROW_BYTES = 2**31 - 1  # bytes, from which on pyarrow counts no more: a single line may be as long
-ParseLines = Callable[[CorpusInput, Iterable[bytes], int], Iterator[Document]]
+MAX_ARROW_BYTES = 2**31 - 1  # limit of pyarrow's 32-bit offsets; a single line may exceed it
 
 
 class BlockResult(NamedTuple):
-    """What came of a block."""
+    """Documents and bad lines of a block."""
 
     documents: list[Document] | list[DocumentBatch]
     bad_lines: list[BadLine]
 
 
 def is_arrow_readable(source: CorpusInput) -> bool:
-    """Whether there is something for pyarrow to look for. A pipe is not read ahead: whoever waits for it could not be
-    interrupted."""
+    """Return True if pyarrow can read the fields, and the input is a UTF-8 file.
+
+    A pipe is not read in the background, because a blocked read could not be interrupted."""
     fields = source.fields
     names = {*fields.text_names, fields.labels, fields.id}
-    is_told_apart = len(names) == 3 and None not in names
-    return is_told_apart and fields.separator is None and not fields.keep and is_utf8_file(source)
+    has_three_fields = len(names) == 3 and None not in names and not fields.keep
+    is_utf8_file = source.pipe is None and source.line_encoding == UTF8
+    return has_three_fields and fields.separator is None and is_utf8_file
 
 
-def is_utf8_file(source: CorpusInput) -> bool:
-    return source.pipe is None and source.line_encoding == UTF8
-
-
-def read_in_blocks(source: CorpusInput, parse_lines: ParseLines, run: Run) -> Iterator[Document | DocumentBatch]:
-    """The documents of a file; bad lines are refused in their order. Whatever ends it, the file is closed: an error
-    that somebody holds would else hold the reading thread, too."""
+def read_in_blocks(source: CorpusInput, run: Run) -> Iterator[Document | DocumentBatch]:
+    """Yield batches of documents, or documents of blocks that pyarrow cannot read; report bad lines in order."""
+    # The file is closed explicitly: a stored exception would otherwise keep the reading thread alive.
     with closing(open_blocks(source, run)) as blocks:
-        for documents, bad in run.without_output().map(partial(read_block, source, parse_lines), blocks, "reading"):
-            for line in bad:
-                source.on_bad_line(line)
+        for documents, bad_lines in run.without_output().map(partial(read_block, source), blocks, "reading"):
+            for bad_line in bad_lines:
+                source.on_bad_line(bad_line)
             yield from documents
 
 
 def open_blocks(source: CorpusInput, run: Run) -> PrefetchedFile | Generator[LineBlock]:
-    """Where their reading has begun already, it goes on."""
-    fetched = take_prefetched(source.path, source.on_read) if source.encoding is None else None
-    return fetched or run.prefetch_items(read_blocks(source.path, source.on_read, source.encoding))
+    """Return the blocks of lines, from the prefetched file if there is one."""
+    prefetched = take_prefetched(source.path, source.on_read) if source.encoding is None else None
+    return prefetched or run.prefetch_items(read_blocks(source.path, source.on_read, source.encoding))
 
 
-def read_block(source: CorpusInput, parse_lines: ParseLines, block: LineBlock) -> BlockResult:
+def read_block(source: CorpusInput, block: LineBlock) -> BlockResult:
     batch = parse_block(block, source.fields)
     if batch is not None:
         return BlockResult([batch], [])
-    bad: list[BadLine] = []
-    here = replace(source, on_bad_line=bad.append)
-    return BlockResult(list(parse_lines(here, io.BytesIO(block.lines), block.first_line_number)), bad)
+    bad_lines: list[BadLine] = []
+    block_source = replace(source, on_bad_line=bad_lines.append)
+    documents = list(parse_lines(block_source, io.BytesIO(block.lines), block.first_line_number))
+    return BlockResult(documents, bad_lines)
 
 
 def parse_block(block: LineBlock, fields: Fields) -> DocumentBatch | None:
-    """The documents of a block; None where not every line is plain."""
-    is_asked = len(block.lines) < MAX_ARROW_BYTES and has_only_objects(block.lines)
-    for table in read_arrow_tables(block.lines, fields) if is_asked else ():
+    """Parse a block with pyarrow; return None if not all lines are simple."""
+    is_candidate = len(block.lines) < MAX_ARROW_BYTES and has_only_objects(block.lines)
+    for table in read_arrow_tables(block.lines, fields) if is_candidate else ():
         text, labels, id = (column.combine_chunks() for column in table.itercolumns())
         has_id = id.null_count == 0 or fields.id == Fields.id
         if table.num_rows == block.n_lines and has_id and not (text.null_count or labels.null_count):
@@ -88,28 +85,29 @@ def parse_block(block: LineBlock, fields: Fields) -> DocumentBatch | None:
 
 
 def has_only_objects(lines: bytearray) -> bool:
-    """Whether every line does. pyarrow 26 ends the process where the first value is null."""
+    """Return True if every line starts with "{". pyarrow 26 crashes if the first value is null."""
     content = np.frombuffer(lines, np.uint8)
-    begins = np.flatnonzero(content[:-1] == NEWLINE) + 1
-    return content[0] == ord("{") and bool((content[begins] == ord("{")).all())
+    starts = np.flatnonzero(content[:-1] == NEWLINE) + 1
+    return content[0] == ord("{") and bool((content[starts] == ord("{")).all())
 
 
 def read_arrow_tables(lines: bytearray, fields: Fields) -> Iterator[Any]:
-    """A block as pyarrow reads it, with ids that are strings, or else numbers. Of the encoding it looks at nothing by
-    itself, neither in the lines nor of what their escapes stand for."""
+    """Yield the block as a pyarrow table with string ids, then with integer ids, as far as it can be read so.
+
+    UTF-8 is validated explicitly, because pyarrow's JSON reader checks neither the lines nor their escapes."""
     import pyarrow
     from pyarrow import json
 
-    whole = pyarrow.py_buffer(np.array([0, len(lines)], np.int32))
-    for kind in (pyarrow.string(), pyarrow.int64()):
-        names = pyarrow.list_(pyarrow.string())
-        columns = pyarrow.schema([(fields.text, pyarrow.string()), (fields.labels, names), (fields.id, kind)])
+    offsets = pyarrow.py_buffer(np.array([0, len(lines)], np.int32))
+    string = pyarrow.string()
+    for id_type in (string, pyarrow.int64()):
+        schema = pyarrow.schema([(fields.text, string), (fields.labels, pyarrow.list_(string)), (fields.id, id_type)])
         try:
-            pyarrow.StringArray.from_buffers(1, whole, pyarrow.py_buffer(lines)).validate(full=True)
+            pyarrow.StringArray.from_buffers(1, offsets, pyarrow.py_buffer(lines)).validate(full=True)
             table = json.read_json(
                 pyarrow.BufferReader(lines),
                 json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-                json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore"),
+                json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
             ).select([fields.text, fields.labels, fields.id])
             table.validate(full=True)
         except pyarrow.ArrowInvalid:
@@ -118,27 +116,28 @@ def read_arrow_tables(lines: bytearray, fields: Fields) -> Iterator[Any]:
 
 
 def to_document_batch(text: Any, labels: Any) -> DocumentBatch | None:
-    """Arrays of pyarrow as a batch; None where a label has no name, or a document has one twice."""
-    found = labels.flatten().dictionary_encode()
-    names, starts = found.dictionary, get_arrow_offsets(labels)
-    if found.null_count or not np.diff(get_arrow_offsets(names)).all():
+    """Convert pyarrow arrays to a batch; return None if a label is empty or null, or a document repeats one."""
+    encoded = labels.flatten().dictionary_encode()
+    names, offsets = encoded.dictionary, get_arrow_offsets(labels)
+    if encoded.null_count or not np.diff(get_arrow_offsets(names)).all():
         return None
-    numbers = as_int32_view(found.indices, len(found)).copy()
-    places = np.repeat(np.arange(len(labels)) * len(names), np.diff(starts)) + numbers
-    places.sort()
-    if (places[1:] == places[:-1]).any():
+    label_ids = as_int32_view(encoded.indices, len(encoded)).copy()
+    # One number for each pair of document and label, so that equal neighbours are repeated labels.
+    pairs = np.repeat(np.arange(len(labels)) * len(names), np.diff(offsets)) + label_ids
+    pairs.sort()
+    if (pairs[1:] == pairs[:-1]).any():
         return None
-    return DocumentBatch(to_texts(text), names, numbers, starts - starts[0])
+    return DocumentBatch(to_texts(text), names, label_ids, offsets - offsets[0])
 
 
 def to_texts(text: Any) -> Texts:
-    """No copy: many threads that write to new memory stand in each other's way."""
-    content, ends = text.buffers()[2], get_arrow_offsets(text)
-    return Texts(np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]], ends - ends[0])
+    """Return the strings without a copy: allocation by many threads does not scale."""
+    content, offsets = text.buffers()[2], get_arrow_offsets(text)
+    return Texts(np.frombuffer(content or b"", np.uint8)[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
 def get_arrow_offsets(array: Any) -> np.ndarray:
-    """Where each of pyarrow's strings begins and ends among their bytes, or each of its lists among their items."""
+    """Return the int64 offsets of a pyarrow array of strings or lists, shape (n + 1,)."""
     return as_int32_view(array, len(array) + 1).astype(np.int64)
 
 
@@ -147,22 +146,22 @@ def read(source: CorpusInput) -> Iterator[Document]:
 
 
 def read_batches(source: CorpusInput, run: Run) -> Iterator[Document | DocumentBatch]:
-    return read_in_blocks(source, parse_lines, run) if is_arrow_readable(source) else read(source)
+    return read_in_blocks(source, run) if is_arrow_readable(source) else read(source)
 
 
 def parse_lines(source: CorpusInput, lines: Iterable[bytes], first: int = 1) -> Iterator[Document]:
-    """The documents on lines, of which the first has this number."""
-    document_of = source.make_record_parser(None)
+    """Yield the documents of lines that are numbered from `first`."""
+    parse_record = source.make_record_parser(None)
 
     def parse(line: str, number: int) -> Document:
         record = load_json(line)
         if not isinstance(record, dict):
             raise BadRecord(f"this line is {describe_json_value(record)}, expected one JSON object per line")
-        return document_of(record, number)
+        return parse_record(record, number)
 
     yield from source.parse_documents(source.decode_text_lines(lines, first), parse)
-    if sentence := document_of.describe_missing_fields():
-        source.notifier.warn(f"{source.name}: {sentence}")
+    if problem := parse_record.describe_missing_fields():
+        source.notifier.warn(f"{source.name}: {problem}")
 
 
 @contextmanager

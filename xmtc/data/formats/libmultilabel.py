@@ -1,6 +1,6 @@
-"""LibMultiLabel's TSV: `labels ⇥ text` or `id ⇥ labels ⇥ text`, labels separated by spaces, no header, no quoting.
+"""LibMultiLabel's TSV: `labels ⇥ text` or `id ⇥ labels ⇥ text`, labels separated by spaces, no header, no quotes.
 
-The first line decides which of the two the whole file is."""
+The first line determines the number of columns of the file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def read(source: CorpusInput) -> Iterator[Document]:
         if len(columns) != n_columns:
             expected = f"{n_columns} as in the first line" if n_columns else "labels ⇥ text or id ⇥ labels ⇥ text"
             raise BadRecord(f"this line has {len(columns)} columns between tabs, expected {expected}")
-        id = columns[0] if n_columns == 3 else str(number)
-        return Document(id, columns[-1], validate_label_names(columns[-2].split(), "labels", None))
+        id = columns[0] if n_columns == 3 else source.make_id(number)
+        labels = columns[-2].split() if source.should_read_labels else []
+        return Document(id, columns[-1], validate_label_names(labels, "labels", None))
 
     return source.parse_documents(source.read_text_lines(), parse)
 

@@ -1,8 +1,9 @@
-"""A pair of scipy sparse matrices, features `X.npz` and labels `Y.npz` with a row per document, as PECOS keeps them.
+"""A pair of SciPy sparse matrices with a row per document, features `X.npz` and labels `Y.npz` (as PECOS has).
 
-The path is that of the features; the labels are found beside it by the name (X.trn.npz → Y.trn.npz, train_X.npz →
-train_Y.npz, features.npz → labels.npz) or named too, as in "X.npz,Y.npz". Nothing is unpickled. Both are held in
-memory: a compressed matrix cannot be streamed."""
+The path names the features, or both files as in "X.npz,Y.npz". The name of the label file is derived from that of the
+features (X.trn.npz → Y.trn.npz, train_X.npz → train_Y.npz, features.npz → labels.npz). Pickles are never loaded. Both
+matrices are held in memory, because a compressed matrix cannot be streamed. The id of a document is its row number
+from 1."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from xmtc.core.array_validation import is_offset_array
+from xmtc.core.array_validation import NUMERIC_KINDS, is_offset_array
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
@@ -26,10 +27,9 @@ from xmtc.errors import XmtcError
 FILE_NAME_PAIRS = (("X", "Y"), ("x", "y"), ("features", "labels"))
 HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 INDEX_ARRAYS = ("indptr", "indices", "row", "col", "offsets")
-MAX_MEMBERS = 16  # arrays of a file
-NUMERIC_KINDS = "biuf"  # the kinds of types that are numbers
+MAX_MEMBERS = 16  # arrays in a file
 MAX_COLUMNS = int(np.iinfo(np.int32).max)
-# Rows that a matrix may have without entries: those of a file that holds none would fill the memory all the same.
+# Limits on rows without entries: a small file could declare enough of them to fill the memory.
 MAX_EMPTY_ROWS, MAX_ROWS_PER_ENTRY = 1 << 22, 1000
 
 
@@ -40,19 +40,19 @@ def read(source: CorpusInput) -> Iterator[Document]:
     if Y is not None and Y.shape[0] != X.shape[0]:
         raise XmtcError(
             f"{features_path} has {X.shape[0]} rows and {labels_path} has {Y.shape[0]}, expected one row per document "
-            f"in both; check that they belong together."
+            f"in both; check that they are a pair."
         )
 
     for row in range(X.shape[0]):
         columns, values = _get_row(X, row)
         if not np.isfinite(values).all():
             raw = " ".join(f"{column}:{value}" for column, value in zip(columns, values, strict=True))
-            reason = "found a value that is no finite number, expected finite ones"
+            reason = "found a value that is not finite, expected finite numbers"
             source.report_bad_line(row + 1, reason, raw=raw.encode(), unit="row")
             continue
 
         labels = [] if Y is None else [str(label) for label in _get_row(Y, row)[0]]
-        yield Document(str(row + 1), "", labels, (columns.astype(np.int32), values))
+        yield Document(source.make_id(row + 1), "", labels, (columns.astype(np.int32), values))
 
 
 def read_dimensions(source: CorpusInput) -> Dimensions:
@@ -66,16 +66,16 @@ def read_dimensions(source: CorpusInput) -> Dimensions:
 
 
 def find_pair(path: str) -> tuple[str, str | None]:
-    """The paths of the features and of the labels; None if the labels' path cannot be derived from the features'."""
+    """Return the paths of the features and of the labels; None if the label path cannot be derived."""
     features, comma, labels = path.partition(",")
     if comma:
         return features, labels
 
     folder, name = os.path.split(features)
-    for of_features, of_labels in FILE_NAME_PAIRS:
-        found = re.search(rf"(?<![A-Za-z]){of_features}(?![A-Za-z])", name)
-        if found:
-            return features, os.path.join(folder, name[: found.start()] + of_labels + name[found.end() :])
+    for features_word, labels_word in FILE_NAME_PAIRS:
+        match = re.search(rf"(?<![A-Za-z]){features_word}(?![A-Za-z])", name)
+        if match:
+            return features, os.path.join(folder, name[: match.start()] + labels_word + name[match.end() :])
 
     return features, None
 
@@ -88,10 +88,10 @@ def _read_labels(path: str | None, features_path: str, source: CorpusInput) -> s
         Y.eliminate_zeros()
         return Y
     if source.labels_required:
-        looked_for = f"there is no {path}" if path else "the name of its labels cannot be derived from its name"
+        problem = f"there is no {path}" if path else "the name of the label file cannot be derived from its name"
         raise XmtcError(
-            f"{features_path} holds features and {looked_for}, expected a pair; "
-            f"give both as {features_path},LABELS.npz."
+            f"{features_path} contains features and {problem}, expected a pair; "
+            f"pass both as {features_path},LABELS.npz."
         )
     return None
 
@@ -101,25 +101,26 @@ def _read_matrix(path: str) -> sparse.csr_array:
         with np.load(file, allow_pickle=False) as arrays:
             _check_arrays(arrays)
         file.seek(0)
-        found = sparse.load_npz(file)
-        if hasattr(found, "check_format"):  # before compiled code turns it into rows
-            found.check_format()
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused with its row
-            matrix = sparse.csr_array(found.astype(np.float32))
+        loaded = sparse.load_npz(file)
+        if hasattr(loaded, "check_format"):  # before compiled code converts it to rows
+            loaded.check_format()
+        with np.errstate(over="ignore"):  # too large values become infinite, and their rows are refused
+            matrix = sparse.csr_array(loaded.astype(np.float32))
         matrix.check_format()
-        matrix.sum_duplicates()  # sorts the columns, too
+        matrix.sum_duplicates()  # also sorts the columns
         return matrix
 
 
 def _read_column_count(path: str) -> int:
     with _open_archive(path) as file, np.load(file, allow_pickle=False) as arrays:
-        return _shape(arrays)[1]
+        return _get_shape(arrays)[1]
 
 
 @contextmanager
 def _open_archive(path: str) -> Iterator[IO[bytes]]:
-    """The file, each of whose arrays is as large as it says. Whatever goes wrong with it becomes one sentence: what
-    numpy, scipy and zipfile raise has many names."""
+    """Open a file whose arrays have the sizes that they declare; any exception becomes one XmtcError.
+
+    NumPy, SciPy and zipfile raise many types of exceptions for damaged files."""
     try:
         with CorpusInput(path).open_seekable() as file:
             _check_sizes(file)
@@ -132,52 +133,52 @@ def _open_archive(path: str) -> Iterator[IO[bytes]]:
 
 
 def _check_sizes(file: IO[bytes]) -> None:
-    """Before numpy makes room for what a header declares."""
+    """Raise ValueError if a header declares another size than the file has, before NumPy allocates it."""
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         if len(members) > MAX_MEMBERS or len({member.filename for member in members}) < len(members):
-            raise ValueError("it holds more arrays than a sparse matrix has")  # which may overlap in the file
+            raise ValueError("it has more arrays than a sparse matrix")  # members of a zip file may overlap
         for member in members:
             with archive.open(member) as stream:
                 read_header = HEADER_READERS[np.lib.format.read_magic(stream)]
                 shape, _, dtype = read_header(stream)
                 if dtype.hasobject or math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
-                    raise ValueError(f"{member.filename} does not hold the array that it declares")
+                    raise ValueError(f"{member.filename} has another size than it declares")
 
 
-def _shape(arrays: Any) -> tuple[int, int]:
+def _get_shape(arrays: Any) -> tuple[int, int]:
     shape = arrays["shape"]
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0 or shape.max() > MAX_COLUMNS:
-        raise ValueError("its shape is none")
+        raise ValueError("its shape is invalid")
     return int(shape[0]), int(shape[1])
 
 
 def _check_arrays(arrays: Any) -> None:
-    """Refuse arrays that are no numbers, and rows by the million that hold nothing."""
-    n_rows, _ = _shape(arrays)
+    """Raise ValueError for arrays that are not numeric, invalid row offsets, and millions of empty rows."""
+    n_rows, _ = _get_shape(arrays)
     parts = [arrays[name] for name in arrays.files if name not in ("shape", "format", "_is_array")]
     if any(part.dtype.kind not in NUMERIC_KINDS for part in parts):
-        raise ValueError("its arrays hold no numbers")
-    places = {name: arrays[name] for name in INDEX_ARRAYS if name in arrays.files}
-    if any(part.dtype.kind not in "iu" for part in places.values()):
-        raise ValueError("its entries have no places")
-    if "indptr" in places:
-        check_row_offsets(places["indptr"], len(places.get("indices", ())))
+        raise ValueError("its arrays are not numeric")
+    indices = {name: arrays[name] for name in INDEX_ARRAYS if name in arrays.files}
+    if any(part.dtype.kind not in "iu" for part in indices.values()):
+        raise ValueError("its indices are not whole numbers")
+    if "indptr" in indices:
+        check_row_offsets(indices["indptr"], len(indices.get("indices", ())))
     if n_rows > max(MAX_EMPTY_ROWS, MAX_ROWS_PER_ENTRY * arrays["data"].size, *(len(part) for part in parts)):
         raise ValueError("it has millions of rows without entries")
 
 
 def check_row_offsets(indptr: np.ndarray, n_entries: int) -> None:
-    """Refuse row ends that lead out of the arrays: scipy checks them too late, or not at all."""
+    """Raise ValueError for row offsets outside the arrays, which SciPy checks too late or not at all."""
     if indptr.ndim != 1 or not is_offset_array(indptr, len(indptr) - 1, int(indptr[-1]) if len(indptr) else 0):
-        raise ValueError("its rows end before they begin")
+        raise ValueError("its row offsets do not ascend")
     if indptr[-1] > n_entries:
-        raise ValueError("its rows end before they begin")
+        raise ValueError("its row offsets exceed its entries")
 
 
 def _invalid_matrix_error(path: str) -> XmtcError:
     return XmtcError(
-        f"{path} is no sparse matrix saved by scipy, and pickles are never opened; save it with scipy.sparse.save_npz."
+        f"{path} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."
     )
 
 

@@ -1,4 +1,4 @@
-"""Parquet, read and written in batches of rows. Labels are a column of lists, or of strings as in a CSV cell."""
+"""Parquet files. Labels are a column of lists, or of strings as in a CSV cell."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import IO, Any, NamedTuple
 
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
+from xmtc.data.encodings import describe_invalid_byte
 from xmtc.data.formats import CorpusFormat, Dimensions
-from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name, require_field
+from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name
 from xmtc.errors import XmtcError
 
 ROWS_PER_BATCH = 4096
 
 
 def read(source: CorpusInput) -> Iterator[Document]:
-    document_of = source.make_record_parser(CELL_SEPARATOR)
+    parse_record = source.make_record_parser(CELL_SEPARATOR)
     for number, row in enumerate(_read_rows(source), 1):
         try:
             if isinstance(row, BadRow):
                 raise BadRecord(row.reason)
             if not any(row.values()) and all(value is None for value in row.values()):
-                continue  # a row of empty cells
-            document = document_of(row, number)
+                continue  # a row of empty cells is not a document
+            document = parse_record(row, number)
         except BadRecord as problem:
             raw = row.raw if isinstance(row, BadRow) else row_to_json(row)
             source.report_bad_line(number, str(problem), raw=raw, unit="row")
@@ -33,7 +34,7 @@ def read(source: CorpusInput) -> Iterator[Document]:
 
 
 class BadRow(NamedTuple):
-    """A row whose values cannot be had in Python: strings that are no UTF-8, dates of other calendars."""
+    """A row that cannot be converted to Python: strings in invalid UTF-8, dates out of range."""
 
     reason: str
     raw: bytes
@@ -54,12 +55,12 @@ def _read_rows(source: CorpusInput) -> Iterator[dict[str, Any] | BadRow]:
                 raise
             raise XmtcError(
                 f"{source.name} cannot be read as Parquet ({_describe_error(error)}); "
-                f"check that it is a whole Parquet file, or pass --input-format."
+                f"check that it is a complete Parquet file, or pass --input-format."
             ) from None
 
 
 def _iter_batch_rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
-    """The rows of a batch; one by one only where some cannot be had."""
+    """Yield the rows of a batch; if the conversion fails, row by row, with a BadRow for each invalid one."""
     try:
         yield from batch.to_pylist()
         return
@@ -71,21 +72,19 @@ def _iter_batch_rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
             (values,) = row.to_pylist()
             yield values
         except (ValueError, OverflowError, TypeError) as error:
-            yield BadRow(
-                f"this row cannot be read ({_describe_error(error)}), expected strings in UTF-8", _row_to_bytes(row)
-            )
+            yield BadRow(f"this row cannot be read ({_describe_error(error)})", _row_to_bytes(row))
 
 
 def _row_to_bytes(row: Any) -> bytes:
-    """A bad row, for the rejects: its strings as bytes, as far as they can be had."""
-    found = {}
+    """Return a bad row for the rejects file; values that cannot be converted are null."""
+    values = {}
     for name, column in zip(row.schema.names, row.columns, strict=True):
         try:
             (value,) = column.cast(_to_binary_type(column.type)).to_pylist()
         except (ValueError, OverflowError, TypeError, NotImplementedError):
             value = None
-        found[name] = value
-    return row_to_json(found)
+        values[name] = value
+    return row_to_json(values)
 
 
 def _to_binary_type(kind: Any) -> Any:
@@ -98,7 +97,7 @@ def _to_binary_type(kind: Any) -> Any:
 
 
 def row_to_json(row: dict[str, Any]) -> bytes:
-    """A row as one line; of bytes, those that are no UTF-8 as \\xff."""
+    """Return a row as one line of JSON; invalid UTF-8 is escaped as \\xff."""
     return json.dumps(row, ensure_ascii=False, default=_value_to_text).encode(errors="backslashreplace")
 
 
@@ -108,25 +107,18 @@ def _value_to_text(value: Any) -> str:
 
 def _describe_error(error: BaseException) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return f"byte 0x{error.object[error.start]:02x} is no UTF-8"
+        return describe_invalid_byte(error)
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0].rstrip(".")
 
 
 def _select_columns(source: CorpusInput, names: list[str]) -> list[str]:
-    fields = source.fields
     try:
-        for name in fields.text_names:
-            require_field(names, name, "text")
-        if source.labels_required and fields.labels is not None:
-            require_field(names, fields.labels, "labels")
-        for name in fields.keep:
-            require_field(names, name, "keep")
+        source.fields.check_columns(names, source.labels_required)
     except BadRecord as problem:
         raise XmtcError(f"{source.name}: {problem}.") from None
-    wanted = (*fields.text_names, fields.labels, fields.id, *fields.keep)
-    found = (None if name is None else match_name(names, name) for name in wanted)
-    return [name for name in dict.fromkeys(found) if name is not None]
+    columns = (match_name(names, name) for name in source.fields.names)
+    return [column for column in dict.fromkeys(columns) if column is not None]
 
 
 @contextmanager

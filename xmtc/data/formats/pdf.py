@@ -1,6 +1,7 @@
-"""PDF: the text of its pages, as pypdf finds it (the extra `documents`), is one document, which knows where each page
-begins. Pages that are pictures have no text: they need text recognition first. pypdf runs in a child process
-(xmtc/core/child_process.py), because a small PDF can be made to unpack to any size."""
+"""PDF files: the text of all pages, extracted by pypdf (extra `documents`), is one document with page offsets.
+
+Scanned pages have no text; they need text recognition (OCR) first. pypdf runs in a child process
+(xmtc/core/child_process.py), because a small PDF can decompress to any size."""
 
 from __future__ import annotations
 
@@ -33,20 +34,20 @@ def parse(raw: bytes, user_encoding: str | None, encoding_hint: str | None) -> E
         texts = [extract_page_text(page) for page in reader.pages]
     except MemoryError:
         raise
-    except Exception as error:  # a damaged PDF raises anything
+    except Exception as error:  # pypdf raises many types for damaged files
         if "encrypted" in str(error) or "decrypted" in str(error):
             raise BadRecord("it is protected by a password, expected a PDF that can be opened without one") from None
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise BadRecord(f"it cannot be read as PDF ({said}), expected a whole PDF") from None
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise BadRecord(f"it cannot be read as PDF ({reason}), expected a complete PDF") from None
     if not "".join(texts).strip():
-        n_pages = "its only page holds" if len(texts) == 1 else f"its {len(texts)} pages hold"
-        raise BadRecord(f"{n_pages} no text, expected letters; if they are pictures, recognise their text first (OCR)")
-    begins = accumulate((len(text) + len(PAGE_SEPARATOR) for text in texts[:-1]), initial=0)
-    return ExtractedText(PAGE_SEPARATOR.join(texts), tuple(begins))
+        pages = "its only page has" if len(texts) == 1 else f"its {len(texts)} pages have"
+        raise BadRecord(f"{pages} no text, expected text; if they are scanned, recognise their text first (OCR)")
+    offsets = accumulate((len(text) + len(PAGE_SEPARATOR) for text in texts[:-1]), initial=0)
+    return ExtractedText(PAGE_SEPARATOR.join(texts), tuple(offsets))
 
 
 def extract_page_text(page: Any) -> str:
-    """Return the text of a page; half of a surrogate pair, which no file can hold again, as a question mark."""
+    """Return the text of a page; lone surrogates, which cannot be encoded, become question marks."""
     return page.extract_text().encode(errors="replace").decode()
 
 

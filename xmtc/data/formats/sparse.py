@@ -1,7 +1,8 @@
-"""The XMC repository's sparse format: a header `documents features labels`, then `label,label feature:value …` lines.
+"""Sparse format of the Extreme Classification Repository.
 
-A line that begins with a blank has no labels; a line of labels alone has no features; an empty line has neither, and is
-a document. Labels and features are numbered from 0. The format holds no ids: the line number is the id."""
+A header `documents features labels` is followed by `label,label feature:value …` lines. A line that starts with a
+blank has no labels, a line of labels only has no features, and an empty line is a document with neither. Labels and
+features are numbered from 0. The id of a document is its line number."""
 
 from __future__ import annotations
 
@@ -11,20 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import IO
 
-from xmtc.data.corpus_input import BYTE_ORDER_MARK, CorpusInput, Line
+from xmtc.data.corpus_input import CorpusInput, Line
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.formats.feature_lines import parse_features, parse_labels, split_line
 from xmtc.data.records import BadRecord, quote_text
 from xmtc.errors import XmtcError
 
-MAX_DIGITS = 18  # of a number in 64 bits
+MAX_DIGITS = 18  # of a 64-bit number
 
 
 def read(source: CorpusInput) -> Iterator[Document]:
     n_docs, n_features, n_labels = _read_header(source)
 
-    def label_number(label: str) -> int:
+    def parse_label(label: str) -> int:
         if not (is_number(label) and int(label) < n_labels):
             raise BadRecord(f"found the label {quote_text(label)}, expected a number below the header's {n_labels}")
         return int(label)
@@ -33,14 +34,14 @@ def read(source: CorpusInput) -> Iterator[Document]:
         if number > n_docs + 1:
             raise BadRecord(f"this is document {number - 1}, expected {n_docs} as in the header")
         labels, features = split_line(line)
-        names = parse_labels(labels, label_number) if source.should_read_labels else []
-        return Document(str(number), "", names, parse_features(features, n_features))
+        names = parse_labels(labels, parse_label) if source.should_read_labels else []
+        return Document(source.make_id(number), "", names, parse_features(features, n_features))
 
     yield from source.parse_documents(_read_body(source, n_docs), parse)
     if source.n_lines < n_docs + 1:
         raise XmtcError(
             f"{source.name} ends after {source.n_lines - 1} documents, expected {n_docs} as in the header; "
-            f"fetch it again, or fix the header."
+            f"download it again, or fix the header."
         )
 
 
@@ -51,20 +52,20 @@ def read_dimensions(source: CorpusInput) -> Dimensions:
 
 def _read_header(source: CorpusInput) -> tuple[int, int, int]:
     with closing(source.peek()) as lines:
-        first = next(lines, b"").removeprefix(BYTE_ORDER_MARK).decode(errors="replace")
+        first = next(lines, b"").decode(errors="replace")
     numbers = first.split()
     if len(numbers) != 3 or not all(is_number(number) for number in numbers):
         raise XmtcError(
             f"{source.name}, line 1: found {quote_text(first.strip())}, "
             f"expected the header `documents features labels`; add it, "
-            f"or pass --input-format svmlight if there is none."
+            f"or pass --input-format svmlight for a file without a header."
         )
     n_docs, n_features, n_labels = map(int, numbers)
     return n_docs, n_features, n_labels
 
 
 def is_number(word: str) -> bool:
-    """Whether a word is a whole number of a size that a file can have: Python reads no more than 4,300 digits."""
+    """Return True for a non-negative whole number that fits in 64 bits."""
     return word.isdecimal() and word.isascii() and len(word) <= MAX_DIGITS
 
 
@@ -77,7 +78,7 @@ def _read_body(source: CorpusInput, n_docs: int) -> Iterator[Line]:
 
 @contextmanager
 def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Document], None]]:
-    """The body is kept in a temporary file, because the header holds counts that are known only at the end."""
+    """Write the body to a temporary file first, because the counts of the header are known only at the end."""
     n_docs = 0
     n_features, n_labels = dimensions.n_features or 0, dimensions.n_labels or 0
 
@@ -104,7 +105,7 @@ def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Docum
 def _require_features(document: Document) -> tuple:
     if document.features is None:
         raise XmtcError(
-            f"Document {document.id!r} holds text, and the sparse format holds features; "
+            f"Document {document.id!r} has text, but the sparse format is for features; "
             f"write jsonl, csv, tsv, parquet or fasttext instead."
         )
     return document.features
@@ -113,14 +114,14 @@ def _require_features(document: Document) -> tuple:
 def _require_label_number(label: str, document: Document) -> int:
     if not is_number(label):
         raise XmtcError(
-            f"Document {document.id!r} has the label {label!r}, and the sparse format holds label numbers from 0 on; "
+            f"Document {document.id!r} has the label {label!r}, but the sparse format needs label numbers from 0; "
             f"number the labels first."
         )
     return int(label)
 
 
 def _format_value(value: float) -> str:
-    return str(value).removesuffix(".0")  # of a float32, the fewest digits that read back as the same float32
+    return str(value).removesuffix(".0")  # str gives the fewest digits that restore the float32
 
 
 SPARSE = CorpusFormat("sparse", read, write, has_features=True, read_dimensions=read_dimensions)

@@ -1,4 +1,4 @@
-"""Plain text: a file, or with --whole standard input, is one document."""
+"""Plain text: one document per file, or with --whole in standard input."""
 
 from __future__ import annotations
 

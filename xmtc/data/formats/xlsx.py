@@ -1,11 +1,11 @@
 """Workbooks of Excel and LibreOffice (.xlsx, .xlsm, .xlsb, .xls, .ods), read with python-calamine (extra `tables`).
 
-One sheet is read: the one that --sheet names, or the first that has the text field in its header. The header is the
-first row with that field among the first twenty, so a title may stand above it. Cells are as in CSV: numbers and dates
-become text, an empty label cell means no labels, a row of empty cells is no document.
+One sheet is read: the one that --sheet names, or the first with the text field in its header. The header is the first
+of the first twenty rows that has this field, so a title may precede it. Cells are treated as in CSV: numbers and dates
+become text, an empty label cell means no labels, and rows of empty cells are skipped.
 
-python-calamine allocates the rectangle up to the farthest cell of a sheet, so that a small file can take any amount of
-memory. It runs in a child process (xmtc/core/child_process.py), which sends the rows as text."""
+python-calamine allocates the rectangle up to the last cell of a sheet, so a small file can take any amount of memory.
+Therefore it runs in a child process (xmtc/core/child_process.py), which sends the rows as text."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat
 from xmtc.data.formats.parquet import row_to_json
-from xmtc.data.formats.table import RepeatedHeader, is_blank, validate_header
+from xmtc.data.formats.table import RepeatedHeader, fold_cells, is_blank, may_repeat_header, validate_header
 from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name
 from xmtc.errors import XmtcError, as_missing_extra
 
-MAX_HEADER_ROWS = 20  # among which the header is looked for
-BATCH_ROWS, BATCH_CHARACTERS = 1000, 2**18  # of rows that a child sends together
+MAX_HEADER_ROWS = 20  # rows that are searched for the header
+BATCH_ROWS, BATCH_CHARACTERS = 1000, 2**18  # limits of a batch of rows from the child process
 
 
 def read(source: CorpusInput) -> Iterator[Document]:
     if find_spec("python_calamine") is None:
         raise as_missing_extra(f"Reading {source.name}", ModuleNotFoundError(name="python_calamine"))
-    document_of = source.make_record_parser(CELL_SEPARATOR)
+    parse_record = source.make_record_parser(CELL_SEPARATOR)
     with source.open_seekable() as file:
         rows = _read_rows_in_child(source, file)
-        begin = next(rows)
-        if begin["n_sheets"] > 1 and begin["has_text"] and source.layout.sheet is None:
-            source.notifier.inform(f"{source.name}: the sheet {begin['sheet']!r} is read; --sheet names another.")
-        header = _validate_sheet_header(source, begin["sheet"], begin["header"])
-        names = [header[place] for place in begin["places"]]
+        start = next(rows)
+        if start["n_sheets"] > 1 and start["has_text"] and source.layout.sheet is None:
+            source.notifier.inform(f"{source.name}: the sheet {start['sheet']!r} is read; --sheet overrides this.")
+        header = _validate_sheet_header(source, start["sheet"], start["header"])
+        names = [header[column] for column in start["columns"]]
         repeated = RepeatedHeader(source, header)
-        for number, cells, header_like in (row for batch in rows for row in batch):
-            if header_like and repeated.count_if_header(header_like, number):
+        for number, cells, possible_header in (row for batch in rows for row in batch):
+            if possible_header and repeated.matches(possible_header):
+                repeated.add(possible_header, number)
                 continue
             record = dict(zip(names, cells, strict=True))
             try:
-                document = document_of(record, number)
+                document = parse_record(record, number)
             except BadRecord as problem:
                 source.report_bad_line(number, str(problem), raw=row_to_json(record), unit="row")
             else:
@@ -57,13 +58,11 @@ def read(source: CorpusInput) -> Iterator[Document]:
 
 
 def _read_rows_in_child(source: CorpusInput, file: IO[bytes]) -> Iterator[Any]:
-    """Yield what `read_rows` yields, from a child process."""
+    """Run `read_rows` in a child process."""
     n_bytes = file.seek(0, 2)
     file.seek(0)
-    fields = source.fields
-    wanted = [*fields.text_names, *filter(None, (fields.labels, fields.id)), *fields.keep]
-    request: dict[str, Any] = {"name": source.name, "text": fields.text_names, "wanted": wanted}
-    request |= {"sheet": source.layout.sheet, "likely": source.layout_hint.sheet}
+    request: dict[str, Any] = {"name": source.name, "text": source.fields.text_names, "fields": source.fields.names}
+    request |= {"sheet": source.layout.sheet, "sheet_hint": source.layout_hint.sheet}
     content = partial(iter, partial(file.read, CHUNK_BYTES), b"")
     try:
         yield from CHILD_POOL.run(
@@ -85,28 +84,28 @@ def _unreadable_workbook_error(name: str, reason: str) -> XmtcError:
 
 
 def read_rows(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
-    """Yield the place of the header, then batches of rows: a task for a child process.
+    """Yield a description of the sheet, then batches of rows (task of a child process).
 
-    A row is its number, the cells of the wanted columns, and all cells if it may repeat the header, else None. Rows of
-    empty cells are left out.
+    A row is its number, the cells of the requested columns, and all cells if it may repeat the header, else None. Rows
+    of empty cells are skipped.
     """
     workbook = open_workbook(request["name"], content)
-    sheet, place, header, has_text = _find_sheet_with_header(request, workbook)
-    wanted = {match_name(header, name) for name in request["wanted"]}
-    places = [place for place, name in enumerate(header) if name in wanted]
-    begin = {"sheet": sheet.name, "n_sheets": len(workbook.sheet_names), "has_text": has_text}
-    yield begin | {"header": header, "places": places}
+    sheet, n_header_rows, header, has_text = _find_sheet_with_header(request, workbook)
+    requested = {match_name(header, name) for name in request["fields"]}
+    columns = [column for column, name in enumerate(header) if name in requested]
+    start = {"sheet": sheet.name, "n_sheets": len(workbook.sheet_names), "has_text": has_text}
+    yield start | {"header": header, "columns": columns}
 
-    names = {name.casefold() for name in header}
-    first = 1 + (sheet.start or (0, 0))[0]
+    header_names = set(fold_cells(header))
+    first_number = 1 + (sheet.start or (0, 0))[0]
     batch: list[Any] = []
     n_characters = 0
-    for number, row in islice(enumerate(sheet.iter_rows(), first), place, None):
+    for number, row in islice(enumerate(sheet.iter_rows(), first_number), n_header_rows, None):
         if row.count("") == len(row):
             continue
-        is_header_like = isinstance(row[0], str) and row[0].strip().casefold() in names
-        cells = [cell_to_text(row[place]) for place in places]
-        batch.append((number, cells, [cell_to_text(cell) for cell in row] if is_header_like else None))
+        cells = [cell_to_text(row[column]) for column in columns]
+        possible_header = [cell_to_text(cell) for cell in row] if may_repeat_header(row[0], header_names) else None
+        batch.append((number, cells, possible_header))
         n_characters += sum(map(len, cells))
         if len(batch) == BATCH_ROWS or n_characters > BATCH_CHARACTERS:
             yield batch
@@ -115,7 +114,7 @@ def read_rows(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
 
 
 def cell_to_text(cell: Any) -> str:
-    """Return a cell as a person reads it; whole numbers, which Excel keeps as fractions, without one."""
+    """Return a cell as displayed text; Excel stores whole numbers as floats."""
     if type(cell) is str:
         return cell
     if isinstance(cell, float) and cell.is_integer():
@@ -124,7 +123,7 @@ def cell_to_text(cell: Any) -> str:
 
 
 def open_workbook(name: str, content: IO[bytes]) -> Any:
-    """Open a workbook with python-calamine. Call it in a child process only."""
+    """Open a workbook with python-calamine. Call this in a child process only."""
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError
 
     try:
@@ -140,29 +139,31 @@ def _summarise_error(error: Exception) -> str:
 
 
 def _find_sheet_with_header(request: dict[str, Any], workbook: Any) -> tuple[Any, int, list[str], bool]:
-    """Return the sheet to read, the number of rows down to its header, the header, and whether it has the text."""
-    first: tuple[Any, int, list[str]] | None = None  # row that is not empty, to say what it lacks
+    """Return the sheet, the number of rows up to and including its header, the header, and if it has the text field.
+
+    Without a header, the first row that is not empty is returned, for the error message."""
+    first: tuple[Any, int, list[str]] | None = None
     for name in _list_candidate_sheets(request, workbook):
         sheet = _open_sheet(request["name"], workbook, name)
-        for place, row in enumerate(islice(sheet.iter_rows(), MAX_HEADER_ROWS), 1):
+        for n_rows, row in enumerate(islice(sheet.iter_rows(), MAX_HEADER_ROWS), 1):
             cells = [cell_to_text(cell).strip() for cell in row]
-            first = first or (None if is_blank(cells) else (sheet, place, cells))
+            first = first or (None if is_blank(cells) else (sheet, n_rows, cells))
             if all(match_name(cells, text) for text in request["text"]):
-                return sheet, place, cells, True
+                return sheet, n_rows, cells, True
     if first is None:
         raise XmtcError(f"{request['name']} is empty, expected at least one document; check where it comes from.")
     return *first, False
 
 
 def _list_candidate_sheets(request: dict[str, Any], workbook: Any) -> list[str]:
-    chosen = request["sheet"]
-    if chosen is None:
-        return sorted(workbook.sheet_names, key=lambda name: name != request["likely"])
-    found = match_name(workbook.sheet_names, chosen)
-    if found is None:
+    requested = request["sheet"]
+    if requested is None:
+        return sorted(workbook.sheet_names, key=lambda name: name != request["sheet_hint"])
+    sheet = match_name(workbook.sheet_names, requested)
+    if sheet is None:
         listed = ", ".join(map(repr, workbook.sheet_names))
-        raise XmtcError(f"{request['name']} has no sheet {chosen!r}; its sheets are {listed}.")
-    return [found]
+        raise XmtcError(f"{request['name']} has no sheet {requested!r}; its sheets are {listed}.")
+    return [sheet]
 
 
 def _open_sheet(name: str, workbook: Any, sheet: str) -> Any:
