@@ -406,7 +406,7 @@ def test_how_to_compute_is_not_for_a_model_folder_to_say(extras, kind, models, t
 def test_a_network_that_answers_does_not_learn(models):
     tagger = Tagger.load(models["bert"])
     assert tagger.explain(TEXTS[0], tagger.predict_labels(TEXTS, 1, run=ONE)[0][0].label)
-    assert not any(weight.requires_grad for weight in tagger.model.network.on(torch.device("cpu")).parameters())
+    assert not any(weight.requires_grad for weight in tagger.model.network.load_on(torch.device("cpu")).parameters())
 
 
 # Tokenizers, before the library sees them.

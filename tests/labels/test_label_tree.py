@@ -15,9 +15,7 @@ from xmtc.core.predictions import NO_LABEL
 from xmtc.core.run import Run
 from xmtc.core.sparse import compact, normalise_rows
 from xmtc.errors import XmtcError
-from xmtc.labels import balanced_kmeans as clustering
-from xmtc.labels import kmeans as dividing
-from xmtc.labels import streaming_kmeans as many
+from xmtc.labels import balanced_kmeans, kmeans, streaming_kmeans
 from xmtc.labels.balanced_kmeans import add_labels, choose_half, halve, split_balanced, split_pieces
 from xmtc.labels.kmeans import cluster_labels, k_means
 from xmtc.labels.streaming_kmeans import build_label_vectors
@@ -98,7 +96,7 @@ def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
     rng = np.random.default_rng(3)
     V = matrix((rng.random((200, 30)) * (rng.random((200, 30)) < 0.3)).round(1))  # sums without rounding
     at_once = split_balanced(V, np.arange(10, 190), 4, 20)
-    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 16)
+    monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 16)
     assert np.array_equal(split_balanced(V, np.arange(10, 190), 4, 20), at_once)
 
 
@@ -109,22 +107,22 @@ def halve_plainly(points, first, second):
         order = np.argsort(points @ (centres[1] - centres[0]), kind="stable")
         sums = np.array([points[order[:16]].sum(axis=0), points[order[16:]].sum(axis=0)])
         lengths = np.linalg.norm(sums, axis=1)
-        if lengths.sum() / 31 - last < clustering.MIN_GAIN:
+        if lengths.sum() / 31 - last < balanced_kmeans.MIN_GAIN:
             return set(order[:16])
         centres, last = sums / lengths[:, None], lengths.sum() / 31
 
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    """Such that some dozens of labels are cut into many."""
-    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 16)
-    monkeypatch.setattr(dividing, "UNITS_PER_PRODUCT", 16)
+    """Such that some dozens of labels are cut into streaming_kmeans."""
+    monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 16)
+    monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", 16)
 
 
 def test_pieces_hold_every_row_once_and_about_as_many_values(small_pieces):
     lengths = np.random.default_rng(0).integers(0, 9, 300)
     pieces = split_pieces(lengths)
-    assert len(pieces) == clustering.MAX_PIECES
+    assert len(pieces) == balanced_kmeans.MAX_PIECES
     assert np.concatenate([np.arange(300)[piece] for piece in pieces]).tolist() == list(range(300))
     assert max(lengths[piece].sum() for piece in pieces) <= lengths.sum() / len(pieces) + lengths.max()
     assert split_pieces(np.zeros(0, int)) == [slice(0, 0)]
@@ -143,7 +141,7 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
 @pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
 def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatch):
     """Also where features leave a centre with the rows that had them."""
-    monkeypatch.setattr(dividing, "UNITS_PER_PRODUCT", piece)
+    monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", piece)
     rng = np.random.default_rng(4)
     points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
@@ -317,7 +315,9 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
         return passes(self, *arguments)
 
     monkeypatch.setattr(Solver, "pass_limit", killed_half_way)
-    monkeypatch.setattr(training, "QUEUED_BLOCKS_PER_THREAD", 1)  # no tree of so few nodes is trained before the one before it is kept
+    monkeypatch.setattr(
+        training, "QUEUED_BLOCKS_PER_THREAD", 1
+    )  # no tree of so few nodes is trained before the one before it is kept
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
     monkeypatch.setattr(Solver, "pass_limit", passes)
@@ -584,11 +584,11 @@ def test_labels_are_halved_through_their_documents_as_by_their_vectors(monkeypat
     stored = build_label_vectors(data)
     assert isinstance(stored, LabelVectors)
     expected = build_balanced_trees(stored, 3, [(0,), (1,)])
-    monkeypatch.setattr(many, "MIN_SINGLETON_LABELS", 0)
-    monkeypatch.setattr(many, "MAX_PART_VALUES", few)
-    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 50)
+    monkeypatch.setattr(streaming_kmeans, "MAX_STORED_VALUES", 0)
+    monkeypatch.setattr(streaming_kmeans, "MAX_PART_VALUES", few)
+    monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 50)
     labels = build_label_vectors(data)
-    assert isinstance(labels, many.StreamedLabelVectors)
+    assert isinstance(labels, streaming_kmeans.StreamedLabelVectors)
     np.testing.assert_allclose(labels.compute_vectors(np.arange(90)).toarray(), stored.matrix.toarray(), rtol=1e-5)
     found = build_balanced_trees(labels, 3, [(0,), (1,)], Run(threads))
     for one, other in zip(found, expected, strict=True):

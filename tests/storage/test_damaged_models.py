@@ -137,7 +137,7 @@ def full(array):
         ("views.tfidf.vocabulary.ends", replaced(-1, 10**12), "do not lie within their text"),
         ("views.tfidf.vocabulary.text", lambda text: text[:-1], "do not lie within their text"),
         ("views.tfidf.idf", replaced(0, np.nan), "views.tfidf.idf holds nan or infinity"),
-        ("views.tfidf.idf", lambda idf: idf[:-1], "do not have one positive weight each"),
+        ("views.tfidf.idf", lambda idf: idf[:-1], "positive finite numbers"),
         ("labels.table", full, "has no free slot"),
         ("model.trees.0.bias", replaced(0, np.nan), "model.trees.0.bias holds nan or infinity"),
         ("model.trees.0.scale", replaced(0, np.inf), "model.trees.0.scale holds nan or infinity"),

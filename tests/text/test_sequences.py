@@ -23,7 +23,9 @@ from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import FittedWords, Words
 from xmtc.nn.initial_vectors import load_token_vectors
+from xmtc.methods import Parabel
 from xmtc.parameters import build_views
+from xmtc.pipeline import Pipeline
 from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer, batch_texts, is_word_character
 
@@ -151,7 +153,8 @@ class ReadsBoth(Method):
 def test_both_are_what_each_gives_alone():
     texts = random_texts(50, seed=3)
     views = build_views(ReadsBoth(), features.TEXTS, {"max_tokens": 9, "ngrams": 2, "lowercase": False})
-    fitted, data = features.fit(views, (Document("", text, []) for text in texts))
+    prepared = Pipeline(Parabel(), views).prepare([Document("", text, ["label"]) for text in texts])
+    fitted, data = prepared.fitted_views, prepared.data
     _, bag = Tfidf(ngrams=2, lowercase=False).fit(texts)
     _, tokens = Words(max_tokens=9, lowercase=False).fit(texts)
     again = features.transform(fitted, (Document("", text, []) for text in texts))

@@ -75,15 +75,15 @@ def test_names_in_the_language_asked_for(classifier, tagger):
     assert first.name == f"nimi {number}"
     assert tagger.predict_labels(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
     assert classifier.predict_labels(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
-    assert tagger.name(MISSING) is None
+    assert tagger.label_name(MISSING) is None
     with pytest.raises(XmtcError, match="has no names in 'sv'"):
         tagger.predict_labels(TEXTS, language="sv")
 
 
 def test_what_is_above_a_label_is_named(tagger):
-    assert tagger.broader(planted_label(2)) == ["even-fi"]
-    assert tagger.broader(planted_label(3), "en") == ["odd ones"]
-    assert tagger.broader(MISSING) == []
+    assert tagger.broader_names(planted_label(2)) == ["even-fi"]
+    assert tagger.broader_names(planted_label(3), "en") == ["odd ones"]
+    assert tagger.broader_names(MISSING) == []
     table = PredictionTable(k=1, wide=True, has_names=True, broader=tagger.broader)
     answer = Prediction("d", [Tag(planted_label(2), 0.5, "nimi 2")])
     assert [column.name for column in table.columns] == ["id", "label_1", "name_1", "broader_1", "score_1"]
@@ -130,7 +130,7 @@ def test_the_model_folder_keeps_the_vocabulary(tagger, tmp_path):
     assert loaded.about["filter"] == {"allow": [], "deny": ["branch:even"]}
     found = loaded.predict_labels(TEXTS, k=5, run=ONE)
     assert found == tagger.predict_labels(TEXTS, k=5, run=ONE, deny=["branch:even"])
-    assert found[0][0].name == tagger.name(found[0][0].label)
+    assert found[0][0].name == tagger.label_name(found[0][0].label)
 
 
 @pytest.mark.parametrize("part", ["concepts.concepts", "allowed"])
@@ -165,7 +165,7 @@ def evens(tagger: Tagger) -> np.ndarray:
 
 
 def test_lists_stand_for_labels(tagger, tmp_path):
-    even, missing = evens(tagger), tagger.labels.number(MISSING)
+    even, missing = evens(tagger), tagger.labels.find(MISSING)
     known_odd = ~even
     known_odd[missing] = False
 
@@ -176,7 +176,7 @@ def test_lists_stand_for_labels(tagger, tmp_path):
     assert left(["branch:http://x.org/odd"]) == known_odd.tolist()
     assert left(["scheme:s:all"], ["branch:even"]) == known_odd.tolist()
     assert np.flatnonzero(left(["unknown"])).tolist() == [missing]
-    assert np.flatnonzero(left(["deprecated"])).tolist() == [tagger.labels.number(DEPRECATED)]
+    assert np.flatnonzero(left(["deprecated"])).tolist() == [tagger.labels.find(DEPRECATED)]
     assert np.flatnonzero(left([MISSING, "nimi 5", "N6"])).tolist() == [5, 6, 7]
 
     listed = tmp_path / "list.txt"

@@ -66,9 +66,9 @@ class FittedColumns(FittedView):
     def scale(self, X: csr_array) -> Bag:
         return Bag(normalise_rows(X) if self.unit_length else X)
 
-    def mark_known_documents(self, shown: Bag | Tokens) -> np.ndarray:
-        """All of them: a feature of zero is a value like others, and says something."""
-        return np.ones(shown.n_docs, bool)
+    def mark_known_documents(self, features: Bag | Tokens) -> np.ndarray:
+        """Return True for all documents: a value of zero is information, too."""
+        return np.ones(features.n_docs, bool)
 
     def term(self, number: int) -> str:
         return f"column {number}"

@@ -29,7 +29,11 @@ class FusedMPNet(MPNetModel):
         states = self.embeddings(input_ids=input_ids, inputs_embeds=inputs_embeds)
         added = self.compute_attention_bias(states, attention_mask)
         for layer in self.encoder.layer:
-            call = partial(checkpoint, layer, use_reentrant=False) if self.has_gradient_checkpointing and self.training else layer
+            call = (
+                partial(checkpoint, layer, use_reentrant=False)
+                if self.has_gradient_checkpointing and self.training
+                else layer
+            )
             states = call(states, position_bias=added)[0]
         return BaseModelOutput(last_hidden_state=cast(Any, states))
 

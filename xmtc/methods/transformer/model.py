@@ -84,7 +84,9 @@ class TransformerModel(NetworkModel):
         device, ids = torch.device("cpu"), document.tokens(VIEW).ids
         network, rank = self.network.load_on(device), int(np.flatnonzero(self.order == label)[0])
         with use_torch_settings(Run(device="cpu"), device):
-            weights = network.compute_integrated_gradients(torch.from_numpy(ids.astype(np.int64)), rank, self.gradient_points)
+            weights = network.compute_integrated_gradients(
+                torch.from_numpy(ids.astype(np.int64)), rank, self.gradient_points
+            )
         return Explanation.from_occurrences(VIEW, ids, weights.numpy(), per_token=True)
 
     def max_lengths(self) -> dict[str, int]:
