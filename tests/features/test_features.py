@@ -129,7 +129,7 @@ def test_sizes_that_do_not_fit_are_damage(name, tmp_path):
 def test_damaged_words_are_found_before_they_are_used(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
     set_said(tmp_path / "model", "parts.views.mapping.words.max_tokens", 2**70)
-    with pytest.raises(XmtcError, match=r"is damaged: it reads .* words of a text"):
+    with pytest.raises(XmtcError, match=r"is damaged: its maximum number of words, .*, is out of range"):
         Tagger.load(tmp_path / "model").predict_labels(["text"])
 
 

@@ -437,7 +437,7 @@ def test_a_damaged_tokenizer_is_refused(tagger):
     view.check()
     with pytest.raises(ValueError, match=r"^its tokenizer is no JSON"):
         replace(view, json=view.json[:-1]).check()
-    with pytest.raises(ValueError, match="it reads 0 subwords"):
+    with pytest.raises(ValueError, match="its maximum number of subwords, 0, is out of range"):
         replace(view, max_subwords=0).check()
 
 

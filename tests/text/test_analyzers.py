@@ -177,7 +177,7 @@ def test_words_in_their_order_can_be_stems():
     plain, _ = Words(analyzer="words+grams").fit(TEXTS)  # beside words, grams are for the other views
     assert plain.vocabulary.words() == Words().fit(TEXTS)[0].vocabulary.words()
     for wrong in ("grams", "words+snowball:english"):
-        with pytest.raises(XmtcError, match="does not fit words in their order"):
+        with pytest.raises(XmtcError, match="cannot be used for sequences of words"):
             Words(analyzer=wrong)
 
 

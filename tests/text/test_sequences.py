@@ -169,7 +169,7 @@ def test_both_are_what_each_gives_alone():
 
 @pytest.mark.parametrize("max_tokens", [0, 2**63])
 def test_damaged_words_are_refused(max_tokens):
-    with pytest.raises(ValueError, match=f"it reads {max_tokens} words of a text"):
+    with pytest.raises(ValueError, match=f"its maximum number of words, {max_tokens}, is out of range"):
         FittedWords(tokenizer=Tokenizer(), vocabulary=StringIndex.from_strings(["a"]), max_tokens=max_tokens).check()
 
 

@@ -84,7 +84,7 @@ def test_what_is_above_a_label_is_named(tagger):
     assert tagger.broader_names(planted_label(2)) == ["even-fi"]
     assert tagger.broader_names(planted_label(3), "en") == ["odd ones"]
     assert tagger.broader_names(MISSING) == []
-    table = PredictionTable(k=1, wide=True, has_names=True, broader=tagger.broader)
+    table = PredictionTable(k=1, wide=True, has_names=True, broader=tagger.broader_names)
     answer = Prediction("d", [Tag(planted_label(2), 0.5, "nimi 2")])
     assert [column.name for column in table.columns] == ["id", "label_1", "name_1", "broader_1", "score_1"]
     assert table.rows(answer) == [["d", planted_label(2), "nimi 2", "even-fi", 0.5]]

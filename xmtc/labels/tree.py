@@ -92,8 +92,8 @@ def grow_trees(
     run: Run,
     max_depth: int = UNLIMITED_DEPTH,
 ) -> list[LabelTree]:
-    """Grow all trees level by level. A part of at most max_leaf labels becomes a node with one child, so that all labels
-    have the same depth."""
+    """Grow all trees level by level. A part of at most max_leaf labels becomes a node with one child, so that all
+    labels have the same depth."""
     parts = [[np.arange(n_labels)] for _ in seeds]
     levels: list[list[list[np.ndarray]]] = [[] for _ in seeds]
     for depth in range(1, max_depth):

@@ -142,7 +142,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         return manifest
     except OSError as error:
         raise XmtcError(
-            f"{folder / MANIFEST} cannot be read ({describe_error(error)}); expected what `xmtc encoders export` writes."
+            f"{folder / MANIFEST} cannot be read ({describe_error(error)}); expected the output of `xmtc encoders export`."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise XmtcError(f"{folder / MANIFEST} is damaged ({error}); export or copy the encoder again.") from None
