@@ -177,7 +177,7 @@ def test_sizes_and_types_are_looked_at_when_it_is_opened(folder, name, change):
 
 def test_sizes_of_words_and_terms(folder):
     set_said(folder, "parts.views.mapping.tfidf.tokenizer.ngrams", 2**70)
-    with pytest.raises(XmtcError, match=f"is damaged: it makes words of 2 characters and terms of {2**70} words; copy"):
+    with pytest.raises(XmtcError, match=f"is damaged: its min_chars=2 or ngrams={2**70} is out of range; copy"):
         Tagger.load(folder).predict_labels(TEXTS)
 
 

@@ -203,7 +203,7 @@ def test_zip(tmp_path):
 
 
 GLOVE = b"the 1 2 3\nof 4 5 6\n"
-MEND = "; fetch or write the file again."
+MEND = "; download or write the file again."
 NOT_VECTORS = (
     " does not begin like word vectors, expected lines of a word and its numbers, a word2vec or fastText file, or "
     "winkNLP's JSON; choose another file."
@@ -229,24 +229,24 @@ BROKEN = {
     "too large": (GLOVE + b"in 1e39 8 9\n", ", line 3: '1e39' is not a number, expected 3 numbers after a word" + MEND),
     "cut text": (GLOVE + b"other 7 8", ", line 3: found 2 values after the word, expected 3" + MEND),
     "fewer words than promised": (b"3 3\n" + GLOVE, " ends after line 3, expected the 3 words of line 1" + MEND),
-    "no dimensions": (b"2 0\nthe\nof\n", " says that its vectors have 0 dimensions, expected some hundreds" + MEND),
+    "no dimensions": (b"2 0\nthe\nof\n", " declares vectors of 0 dimensions, expected some hundreds" + MEND),
     "cut binary": (BINARY[:-5], f", byte {len(BINARY) - 13}: the file ends 4 bytes too early" + MEND),
     "binary cut at a word": (
         BINARY[:-17],
-        f", byte {len(BINARY) - 21}: no word ends here, expected one with b' ' after it" + MEND,
+        f", byte {len(BINARY) - 21}: no end of a word, expected a word and b' ' after it" + MEND,
     ),
     "infinite": (
         word2vec_binary({"the": [1.0, np.inf, 2.0]}),
-        ", byte 20: the vector of 'the' before this has a value that is no finite number" + MEND,
+        ", byte 20: the vector of 'the' before this has a value that is not a finite number" + MEND,
     ),
     "other JSON": (b'{"text": "a"}', ' is JSON without an object "vectors"; choose a file of word vectors.'),
     "JSON without dimensions": (
         b'{"vectors": {"the": [1, 2]}}',
-        ' does not say its "dimensions" before its "vectors"' + MEND,
+        ' has no "dimensions" before its "vectors"' + MEND,
     ),
     "cut JSON": (
         b'{"dimensions": 2, "vectors": {"the": [1, 2], "of": [3, 4',
-        ', byte 44: expected "word": [numbers] of a whole JSON file' + MEND,
+        ', byte 44: expected "word": [numbers] in a complete JSON file' + MEND,
     ),
     "JSON with too few values": (
         b'{"dimensions": 3, "vectors": {"the": [1, 2]}}',
@@ -262,7 +262,7 @@ BROKEN = {
     ),
     "compressed model": (
         fasttext_model(FILE, quant=1),
-        " is a compressed fastText model (.ftz); give the whole model or its .vec.",
+        " is a quantised fastText model (.ftz); give the full model (.bin) or its .vec.",
     ),
     "cut model": (MODEL[:-2], f", byte {len(MODEL) - 96}: the file ends 2 bytes too early" + MEND),
     "model with too few rows": (

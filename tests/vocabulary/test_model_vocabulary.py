@@ -192,7 +192,7 @@ def test_lists_stand_for_labels(tagger, tmp_path):
         (["label05"], [], "no label 'label05' to allow or to deny; did you mean 'label-05'"),
         (["branch:nowhere"], [], "has no concept 'nowhere'"),
         (["collection:s:even"], [], "has no collection 's:even'"),
-        ([], ["scheme:s:all", "unknown"], "No label is left"),
+        ([], ["scheme:s:all", "unknown"], "The filter excludes all labels"),
         (["file:absent.txt"], [], "no such file"),
     ],
 )

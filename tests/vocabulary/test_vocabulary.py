@@ -187,7 +187,7 @@ def test_tables(tmp_path):
         ("a.ttl", b"<u:1> a \n", "cannot be read as turtle"),
         ("a.rdf", b"<rdf", "cannot be read as xml"),
         ("a.jsonld", b"{", "cannot be read as json-ld"),
-        ("a.docx", b"", "nothing that tells its format"),
+        ("a.docx", b"", "a.docx has an unknown extension"),
     ],
 )
 def test_bad_files_are_refused_with_a_reason(tmp_path, name, content, sentence):
