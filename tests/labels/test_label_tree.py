@@ -1,4 +1,4 @@
-"""Label vectors, trees and their search, on hand-worked numbers and against plain twins."""
+"""Tests of label vectors, label trees and tree search against hand-computed values and reference implementations."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
 
 
 def halve_plainly(points, first, second):
-    """The first half's members after 2-means with two centres, moved until the mean similarity hardly gains."""
+    """Reference implementation of balanced 2-means: the members of the first cluster."""
     centres, last = points[[first, second]], -np.inf
     while True:
         order = np.argsort(points @ (centres[1] - centres[0]), kind="stable")
@@ -114,7 +114,7 @@ def halve_plainly(points, first, second):
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    """Such that some dozens of labels are cut into streaming_kmeans."""
+    """Make pieces so small that some dozens of labels are split into many."""
     monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 16)
     monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", 16)
 
@@ -140,7 +140,7 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
 @pytest.mark.parametrize("piece", [16, 100_000], ids=["pieces", "whole"])
 @pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
 def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatch):
-    """Also where features leave a centre with the rows that had them."""
+    """Compare with the reference implementation, also if features leave a centre with their rows."""
     monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", piece)
     rng = np.random.default_rng(4)
     points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
@@ -151,7 +151,7 @@ def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatc
 
 
 def k_means_plainly(points, starts):
-    """Rows join the nearest centre, and centres move, until the mean similarity gains under 1e-3."""
+    """Reference implementation of spherical k-means."""
     centres, last = points[starts], -np.inf
     while True:
         similarity = points @ centres.T
@@ -164,7 +164,7 @@ def k_means_plainly(points, starts):
 
 @pytest.mark.parametrize("method", [Parabel, Bonsai, PLT, DiSMEC])
 def test_the_same_bytes_on_any_number_of_threads(method, small_pieces):
-    """Also where every part of the labels is cut into pieces, and blocks of labels end in any order."""
+    """Compare with small pieces, and with blocks of labels that finish in any order."""
     rng = np.random.default_rng(12)
     data = Dataset.from_matrix(matrix(rng.random((90, 40))), matrix(rng.random((90, 400)) < 0.04))
     one, three, seven = (method(**method.quick_parameters).fit(data, run=Run(threads)) for threads in (1, 3, 7))
@@ -383,7 +383,7 @@ def test_a_row_that_names_no_slot_is_refused():
 
 
 def test_rows_of_a_table_are_looked_at_as_their_plain_twin_does():
-    """One number of a table is another one, all of a small tree in turn."""
+    """Change each number of the tables of a small tree in turn."""
     rng = np.random.default_rng(0)
     data = Dataset.from_matrix(matrix(rng.random((40, 12)) < 0.3), matrix(rng.random((40, 9)) < 0.2))
     (tree,) = Parabel(n_trees=1, max_leaf=3).fit(data).trees
@@ -428,7 +428,7 @@ def test_a_search_cannot_go_round_in_circles():
 
 
 def test_packed_weights_are_found_again():
-    """Rows of few and of many weights, features that share a home, and features that are not there."""
+    """Test rows with few and many weights, hash collisions of features, and missing features."""
     rng = np.random.default_rng(4)
     W = rng.normal(size=(200, 40)) * (rng.random((200, 40)) < rng.random((200, 1)) ** 3)
     W[rng.random(200) < 0.3] = 0
@@ -481,7 +481,7 @@ def test_slots_stand_side_by_side():
 
 
 def test_documents_of_children_are_marked():
-    """Children 2 and 0 of a level, of a node that documents 2, 3, 4 and 7 come to."""
+    """Return children 2 and 0 of a node that documents 2, 3, 4 and 7 reach."""
     held = np.zeros((9, 3), np.float32)
     held[[2, 3, 3, 4, 7, 8], [2, 0, 2, 0, 0, 1]] = 1
     members, rows = csc_array(held), np.array([2, 3, 4, 7])
@@ -627,7 +627,7 @@ def test_an_explanation_adds_up_the_path():
 
 
 def test_a_wide_beam_is_an_exhaustive_search():
-    """Against a plain twin that visits every node and multiplies down the paths."""
+    """Compare with a reference implementation that visits every node and multiplies along the paths."""
     rng = np.random.default_rng(5)
     X = matrix(rng.random((60, 12)) * (rng.random((60, 12)) < 0.5))
     Y = matrix(rng.random((60, 17)) < 0.2)

@@ -1,4 +1,4 @@
-"""Hostile vocabularies: every parser opens the given file alone, and whatever is wrong with it is one sentence."""
+"""Tests of malicious vocabulary files: parsers open no other file, and errors are one sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def imported(folder: Path, name: str, content: str | bytes):
 
 
 def said(folder: Path, name: str, content: str | bytes) -> str:
-    """Return the sentence with which a file is refused."""
+    """Return the error message of the import of a file."""
     with pytest.raises(XmtcError) as raised:
         imported(folder, name, content)
     return str(raised.value).replace(f"{folder}/", "")

