@@ -22,8 +22,8 @@ from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import FittedWords, Words
-from xmtc.nn.initial_vectors import load_token_vectors
 from xmtc.methods import Parabel
+from xmtc.nn.initial_vectors import load_token_vectors
 from xmtc.parameters import build_views
 from xmtc.pipeline import Pipeline
 from xmtc.text.string_index import StringIndex
