@@ -103,7 +103,7 @@ def cut_a_mark(folder: Path) -> None:
 BREAKS = {
     "does not have the checksum of the manifest; copy it again": break_a_part,
     "is missing, but the manifest lists it; copy it, too": lambda folder: (folder / "part-002").unlink(),
-    "cannot be read .*; expected what `xmtc encoders export` writes": lambda folder: (
+    "cannot be read .*; expected the output of `xmtc encoders export`": lambda folder: (
         folder / "manifest.json"
     ).unlink(),
     "is damaged .*; export or copy": lambda folder: (folder / "manifest.json").write_text("{"),
@@ -299,7 +299,7 @@ def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
 
 
 def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
-    how = "give the folder of one, or a name that `xmtc encoders` lists: minilm-l6, mpnet-base"
+    how = "give the folder of an encoder, or a name that `xmtc encoders` lists: minilm-l6, mpnet-base"
     with pytest.raises(XmtcError, match=f"there is no such folder.*{how}"):
         find_encoder(str(tmp_path / "nowhere"))
     with pytest.raises(XmtcError, match=f"it has no config.json.*{how}"):

@@ -266,7 +266,7 @@ def count_words(
                 has_stops and is_stop_word(stop_text, stop_ends, stop_table, text, begin, i)
             ):
                 h ^= h >> np.uint64(32)
-                slot = h & mask  # where it stands among those that are known, or would
+                slot = h & mask  # search for the word, or for its empty slot
                 while slots[slot] != NOT_FOUND:
                     word = np.int64(slots[slot])
                     if hashes[word] == h and is_same_bytes(words, word_ends[word], word_ends[word + 1], text, begin, i):
